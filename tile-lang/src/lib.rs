@@ -1,0 +1,1 @@
+//! (head to come)
