@@ -1,1 +1,5 @@
-//! (head to come)
+//! The Tile language: text in, a checked program or diagnostics out.
+
+pub mod ast;
+pub mod diagnostic;
+pub mod span;
