@@ -1,1 +1,3 @@
 //! (head to come)
+
+pub mod affine;
