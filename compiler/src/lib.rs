@@ -1,3 +1,14 @@
-//! (head to come)
+//! The Tile compiler: a checked program and concrete shapes go in, a [`plan::Plan`] of kernels comes out.
+//!
+//! Pure: no files, no device, no clock, no randomness; the same input gives the same bytes.
 
 pub mod affine;
+pub mod dtype;
+pub mod graph;
+pub mod kernel;
+pub mod nest;
+pub mod plan;
+pub mod profile;
+pub mod scalar;
+pub mod schedule;
+pub mod tensor;

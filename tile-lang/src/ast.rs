@@ -27,8 +27,7 @@ impl Ident {
 
 /// Whether the first letter of a name is a capital (leading underscores do not count).
 pub fn is_capital(name: &str) -> bool {
-    name.trim_start_matches('_')
-        .starts_with(|c: char| c.is_ascii_uppercase())
+    name.trim_start_matches('_').starts_with(|c: char| c.is_ascii_uppercase())
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]

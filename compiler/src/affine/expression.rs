@@ -15,18 +15,12 @@ pub struct Affine {
 impl Affine {
     /// The expression that is always `value`.
     pub fn constant(value: i64) -> Self {
-        Self {
-            terms: Vec::new(),
-            constant: value,
-        }
+        Self { terms: Vec::new(), constant: value }
     }
 
     /// The expression that is variable number `variable`.
     pub fn var(variable: usize) -> Self {
-        Self {
-            terms: vec![(variable, 1)],
-            constant: 0,
-        }
+        Self { terms: vec![(variable, 1)], constant: 0 }
     }
 
     /// The sum of `terms` (in any order, repeats are added up) and `constant`.
@@ -41,10 +35,7 @@ impl Affine {
             }
         }
         merged.retain(|&(_, coefficient)| coefficient != 0);
-        Some(Self {
-            terms: merged,
-            constant,
-        })
+        Some(Self { terms: merged, constant })
     }
 
     /// The terms, sorted by variable; no coefficient is zero.
@@ -107,10 +98,7 @@ impl Affine {
                 terms.push((variable, coefficient.checked_mul(factor)?));
             }
         }
-        Some(Self {
-            terms,
-            constant: self.constant.checked_mul(factor)?,
-        })
+        Some(Self { terms, constant: self.constant.checked_mul(factor)? })
     }
 
     /// `self` with `value` in the place of `variable`.
@@ -120,11 +108,7 @@ impl Affine {
             return Some(self.clone());
         }
         let rest = self.terms.iter().copied().filter(|&(v, _)| v != variable);
-        Self {
-            terms: rest.collect(),
-            constant: self.constant,
-        }
-        .add(&value.scale(coefficient)?)
+        Self { terms: rest.collect(), constant: self.constant }.add(&value.scale(coefficient)?)
     }
 
     /// `self` with `values[v]` in the place of every variable `v`; `None` also where `values` lacks one that occurs.
@@ -156,10 +140,7 @@ impl Affine {
         let (mut low, mut high) = (i128::from(self.constant), i128::from(self.constant));
         for &(variable, coefficient) in &self.terms {
             let &(first, last) = ranges.get(variable)?;
-            let (a, b) = (
-                i128::from(coefficient) * i128::from(first),
-                i128::from(coefficient) * i128::from(last),
-            );
+            let (a, b) = (i128::from(coefficient) * i128::from(first), i128::from(coefficient) * i128::from(last));
             low = low.checked_add(a.min(b))?;
             high = high.checked_add(a.max(b))?;
         }
@@ -173,10 +154,7 @@ impl Affine {
 
     /// Reads the text form back; `variable(name)` gives the number of a name. The order of the terms is free.
     /// Errors are one sentence.
-    pub fn parse(
-        text: &str,
-        mut variable: impl FnMut(&str) -> Option<usize>,
-    ) -> Result<Self, String> {
+    pub fn parse(text: &str, mut variable: impl FnMut(&str) -> Option<usize>) -> Result<Self, String> {
         let wrong = || format!("`{text}` is not an affine expression such as `2*i + j - 1`");
         let overflow = || format!("`{text}` does not fit 64-bit integers");
         let mut sum = Self::default();
@@ -198,9 +176,7 @@ impl Affine {
                 None if term.trim().starts_with(|c: char| c.is_ascii_digit()) => (term.trim(), ""),
                 None => ("1", term.trim()),
             };
-            if !number.starts_with(|c: char| c.is_ascii_digit())
-                || (name.is_empty() && term.trim() != number)
-            {
+            if !number.starts_with(|c: char| c.is_ascii_digit()) || (name.is_empty() && term.trim() != number) {
                 return Err(wrong());
             }
             let sign = if negative { "-" } else { "" };
@@ -208,8 +184,7 @@ impl Affine {
             let term = if name.is_empty() {
                 Self::constant(number)
             } else {
-                let variable =
-                    variable(name).ok_or_else(|| format!("`{name}` is not a variable here"))?;
+                let variable = variable(name).ok_or_else(|| format!("`{name}` is not a variable here"))?;
                 Self::new([(variable, number)], 0).ok_or_else(overflow)?
             };
             sum = sum.add(&term).ok_or_else(overflow)?;
@@ -285,23 +260,12 @@ mod tests {
         assert_eq!(large.add(&Affine::constant(1)), None);
         assert_eq!(large.scale(2), None);
         assert_eq!(Affine::constant(i64::MIN).scale(-1), None);
-        assert_eq!(
-            Affine::var(0).bounds(&[(i64::MIN, i64::MAX)]),
-            Some((i64::MIN, i64::MAX))
-        );
-        assert_eq!(
-            Affine::var(0)
-                .scale(2)
-                .and_then(|a| a.evaluate(&[i64::MAX])),
-            None
-        );
+        assert_eq!(Affine::var(0).bounds(&[(i64::MIN, i64::MAX)]), Some((i64::MIN, i64::MAX)));
+        assert_eq!(Affine::var(0).scale(2).and_then(|a| a.evaluate(&[i64::MAX])), None);
     }
 
     fn affine() -> impl Strategy<Value = Affine> {
-        (
-            prop::collection::vec((0..3usize, -9..10i64), 0..5),
-            -9..10i64,
-        )
+        (prop::collection::vec((0..3usize, -9..10i64), 0..5), -9..10i64)
             .prop_map(|(terms, constant)| Affine::new(terms, constant).unwrap())
     }
 

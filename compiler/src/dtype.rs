@@ -1,0 +1,275 @@
+//! Element types and typed scalars.
+//!
+//! A scalar is kept as the bit pattern of its own type, so that equality and hashing are exact (`-0.0`
+//! and `0.0` differ, a NaN equals itself) and nothing is widened behind the reader's back.
+
+use std::fmt;
+
+use half::{bf16, f16};
+
+/// The type of a tensor's elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum DType {
+    Bool,
+    I8,
+    I16,
+    I32,
+    I64,
+    U8,
+    U16,
+    U32,
+    U64,
+    F16,
+    BF16,
+    F32,
+    F64,
+}
+
+impl DType {
+    /// Every type, for tables and tests.
+    pub const ALL: [DType; 13] = [
+        DType::Bool,
+        DType::I8,
+        DType::I16,
+        DType::I32,
+        DType::I64,
+        DType::U8,
+        DType::U16,
+        DType::U32,
+        DType::U64,
+        DType::F16,
+        DType::BF16,
+        DType::F32,
+        DType::F64,
+    ];
+
+    /// The name in the language, in text forms and in messages: `f32`.
+    pub fn name(self) -> &'static str {
+        match self {
+            DType::Bool => "bool",
+            DType::I8 => "i8",
+            DType::I16 => "i16",
+            DType::I32 => "i32",
+            DType::I64 => "i64",
+            DType::U8 => "u8",
+            DType::U16 => "u16",
+            DType::U32 => "u32",
+            DType::U64 => "u64",
+            DType::F16 => "f16",
+            DType::BF16 => "bf16",
+            DType::F32 => "f32",
+            DType::F64 => "f64",
+        }
+    }
+
+    /// The type with this name.
+    pub fn parse(name: &str) -> Option<DType> {
+        DType::ALL.into_iter().find(|d| d.name() == name)
+    }
+
+    /// Bytes an element takes in host memory (a bool takes one).
+    pub fn size(self) -> usize {
+        match self {
+            DType::Bool | DType::I8 | DType::U8 => 1,
+            DType::I16 | DType::U16 | DType::F16 | DType::BF16 => 2,
+            DType::I32 | DType::U32 | DType::F32 => 4,
+            DType::I64 | DType::U64 | DType::F64 => 8,
+        }
+    }
+
+    /// Value bits; a bool has one, so that every other type is wider.
+    pub fn bits(self) -> u32 {
+        if self == DType::Bool { 1 } else { 8 * self.size() as u32 }
+    }
+
+    pub fn is_float(self) -> bool {
+        matches!(self, DType::F16 | DType::BF16 | DType::F32 | DType::F64)
+    }
+
+    pub fn is_signed_integer(self) -> bool {
+        matches!(self, DType::I8 | DType::I16 | DType::I32 | DType::I64)
+    }
+
+    /// Integer types; bool is not one.
+    pub fn is_integer(self) -> bool {
+        !self.is_float() && self != DType::Bool
+    }
+
+    /// The type in which two types meet: float before integer, then the wider, then the left one.
+    pub fn meet(self, right: DType) -> DType {
+        if self.is_float() != right.is_float() {
+            if self.is_float() { self } else { right }
+        } else if right.bits() > self.bits() {
+            right
+        } else {
+            self
+        }
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// One value of one type, as its bit pattern (zero-extended; signed integers as their own two's complement bits).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Scalar {
+    pub dtype: DType,
+    bits: u64,
+}
+
+impl Scalar {
+    /// The scalar whose memory holds `bits`; bits beyond the type's size are dropped.
+    pub fn from_bits(dtype: DType, bits: u64) -> Scalar {
+        let bits = match dtype {
+            DType::Bool => (bits != 0) as u64,
+            _ if dtype.size() == 8 => bits,
+            _ => bits & ((1 << dtype.bits()) - 1),
+        };
+        Scalar { dtype, bits }
+    }
+
+    pub fn bits(self) -> u64 {
+        self.bits
+    }
+
+    pub fn zero(dtype: DType) -> Scalar {
+        Scalar { dtype, bits: 0 }
+    }
+
+    pub fn one(dtype: DType) -> Scalar {
+        Scalar::from_i64(dtype, 1)
+    }
+
+    pub fn bool(value: bool) -> Scalar {
+        Scalar { dtype: DType::Bool, bits: value as u64 }
+    }
+
+    pub fn i32(value: i32) -> Scalar {
+        Scalar::from_i64(DType::I32, value as i64)
+    }
+
+    pub fn f32(value: f32) -> Scalar {
+        Scalar { dtype: DType::F32, bits: value.to_bits() as u64 }
+    }
+
+    /// `value` rounded to nearest even (floats), or truncated and saturated, NaN to 0 (integers); a bool is `value != 0`.
+    pub fn from_f64(dtype: DType, value: f64) -> Scalar {
+        let bits = match dtype {
+            DType::Bool => (value != 0.0) as u64,
+            DType::I8 => value as i8 as u8 as u64,
+            DType::I16 => value as i16 as u16 as u64,
+            DType::I32 => value as i32 as u32 as u64,
+            DType::I64 => value as i64 as u64,
+            DType::U8 => value as u8 as u64,
+            DType::U16 => value as u16 as u64,
+            DType::U32 => value as u32 as u64,
+            DType::U64 => value as u64,
+            DType::F16 => f16::from_f64(value).to_bits() as u64,
+            DType::BF16 => bf16::from_f64(value).to_bits() as u64,
+            DType::F32 => (value as f32).to_bits() as u64,
+            DType::F64 => value.to_bits(),
+        };
+        Scalar { dtype, bits }
+    }
+
+    /// `value` wrapped to the width of an integer type, or rounded to a float type; a bool is `value != 0`.
+    pub fn from_i64(dtype: DType, value: i64) -> Scalar {
+        match dtype {
+            DType::F32 => Scalar::f32(value as f32),
+            d if d.is_float() => Scalar::from_f64(d, value as f64),
+            d => Scalar::from_bits(d, value as u64),
+        }
+    }
+
+    /// The value as `f64`: exact but for 64-bit integers beyond 2^53.
+    pub fn to_f64(self) -> f64 {
+        match self.dtype {
+            DType::F16 => f16::from_bits(self.bits as u16).to_f64(),
+            DType::BF16 => bf16::from_bits(self.bits as u16).to_f64(),
+            DType::F32 => f32::from_bits(self.bits as u32) as f64,
+            DType::F64 => f64::from_bits(self.bits),
+            DType::U64 => self.bits as f64,
+            _ => self.to_i64() as f64,
+        }
+    }
+
+    /// The value as `i64`: floats truncate and saturate, `u64` wraps.
+    pub fn to_i64(self) -> i64 {
+        match self.dtype {
+            DType::I8 => self.bits as i8 as i64,
+            DType::I16 => self.bits as i16 as i64,
+            DType::I32 => self.bits as i32 as i64,
+            d if d.is_float() => self.to_f64() as i64,
+            _ => self.bits as i64,
+        }
+    }
+
+    /// A number is true when it is not 0.
+    pub fn is_true(self) -> bool {
+        if self.dtype.is_float() { self.to_f64() != 0.0 } else { self.bits != 0 }
+    }
+
+    /// This value in another type: floats round, integers wrap, float to integer saturates, to bool is `!= 0`.
+    pub fn cast(self, dtype: DType) -> Scalar {
+        if dtype == self.dtype {
+            self
+        } else if dtype == DType::Bool {
+            Scalar::bool(self.is_true())
+        } else if self.dtype.is_float() || self.dtype == DType::U64 && dtype.is_float() {
+            Scalar::from_f64(dtype, self.to_f64())
+        } else {
+            Scalar::from_i64(dtype, self.to_i64())
+        }
+    }
+
+    /// The value that leaves every other unchanged under `aggregation`-like folds: see [`crate::graph::Aggregation`].
+    pub fn lowest(dtype: DType) -> Scalar {
+        match dtype {
+            d if d.is_float() => Scalar::from_f64(d, f64::NEG_INFINITY),
+            d if d.is_signed_integer() => Scalar::from_bits(d, 1 << (d.bits() - 1)),
+            d => Scalar::zero(d),
+        }
+    }
+
+    /// The greatest value of the type: infinity for floats.
+    pub fn highest(dtype: DType) -> Scalar {
+        match dtype {
+            d if d.is_float() => Scalar::from_f64(d, f64::INFINITY),
+            d if d.is_signed_integer() => Scalar::from_bits(d, (1 << (d.bits() - 1)) - 1),
+            d => Scalar::from_bits(d, u64::MAX),
+        }
+    }
+
+    /// Reads `text` as [`Display`](fmt::Display) prints it, without the type: `3`, `-1.5`, `inf`, `NaN`, `true`.
+    pub fn parse(dtype: DType, text: &str) -> Option<Scalar> {
+        match dtype {
+            DType::Bool => text.parse().ok().map(Scalar::bool),
+            DType::F32 => text.parse().ok().map(Scalar::f32),
+            d if d.is_float() => text.parse().ok().map(|v| Scalar::from_f64(d, v)),
+            DType::U64 => text.parse().ok().map(|v| Scalar::from_bits(dtype, v)),
+            d => text.parse::<i64>().ok().map(|v| Scalar::from_i64(d, v)),
+        }
+    }
+}
+
+/// The value alone, without its type; floats print so that they read back to the same bits (NaN payloads aside).
+impl fmt::Display for Scalar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.dtype {
+            DType::Bool => write!(f, "{}", self.bits != 0),
+            DType::F32 => write!(f, "{:?}", f32::from_bits(self.bits as u32)),
+            d if d.is_float() => write!(f, "{:?}", self.to_f64()),
+            DType::U64 => write!(f, "{}", self.bits),
+            _ => write!(f, "{}", self.to_i64()),
+        }
+    }
+}
+
+impl fmt::Debug for Scalar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}{}", self.dtype)
+    }
+}

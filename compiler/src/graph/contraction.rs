@@ -1,0 +1,120 @@
+//! Contractions: aggregation of a scalar program over the valid points of an index space.
+
+use crate::affine::Affine;
+use crate::dtype::{DType, Scalar};
+use crate::scalar::Program;
+
+/// How the values that fall on one place are combined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Aggregation {
+    Sum,
+    Product,
+    Max,
+    Min,
+    /// At most one value falls on each place: lowering has proven it.
+    Assign,
+    /// The position of the greatest value: see [`Contraction`].
+    ArgMax,
+    ArgMin,
+}
+
+impl Aggregation {
+    pub const ALL: [Aggregation; 7] = [
+        Aggregation::Sum,
+        Aggregation::Product,
+        Aggregation::Max,
+        Aggregation::Min,
+        Aggregation::Assign,
+        Aggregation::ArgMax,
+        Aggregation::ArgMin,
+    ];
+
+    /// The name in text forms.
+    pub fn name(self) -> &'static str {
+        match self {
+            Aggregation::Sum => "sum",
+            Aggregation::Product => "product",
+            Aggregation::Max => "max",
+            Aggregation::Min => "min",
+            Aggregation::Assign => "assign",
+            Aggregation::ArgMax => "argmax",
+            Aggregation::ArgMin => "argmin",
+        }
+    }
+
+    pub fn parse(name: &str) -> Option<Aggregation> {
+        Aggregation::ALL.into_iter().find(|a| a.name() == name)
+    }
+
+    /// The value with which aggregation of `dtype` starts; for the arg forms, the best value so far.
+    pub fn identity(self, dtype: DType) -> Scalar {
+        match self {
+            Aggregation::Sum | Aggregation::Assign => Scalar::zero(dtype),
+            Aggregation::Product => Scalar::one(dtype),
+            Aggregation::Max | Aggregation::ArgMax => Scalar::lowest(dtype),
+            Aggregation::Min | Aggregation::ArgMin => Scalar::highest(dtype),
+        }
+    }
+}
+
+/// An index variable and the integers it runs over: `low..high`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct IndexRange {
+    pub name: String,
+    pub low: i64,
+    pub high: i64,
+}
+
+/// One coordinate of an access: `affine`, plus the value of an earlier access of an integer type where there is one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Index {
+    pub affine: Affine,
+    /// The number of an access before this one.
+    pub access: Option<usize>,
+}
+
+/// A read of one element of an operand.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Access {
+    /// The position of the tensor among the node's operands.
+    pub operand: usize,
+    /// One coordinate for each axis of the tensor.
+    pub index: Vec<Index>,
+}
+
+/// What the leaves of a contraction's body read.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ContractionLeaf {
+    /// The element that the access of this number reads.
+    Access(usize),
+    /// The value of an affine expression over the index variables, as i32.
+    Index(Affine),
+}
+
+/// `output[place] = aggregation over the valid points of body`.
+///
+/// Variables are numbered as in `indices`; every affine expression is over them. A point (an integer for each
+/// variable, within its range) is *valid* where the place and every access are in range, every constraint is at least
+/// 0, and the body's second result, where it has one, is true. A place on which no valid point falls is 0, or the
+/// element of the default tensor.
+///
+/// The ranges contain every point whose affine conditions hold; they may contain more.
+///
+/// Operands: the tensors of `accesses`, then the default tensor (of the node's type and shape) where `default` is set.
+///
+/// The body's first result has the node's type, except for the arg forms: there the body gives the values compared, and
+/// the node (i32) the row-major position, within the ranges of the variables that `output` does not mention, of the
+/// greatest (least) value; the first of equals; 0 where nothing is valid. A NaN is never better than a number.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Contraction {
+    pub aggregation: Aggregation,
+    pub indices: Vec<IndexRange>,
+    /// The place written: one coordinate for each axis of the node's shape.
+    pub output: Vec<Affine>,
+    pub accesses: Vec<Access>,
+    /// Each must be at least 0.
+    pub constraints: Vec<Affine>,
+    /// Results: the value, then optionally a bool: whether the point counts.
+    pub body: Program<ContractionLeaf>,
+    pub default: bool,
+}

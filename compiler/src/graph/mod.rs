@@ -1,0 +1,192 @@
+//! IR 1, the tensor graph: what is computed, with every shape and type known, and nothing about how.
+//!
+//! A graph is directed and acyclic. A node computes one tensor; the edges into it are its operands, numbered by
+//! position. Elementwise operations broadcast their operands as NumPy does. All index arithmetic is integral: lowering
+//! has already turned fractional indices into lattices.
+//!
+//! Always true (the [`verify`](Graph::verify) pass holds it):
+//! - a node has as many operands as its operation takes, numbered `0..n`, of the types that [`Op`] states;
+//! - `ty` is what the operation gives for its operands; its element count fits `usize`;
+//! - every output is a node of the graph, every input name occurs once.
+//!
+//! The text form ([`Graph`]'s `Display`) parses back to an equal graph.
+
+mod contraction;
+
+pub use contraction::{Access, Aggregation, Contraction, ContractionLeaf, Index, IndexRange};
+
+use petgraph::Direction;
+use petgraph::stable_graph::{NodeIndex, StableDiGraph};
+use petgraph::visit::EdgeRef;
+use tile_lang::span::Span;
+
+use crate::dtype::{DType, Scalar};
+use crate::scalar::{BinaryOp, UnaryOp};
+use crate::tensor::TensorType;
+
+/// A node's name in the graph; stays valid while other nodes are removed.
+pub type NodeId = NodeIndex<u32>;
+
+/// What a node computes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Op {
+    /// A tensor from outside, by its name.
+    Input(String),
+    /// A rank-0 constant of the node's type.
+    Constant(Scalar),
+    /// A rank-1 constant.
+    Elements(Vec<Scalar>),
+    /// The coordinate along `axis` of each place of the node's shape, as i32. No operands.
+    Index { axis: usize },
+    /// Elementwise on one operand, same type and shape.
+    Unary(UnaryOp),
+    /// Elementwise on two operands of one type, broadcast; comparisons give bool.
+    Binary(BinaryOp),
+    /// Elementwise `operand 0 ? operand 1 : operand 2`, broadcast; the first is bool, the others have one type.
+    Select,
+    /// Elementwise conversion of one operand to the node's type, as [`Scalar::cast`] does.
+    Cast,
+    /// The operand's elements in row-major order under another shape with as many elements.
+    Reshape,
+    /// Aggregation over an index space: see [`Contraction`].
+    Contraction(Box<Contraction>),
+    /// PlaidML's three-word Tausworthe generator. Operand: the state u32[3, 2048]; result f32 of the node's shape.
+    ///
+    /// Lane `i` of 2048 makes elements `i, i + 2048, …`, stepping its three words before each.
+    PrngValue,
+    /// The state after [`Op::PrngValue`] made `elements` elements; u32[3, 2048].
+    PrngState { elements: usize },
+}
+
+/// One tensor computed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    pub op: Op,
+    pub ty: TensorType,
+    /// The source name of the value, for readable kernels; not part of the meaning.
+    pub name: Option<String>,
+    /// Where the source computes it; not part of the meaning.
+    pub span: Option<Span>,
+}
+
+/// A tensor program: see the module's head.
+#[derive(Clone, Debug, Default)]
+pub struct Graph {
+    /// The entry's name in the source.
+    pub name: String,
+    nodes: StableDiGraph<Node, usize, u32>,
+    /// Inputs in the order of the entry's header; an unused one stays.
+    pub inputs: Vec<NodeId>,
+    /// Outputs by name, in the order of the entry's header. Two may name one node.
+    pub outputs: Vec<(String, NodeId)>,
+}
+
+impl Graph {
+    pub fn new(name: impl Into<String>) -> Graph {
+        Graph { name: name.into(), ..Graph::default() }
+    }
+
+    /// Adds a node without name or span. Nothing is checked here: see [`Graph::verify`].
+    pub fn add(&mut self, op: Op, ty: TensorType, operands: &[NodeId]) -> NodeId {
+        let is_input = matches!(op, Op::Input(_));
+        let id = self.nodes.add_node(Node { op, ty, name: None, span: None });
+        for (position, &operand) in operands.iter().enumerate() {
+            self.nodes.add_edge(operand, id, position);
+        }
+        if is_input {
+            self.inputs.push(id);
+        }
+        id
+    }
+
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id]
+    }
+
+    pub fn node_mut(&mut self, id: NodeId) -> &mut Node {
+        &mut self.nodes[id]
+    }
+
+    /// The element type of a node.
+    pub fn dtype(&self, id: NodeId) -> DType {
+        self.nodes[id].ty.dtype
+    }
+
+    /// The shape of a node.
+    pub fn shape(&self, id: NodeId) -> &[usize] {
+        &self.nodes[id].ty.shape
+    }
+
+    /// A node's operands in order.
+    pub fn operands(&self, id: NodeId) -> Vec<NodeId> {
+        let mut edges: Vec<(usize, NodeId)> =
+            self.nodes.edges_directed(id, Direction::Incoming).map(|e| (*e.weight(), e.source())).collect();
+        edges.sort_unstable();
+        edges.into_iter().map(|(_, source)| source).collect()
+    }
+
+    /// The nodes that read `id`, once for each operand position, in node order; outputs of the graph are not among them.
+    pub fn users(&self, id: NodeId) -> Vec<NodeId> {
+        let mut users: Vec<NodeId> = self.nodes.edges_directed(id, Direction::Outgoing).map(|e| e.target()).collect();
+        users.sort_unstable();
+        users
+    }
+
+    pub fn is_output(&self, id: NodeId) -> bool {
+        self.outputs.iter().any(|(_, node)| *node == id)
+    }
+
+    /// Makes every reader of `old`, and every output that names it, use `new` instead. `old` stays, unread.
+    pub fn replace(&mut self, old: NodeId, new: NodeId) {
+        let edges: Vec<_> = self
+            .nodes
+            .edges_directed(old, Direction::Outgoing)
+            .filter(|e| e.target() != new)
+            .map(|e| (e.id(), e.target(), *e.weight()))
+            .collect();
+        for (edge, user, position) in edges {
+            self.nodes.remove_edge(edge);
+            self.nodes.add_edge(new, user, position);
+        }
+        for (_, node) in &mut self.outputs {
+            if *node == old {
+                *node = new;
+            }
+        }
+    }
+
+    /// Removes a node that nothing reads.
+    pub fn remove(&mut self, id: NodeId) {
+        self.nodes.remove_node(id);
+        self.inputs.retain(|&input| input != id);
+    }
+
+    /// All nodes in order of creation.
+    pub fn ids(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.nodes.node_indices()
+    }
+
+    /// All nodes, operands before their readers, and otherwise in order of creation, so that the order is deterministic.
+    pub fn topological(&self) -> Vec<NodeId> {
+        let mut missing: Vec<usize> = vec![0; self.nodes.node_indices().map(|n| n.index() + 1).max().unwrap_or(0)];
+        let mut ready = std::collections::BTreeSet::new();
+        for id in self.nodes.node_indices() {
+            missing[id.index()] = self.nodes.edges_directed(id, Direction::Incoming).count();
+            if missing[id.index()] == 0 {
+                ready.insert(id);
+            }
+        }
+        let mut order = Vec::with_capacity(self.nodes.node_count());
+        while let Some(id) = ready.pop_first() {
+            order.push(id);
+            for edge in self.nodes.edges_directed(id, Direction::Outgoing) {
+                let left = &mut missing[edge.target().index()];
+                *left -= 1;
+                if *left == 0 {
+                    ready.insert(edge.target());
+                }
+            }
+        }
+        order
+    }
+}

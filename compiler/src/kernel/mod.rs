@@ -1,0 +1,178 @@
+//! IR 2, the kernel: one scheduled loop nest as structured code for a grid of workgroups.
+//!
+//! Everything that scheduling decides is explicit here: which invocation computes what, loops, unrolling, vector
+//! accesses, workgroup memory, barriers. Emission ([`crate::emit`]) only spells it in naga's terms: what a kernel says
+//! is what a device runs and what `--emit` prints.
+//!
+//! Types are those that shaders have: bool, i32, u32, i64, u64, f16, f32, f64, alone or in vectors of 2 or 4; narrower
+//! ones have been legalised (see [`crate::schedule`]). Indices and loop counters are i32.
+//!
+//! Always true ([`Kernel::verify`] holds it):
+//! - a variable is declared once, before its uses, in their block or one around it; only `Var`s are assigned;
+//! - operand types match as the variants say; indices are i32 scalars; conditions are bool scalars;
+//! - a kernel reads only `Read` buffers and writes only `Write` ones;
+//! - barriers stand where control flow is uniform: outside any `If` and any loop whose bounds depend on the invocation.
+//!
+//! The text form ([`Kernel`]'s `Display`) parses back to an equal kernel.
+
+use crate::dtype::{DType, Scalar};
+use crate::scalar::{BinaryOp, UnaryOp};
+
+/// A scalar or a short vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Type {
+    pub dtype: DType,
+    /// 1, 2 or 4.
+    pub lanes: u8,
+}
+
+impl Type {
+    pub const I32: Type = Type::scalar(DType::I32);
+    pub const BOOL: Type = Type::scalar(DType::Bool);
+
+    pub const fn scalar(dtype: DType) -> Type {
+        Type { dtype, lanes: 1 }
+    }
+
+    pub const fn vector(dtype: DType, lanes: u8) -> Type {
+        Type { dtype, lanes }
+    }
+}
+
+/// How a kernel uses a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Access {
+    Read,
+    Write,
+}
+
+/// A storage buffer: binding number = position in [`Kernel::buffers`], group 0.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Buffer {
+    pub name: String,
+    pub ty: Type,
+    /// In elements of `ty`. Never 0. No bool: those are stored as u32.
+    pub length: usize,
+    pub access: Access,
+}
+
+/// An array in workgroup memory; undefined when the workgroup starts.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Shared {
+    pub name: String,
+    pub ty: Type,
+    pub length: usize,
+}
+
+/// A variable's number: its position in [`Kernel::variables`].
+pub type VariableId = usize;
+
+/// A `Let`, a `Var` or a loop counter.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Variable {
+    /// Unique in the kernel.
+    pub name: String,
+    pub ty: Type,
+}
+
+/// Values that the launch gives to an invocation, all i32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Builtin {
+    /// The workgroup's place in the grid along an axis (0, 1, 2).
+    WorkgroupId(u8),
+    /// The invocation's place in its workgroup along an axis (0, 1, 2).
+    LocalId(u8),
+}
+
+/// A value without side effects.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Expr {
+    Literal(Scalar),
+    Variable(VariableId),
+    Builtin(Builtin),
+    /// An element of a `Read` buffer.
+    Load {
+        buffer: usize,
+        index: Box<Expr>,
+    },
+    /// An element of workgroup memory.
+    LoadShared {
+        shared: usize,
+        index: Box<Expr>,
+    },
+    /// Lane by lane. Integer operations wrap; those with a direct shader equivalent only: see [`Expr::is_native`].
+    Unary(UnaryOp, Box<Expr>),
+    /// Lane by lane, both of one type. Integer `Div` wants a divisor that is never 0; shifts want counts in 0..width.
+    Binary(BinaryOp, Box<Expr>, Box<Expr>),
+    /// `a * b + c`, rounded once where the device has it.
+    Fma(Box<Expr>, Box<Expr>, Box<Expr>),
+    /// `x / divisor` for an i32 `x >= 0`.
+    Quotient(Box<Expr>, u32),
+    /// `x mod divisor` for an i32 `x >= 0`.
+    Remainder(Box<Expr>, u32),
+    /// `condition ? then : otherwise`; both sides are evaluated. Conditions and sides have the same number of lanes.
+    Select(Box<Expr>, Box<Expr>, Box<Expr>),
+    /// Lane by lane to another element type, as [`Scalar::cast`]: but a float outside an integer type's range, or NaN,
+    /// gives any value: clamp first.
+    Cast(DType, Box<Expr>),
+    /// The same bits as another type of the same size.
+    Bitcast(DType, Box<Expr>),
+    /// A vector of equal lanes.
+    Splat(u8, Box<Expr>),
+    /// A vector of the given scalars.
+    Vector(Vec<Expr>),
+    /// One lane of a vector.
+    Lane(Box<Expr>, u8),
+}
+
+/// An action.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Stmt {
+    /// A value that never changes.
+    Let(VariableId, Expr),
+    /// A variable and its first value.
+    Var(VariableId, Expr),
+    Assign(VariableId, Expr),
+    /// To an element of a `Write` buffer.
+    Store {
+        buffer: usize,
+        index: Expr,
+        value: Expr,
+    },
+    /// To an element of workgroup memory.
+    StoreShared {
+        shared: usize,
+        index: Expr,
+        value: Expr,
+    },
+    /// `for counter = from; counter < to; counter += step`; `step` is at least 1.
+    For {
+        counter: VariableId,
+        from: Expr,
+        to: Expr,
+        step: u32,
+        body: Vec<Stmt>,
+    },
+    If {
+        condition: Expr,
+        then: Vec<Stmt>,
+        otherwise: Vec<Stmt>,
+    },
+    /// Waits for the whole workgroup, and makes its writes to workgroup memory visible to it.
+    Barrier,
+}
+
+/// One compute kernel with its launch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kernel {
+    /// Letters, digits, `_`; starts with a letter.
+    pub name: String,
+    /// Invocations in a workgroup, along x, y, z.
+    pub workgroup: [u32; 3],
+    /// Workgroups to launch, along x, y, z.
+    pub grid: [u32; 3],
+    pub buffers: Vec<Buffer>,
+    pub shared: Vec<Shared>,
+    pub variables: Vec<Variable>,
+    pub body: Vec<Stmt>,
+}

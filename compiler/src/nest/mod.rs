@@ -1,0 +1,148 @@
+//! The canonical form of a fused group of graph nodes: one loop nest, not yet scheduled.
+//!
+//! ```text
+//! outputs[free] = epilogue( aggregation over the reduction axes of body(free, reduction), free )
+//! ```
+//!
+//! Axes are numbered variables: the `free` axes first (one for each axis of the outputs, `0..extent`), then the
+//! reduction axes (`low..low + extent`), then the derived variables, each the floor of an affine expression of the
+//! variables before it divided by a constant. Every address, guard and index value is an [`Affine`] over them: this is
+//! what lets one set of templates serve matrix products, convolutions, pooling and copies alike.
+//!
+//! A point of the axes counts when every guard is at least 0 and the body's second result, where it has one, is true.
+//!
+//! Always true ([`Nest::verify`] holds it):
+//! - extents are at least 1, except that a free axis of an empty output may be 0; without reduction axes `aggregation`
+//!   is `None` and the body's only use is as the accumulator of the epilogue: the body is then empty and the epilogue
+//!   computes everything;
+//! - wherever a load is executed (its point counts, its `when` holds), its address is within its operand;
+//! - `when`, guards and loads of the epilogue mention no reduction axis;
+//! - all outputs have the shape of the free axes.
+//!
+//! Nests know buffers only by position: which tensor an operand is, the plan says.
+
+use crate::affine::Affine;
+use crate::dtype::DType;
+use crate::graph::Aggregation;
+use crate::scalar::{Program, Value};
+use crate::tensor::TensorType;
+
+/// A loop of the nest.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Axis {
+    /// For readers: the source's index name where there is one.
+    pub name: String,
+    /// The first value; 0 for a free axis.
+    pub low: i64,
+    /// The number of values.
+    pub extent: usize,
+}
+
+/// `floor(numerator / denominator)`: a variable that strided and reshaped indices need.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Derived {
+    pub numerator: Affine,
+    /// At least 2.
+    pub denominator: i64,
+}
+
+/// A read of an operand's element.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Load {
+    /// Which operand.
+    pub operand: usize,
+    /// The row-major position of the element.
+    pub offset: Affine,
+    /// Added to the position: an integer value, already clamped into its axis, times the axis' stride.
+    pub dynamic: Vec<(Value, i64)>,
+    /// Where any of these is negative the load is not executed and its value is 0.
+    pub when: Vec<Affine>,
+}
+
+/// What the leaves of a nest's programs read.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Leaf {
+    Load(Load),
+    /// The value of an affine expression, as i32.
+    Index(Affine),
+    /// Epilogue only: the aggregated value (the identity where no point counted); for the arg forms the position, i32.
+    Accumulator,
+    /// Epilogue only: whether any point counted, as bool.
+    Written,
+}
+
+/// One fused loop nest: see the module's head.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Nest {
+    /// For readers and kernel listings: letters, digits, `_`.
+    pub name: String,
+    /// The free axes, then the reduction axes.
+    pub axes: Vec<Axis>,
+    /// How many of `axes` are free.
+    pub free: usize,
+    pub derived: Vec<Derived>,
+    pub guards: Vec<Affine>,
+    /// The tensors read, in binding order.
+    pub operands: Vec<TensorType>,
+    pub aggregation: Option<Aggregation>,
+    /// The type in which values are aggregated; the body's first result has it. f16 and bf16 are aggregated in f32.
+    pub body: Program<Leaf>,
+    /// One result for each output, of its type.
+    pub epilogue: Program<Leaf>,
+    /// The tensors written, each dense over the free axes.
+    pub outputs: Vec<TensorType>,
+}
+
+impl Nest {
+    /// The reduction axes' variables.
+    pub fn reduction(&self) -> std::ops::Range<usize> {
+        self.free..self.axes.len()
+    }
+
+    /// Number of places in each output.
+    pub fn places(&self) -> usize {
+        self.axes[..self.free].iter().map(|a| a.extent).product()
+    }
+
+    /// Number of reduction points for each place, valid or not.
+    pub fn reduction_points(&self) -> usize {
+        self.axes[self.free..].iter().map(|a| a.extent).product()
+    }
+
+    /// The type in which values are aggregated.
+    pub fn accumulator(&self) -> Option<DType> {
+        self.aggregation.map(|_| self.body.dtype(self.body.results[0]))
+    }
+
+    /// Whether the epilogue asks which places were written.
+    pub fn tracks_written(&self) -> bool {
+        self.epilogue.leaves().any(|leaf| *leaf == Leaf::Written)
+    }
+
+    /// Inclusive bounds of every variable, derived ones included, for [`Affine::bounds`]. Empty axes count as one place.
+    pub fn variable_bounds(&self) -> Vec<(i64, i64)> {
+        let mut bounds: Vec<(i64, i64)> =
+            self.axes.iter().map(|a| (a.low, a.low + a.extent.max(1) as i64 - 1)).collect();
+        for derived in &self.derived {
+            let (low, high) = derived.numerator.bounds(&bounds).unwrap_or((i64::MIN, i64::MAX));
+            bounds.push((low.div_euclid(derived.denominator), high.div_euclid(derived.denominator)));
+        }
+        bounds
+    }
+
+    /// The name of a variable in listings.
+    pub fn variable_name(&self, variable: usize) -> String {
+        match self.axes.get(variable) {
+            Some(axis) => axis.name.clone(),
+            None => format!("q{}", variable - self.axes.len()),
+        }
+    }
+
+    /// Loads of both programs, in order.
+    pub fn loads(&self) -> impl Iterator<Item = &Load> {
+        self.body.leaves().chain(self.epilogue.leaves()).filter_map(|leaf| match leaf {
+            Leaf::Load(load) => Some(load),
+            _ => None,
+        })
+    }
+}

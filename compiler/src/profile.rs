@@ -1,0 +1,90 @@
+//! Device profiles: what the scheduler may know about a device. The compiler branches on these, never on a name.
+
+use crate::dtype::DType;
+
+/// Which template family executes the plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Execution {
+    /// Kernels in a shading language.
+    Shader,
+    /// The embedded vector interpreter and packed matrix product of the cpu device.
+    Native,
+}
+
+/// Plain data about a device.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profile {
+    pub name: String,
+    pub execution: Execution,
+    /// Most invocations in a workgroup, in all and along x, y, z.
+    pub max_invocations: u32,
+    pub max_workgroup: [u32; 3],
+    /// Most workgroups along one grid axis.
+    pub max_grid: u32,
+    /// Bytes of workgroup memory.
+    pub max_shared_bytes: u32,
+    /// Storage buffers that a kernel may bind.
+    pub max_buffers: u32,
+    /// Bytes that one binding may span.
+    pub max_binding_bytes: u64,
+    /// Bytes that one buffer may have.
+    pub max_buffer_bytes: u64,
+    /// Whether shaders have the type, as storage and in arithmetic.
+    pub f16: bool,
+    pub int64: bool,
+}
+
+impl Profile {
+    /// The fixed profile of listings and snapshots: what every browser and every wgpu adapter has. Never changes with
+    /// the machine.
+    pub fn generic() -> Profile {
+        Profile {
+            name: "generic".into(),
+            execution: Execution::Shader,
+            max_invocations: 256,
+            max_workgroup: [256, 256, 64],
+            max_grid: 65535,
+            max_shared_bytes: 16384,
+            max_buffers: 8,
+            max_binding_bytes: 128 << 20,
+            max_buffer_bytes: 256 << 20,
+            f16: false,
+            int64: false,
+        }
+    }
+
+    /// The embedded cpu device.
+    pub fn cpu() -> Profile {
+        Profile {
+            name: "cpu".into(),
+            execution: Execution::Native,
+            max_invocations: 1,
+            max_workgroup: [1; 3],
+            max_grid: u32::MAX,
+            max_shared_bytes: 0,
+            max_buffers: u32::MAX,
+            max_binding_bytes: u64::MAX,
+            max_buffer_bytes: u64::MAX,
+            f16: true,
+            int64: true,
+        }
+    }
+
+    /// The type in which the device stores elements of `dtype`, or `None` where it has none that is exact.
+    ///
+    /// Shaders store types narrower than 32 bits widened: integers and bool to i32 or u32, f16 (without shader f16) and
+    /// bf16 to f32; arithmetic then wraps or rounds to the narrow type after each operation.
+    pub fn storage(&self, dtype: DType) -> Option<DType> {
+        if self.execution == Execution::Native {
+            return Some(dtype);
+        }
+        match dtype {
+            DType::I8 | DType::I16 | DType::I32 => Some(DType::I32),
+            DType::Bool | DType::U8 | DType::U16 | DType::U32 => Some(DType::U32),
+            DType::F16 if self.f16 => Some(DType::F16),
+            DType::F16 | DType::BF16 | DType::F32 => Some(DType::F32),
+            DType::I64 | DType::U64 => self.int64.then_some(dtype),
+            DType::F64 => None,
+        }
+    }
+}

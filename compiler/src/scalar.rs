@@ -1,0 +1,340 @@
+//! Scalar programs: straight-line code over the elements that one point of an index space sees.
+//!
+//! The same instruction set serves the bodies of contractions in the graph (whose leaves are [`crate::graph::Access`]es
+//! by number) and the bodies and epilogues of nests (whose leaves are [`crate::nest::Load`]s), so that every back end,
+//! the reference interpreter and the optimiser agree on one definition of each operation.
+//!
+//! Always true of a [`Program`]: an instruction reads only instructions before it; operands of one instruction have
+//! equal types where its definition says so (casts are explicit); `results` are instruction numbers.
+
+use std::fmt;
+
+use crate::dtype::{DType, Scalar};
+
+/// An operation on one value. The result has the operand's type unless said otherwise.
+///
+/// Transcendental operations on an integer compute in floating point and truncate, as PlaidML does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum UnaryOp {
+    /// `-x`; integers wrap. On bool: `x`.
+    Neg,
+    /// Bitwise complement of integers, logical negation of bool, of a float: undefined (the checker refuses it).
+    BitNot,
+    Abs,
+    Acos,
+    Acosh,
+    Asin,
+    Asinh,
+    Atan,
+    Atanh,
+    Ceil,
+    Cos,
+    Cosh,
+    Erf,
+    Exp,
+    Floor,
+    Log,
+    /// `1 / x`
+    Recip,
+    /// To the nearest integer, halves away from zero.
+    Round,
+    Rsqrt,
+    Sin,
+    Sinh,
+    Sqrt,
+    Tan,
+    Tanh,
+}
+
+impl UnaryOp {
+    pub const ALL: [UnaryOp; 24] = [
+        UnaryOp::Neg,
+        UnaryOp::BitNot,
+        UnaryOp::Abs,
+        UnaryOp::Acos,
+        UnaryOp::Acosh,
+        UnaryOp::Asin,
+        UnaryOp::Asinh,
+        UnaryOp::Atan,
+        UnaryOp::Atanh,
+        UnaryOp::Ceil,
+        UnaryOp::Cos,
+        UnaryOp::Cosh,
+        UnaryOp::Erf,
+        UnaryOp::Exp,
+        UnaryOp::Floor,
+        UnaryOp::Log,
+        UnaryOp::Recip,
+        UnaryOp::Round,
+        UnaryOp::Rsqrt,
+        UnaryOp::Sin,
+        UnaryOp::Sinh,
+        UnaryOp::Sqrt,
+        UnaryOp::Tan,
+        UnaryOp::Tanh,
+    ];
+
+    /// The name in text forms, and in the language where it has one.
+    pub fn name(self) -> &'static str {
+        match self {
+            UnaryOp::Neg => "neg",
+            UnaryOp::BitNot => "bit_not",
+            UnaryOp::Abs => "abs",
+            UnaryOp::Acos => "acos",
+            UnaryOp::Acosh => "acosh",
+            UnaryOp::Asin => "asin",
+            UnaryOp::Asinh => "asinh",
+            UnaryOp::Atan => "atan",
+            UnaryOp::Atanh => "atanh",
+            UnaryOp::Ceil => "ceil",
+            UnaryOp::Cos => "cos",
+            UnaryOp::Cosh => "cosh",
+            UnaryOp::Erf => "erf",
+            UnaryOp::Exp => "exp",
+            UnaryOp::Floor => "floor",
+            UnaryOp::Log => "log",
+            UnaryOp::Recip => "recip",
+            UnaryOp::Round => "round",
+            UnaryOp::Rsqrt => "rsqrt",
+            UnaryOp::Sin => "sin",
+            UnaryOp::Sinh => "sinh",
+            UnaryOp::Sqrt => "sqrt",
+            UnaryOp::Tan => "tan",
+            UnaryOp::Tanh => "tanh",
+        }
+    }
+
+    pub fn parse(name: &str) -> Option<UnaryOp> {
+        UnaryOp::ALL.into_iter().find(|op| op.name() == name)
+    }
+
+    /// Costs more than a few instructions: worth computing once rather than twice.
+    pub fn is_expensive(self) -> bool {
+        use UnaryOp::*;
+        !matches!(self, Neg | BitNot | Abs | Ceil | Floor | Round | Recip | Sqrt | Rsqrt)
+    }
+}
+
+/// An operation on two values of one type. The result has that type; comparisons give bool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum BinaryOp {
+    /// Integers wrap; on bool: or.
+    Add,
+    /// Integers wrap; on bool: exclusive or.
+    Sub,
+    /// Integers wrap; on bool: and.
+    Mul,
+    /// Integers truncate towards zero; an integer divided by 0 is 0 (NumPy's value), the least integer divided by -1 wraps.
+    Div,
+    /// `a < b ? b : a`
+    Max,
+    /// `b < a ? b : a`
+    Min,
+    /// Integers: `b < 0` gives 0, else the wrapped product.
+    Pow,
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+    /// Bits of integers, logical on bool; not of floats.
+    BitAnd,
+    BitOr,
+    BitXor,
+    /// Shift by at least the width, or by a negative count, gives 0 (NumPy's value).
+    ShiftLeft,
+    /// Arithmetic on signed integers; by at least the width, or by a negative count: 0, or -1 for a negative `a`.
+    ShiftRight,
+}
+
+impl BinaryOp {
+    pub const ALL: [BinaryOp; 18] = [
+        BinaryOp::Add,
+        BinaryOp::Sub,
+        BinaryOp::Mul,
+        BinaryOp::Div,
+        BinaryOp::Max,
+        BinaryOp::Min,
+        BinaryOp::Pow,
+        BinaryOp::Eq,
+        BinaryOp::Ne,
+        BinaryOp::Lt,
+        BinaryOp::Le,
+        BinaryOp::Gt,
+        BinaryOp::Ge,
+        BinaryOp::BitAnd,
+        BinaryOp::BitOr,
+        BinaryOp::BitXor,
+        BinaryOp::ShiftLeft,
+        BinaryOp::ShiftRight,
+    ];
+
+    /// The name in text forms, and in the language where it has one.
+    pub fn name(self) -> &'static str {
+        match self {
+            BinaryOp::Add => "add",
+            BinaryOp::Sub => "sub",
+            BinaryOp::Mul => "mul",
+            BinaryOp::Div => "div",
+            BinaryOp::Max => "max",
+            BinaryOp::Min => "min",
+            BinaryOp::Pow => "pow",
+            BinaryOp::Eq => "cmp_eq",
+            BinaryOp::Ne => "cmp_ne",
+            BinaryOp::Lt => "cmp_lt",
+            BinaryOp::Le => "cmp_le",
+            BinaryOp::Gt => "cmp_gt",
+            BinaryOp::Ge => "cmp_ge",
+            BinaryOp::BitAnd => "bit_and",
+            BinaryOp::BitOr => "bit_or",
+            BinaryOp::BitXor => "bit_xor",
+            BinaryOp::ShiftLeft => "bit_left",
+            BinaryOp::ShiftRight => "bit_right",
+        }
+    }
+
+    pub fn parse(name: &str) -> Option<BinaryOp> {
+        BinaryOp::ALL.into_iter().find(|op| op.name() == name)
+    }
+
+    pub fn is_comparison(self) -> bool {
+        use BinaryOp::*;
+        matches!(self, Eq | Ne | Lt | Le | Gt | Ge)
+    }
+
+    /// `op(a, b)` and `op(b, a)` have the same bits (NaN payloads aside).
+    pub fn is_commutative(self) -> bool {
+        use BinaryOp::*;
+        matches!(self, Add | Mul | Eq | Ne | BitAnd | BitOr | BitXor)
+    }
+}
+
+/// The number of an instruction in its program: the value it computes.
+pub type Value = usize;
+
+/// One instruction; `L` is what a leaf reads: see the module's head.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Inst<L> {
+    Const(Scalar),
+    Leaf(L),
+    Unary(UnaryOp, Value),
+    Binary(BinaryOp, Value, Value),
+    /// `condition ? then : otherwise`; the condition is bool, the others have one type.
+    Select(Value, Value, Value),
+    /// To the instruction's own type, as [`Scalar::cast`] does.
+    Cast(Value),
+}
+
+impl<L> Inst<L> {
+    /// The values this instruction reads.
+    pub fn operands(&self) -> Vec<Value> {
+        match *self {
+            Inst::Const(_) | Inst::Leaf(_) => vec![],
+            Inst::Unary(_, a) | Inst::Cast(a) => vec![a],
+            Inst::Binary(_, a, b) => vec![a, b],
+            Inst::Select(c, a, b) => vec![c, a, b],
+        }
+    }
+}
+
+/// Instructions in order, each with the type of its value.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Program<L> {
+    pub insts: Vec<(Inst<L>, DType)>,
+    pub results: Vec<Value>,
+}
+
+impl<L: Clone + PartialEq> Default for Program<L> {
+    fn default() -> Self {
+        Program { insts: Vec::new(), results: Vec::new() }
+    }
+}
+
+impl<L: Clone + PartialEq> Program<L> {
+    /// The value of `inst`: an equal instruction that is already there, or a new one at the end.
+    pub fn push(&mut self, inst: Inst<L>, dtype: DType) -> Value {
+        match self.insts.iter().position(|(i, d)| *i == inst && *d == dtype) {
+            Some(value) => value,
+            None => {
+                self.insts.push((inst, dtype));
+                self.insts.len() - 1
+            }
+        }
+    }
+
+    pub fn dtype(&self, value: Value) -> DType {
+        self.insts[value].1
+    }
+
+    pub fn constant(&mut self, scalar: Scalar) -> Value {
+        self.push(Inst::Const(scalar), scalar.dtype)
+    }
+
+    pub fn unary(&mut self, op: UnaryOp, a: Value) -> Value {
+        self.push(Inst::Unary(op, a), self.dtype(a))
+    }
+
+    pub fn binary(&mut self, op: BinaryOp, a: Value, b: Value) -> Value {
+        let dtype = if op.is_comparison() { DType::Bool } else { self.dtype(a) };
+        self.push(Inst::Binary(op, a, b), dtype)
+    }
+
+    pub fn select(&mut self, condition: Value, then: Value, otherwise: Value) -> Value {
+        self.push(Inst::Select(condition, then, otherwise), self.dtype(then))
+    }
+
+    /// `a` in `dtype`; `a` itself when it has that type.
+    pub fn cast(&mut self, a: Value, dtype: DType) -> Value {
+        if self.dtype(a) == dtype { a } else { self.push(Inst::Cast(a), dtype) }
+    }
+
+    /// Every leaf in order of its instruction.
+    pub fn leaves(&self) -> impl Iterator<Item = &L> {
+        self.insts.iter().filter_map(|(inst, _)| match inst {
+            Inst::Leaf(leaf) => Some(leaf),
+            _ => None,
+        })
+    }
+
+    /// Appends `other`, with each of its leaves replaced by what `leaf` makes of it, and returns its results here.
+    pub fn append<M: Clone + PartialEq>(
+        &mut self,
+        other: &Program<M>,
+        mut leaf: impl FnMut(&mut Self, &M, DType) -> Value,
+    ) -> Vec<Value> {
+        let mut here: Vec<Value> = Vec::with_capacity(other.insts.len());
+        for (inst, dtype) in &other.insts {
+            let value = match inst {
+                Inst::Leaf(l) => leaf(self, l, *dtype),
+                Inst::Const(s) => self.constant(*s),
+                Inst::Unary(op, a) => self.push(Inst::Unary(*op, here[*a]), *dtype),
+                Inst::Binary(op, a, b) => self.push(Inst::Binary(*op, here[*a], here[*b]), *dtype),
+                Inst::Select(c, a, b) => self.push(Inst::Select(here[*c], here[*a], here[*b]), *dtype),
+                Inst::Cast(a) => self.push(Inst::Cast(here[*a]), *dtype),
+            };
+            here.push(value);
+        }
+        other.results.iter().map(|&r| here[r]).collect()
+    }
+}
+
+/// One instruction a line: `v2 = mul v0 v1 : f32`, then `return v2`.
+impl<L: fmt::Display> fmt::Display for Program<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (value, (inst, dtype)) in self.insts.iter().enumerate() {
+            write!(f, "v{value} = ")?;
+            match inst {
+                Inst::Const(s) => write!(f, "{s}")?,
+                Inst::Leaf(l) => write!(f, "{l}")?,
+                Inst::Unary(op, a) => write!(f, "{} v{a}", op.name())?,
+                Inst::Binary(op, a, b) => write!(f, "{} v{a} v{b}", op.name())?,
+                Inst::Select(c, a, b) => write!(f, "select v{c} v{a} v{b}")?,
+                Inst::Cast(a) => write!(f, "cast v{a}")?,
+            }
+            writeln!(f, " : {dtype}")?;
+        }
+        let results = self.results.iter().map(|r| format!("v{r}")).collect::<Vec<_>>().join(" ");
+        writeln!(f, "return {results}")
+    }
+}
