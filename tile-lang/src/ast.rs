@@ -15,9 +15,13 @@ pub const MAX_DEPTH: u32 = 256;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ident {
     pub name: String,
+    /// Whether it names a tensor or a size, else an index variable or a function: the first letter says so, or a
+    /// quoting `#` (capital) or `$` (small).
+    pub capital: bool,
     pub span: Span,
 }
 
+<<<<<<< HEAD
 impl Ident {
     /// Whether the first letter is a capital: a tensor or a size; else an index variable or a function.
     pub fn is_capital(&self) -> bool {
@@ -30,6 +34,8 @@ pub fn is_capital(name: &str) -> bool {
     name.trim_start_matches('_').starts_with(|c: char| c.is_ascii_uppercase())
 }
 
+=======
+>>>>>>> 2c1ff08 (tile-lang: the lexer; a name knows its class, since # and $ set it as in v0)
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct File {
     pub functions: Vec<Function>,
