@@ -21,21 +21,6 @@ pub struct Ident {
     pub span: Span,
 }
 
-<<<<<<< HEAD
-impl Ident {
-    /// Whether the first letter is a capital: a tensor or a size; else an index variable or a function.
-    pub fn is_capital(&self) -> bool {
-        is_capital(&self.name)
-    }
-}
-
-/// Whether the first letter of a name is a capital (leading underscores do not count).
-pub fn is_capital(name: &str) -> bool {
-    name.trim_start_matches('_').starts_with(|c: char| c.is_ascii_uppercase())
-}
-
-=======
->>>>>>> 2c1ff08 (tile-lang: the lexer; a name knows its class, since # and $ set it as in v0)
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct File {
     pub functions: Vec<Function>,

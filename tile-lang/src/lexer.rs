@@ -106,12 +106,7 @@ pub enum LexError {
 }
 
 fn float<'s>(lexer: &logos::Lexer<'s, Token<'s>>) -> Result<f64, LexError> {
-    lexer
-        .slice()
-        .parse()
-        .ok()
-        .filter(|value: &f64| value.is_finite())
-        .ok_or(LexError::Float)
+    lexer.slice().parse().ok().filter(|value: &f64| value.is_finite()).ok_or(LexError::Float)
 }
 
 /// What a text consists of.
@@ -125,11 +120,7 @@ pub struct Tokens<'s> {
 
 /// Splits `source`, which must be shorter than 2 GiB, into tokens; `base` is the position of its first byte.
 pub fn tokenize(source: &str, base: u32) -> Tokens<'_> {
-    let mut found = Tokens {
-        tokens: Vec::new(),
-        comments: Vec::new(),
-        diagnostics: Vec::new(),
-    };
+    let mut found = Tokens { tokens: Vec::new(), comments: Vec::new(), diagnostics: Vec::new() };
     for (token, range) in Token::lexer(source).spanned() {
         let span = Span::new(base + range.start as u32, base + range.end as u32);
         match token {
@@ -168,11 +159,9 @@ impl Tokens<'_> {
             }
         }
         self.diagnostics.push(match error {
-            LexError::Character => Diagnostic::error(
-                "E0001",
-                span,
-                format!("`{}` is no part of the Tile language", text.escape_debug()),
-            ),
+            LexError::Character => {
+                Diagnostic::error("E0001", span, format!("`{}` is no part of the Tile language", text.escape_debug()))
+            }
             LexError::Integer => Diagnostic::error("E0002", span, format!("`{text}` is too large for an integer"))
                 .help(format!("the largest is {}", i64::MAX)),
             LexError::Float => Diagnostic::error("E0002", span, format!("`{text}` is too large for a float")),

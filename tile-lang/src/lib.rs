@@ -2,5 +2,5 @@
 
 pub mod ast;
 pub mod diagnostic;
-pub mod span;
 pub mod lexer;
+pub mod span;
