@@ -21,35 +21,21 @@ const BUDGET: usize = 400;
 ///
 /// Independent coordinates prove it at once. Else two such points p and p + d with d ≠ 0 are looked for exactly, as an
 /// integer program over p and d: `4*i + j` with j in 0..4 has none, as 4*di + dj = 0 has no other solution.
-pub fn injective(
-    outputs: &[Affine],
-    extents: &[(i64, i64)],
-    constraints: &[Affine],
-) -> Option<Injectivity> {
+pub fn injective(outputs: &[Affine], extents: &[(i64, i64)], constraints: &[Affine]) -> Option<Injectivity> {
     let variables = extents.len();
     // A variable with one value is none.
     let fixed: Vec<Affine> = extents
         .iter()
         .enumerate()
-        .map(|(v, &(low, high))| {
-            if low == high {
-                Affine::constant(low)
-            } else {
-                Affine::var(v)
-            }
-        })
+        .map(|(v, &(low, high))| if low == high { Affine::constant(low) } else { Affine::var(v) })
         .collect();
-    let moving = outputs
-        .iter()
-        .map(|o| o.substitute_all(&fixed))
-        .collect::<Option<Vec<_>>>()?;
+    let moving = outputs.iter().map(|o| o.substitute_all(&fixed)).collect::<Option<Vec<_>>>()?;
     let sizes = vec![1; variables];
     if hermite(&moving, &sizes)?.rank == extents.iter().filter(|(low, high)| low != high).count() {
         return Some(Injectivity::Yes);
     }
-    let second: Vec<Affine> = (0..variables)
-        .map(|v| Affine::var(v).add(&Affine::var(variables + v)))
-        .collect::<Option<_>>()?;
+    let second: Vec<Affine> =
+        (0..variables).map(|v| Affine::var(v).add(&Affine::var(variables + v))).collect::<Option<_>>()?;
     let mut program = Vec::new();
     for (v, &(low, high)) in extents.iter().enumerate() {
         for point in [&Affine::var(v), &second[v]] {
@@ -79,22 +65,14 @@ pub fn injective(
         match search(2 * variables, &mut case, &mut budget)? {
             Search::Point(point) => {
                 let (p, d) = point.split_at(variables);
-                let other = p
-                    .iter()
-                    .zip(d)
-                    .map(|(p, d)| p.checked_add(*d))
-                    .collect::<Option<_>>()?;
+                let other = p.iter().zip(d).map(|(p, d)| p.checked_add(*d)).collect::<Option<_>>()?;
                 return Some(Injectivity::No(p.to_vec(), other));
             }
             Search::None => {}
             Search::GaveUp => unknown = true,
         }
     }
-    Some(if unknown {
-        Injectivity::Unknown
-    } else {
-        Injectivity::Yes
-    })
+    Some(if unknown { Injectivity::Unknown } else { Injectivity::Yes })
 }
 
 enum Search {
@@ -125,10 +103,9 @@ fn search(variables: usize, constraints: &mut Vec<Affine>, budget: &mut usize) -
     };
     // Its lowest value, then all the others.
     let (low, _) = found[variable];
-    for branch in [
-        Affine::new([(variable, -1)], low)?,
-        Affine::new([(variable, 1)], low.checked_add(1)?.checked_neg()?)?,
-    ] {
+    for branch in
+        [Affine::new([(variable, -1)], low)?, Affine::new([(variable, 1)], low.checked_add(1)?.checked_neg()?)?]
+    {
         constraints.push(branch);
         let outcome = search(variables, constraints, budget)?;
         constraints.pop();
@@ -147,9 +124,7 @@ mod tests {
 
     fn found(outputs: &[&str], sizes: &[i64], constraints: &[&str]) -> String {
         let names = ["i", "j", "k"];
-        let parse = |text: &&str| {
-            Affine::parse(text, |name| names.iter().position(|n| *n == name)).unwrap()
-        };
+        let parse = |text: &&str| Affine::parse(text, |name| names.iter().position(|n| *n == name)).unwrap();
         let outputs: Vec<Affine> = outputs.iter().map(parse).collect();
         let constraints: Vec<Affine> = constraints.iter().map(parse).collect();
         let extents: Vec<_> = sizes.iter().map(|n| (0, n - 1)).collect();
@@ -186,7 +161,7 @@ mod tests {
                 }
             }
             let once = places.values().all(|&n| n == 1);
-            match injective(&outputs, &sizes.map(|n| (0, n - 1)), &[limit.clone()]).unwrap() {
+            match injective(&outputs, &sizes.map(|n| (0, n - 1)), std::slice::from_ref(&limit)).unwrap() {
                 Injectivity::Yes => prop_assert!(once),
                 Injectivity::No(p, q) => {
                     prop_assert!(p != q && limit.evaluate(&p).unwrap() >= 0 && limit.evaluate(&q).unwrap() >= 0);

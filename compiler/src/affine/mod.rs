@@ -22,4 +22,4 @@ pub use hermite::{Hermite, hermite};
 pub use injective::{Injectivity, injective};
 pub use lattice::integral_points;
 pub use ranges::{Ranges, ranges};
-pub use rational::{Rational, RationalAffine};
+pub use rational::RationalAffine;

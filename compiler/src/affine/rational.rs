@@ -2,11 +2,10 @@
 
 use super::Affine;
 use std::cmp::Ordering;
-use std::fmt;
 
 /// A fraction in lowest terms with a positive denominator. Operations answer `None` on overflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Rational {
+pub(super) struct Rational {
     numerator: i128,
     denominator: i128,
 }
@@ -25,14 +24,8 @@ pub(super) fn gcd(a: i128, b: i128) -> Option<i128> {
 }
 
 impl Rational {
-    pub const ZERO: Self = Self {
-        numerator: 0,
-        denominator: 1,
-    };
-    pub const ONE: Self = Self {
-        numerator: 1,
-        denominator: 1,
-    };
+    pub const ZERO: Self = Self { numerator: 0, denominator: 1 };
+    pub const ONE: Self = Self { numerator: 1, denominator: 1 };
 
     /// `numerator / denominator`; `None` also where the denominator is zero.
     pub fn new(numerator: i128, denominator: i128) -> Option<Self> {
@@ -41,21 +34,11 @@ impl Rational {
         if denominator == 0 {
             return None;
         }
-        Some(Self {
-            numerator: numerator.checked_div(divisor)?,
-            denominator: denominator.checked_div(divisor)?,
-        })
+        Some(Self { numerator: numerator.checked_div(divisor)?, denominator: denominator.checked_div(divisor)? })
     }
 
     pub fn integer(value: i64) -> Self {
-        Self {
-            numerator: i128::from(value),
-            denominator: 1,
-        }
-    }
-
-    pub fn numerator(self) -> i128 {
-        self.numerator
+        Self { numerator: i128::from(value), denominator: 1 }
     }
 
     /// Always positive.
@@ -67,26 +50,17 @@ impl Rational {
         if self.denominator == other.denominator {
             let numerator = self.numerator.checked_add(other.numerator)?;
             if self.denominator == 1 {
-                return Some(Self {
-                    numerator,
-                    denominator: 1,
-                });
+                return Some(Self { numerator, denominator: 1 });
             }
             return Self::new(numerator, self.denominator);
         }
         let a = self.numerator.checked_mul(other.denominator)?;
         let b = other.numerator.checked_mul(self.denominator)?;
-        Self::new(
-            a.checked_add(b)?,
-            self.denominator.checked_mul(other.denominator)?,
-        )
+        Self::new(a.checked_add(b)?, self.denominator.checked_mul(other.denominator)?)
     }
 
     pub fn neg(self) -> Option<Self> {
-        Some(Self {
-            numerator: self.numerator.checked_neg()?,
-            ..self
-        })
+        Some(Self { numerator: self.numerator.checked_neg()?, ..self })
     }
 
     pub fn sub(self, other: Self) -> Option<Self> {
@@ -96,14 +70,7 @@ impl Rational {
     pub fn mul(self, other: Self) -> Option<Self> {
         let numerator = self.numerator.checked_mul(other.numerator)?;
         let denominator = self.denominator.checked_mul(other.denominator)?;
-        if denominator == 1 {
-            Some(Self {
-                numerator,
-                denominator,
-            })
-        } else {
-            Self::new(numerator, denominator)
-        }
+        if denominator == 1 { Some(Self { numerator, denominator }) } else { Self::new(numerator, denominator) }
     }
 
     /// `None` also where `other` is zero.
@@ -152,29 +119,14 @@ impl Ord for Rational {
                 (Ordering::Equal, 0, y) => 0.cmp(&y),
                 (Ordering::Equal, x, 0) => x.cmp(&0),
                 (Ordering::Equal, x, y) => {
-                    a = Self {
-                        numerator: a.denominator,
-                        denominator: x,
-                    };
-                    b = Self {
-                        numerator: b.denominator,
-                        denominator: y,
-                    };
+                    a = Self { numerator: a.denominator, denominator: x };
+                    b = Self { numerator: b.denominator, denominator: y };
                     swapped = !swapped;
                     continue;
                 }
                 (unequal, ..) => unequal,
             };
             return if swapped { order.reverse() } else { order };
-        }
-    }
-}
-
-impl fmt::Display for Rational {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.denominator {
-            1 => write!(f, "{}", self.numerator),
-            denominator => write!(f, "{}/{denominator}", self.numerator),
         }
     }
 }
@@ -190,26 +142,13 @@ impl RationalAffine {
     /// `numerator / denominator`; `None` also where the denominator is zero.
     pub fn new(numerator: &Affine, denominator: i64) -> Option<Self> {
         let mut divisor = i128::from(denominator);
-        for value in numerator
-            .terms()
-            .iter()
-            .map(|&(_, c)| c)
-            .chain([numerator.offset()])
-        {
+        for value in numerator.terms().iter().map(|&(_, c)| c).chain([numerator.offset()]) {
             divisor = gcd(divisor, i128::from(value))?;
         }
-        let divisor = i64::try_from(divisor)
-            .ok()?
-            .checked_mul(denominator.signum())?;
-        let divided = numerator
-            .terms()
-            .iter()
-            .map(|&(v, c)| Some((v, c.checked_div(divisor)?)));
+        let divisor = i64::try_from(divisor).ok()?.checked_mul(denominator.signum())?;
+        let divided = numerator.terms().iter().map(|&(v, c)| Some((v, c.checked_div(divisor)?)));
         Some(Self {
-            numerator: Affine::new(
-                divided.collect::<Option<Vec<_>>>()?,
-                numerator.offset().checked_div(divisor)?,
-            )?,
+            numerator: Affine::new(divided.collect::<Option<Vec<_>>>()?, numerator.offset().checked_div(divisor)?)?,
             denominator: denominator.checked_div(divisor)?,
         })
     }
@@ -229,22 +168,13 @@ impl RationalAffine {
     }
 
     pub fn add(&self, other: &Self) -> Option<Self> {
-        let (a, b) = (
-            self.numerator.scale(other.denominator)?,
-            other.numerator.scale(self.denominator)?,
-        );
-        Self::new(
-            &a.add(&b)?,
-            self.denominator.checked_mul(other.denominator)?,
-        )
+        let (a, b) = (self.numerator.scale(other.denominator)?, other.numerator.scale(self.denominator)?);
+        Self::new(&a.add(&b)?, self.denominator.checked_mul(other.denominator)?)
     }
 
     /// `self * numerator / denominator`.
     pub fn scale(&self, numerator: i64, denominator: i64) -> Option<Self> {
-        Self::new(
-            &self.numerator.scale(numerator)?,
-            self.denominator.checked_mul(denominator)?,
-        )
+        Self::new(&self.numerator.scale(numerator)?, self.denominator.checked_mul(denominator)?)
     }
 
     /// `self` with `values[v]` in the place of every variable `v`; `None` also where `values` lacks one that occurs.
@@ -255,10 +185,7 @@ impl RationalAffine {
 
 impl From<Affine> for RationalAffine {
     fn from(numerator: Affine) -> Self {
-        Self {
-            numerator,
-            denominator: 1,
-        }
+        Self { numerator, denominator: 1 }
     }
 }
 

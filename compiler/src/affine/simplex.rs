@@ -1,7 +1,7 @@
 //! A linear program over the rationals, solved exactly: the simplex method on a dictionary with Bland's rule, which
 //! never cycles.
 
-use super::Rational;
+use super::rational::Rational;
 
 /// Non-negative variables `0..columns` and one slack variable a constraint, `slack = a·x + b >= 0`.
 ///
@@ -22,11 +22,7 @@ impl Simplex {
     /// Each of `constraints` holds the `columns` entries of `a` and then `b`.
     pub fn new(columns: usize, constraints: Vec<Vec<Rational>>) -> Self {
         let basic = (columns..columns + constraints.len()).collect();
-        Self {
-            basic,
-            nonbasic: (0..columns).collect(),
-            rows: constraints,
-        }
+        Self { basic, nonbasic: (0..columns).collect(), rows: constraints }
     }
 
     /// Moves to a point that satisfies every constraint; false where there is none. `None`: overflow.
@@ -65,8 +61,7 @@ impl Simplex {
             for (row, entries) in self.rows.iter().enumerate() {
                 if entries[column].is_negative() {
                     let ratio = constant(entries).div(entries[column].neg()?)?;
-                    let better = tightest
-                        .is_none_or(|(least, r)| (ratio, self.basic[row]) < (least, self.basic[r]));
+                    let better = tightest.is_none_or(|(least, r)| (ratio, self.basic[row]) < (least, self.basic[r]));
                     if better {
                         tightest = Some((ratio, row));
                     }
@@ -88,12 +83,7 @@ impl Simplex {
             *entry = entry.mul(negated)?;
         }
         solved[column] = inverse;
-        for entries in self
-            .rows
-            .iter_mut()
-            .chain(goal)
-            .filter(|entries| !entries.is_empty())
-        {
+        for entries in self.rows.iter_mut().chain(goal).filter(|entries| !entries.is_empty()) {
             let factor = std::mem::replace(&mut entries[column], Rational::ZERO);
             if !factor.is_zero() {
                 add_scaled(entries, &solved, factor)?;
