@@ -4,22 +4,30 @@
 //! outputs[free] = epilogue( aggregation over the reduction axes of body(free, reduction), free )
 //! ```
 //!
-//! Axes are numbered variables: the `free` axes first (one for each axis of the outputs, `0..extent`), then the
-//! reduction axes (`low..low + extent`), then the derived variables, each the floor of an affine expression of the
+//! Axes are numbered variables that run over `0..extent`: the `free` axes first (their product, row-major, is the place
+//! in each output), then the reduction axes, then the derived variables, each the floor of an affine expression of the
 //! variables before it divided by a constant. Every address, guard and index value is an [`Affine`] over them: this is
 //! what lets one set of templates serve matrix products, convolutions, pooling and copies alike.
 //!
 //! A point of the axes counts when every guard is at least 0 and the body's second result, where it has one, is true.
 //!
 //! Always true ([`Nest::verify`] holds it):
-//! - extents are at least 1, except that a free axis of an empty output may be 0; without reduction axes `aggregation`
-//!   is `None` and the body's only use is as the accumulator of the epilogue: the body is then empty and the epilogue
-//!   computes everything;
+//! - extents are at least 1, and the element count of each output is the product of the free extents; axes of extent 1
+//!   have been dropped and neighbours merged where every expression allows it;
+//! - without an aggregation there are no reduction axes and no guards, and the body is empty: the epilogue is all;
 //! - wherever a load is executed (its point counts, its `when` holds), its address is within its operand;
 //! - `when`, guards and loads of the epilogue mention no reduction axis;
-//! - all outputs have the shape of the free axes.
+//! - for the arg forms, and only for them, `position` is there.
 //!
 //! Nests know buffers only by position: which tensor an operand is, the plan says.
+
+mod build;
+mod gather;
+mod simplify;
+mod text;
+mod verify;
+
+pub use build::{NestError, build};
 
 use crate::affine::Affine;
 use crate::dtype::DType;
@@ -32,9 +40,7 @@ use crate::tensor::TensorType;
 pub struct Axis {
     /// For readers: the source's index name where there is one.
     pub name: String,
-    /// The first value; 0 for a free axis.
-    pub low: i64,
-    /// The number of values.
+    /// The number of values: the variable runs over `0..extent`.
     pub extent: usize,
 }
 
@@ -65,7 +71,8 @@ pub enum Leaf {
     Load(Load),
     /// The value of an affine expression, as i32.
     Index(Affine),
-    /// Epilogue only: the aggregated value (the identity where no point counted); for the arg forms the position, i32.
+    /// Epilogue only: the aggregated value (the identity where no point counted); for the arg forms the position, i32
+    /// (0 where no point counted).
     Accumulator,
     /// Epilogue only: whether any point counted, as bool.
     Written,
@@ -85,11 +92,14 @@ pub struct Nest {
     /// The tensors read, in binding order.
     pub operands: Vec<TensorType>,
     pub aggregation: Option<Aggregation>,
-    /// The type in which values are aggregated; the body's first result has it. f16 and bf16 are aggregated in f32.
+    /// The arg forms: the i32 that stands for a point. Of equally good points the one with the least position wins.
+    pub position: Option<Affine>,
+    /// Results: the value to aggregate (f16 and bf16 are summed and multiplied in f32), then optionally a bool: whether
+    /// the point counts.
     pub body: Program<Leaf>,
     /// One result for each output, of its type.
     pub epilogue: Program<Leaf>,
-    /// The tensors written, each dense over the free axes.
+    /// The tensors written; the place in each is the row-major position in the free axes.
     pub outputs: Vec<TensorType>,
 }
 
@@ -119,10 +129,9 @@ impl Nest {
         self.epilogue.leaves().any(|leaf| *leaf == Leaf::Written)
     }
 
-    /// Inclusive bounds of every variable, derived ones included, for [`Affine::bounds`]. Empty axes count as one place.
+    /// Inclusive bounds of every variable, derived ones included, for [`Affine::bounds`].
     pub fn variable_bounds(&self) -> Vec<(i64, i64)> {
-        let mut bounds: Vec<(i64, i64)> =
-            self.axes.iter().map(|a| (a.low, a.low + a.extent.max(1) as i64 - 1)).collect();
+        let mut bounds: Vec<(i64, i64)> = self.axes.iter().map(|a| (0, a.extent as i64 - 1)).collect();
         for derived in &self.derived {
             let (low, high) = derived.numerator.bounds(&bounds).unwrap_or((i64::MIN, i64::MAX));
             bounds.push((low.div_euclid(derived.denominator), high.div_euclid(derived.denominator)));

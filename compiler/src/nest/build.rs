@@ -1,0 +1,517 @@
+//! Builds the nest of one fused group: the elements that a place needs are followed from the root through inlined nodes
+//! down to materialised tensors, collecting one scalar program.
+//!
+//! What to inline is [`crate::passes::fuse`]'s choice; any choice gives a correct nest. An elementwise node becomes
+//! instructions; a contraction without reduction axes (a copy, slice, transpose, padding) becomes loads at other
+//! addresses, executed only where its guards hold; the group's own contraction becomes the body.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use crate::affine::Affine;
+use crate::dtype::{DType, Scalar};
+use crate::graph::{Aggregation, Contraction, ContractionLeaf, Graph, NodeId, Op};
+use crate::scalar::{BinaryOp, Inst, Program, Value};
+
+use super::gather::{Gather, gather};
+use super::{Axis, Derived, Leaf, Load, Nest};
+
+/// Why a group has no nest.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NestError {
+    /// Addresses of the value leave the range of 64-bit arithmetic.
+    Overflow { value: String },
+    /// The group is not one that fusion may form: a bug of ours.
+    Internal(&'static str),
+}
+
+impl fmt::Display for NestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NestError::Overflow { value } => write!(f, "the addresses of `{value}` do not fit 64-bit arithmetic"),
+            NestError::Internal(what) => write!(f, "internal error while building a loop nest: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for NestError {}
+
+/// The nest that computes `root`, and the nodes behind its operands.
+///
+/// `contraction` is the node whose aggregation the nest performs (`root` itself, or one that reaches it through
+/// elementwise nodes of the same shape). Nodes for which `materialised` holds are loaded, all others inlined.
+pub fn build(
+    graph: &Graph,
+    root: NodeId,
+    contraction: Option<NodeId>,
+    materialised: &dyn Fn(NodeId) -> bool,
+) -> Result<(Nest, Vec<NodeId>), NestError> {
+    let overflow = || NestError::Overflow { value: value_name(graph, root) };
+    let shape = graph.shape(root).to_vec();
+    let mut builder = Builder {
+        graph,
+        root,
+        materialised,
+        axes: (0..shape.len()).map(|a| Axis { name: free_name(graph, contraction, a), extent: shape[a] }).collect(),
+        derived: Vec::new(),
+        operands: Vec::new(),
+        contraction,
+        guarded: false,
+        empty: false,
+        memo: HashMap::new(),
+    };
+    let mut body = Program::default();
+    let mut guards = Vec::new();
+    let mut position = None;
+    let mut aggregation = None;
+    if let Some(id) = contraction {
+        let op = builder.contraction_op(id)?;
+        let form = builder.gather(id, op).ok_or_else(overflow)?;
+        builder.axes.extend(form.reduction.iter().cloned());
+        builder.derived = form.derived.clone();
+        builder.empty = form.empty;
+        builder.guarded = !form.empty && !always_written(&form, &shape);
+        guards = form.guards;
+        if !form.empty {
+            let (value, valid) = builder.body(&mut body, id, op, &form.indices, &[])?;
+            let dtype = accumulator_type(op.aggregation, body.dtype(value));
+            let value = body.cast(value, dtype);
+            body.results = [Some(value), valid].into_iter().flatten().collect();
+            builder.guarded |= valid.is_some();
+            aggregation = Some(op.aggregation);
+            position = position_of(op, &form.indices).ok_or_else(overflow)?;
+            builder.memo.clear();
+        }
+    }
+    let mut epilogue = Program::default();
+    let place: Vec<Affine> = (0..shape.len()).map(Affine::var).collect();
+    let result = builder.element(&mut epilogue, root, &place, &[])?;
+    epilogue.results = vec![result];
+    let nest = Nest {
+        name: kernel_name(graph, root),
+        free: shape.len(),
+        axes: builder.axes,
+        derived: builder.derived,
+        guards: if aggregation.is_some() { guards } else { Vec::new() },
+        operands: builder.operands.iter().map(|&id| graph.node(id).ty.clone()).collect(),
+        aggregation,
+        position,
+        body,
+        epilogue,
+        outputs: vec![graph.node(root).ty.clone()],
+    };
+    Ok((super::simplify::simplify(nest).ok_or_else(overflow)?, builder.operands))
+}
+
+/// The contraction has no reduction axes: each place reads at most one point, so that it can be inlined.
+pub(crate) fn is_view(graph: &Graph, id: NodeId) -> bool {
+    let Op::Contraction(op) = &graph.node(id).op else { return false };
+    let operands = graph.operands(id);
+    let shapes: Vec<Vec<usize>> = operands.iter().map(|&o| graph.shape(o).to_vec()).collect();
+    !matches!(op.aggregation, Aggregation::ArgMax | Aggregation::ArgMin)
+        && op.accesses.iter().all(|a| a.index.iter().all(|i| i.access.is_none()))
+        && op.body.results.len() == 1
+        && gather(op, graph.shape(id), &shapes).is_some_and(|g| g.reduction.iter().all(|axis| axis.extent == 1))
+}
+
+/// Sums and products of the narrow floats are kept in f32 until the end.
+fn accumulator_type(aggregation: Aggregation, dtype: DType) -> DType {
+    let narrow = matches!(dtype, DType::F16 | DType::BF16);
+    if narrow && matches!(aggregation, Aggregation::Sum | Aggregation::Product) { DType::F32 } else { dtype }
+}
+
+/// Whether some point counts for every place: tried at the ends and the middle of every reduction axis.
+fn always_written(form: &Gather, shape: &[usize]) -> bool {
+    if form.guards.is_empty() {
+        return true;
+    }
+    if form.reduction.len() > 5 {
+        return false;
+    }
+    (0..3usize.pow(form.reduction.len() as u32)).any(|choice| {
+        let point = form.reduction.iter().enumerate().map(|(axis, a)| {
+            let last = a.extent as i64 - 1;
+            [last / 2, 0, last][choice / 3usize.pow(axis as u32) % 3]
+        });
+        let mut bounds: Vec<(i64, i64)> = shape.iter().map(|&e| (0, e as i64 - 1)).collect();
+        bounds.extend(point.map(|p| (p, p)));
+        for derived in &form.derived {
+            let Some((low, high)) = derived.numerator.bounds(&bounds) else { return false };
+            bounds.push((low.div_euclid(derived.denominator), high.div_euclid(derived.denominator)));
+        }
+        form.guards.iter().all(|g| g.bounds(&bounds).is_some_and(|(low, _)| low >= 0))
+    })
+}
+
+/// For the arg forms, the row-major position in the ranges of the variables that the output does not mention.
+fn position_of(op: &Contraction, indices: &[Affine]) -> Option<Option<Affine>> {
+    if !matches!(op.aggregation, Aggregation::ArgMax | Aggregation::ArgMin) {
+        return Some(None);
+    }
+    let mut position = Affine::constant(0);
+    for (variable, range) in op.indices.iter().enumerate() {
+        if op.output.iter().all(|place| place.coefficient(variable) == 0) {
+            let digit = indices[variable].sub(&Affine::constant(range.low))?;
+            position = position.scale(range.high - range.low)?.add(&digit)?;
+        }
+    }
+    Some(Some(position))
+}
+
+fn free_name(graph: &Graph, contraction: Option<NodeId>, axis: usize) -> String {
+    if let Some(Op::Contraction(op)) = contraction.map(|id| &graph.node(id).op)
+        && let Some(variable) = op.output[axis].as_variable()
+    {
+        return op.indices[variable].name.trim_end_matches('\'').to_string();
+    }
+    format!("i{axis}")
+}
+
+fn value_name(graph: &Graph, id: NodeId) -> String {
+    graph.node(id).name.clone().unwrap_or_else(|| format!("%{}", id.index()))
+}
+
+fn kernel_name(graph: &Graph, root: NodeId) -> String {
+    let name = value_name(graph, root);
+    let clean: String = name.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+    let lower = clean.to_ascii_lowercase();
+    if lower.starts_with(|c: char| c.is_ascii_alphabetic()) { lower } else { format!("value{lower}") }
+}
+
+type MemoKey = (NodeId, Vec<Affine>, Vec<Affine>);
+
+struct Builder<'a> {
+    graph: &'a Graph,
+    root: NodeId,
+    materialised: &'a dyn Fn(NodeId) -> bool,
+    axes: Vec<Axis>,
+    derived: Vec<Derived>,
+    operands: Vec<NodeId>,
+    /// The node whose aggregation the nest performs.
+    contraction: Option<NodeId>,
+    /// Some place of it may have no point that counts.
+    guarded: bool,
+    /// No place of it has one.
+    empty: bool,
+    /// Elements already in the program being built.
+    memo: HashMap<MemoKey, Value>,
+}
+
+impl<'a> Builder<'a> {
+    fn overflow(&self) -> NestError {
+        NestError::Overflow { value: value_name(self.graph, self.root) }
+    }
+
+    fn contraction_op(&self, id: NodeId) -> Result<&'a Contraction, NestError> {
+        match &self.graph.node(id).op {
+            Op::Contraction(op) => Ok(op),
+            _ => Err(NestError::Internal("the group's contraction is another operation")),
+        }
+    }
+
+    fn gather(&self, id: NodeId, op: &Contraction) -> Option<Gather> {
+        let shapes: Vec<Vec<usize>> = self.graph.operands(id).iter().map(|&o| self.graph.shape(o).to_vec()).collect();
+        gather(op, self.graph.shape(id), &shapes)
+    }
+
+    /// The value of `id`'s element at `index`, needed only where all of `when` are at least 0.
+    fn element(
+        &mut self,
+        program: &mut Program<Leaf>,
+        id: NodeId,
+        index: &[Affine],
+        when: &[Affine],
+    ) -> Result<Value, NestError> {
+        let key = (id, index.to_vec(), when.to_vec());
+        if let Some(&value) = self.memo.get(&key) {
+            return Ok(value);
+        }
+        let node = self.graph.node(id);
+        let dtype = node.ty.dtype;
+        let operands = self.graph.operands(id);
+        let value = if id != self.root && (self.materialised)(id) {
+            self.load(program, id, &self.linear(id, index)?, when)
+        } else if Some(id) == self.contraction {
+            self.accumulated(program, id, index, when)?
+        } else {
+            match &node.op {
+                Op::Constant(scalar) => program.constant(*scalar),
+                Op::Index { axis } => program.push(Inst::Leaf(Leaf::Index(index[*axis].clone())), DType::I32),
+                Op::Reshape => {
+                    let offset = self.linear(id, index)?;
+                    self.load(program, self.storage(id), &offset, when)
+                }
+                Op::Unary(op) => {
+                    let a = self.operand(program, operands[0], index, when)?;
+                    program.push(Inst::Unary(*op, a), dtype)
+                }
+                Op::Binary(op) => {
+                    let a = self.operand(program, operands[0], index, when)?;
+                    let b = self.operand(program, operands[1], index, when)?;
+                    program.push(Inst::Binary(*op, a, b), dtype)
+                }
+                Op::Select => {
+                    let c = self.operand(program, operands[0], index, when)?;
+                    let a = self.operand(program, operands[1], index, when)?;
+                    let b = self.operand(program, operands[2], index, when)?;
+                    program.push(Inst::Select(c, a, b), dtype)
+                }
+                Op::Cast => {
+                    let a = self.operand(program, operands[0], index, when)?;
+                    program.cast(a, dtype)
+                }
+                Op::Contraction(op) => self.view(program, id, op, index, when)?,
+                Op::Input(_) | Op::Elements(_) | Op::PrngValue | Op::PrngState { .. } => {
+                    return Err(NestError::Internal("an operation that must be materialised is not"));
+                }
+            }
+        };
+        self.memo.insert(key, value);
+        Ok(value)
+    }
+
+    /// An elementwise operand at the reader's index: aligned at the last axis, size 1 stretched.
+    fn operand(
+        &mut self,
+        program: &mut Program<Leaf>,
+        id: NodeId,
+        index: &[Affine],
+        when: &[Affine],
+    ) -> Result<Value, NestError> {
+        let shape = self.graph.shape(id);
+        let aligned = &index[index.len() - shape.len()..];
+        let zero = Affine::constant(0);
+        let index: Vec<Affine> =
+            shape.iter().zip(aligned).map(|(&size, i)| if size == 1 { zero.clone() } else { i.clone() }).collect();
+        self.element(program, id, &index, when)
+    }
+
+    /// The tensor whose memory a chain of reshapes shows.
+    fn storage(&self, mut id: NodeId) -> NodeId {
+        while matches!(self.graph.node(id).op, Op::Reshape) {
+            id = self.graph.operands(id)[0];
+        }
+        id
+    }
+
+    /// The row-major position of an element.
+    fn linear(&self, id: NodeId, index: &[Affine]) -> Result<Affine, NestError> {
+        let strides = self.graph.node(id).ty.strides();
+        let mut offset = Affine::constant(0);
+        for (coordinate, stride) in index.iter().zip(strides) {
+            let stride = i64::try_from(stride).map_err(|_| self.overflow())?;
+            let term = coordinate.scale(stride).ok_or_else(|| self.overflow())?;
+            offset = offset.add(&term).ok_or_else(|| self.overflow())?;
+        }
+        Ok(offset)
+    }
+
+    fn operand_number(&mut self, id: NodeId) -> usize {
+        self.operands.iter().position(|&o| o == id).unwrap_or_else(|| {
+            self.operands.push(id);
+            self.operands.len() - 1
+        })
+    }
+
+    fn load(&mut self, program: &mut Program<Leaf>, id: NodeId, offset: &Affine, when: &[Affine]) -> Value {
+        let load =
+            Load { operand: self.operand_number(id), offset: offset.clone(), dynamic: Vec::new(), when: when.to_vec() };
+        program.push(Inst::Leaf(Leaf::Load(load)), self.graph.dtype(id))
+    }
+
+    /// What stands in a place of a contraction where nothing was written.
+    fn unwritten(
+        &mut self,
+        program: &mut Program<Leaf>,
+        id: NodeId,
+        index: &[Affine],
+        when: &[Affine],
+    ) -> Result<Value, NestError> {
+        let op = self.contraction_op(id)?;
+        if op.default {
+            let default = self.graph.operands(id).last().copied();
+            let default = default.ok_or(NestError::Internal("a default without an operand"))?;
+            self.element(program, default, index, when)
+        } else {
+            Ok(program.constant(Scalar::zero(self.graph.dtype(id))))
+        }
+    }
+
+    /// The group's own contraction at the nest's place, in the epilogue.
+    fn accumulated(
+        &mut self,
+        program: &mut Program<Leaf>,
+        id: NodeId,
+        index: &[Affine],
+        when: &[Affine],
+    ) -> Result<Value, NestError> {
+        if index.iter().enumerate().any(|(axis, i)| i.as_variable() != Some(axis)) {
+            return Err(NestError::Internal("the group's contraction is read away from its place"));
+        }
+        if self.empty {
+            return self.unwritten(program, id, index, when);
+        }
+        let op = self.contraction_op(id)?;
+        let dtype = self.graph.dtype(id);
+        let arg = matches!(op.aggregation, Aggregation::ArgMax | Aggregation::ArgMin);
+        let carried = if arg { DType::I32 } else { accumulator_type(op.aggregation, dtype) };
+        let value = program.push(Inst::Leaf(Leaf::Accumulator), carried);
+        let value = program.cast(value, dtype);
+        let zero_is_identity = arg || op.aggregation.identity(dtype) == Scalar::zero(dtype);
+        if !self.guarded || (zero_is_identity && !op.default) {
+            return Ok(value);
+        }
+        let written = program.push(Inst::Leaf(Leaf::Written), DType::Bool);
+        let otherwise = self.unwritten(program, id, index, when)?;
+        Ok(program.select(written, value, otherwise))
+    }
+
+    /// A contraction of at most one point a place, at any index: its guards become conditions on its loads.
+    fn view(
+        &mut self,
+        program: &mut Program<Leaf>,
+        id: NodeId,
+        op: &'a Contraction,
+        index: &[Affine],
+        when: &[Affine],
+    ) -> Result<Value, NestError> {
+        let form = self.gather(id, op).ok_or_else(|| self.overflow())?;
+        if form.empty {
+            return self.unwritten(program, id, index, when);
+        }
+        if form.reduction.iter().any(|axis| axis.extent != 1) {
+            return Err(NestError::Internal("a contraction with a reduction is inlined"));
+        }
+        // Its places are at `index`, its reduction axes have one value, its derived variables become the nest's.
+        let mut values: Vec<Affine> = index.to_vec();
+        values.resize(index.len() + form.reduction.len(), Affine::constant(0));
+        for derived in &form.derived {
+            let numerator = derived.numerator.substitute_all(&values).ok_or_else(|| self.overflow())?;
+            values.push(self.derive(numerator, derived.denominator));
+        }
+        let here = |a: &Affine| a.substitute_all(&values);
+        let indices: Option<Vec<Affine>> = form.indices.iter().map(here).collect();
+        let guards: Option<Vec<Affine>> = form.guards.iter().map(here).collect();
+        let (indices, guards) = indices.zip(guards).ok_or_else(|| self.overflow())?;
+        let mut inner = when.to_vec();
+        inner.extend(guards.iter().filter(|g| !when.contains(g)).cloned());
+        let (value, _) = self.body(program, id, op, &indices, &inner)?;
+        let zero_outside = !op.default && matches!(program.insts[value].0, Inst::Leaf(Leaf::Load(_)));
+        if guards.is_empty() || zero_outside {
+            return Ok(value);
+        }
+        let mut inside: Option<Value> = None;
+        for guard in guards {
+            let position = program.push(Inst::Leaf(Leaf::Index(guard)), DType::I32);
+            let zero = program.constant(Scalar::i32(0));
+            let holds = program.binary(BinaryOp::Ge, position, zero);
+            inside = Some(match inside {
+                Some(others) => program.binary(BinaryOp::BitAnd, others, holds),
+                None => holds,
+            });
+        }
+        let otherwise = self.unwritten(program, id, index, when)?;
+        match inside {
+            Some(inside) => Ok(program.select(inside, value, otherwise)),
+            None => Ok(value),
+        }
+    }
+
+    fn derive(&mut self, numerator: Affine, denominator: i64) -> Affine {
+        let derived = Derived { numerator, denominator };
+        let number = self.derived.iter().position(|d| *d == derived).unwrap_or_else(|| {
+            self.derived.push(derived);
+            self.derived.len() - 1
+        });
+        Affine::var(self.axes.len() + number)
+    }
+
+    /// A contraction's body where its index variables are `indices`: the value, and whether the point counts.
+    fn body(
+        &mut self,
+        program: &mut Program<Leaf>,
+        id: NodeId,
+        op: &'a Contraction,
+        indices: &[Affine],
+        when: &[Affine],
+    ) -> Result<(Value, Option<Value>), NestError> {
+        let operands = self.graph.operands(id);
+        let mut values: Vec<Value> = Vec::with_capacity(op.accesses.len());
+        let mut valid: Option<Value> = None;
+        for access in &op.accesses {
+            let operand = operands[access.operand];
+            let affine: Option<Vec<Affine>> = access.index.iter().map(|i| i.affine.substitute_all(indices)).collect();
+            let affine = affine.ok_or_else(|| self.overflow())?;
+            if access.index.iter().all(|i| i.access.is_none()) {
+                values.push(self.element(program, operand, &affine, when)?);
+                continue;
+            }
+            let mut fixed = affine.clone();
+            let mut dynamic = Vec::new();
+            let strides = self.graph.node(operand).ty.strides();
+            for (axis, index) in access.index.iter().enumerate() {
+                let Some(read) = index.access else { continue };
+                let size = self.graph.shape(operand)[axis];
+                let (clamped, in_range) = clamped_index(program, values[read], &affine[axis], size);
+                fixed[axis] = Affine::constant(0);
+                dynamic.push((clamped, i64::try_from(strides[axis]).map_err(|_| self.overflow())?));
+                valid = Some(match valid {
+                    Some(others) => program.binary(BinaryOp::BitAnd, others, in_range),
+                    None => in_range,
+                });
+            }
+            let offset = self.linear(operand, &fixed)?;
+            let storage = self.storage(operand);
+            let load = Load { operand: self.operand_number(storage), offset, dynamic, when: when.to_vec() };
+            values.push(program.push(Inst::Leaf(Leaf::Load(load)), self.graph.dtype(operand)));
+        }
+        let mut overflow = false;
+        let results = program.append(&op.body, |program, leaf, dtype| match leaf {
+            ContractionLeaf::Access(access) => values[*access],
+            ContractionLeaf::Index(affine) => {
+                let affine = affine.substitute_all(indices).unwrap_or_else(|| {
+                    overflow = true;
+                    Affine::constant(0)
+                });
+                program.push(Inst::Leaf(Leaf::Index(affine)), dtype)
+            }
+        });
+        if overflow {
+            return Err(self.overflow());
+        }
+        let counts = match (valid, results.get(1)) {
+            (Some(a), Some(&b)) => Some(program.binary(BinaryOp::BitAnd, a, b)),
+            (a, b) => a.or(b.copied()),
+        };
+        Ok((results[0], counts))
+    }
+}
+
+/// `value + offset` clamped into `0..size` as i32, and whether it was in range. `size` is at least 1 and fits i32.
+fn clamped_index(program: &mut Program<Leaf>, value: Value, offset: &Affine, size: usize) -> (Value, Value) {
+    let dtype = program.dtype(value);
+    let limit = 1 << 30;
+    // Wider values are cut to ±2^30 first, so that neither the cast nor the sum wraps into the range.
+    let mut value = value;
+    if dtype.bits() > 31 || dtype == DType::U32 {
+        if dtype.is_signed_integer() {
+            let low = program.constant(Scalar::from_i64(dtype, -limit));
+            value = program.binary(BinaryOp::Max, value, low);
+        }
+        let high = program.constant(Scalar::from_i64(dtype, limit));
+        value = program.binary(BinaryOp::Min, value, high);
+    }
+    let mut value = program.cast(value, DType::I32);
+    if *offset != Affine::constant(0) {
+        let offset = program.push(Inst::Leaf(Leaf::Index(offset.clone())), DType::I32);
+        value = program.binary(BinaryOp::Add, value, offset);
+    }
+    let zero = program.constant(Scalar::i32(0));
+    let last = program.constant(Scalar::i32(size.min(limit as usize) as i32 - 1));
+    let not_below = program.binary(BinaryOp::Ge, value, zero);
+    let not_above = program.binary(BinaryOp::Le, value, last);
+    let in_range = program.binary(BinaryOp::BitAnd, not_below, not_above);
+    let at_least = program.binary(BinaryOp::Max, value, zero);
+    let clamped = program.binary(BinaryOp::Min, at_least, last);
+    (clamped, in_range)
+}

@@ -1,0 +1,83 @@
+//! The text form of a nest, for `--emit plan` and for readers of tests.
+
+use std::fmt;
+
+use crate::affine::Affine;
+use crate::scalar::{Inst, Program};
+
+use super::{Leaf, Load, Nest};
+
+impl Nest {
+    fn affine(&self, affine: &Affine) -> String {
+        affine.display(|v| self.variable_name(v)).to_string()
+    }
+
+    fn load(&self, load: &Load) -> String {
+        let mut text = format!("in{}[{}", load.operand, self.affine(&load.offset));
+        for (value, stride) in &load.dynamic {
+            text += &format!(" + {stride}*v{value}");
+        }
+        text.push(']');
+        if !load.when.is_empty() {
+            let conditions: Vec<String> = load.when.iter().map(|w| format!("{} >= 0", self.affine(w))).collect();
+            text += &format!(" if {}", conditions.join(" and "));
+        }
+        text
+    }
+
+    fn program(&self, f: &mut fmt::Formatter<'_>, program: &Program<Leaf>) -> fmt::Result {
+        for (value, (inst, dtype)) in program.insts.iter().enumerate() {
+            let text = match inst {
+                Inst::Leaf(Leaf::Load(load)) => self.load(load),
+                Inst::Leaf(Leaf::Index(affine)) => format!("index {}", self.affine(affine)),
+                Inst::Leaf(Leaf::Accumulator) => "accumulator".into(),
+                Inst::Leaf(Leaf::Written) => "written".into(),
+                Inst::Const(s) => s.to_string(),
+                Inst::Unary(op, a) => format!("{} v{a}", op.name()),
+                Inst::Binary(op, a, b) => format!("{} v{a} v{b}", op.name()),
+                Inst::Select(c, a, b) => format!("select v{c} v{a} v{b}"),
+                Inst::Cast(a) => format!("cast v{a}"),
+            };
+            writeln!(f, "    v{value} = {text} : {dtype}")?;
+        }
+        let results: Vec<String> = program.results.iter().map(|r| format!("v{r}")).collect();
+        writeln!(f, "    yield {}", results.join(" "))
+    }
+}
+
+/// The loops, what is derived from them, then the programs: see the tests of [`crate::nest`] for how it looks.
+impl fmt::Display for Nest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |axes: &[super::Axis]| {
+            axes.iter().map(|a| format!("{}: {}", a.name, a.extent)).collect::<Vec<_>>().join(", ")
+        };
+        write!(f, "nest {} [{}]", self.name, list(&self.axes[..self.free]))?;
+        if let Some(aggregation) = self.aggregation {
+            write!(f, " {} [{}]", aggregation.name(), list(&self.axes[self.free..]))?;
+        }
+        writeln!(f)?;
+        for (number, operand) in self.operands.iter().enumerate() {
+            writeln!(f, "  in{number}: {operand}")?;
+        }
+        for (number, output) in self.outputs.iter().enumerate() {
+            writeln!(f, "  out{number}: {output}")?;
+        }
+        for (number, derived) in self.derived.iter().enumerate() {
+            writeln!(f, "  q{number} = floor(({}) / {})", self.affine(&derived.numerator), derived.denominator)?;
+        }
+        for guard in &self.guards {
+            writeln!(f, "  where {} >= 0", self.affine(guard))?;
+        }
+        if let Some(position) = &self.position {
+            writeln!(f, "  position {}", self.affine(position))?;
+        }
+        if self.aggregation.is_some() {
+            writeln!(f, "  body")?;
+            self.program(f, &self.body)?;
+            writeln!(f, "  epilogue")?;
+        } else {
+            writeln!(f, "  each")?;
+        }
+        self.program(f, &self.epilogue)
+    }
+}

@@ -1,0 +1,140 @@
+//! What is always true of a nest, checked.
+
+use std::fmt;
+
+use crate::affine::Affine;
+use crate::dtype::DType;
+use crate::graph::Aggregation;
+use crate::scalar::{Inst, Program};
+
+use super::{Leaf, Load, Nest};
+
+/// A nest that breaks a rule of [`crate::nest`]: a bug of the pass that made it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InvalidNest {
+    /// The nest's name.
+    pub nest: String,
+    pub reason: String,
+}
+
+impl fmt::Display for InvalidNest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "nest `{}` is invalid: {}", self.nest, self.reason)
+    }
+}
+
+impl std::error::Error for InvalidNest {}
+
+impl Nest {
+    /// Checks what the module's head states; addresses as far as interval arithmetic decides them.
+    pub fn verify(&self) -> Result<(), InvalidNest> {
+        self.check().map_err(|reason| InvalidNest { nest: self.name.clone(), reason })
+    }
+
+    fn check(&self) -> Result<(), String> {
+        require(self.axes.iter().all(|a| a.extent >= 1), || "an axis is empty".into())?;
+        for output in &self.outputs {
+            let places = self.places();
+            require(output.elements() == places, || format!("{output} does not have {places} elements"))?;
+        }
+        require(self.epilogue.results.len() == self.outputs.len(), || "one epilogue result for each output".into())?;
+        for (&result, output) in self.epilogue.results.iter().zip(&self.outputs) {
+            let dtype = self.epilogue.dtype(result);
+            require(dtype == output.dtype, || format!("{dtype} is stored in {output}"))?;
+        }
+        for (number, derived) in self.derived.iter().enumerate() {
+            let known = self.axes.len() + number;
+            require(derived.denominator >= 2, || format!("q{number} divides by {}", derived.denominator))?;
+            self.mentions_below(&derived.numerator, known)?;
+        }
+        match self.aggregation {
+            None => {
+                let bare = self.free == self.axes.len() && self.guards.is_empty() && self.body.insts.is_empty();
+                require(bare, || "reduction axes, guards or a body without an aggregation".into())?;
+            }
+            Some(aggregation) => {
+                let results: Vec<DType> = self.body.results.iter().map(|&r| self.body.dtype(r)).collect();
+                let typed = matches!(results[..], [_] | [_, DType::Bool]);
+                require(typed, || "the body yields a value and optionally a bool".into())?;
+                let arg = matches!(aggregation, Aggregation::ArgMax | Aggregation::ArgMin);
+                require(self.position.is_some() == arg, || "a position belongs to the arg forms".into())?;
+            }
+        }
+        for affine in self.guards.iter().chain(&self.position) {
+            self.mentions_below(affine, self.axes.len() + self.derived.len())?;
+        }
+        self.check_program(&self.body, false)?;
+        self.check_program(&self.epilogue, true)
+    }
+
+    fn mentions_below(&self, affine: &Affine, limit: usize) -> Result<(), String> {
+        require(affine.variables().all(|v| v < limit), || "an expression mentions an unknown variable".into())
+    }
+
+    /// The variable is a reduction axis or derived from one.
+    pub fn depends_on_reduction(&self, variable: usize) -> bool {
+        match variable.checked_sub(self.axes.len()) {
+            None => variable >= self.free,
+            Some(number) => self.derived[number].numerator.variables().any(|v| self.depends_on_reduction(v)),
+        }
+    }
+
+    fn check_program(&self, program: &Program<Leaf>, epilogue: bool) -> Result<(), String> {
+        for (value, (inst, dtype)) in program.insts.iter().enumerate() {
+            let place = || format!("v{value} of the {}", if epilogue { "epilogue" } else { "body" });
+            require(inst.operands().iter().all(|&o| o < value), || format!("{} reads a later value", place()))?;
+            let type_of = |v: usize| program.insts[v].1;
+            let typed = match inst {
+                Inst::Const(s) => s.dtype == *dtype,
+                Inst::Unary(_, a) => type_of(*a) == *dtype,
+                Inst::Binary(op, a, b) => {
+                    let result = if op.is_comparison() { DType::Bool } else { type_of(*a) };
+                    type_of(*a) == type_of(*b) && result == *dtype
+                }
+                Inst::Select(c, a, b) => type_of(*c) == DType::Bool && type_of(*a) == *dtype && type_of(*b) == *dtype,
+                Inst::Cast(_) => true,
+                Inst::Leaf(Leaf::Index(_)) => *dtype == DType::I32,
+                Inst::Leaf(Leaf::Written) => epilogue && *dtype == DType::Bool && self.aggregation.is_some(),
+                Inst::Leaf(Leaf::Accumulator) => epilogue && self.accumulated_type() == Some(*dtype),
+                Inst::Leaf(Leaf::Load(load)) => {
+                    self.check_load(load, epilogue).map_err(|e| format!("{}: {e}", place()))?;
+                    self.operands[load.operand].dtype == *dtype
+                }
+            };
+            require(typed, || format!("{} is ill-typed", place()))?;
+            if let (true, Inst::Leaf(Leaf::Index(affine))) = (epilogue, inst) {
+                require(!affine.variables().any(|v| self.depends_on_reduction(v)), || {
+                    format!("{} mentions a reduction axis", place())
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The type of the epilogue's accumulator.
+    pub fn accumulated_type(&self) -> Option<DType> {
+        if self.position.is_some() { Some(DType::I32) } else { self.accumulator() }
+    }
+
+    fn check_load(&self, load: &Load, epilogue: bool) -> Result<(), String> {
+        let operand = self.operands.get(load.operand).ok_or("an unknown operand")?;
+        for affine in load.when.iter().chain([&load.offset]) {
+            self.mentions_below(affine, self.axes.len() + self.derived.len())?;
+            let reduces = epilogue && affine.variables().any(|v| self.depends_on_reduction(v));
+            require(!reduces, || "the epilogue mentions a reduction axis".into())?;
+        }
+        // A guarded address may be proven by its guard in ways that intervals do not show.
+        if load.when.is_empty() && (epilogue || self.guards.is_empty()) && self.derived.is_empty() {
+            let (low, high) = load.offset.bounds(&self.variable_bounds()).ok_or("its address overflows")?;
+            let dynamic: i64 = if load.dynamic.is_empty() { 0 } else { operand.elements() as i64 };
+            require(low >= 0 && (high < operand.elements() as i64 || dynamic > 0), || {
+                format!("positions {low}..={high} of {operand}")
+            })?;
+        }
+        Ok(())
+    }
+}
+
+fn require(holds: bool, reason: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(reason()) }
+}
