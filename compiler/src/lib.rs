@@ -7,6 +7,7 @@ pub mod dtype;
 pub mod graph;
 pub mod kernel;
 pub mod nest;
+pub mod passes;
 pub mod plan;
 pub mod profile;
 pub mod scalar;

@@ -27,6 +27,7 @@ mod simplify;
 mod text;
 mod verify;
 
+pub(crate) use build::is_view;
 pub use build::{NestError, build};
 
 use crate::affine::Affine;
