@@ -1,1 +1,3 @@
-//! (head to come)
+//! Runs Tile programs.
+
+pub mod data;

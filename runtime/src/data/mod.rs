@@ -1,0 +1,3 @@
+//! Files that hold tensors.
+
+pub mod npy;
