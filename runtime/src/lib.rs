@@ -1,3 +1,4 @@
 //! Runs Tile programs.
 
+pub mod cpu;
 pub mod data;

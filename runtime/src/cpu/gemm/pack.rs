@@ -1,0 +1,243 @@
+//! Packing: where the operands of a product come from.
+//!
+//! A product never sees its operands' layout. It asks a [`Pack`] for one panel at a time, which gathers, converts and computes
+//! whatever the elements are; [`Gather`] is the one for elements that lie in an array at affine places.
+
+use super::kernel::Layout;
+use std::ops::Range;
+
+/// Where a panel's elements go: `data[outer * outer_stride + k * k_stride]`, one of the strides being 1.
+pub struct Panel<'a, T> {
+    /// The panel's memory.
+    pub data: &'a mut [T],
+    /// Elements between neighbours on the outer axis (rows of the left operand, columns of the right).
+    pub outer_stride: usize,
+    /// Elements between neighbours on the reduction axis.
+    pub k_stride: usize,
+}
+
+/// One operand of a product: for each batch a matrix, outer axis × reduction axis.
+pub trait Pack<T>: Sync {
+    /// The layout that panels are filled in fastest. (The right operand's panels are row contiguous all the same.)
+    fn layout(&self) -> Layout;
+
+    /// Writes the elements of `outer` × `ks` to the panel, the first of each range at its start.
+    fn pack(&self, batch: usize, outer: Range<usize>, ks: Range<usize>, panel: Panel<T>);
+}
+
+/// What one axis adds to an element's offset and to the guards' values, index by index.
+#[derive(Clone, Debug)]
+pub struct Axis {
+    offsets: Vec<isize>,
+    /// `guards[g][i]`
+    guards: Vec<Vec<isize>>,
+    /// How many indices from `i` on (itself included) have equally spaced offsets and the same guard terms.
+    runs: Vec<u32>,
+}
+
+impl Axis {
+    /// An axis of `offsets`, in elements; `guards` holds a table as long for each guard of the operand.
+    pub fn new(offsets: Vec<isize>, guards: Vec<Vec<isize>>) -> Self {
+        let mut runs = vec![1; offsets.len()];
+        let alike = |i: usize| guards.iter().all(|terms| terms[i] == terms[i + 1]);
+        for i in (0..offsets.len().saturating_sub(1))
+            .rev()
+            .filter(|&i| alike(i))
+        {
+            let extends = offsets
+                .get(i + 2)
+                .is_some_and(|next| next - offsets[i + 1] == offsets[i + 1] - offsets[i]);
+            runs[i] = if extends && runs[i + 1] > 1 {
+                runs[i + 1] + 1
+            } else {
+                2
+            };
+        }
+        Self {
+            offsets,
+            guards,
+            runs,
+        }
+    }
+
+    /// `length` indices, `stride` elements apart, of an operand without guards.
+    pub fn strided(length: usize, stride: isize) -> Self {
+        Self::new(
+            (0..length as isize).map(|i| i * stride).collect(),
+            Vec::new(),
+        )
+    }
+
+    /// Elements from an index to the next, 0 at the end.
+    fn step(&self, i: usize) -> isize {
+        self.offsets
+            .get(i + 1)
+            .map_or(0, |next| next - self.offsets[i])
+    }
+}
+
+/// An operand that lies in an array: element (b, o, k) is `data[batch[b] + outer[o] + k[k]]` by the axes' offsets,
+/// or 0 where for any guard the sum of the axes' terms is not in `0..limit`.
+pub struct Gather<'a, T> {
+    data: &'a [T],
+    batch: Axis,
+    outer: Axis,
+    k: Axis,
+    limits: Vec<isize>,
+}
+
+impl<'a, T> Gather<'a, T> {
+    /// An operand in `data`. Every element that its guards allow must lie inside, or packing will panic.
+    pub fn new(data: &'a [T], batch: Axis, outer: Axis, k: Axis, limits: Vec<isize>) -> Self {
+        Self {
+            data,
+            batch,
+            outer,
+            k,
+            limits,
+        }
+    }
+
+    /// A matrix without guards: outer axis × reduction axis, each (length, stride).
+    pub fn matrix(data: &'a [T], outer: (usize, isize), k: (usize, isize)) -> Self {
+        Self::new(
+            data,
+            Axis::strided(1, 0),
+            Axis::strided(outer.0, outer.1),
+            Axis::strided(k.0, k.1),
+            Vec::new(),
+        )
+    }
+}
+
+impl<T: Copy + Default + Sync> Pack<T> for Gather<'_, T> {
+    fn layout(&self) -> Layout {
+        if self.outer.step(0) == 1 && self.k.step(0) != 1 {
+            Layout::RowContiguous
+        } else {
+            Layout::KContiguous
+        }
+    }
+
+    fn pack(&self, batch: usize, outer: Range<usize>, ks: Range<usize>, panel: Panel<T>) {
+        // The source is read along its unit stride; the panel is written in blocks that stay in L1 if that is across it.
+        let along_k =
+            self.layout() == Layout::KContiguous && (self.k.step(0) == 1 || panel.k_stride == 1);
+        let (inner, inner_range, inner_stride, other, other_range, other_stride) = if along_k {
+            (
+                &self.k,
+                ks,
+                panel.k_stride,
+                &self.outer,
+                outer,
+                panel.outer_stride,
+            )
+        } else {
+            (
+                &self.outer,
+                outer,
+                panel.outer_stride,
+                &self.k,
+                ks,
+                panel.k_stride,
+            )
+        };
+        let block = if inner_stride == 1 {
+            inner_range.len().max(1)
+        } else {
+            32
+        };
+        let length = inner_range.len();
+        if self.limits.is_empty()
+            && inner_stride == 1
+            && inner.step(inner_range.start) == 1
+            && inner.runs[inner_range.start] as usize >= length
+        {
+            let base = self.batch.offsets[batch] + inner.offsets[inner_range.start];
+            for (offset, to) in other.offsets[other_range]
+                .iter()
+                .zip(panel.data.chunks_mut(other_stride))
+            {
+                let start = (base + offset) as usize;
+                copy_short(&self.data[start..start + length], &mut to[..length]);
+            }
+            return;
+        }
+        for start in inner_range.clone().step_by(block) {
+            let end = inner_range.end.min(start + block);
+            for o in other_range.clone() {
+                let base = self.batch.offsets[batch] + other.offsets[o];
+                let row = &mut panel.data[(o - other_range.start) * other_stride..];
+                let mut at = start;
+                while at < end {
+                    let n = (inner.runs[at] as usize).min(end - at);
+                    let allowed = self.limits.iter().enumerate().all(|(g, limit)| {
+                        let value =
+                            self.batch.guards[g][batch] + other.guards[g][o] + inner.guards[g][at];
+                        (0..*limit).contains(&value)
+                    });
+                    let to = &mut row[(at - inner_range.start) * inner_stride..]
+                        [..(n - 1) * inner_stride + 1];
+                    if allowed {
+                        copy_run(
+                            self.data,
+                            (base + inner.offsets[at]) as usize,
+                            inner.step(at),
+                            to,
+                            inner_stride,
+                            n,
+                        );
+                    } else {
+                        to.iter_mut()
+                            .step_by(inner_stride)
+                            .for_each(|x| *x = T::default());
+                    }
+                    at += n;
+                }
+            }
+        }
+    }
+}
+
+/// Copies `n` elements, `step` apart in `data` and `stride` apart in `to`.
+fn copy_run<T: Copy>(data: &[T], start: usize, step: isize, to: &mut [T], stride: usize, n: usize) {
+    if step == 1 && stride == 1 {
+        copy_short(&data[start..start + n], to);
+    } else if step == 1 {
+        for (x, to) in data[start..start + n]
+            .iter()
+            .zip(to.iter_mut().step_by(stride))
+        {
+            *to = *x;
+        }
+    } else {
+        for (i, to) in to.iter_mut().step_by(stride).enumerate() {
+            *to = data[start.wrapping_add_signed(i as isize * step)];
+        }
+    }
+}
+
+/// Copies `from` to `to`, of one length: in line, since most runs are as short as a panel is wide.
+#[inline]
+fn copy_short<T: Copy>(from: &[T], to: &mut [T]) {
+    /// In pieces of `P`, the last of which ends where the slices do, overlapping the one before.
+    #[inline(always)]
+    fn pieces<T: Copy, const P: usize>(from: &[T], to: &mut [T]) {
+        for (to, from) in to
+            .as_chunks_mut::<P>()
+            .0
+            .iter_mut()
+            .zip(from.as_chunks::<P>().0)
+        {
+            *to = *from;
+        }
+        if let (Some(to), Some(from)) = (to.last_chunk_mut::<P>(), from.last_chunk::<P>()) {
+            *to = *from;
+        }
+    }
+    match from.len() {
+        16..=64 => pieces::<T, 16>(from, to),
+        4..=15 => pieces::<T, 4>(from, to),
+        _ => to.copy_from_slice(from),
+    }
+}

@@ -1,0 +1,171 @@
+use super::*;
+use proptest::prelude::*;
+use std::sync::Mutex;
+
+/// Small integers, so that every order of summation gives the same float.
+fn numbers(count: usize, seed: usize) -> Vec<f32> {
+    (0..count)
+        .map(|i| ((i * 7 + seed * 13) % 11) as f32 - 5.0)
+        .collect()
+}
+
+fn product(size: Size, a: &impl Pack<f32>, b: &impl Pack<f32>) -> Vec<f32> {
+    let c = Mutex::new(vec![f32::NAN; size.batch * size.m * size.n]);
+    gemm(size, a, b, &|tile: Tile<f32>| {
+        let mut c = c.lock().unwrap();
+        for (row, sums) in tile.iter() {
+            let to =
+                &mut c[(tile.batch * size.m + row) * size.n + tile.columns.start..][..sums.len()];
+            assert!(to.iter().all(|x| x.is_nan()), "stored twice");
+            to.copy_from_slice(sums);
+        }
+    });
+    c.into_inner().unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Any size, either layout of each operand, batched.
+    #[test]
+    fn equals_the_definition(batch in 1usize..3, m in 1usize..70, n in 1usize..100, k in 0usize..900, a_by_k: bool, b_by_k: bool) {
+        let size = Size { batch, m, n, k };
+        let strides = |by_k: bool, outer: usize| if by_k { (k as isize, 1) } else { (1, outer as isize) };
+        let (a, b) = (numbers(batch * m * k, 1), numbers(batch * n * k, 2));
+        let operand = |data, outer: usize, by_k| {
+            let (outer_stride, k_stride) = strides(by_k, outer);
+            let batches = Axis::strided(batch, (outer * k) as isize);
+            Gather::new(data, batches, Axis::strided(outer, outer_stride), Axis::strided(k, k_stride), vec![])
+        };
+        let got = product(size, &operand(&a, m, a_by_k), &operand(&b, n, b_by_k));
+        for (i, got) in got.iter().enumerate() {
+            let (batch, row, column) = (i / n / m, i / n % m, i % n);
+            let at = |data: &[f32], outer: usize, o: usize, p: usize, by_k| {
+                let (outer_stride, k_stride) = strides(by_k, outer);
+                data[batch * outer * k + o * outer_stride as usize + p * k_stride as usize]
+            };
+            let want: f32 = (0..k).map(|p| at(&a, m, row, p, a_by_k) * at(&b, n, column, p, b_by_k)).sum();
+            prop_assert_eq!(*got, want);
+        }
+    }
+}
+
+/// A padded, strided convolution is a product whose left operand is gathered under guards.
+#[test]
+fn convolution() {
+    let (height, width, inputs, outputs, stride) = (9usize, 7usize, 5usize, 6usize, 2usize);
+    let (rows, columns) = (height.div_ceil(stride), width.div_ceil(stride));
+    let image = numbers(height * width * inputs, 3);
+    let weights = numbers(9 * inputs * outputs, 4);
+    let pixels = || {
+        (0..rows)
+            .flat_map(|y| (0..columns).map(move |x| ((y * stride) as isize, (x * stride) as isize)))
+    };
+    let taps = || {
+        (0..3).flat_map(|y| {
+            (0..3).flat_map(move |x| (0..inputs as isize).map(move |c| (y - 1, x - 1, c)))
+        })
+    };
+    let (row, pixel) = ((width * inputs) as isize, inputs as isize);
+    let left = Gather::new(
+        &image,
+        Axis::new(vec![0], vec![vec![0], vec![0]]),
+        Axis::new(
+            pixels().map(|(y, x)| y * row + x * pixel).collect(),
+            vec![
+                pixels().map(|p| p.0).collect(),
+                pixels().map(|p| p.1).collect(),
+            ],
+        ),
+        Axis::new(
+            taps().map(|(y, x, c)| y * row + x * pixel + c).collect(),
+            vec![taps().map(|t| t.0).collect(), taps().map(|t| t.1).collect()],
+        ),
+        vec![height as isize, width as isize],
+    );
+    let right = Gather::matrix(&weights, (outputs, 1), (9 * inputs, outputs as isize));
+    let got = product(
+        Size {
+            batch: 1,
+            m: rows * columns,
+            n: outputs,
+            k: 9 * inputs,
+        },
+        &left,
+        &right,
+    );
+    for (i, (y, x)) in pixels().enumerate() {
+        for out in 0..outputs {
+            let term = |(k, (dy, dx, c)): (usize, (isize, isize, isize))| {
+                let (y, x) = (y + dy, x + dx);
+                let inside = (0..height as isize).contains(&y) && (0..width as isize).contains(&x);
+                if inside {
+                    image[(y * row + x * pixel + c) as usize] * weights[k * outputs + out]
+                } else {
+                    0.0
+                }
+            };
+            assert_eq!(
+                got[i * outputs + out],
+                taps().enumerate().map(term).sum::<f32>()
+            );
+        }
+    }
+}
+
+/// Every instruction set that this machine has gives the same sums of small integers.
+#[test]
+fn instruction_sets() {
+    let size = Size {
+        batch: 1,
+        m: 37,
+        n: 75,
+        k: 400,
+    };
+    let (a, b) = (numbers(size.m * size.k, 1), numbers(size.n * size.k, 2));
+    let left = Gather::matrix(&a, (size.m, size.k as isize), (size.k, 1));
+    let right = Gather::matrix(&b, (size.n, 1), (size.k, size.n as isize));
+    let want = product(size, &left, &right);
+    for kernels in kernel::every_f32() {
+        let mut got = vec![0.0; size.m * size.n];
+        let store = Rows::new(&mut got, 0, size.n);
+        Product {
+            size,
+            kernels,
+            a: &left,
+            b: &right,
+            store: &store,
+            batch: 0,
+            threads: 1,
+        }
+        .run();
+        assert_eq!(got, want);
+    }
+}
+
+/// More columns than one task takes, in f64.
+#[test]
+fn wide() {
+    let (m, n, k) = (5, 5000, 3);
+    let a: Vec<f64> = (0..m * k).map(|i| i as f64).collect();
+    let b: Vec<f64> = (0..n * k).map(|i| i as f64).collect();
+    let mut c = vec![0.0; m * n];
+    let (left, right) = (
+        Gather::matrix(&a, (m, 3), (k, 1)),
+        Gather::matrix(&b, (n, 1), (k, n as isize)),
+    );
+    gemm(
+        Size { batch: 1, m, n, k },
+        &left,
+        &right,
+        &Rows::new(&mut c, 0, n),
+    );
+    for (i, c) in c.iter().enumerate() {
+        assert_eq!(
+            *c,
+            (0..k)
+                .map(|p| a[i / n * k + p] * b[p * n + i % n])
+                .sum::<f64>()
+        );
+    }
+}

@@ -1,0 +1,44 @@
+//! An output that several threads write, each its own part.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+/// A mutable slice whose disjoint parts may be borrowed from several threads at once.
+pub struct Shared<'a, T> {
+    start: *mut T,
+    len: usize,
+    borrow: PhantomData<&'a mut [T]>,
+}
+
+// SAFETY: it is a `&mut [T]`, and handing out parts of it is the unsafe act.
+unsafe impl<T: Send> Send for Shared<'_, T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Sync for Shared<'_, T> {}
+
+impl<'a, T> Shared<'a, T> {
+    /// Shares `data` for as long as it is borrowed.
+    pub fn new(data: &'a mut [T]) -> Self {
+        Self {
+            start: data.as_mut_ptr(),
+            len: data.len(),
+            borrow: PhantomData,
+        }
+    }
+
+    /// One part; panics if it reaches past the end.
+    ///
+    /// # Safety
+    /// No other part that is in use may share an element with it.
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "the parts are disjoint by the caller's promise"
+    )]
+    pub unsafe fn slice(&self, range: Range<usize>) -> &mut [T] {
+        assert!(
+            range.start <= range.end && range.end <= self.len,
+            "a part reaches past the end"
+        );
+        // SAFETY: inside the slice, and unshared by the caller's promise.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(range.start), range.len()) }
+    }
+}
