@@ -27,11 +27,7 @@ fn numbers(count: usize) -> Vec<f32> {
 
 /// The `gemm` crate on `threads` threads.
 fn peer(m: usize, n: usize, k: usize, a: &[f32], b: &[f32], c: &mut [f32], threads: usize) {
-    let parallelism = if threads == 1 {
-        ::gemm::Parallelism::None
-    } else {
-        ::gemm::Parallelism::Rayon(threads)
-    };
+    let parallelism = if threads == 1 { ::gemm::Parallelism::None } else { ::gemm::Parallelism::Rayon(threads) };
     assert!(a.len() == m * k && b.len() == k * n && c.len() == m * n);
     #[expect(unsafe_code, reason = "the peer's interface")]
     // SAFETY: the three matrices are row-major of just these sizes.
@@ -63,38 +59,19 @@ fn peer(m: usize, n: usize, k: usize, a: &[f32], b: &[f32], c: &mut [f32], threa
 
 fn line(name: &str, threads: usize, flops: f64, (ours, theirs): (f64, f64)) {
     let (ours, theirs) = (flops / ours * 1e-9, flops / theirs * 1e-9);
-    println!(
-        "{name:28} {threads} threads  ours {ours:7.1}  gemm {theirs:7.1}  ratio {:.2}",
-        ours / theirs
-    );
+    println!("{name:28} {threads} threads  ours {ours:7.1}  gemm {theirs:7.1}  ratio {:.2}", ours / theirs);
 }
 
 fn matmul(m: usize, n: usize, k: usize, threads: usize) {
-    let (a, b, mut c, mut d) = (
-        numbers(m * k),
-        numbers(k * n),
-        vec![0.0; m * n],
-        vec![0.0; m * n],
-    );
+    let (a, b, mut c, mut d) = (numbers(m * k), numbers(k * n), vec![0.0; m * n], vec![0.0; m * n]);
     let left = Gather::matrix(&a, (m, k as isize), (k, 1));
     let right = Gather::matrix(&b, (n, 1), (k, n as isize));
     let size = Size { batch: 1, m, n, k };
-    let times = best_of(
-        || gemm(size, &left, &right, &Rows::new(&mut c, 0, n)),
-        || peer(m, n, k, &a, &b, &mut d, threads),
-    );
-    let error = c
-        .iter()
-        .zip(&d)
-        .map(|(x, y)| (x - y).abs())
-        .fold(0.0, f32::max);
+    let times =
+        best_of(|| gemm(size, &left, &right, &Rows::new(&mut c, 0, n)), || peer(m, n, k, &a, &b, &mut d, threads));
+    let error = c.iter().zip(&d).map(|(x, y)| (x - y).abs()).fold(0.0, f32::max);
     assert!(error < 1e-2, "the two differ by {error}");
-    line(
-        &format!("matmul {m}x{n}x{k}"),
-        threads,
-        2.0 * (m * n * k) as f64,
-        times,
-    );
+    line(&format!("matmul {m}x{n}x{k}"), threads, 2.0 * (m * n * k) as f64, times);
 }
 
 /// A 3×3 convolution, stride 1, padding 1, channels last, against the 1024³ product.
@@ -107,74 +84,36 @@ fn conv2d(size: usize, inputs: usize, outputs: usize, threads: usize) {
         let split = |i: usize, by: usize| ((i / by) as isize, (i % by) as isize);
         let offset = |y: isize, x: isize| (y * size as isize + x) * inputs as isize;
         let pixels: Vec<_> = (0..m).map(|i| split(i, size)).collect();
-        let taps: Vec<_> = (0..k)
-            .map(|i| (split(i / inputs, 3), (i % inputs) as isize))
-            .collect();
+        let taps: Vec<_> = (0..k).map(|i| (split(i / inputs, 3), (i % inputs) as isize)).collect();
         let rows = Axis::new(
             pixels.iter().map(|(y, x)| offset(*y, *x)).collect(),
-            vec![
-                pixels.iter().map(|p| p.0).collect(),
-                pixels.iter().map(|p| p.1).collect(),
-            ],
+            vec![pixels.iter().map(|p| p.0).collect(), pixels.iter().map(|p| p.1).collect()],
         );
         let terms = Axis::new(
-            taps.iter()
-                .map(|((y, x), c)| offset(y - 1, x - 1) + c)
-                .collect(),
-            vec![
-                taps.iter().map(|t| t.0.0 - 1).collect(),
-                taps.iter().map(|t| t.0.1 - 1).collect(),
-            ],
+            taps.iter().map(|((y, x), c)| offset(y - 1, x - 1) + c).collect(),
+            vec![taps.iter().map(|t| t.0.0 - 1).collect(), taps.iter().map(|t| t.0.1 - 1).collect()],
         );
         let none = Axis::new(vec![0], vec![vec![0], vec![0]]);
         let left = Gather::new(&image, none, rows, terms, vec![size as isize; 2]);
         let right = Gather::matrix(&weights, (n, 1), (k, n as isize));
-        gemm(
-            Size { batch: 1, m, n, k },
-            &left,
-            &right,
-            &Rows::new(&mut c, 0, n),
-        );
+        gemm(Size { batch: 1, m, n, k }, &left, &right, &Rows::new(&mut c, 0, n));
     };
     let (ours, theirs) = best_of(run, || peer(1024, 1024, 1024, &a, &b, &mut d, threads));
     let flops = 2.0 * (m * n * k) as f64;
     // The peer's time, scaled to as many operations.
-    line(
-        &format!("conv2d {size}² {inputs}→{outputs}"),
-        threads,
-        flops,
-        (ours, theirs * flops / 2f64.powi(31)),
-    );
+    line(&format!("conv2d {size}² {inputs}→{outputs}"), threads, flops, (ours, theirs * flops / 2f64.powi(31)));
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let filter = std::env::args().nth(1).unwrap_or_default();
     let all = std::thread::available_parallelism()?.get();
     for threads in [all, 1] {
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .build()?;
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
         pool.install(|| {
-            let sizes = [
-                (1024, 1024, 1024),
-                (256, 256, 256),
-                (512, 512, 512),
-                (2048, 2048, 2048),
-                (64, 64, 64),
-            ];
-            let shapes = [
-                (16, 1000, 1000),
-                (4096, 64, 64),
-                (64, 4096, 512),
-                (64, 64, 20000),
-                (3136, 128, 1152),
-                (8, 8, 8),
-            ];
-            for (m, n, k) in sizes
-                .into_iter()
-                .chain(shapes)
-                .filter(|s| format!("{s:?}").contains(&filter))
-            {
+            let sizes = [(1024, 1024, 1024), (256, 256, 256), (512, 512, 512), (2048, 2048, 2048), (64, 64, 64)];
+            let shapes =
+                [(16, 1000, 1000), (4096, 64, 64), (64, 4096, 512), (64, 64, 20000), (3136, 128, 1152), (8, 8, 8)];
+            for (m, n, k) in sizes.into_iter().chain(shapes).filter(|s| format!("{s:?}").contains(&filter)) {
                 matmul(m, n, k, threads);
             }
             if "conv2d".contains(&filter) {

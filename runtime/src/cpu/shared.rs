@@ -18,26 +18,16 @@ unsafe impl<T: Send> Sync for Shared<'_, T> {}
 impl<'a, T> Shared<'a, T> {
     /// Shares `data` for as long as it is borrowed.
     pub fn new(data: &'a mut [T]) -> Self {
-        Self {
-            start: data.as_mut_ptr(),
-            len: data.len(),
-            borrow: PhantomData,
-        }
+        Self { start: data.as_mut_ptr(), len: data.len(), borrow: PhantomData }
     }
 
     /// One part; panics if it reaches past the end.
     ///
     /// # Safety
     /// No other part that is in use may share an element with it.
-    #[expect(
-        clippy::mut_from_ref,
-        reason = "the parts are disjoint by the caller's promise"
-    )]
+    #[expect(clippy::mut_from_ref, reason = "the parts are disjoint by the caller's promise")]
     pub unsafe fn slice(&self, range: Range<usize>) -> &mut [T] {
-        assert!(
-            range.start <= range.end && range.end <= self.len,
-            "a part reaches past the end"
-        );
+        assert!(range.start <= range.end && range.end <= self.len, "a part reaches past the end");
         // SAFETY: inside the slice, and unshared by the caller's promise.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(range.start), range.len()) }
     }

@@ -31,8 +31,7 @@ pub enum Layout {
 /// # Safety
 /// The panels must hold `k` steps of the kernel's rows and columns, C its rows and columns at that stride, and the processor
 /// must have the kernel's instructions.
-pub type Kernel<T> =
-    unsafe fn(k: usize, a: *const T, b: *const T, c: *mut T, ldc: usize, first: bool);
+pub type Kernel<T> = unsafe fn(k: usize, a: *const T, b: *const T, c: *mut T, ldc: usize, first: bool);
 
 /// The micro-kernels of one instruction set.
 #[derive(Clone, Copy)]
@@ -102,11 +101,7 @@ unsafe fn body<V: Vector, const M: usize, const N: usize, const K_CONTIGUOUS: bo
                 *column = V::load(b.add(p * N * V::LANES + n * V::LANES));
             }
             for (m, row) in sums.iter_mut().enumerate() {
-                let at = if K_CONTIGUOUS {
-                    m * (KC_BYTES / size_of::<V::Scalar>()) + p
-                } else {
-                    p * M + m
-                };
+                let at = if K_CONTIGUOUS { m * (KC_BYTES / size_of::<V::Scalar>()) + p } else { p * M + m };
                 let x = V::splat(*a.add(at));
                 for (sum, column) in row.iter_mut().zip(columns) {
                     *sum = sum.fma(x, column);
@@ -239,62 +234,26 @@ mod x86 {
     use super::*;
     use std::arch::x86_64::*;
 
-    vector!(
-        __m512,
-        f32,
-        16,
-        _mm512_set1_ps,
-        _mm512_loadu_ps,
-        _mm512_storeu_ps,
-        _mm512_add_ps,
-        |c, a, b| _mm512_fmadd_ps(a, b, c)
-    );
-    vector!(
-        __m512d,
-        f64,
-        8,
-        _mm512_set1_pd,
-        _mm512_loadu_pd,
-        _mm512_storeu_pd,
-        _mm512_add_pd,
-        |c, a, b| _mm512_fmadd_pd(a, b, c)
-    );
-    vector!(
-        __m256,
-        f32,
-        8,
-        _mm256_set1_ps,
-        _mm256_loadu_ps,
-        _mm256_storeu_ps,
-        _mm256_add_ps,
-        |c, a, b| _mm256_fmadd_ps(a, b, c)
-    );
-    vector!(
-        __m256d,
-        f64,
-        4,
-        _mm256_set1_pd,
-        _mm256_loadu_pd,
-        _mm256_storeu_pd,
-        _mm256_add_pd,
-        |c, a, b| _mm256_fmadd_pd(a, b, c)
-    );
+    vector!(__m512, f32, 16, _mm512_set1_ps, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_add_ps, |c, a, b| {
+        _mm512_fmadd_ps(a, b, c)
+    });
+    vector!(__m512d, f64, 8, _mm512_set1_pd, _mm512_loadu_pd, _mm512_storeu_pd, _mm512_add_pd, |c, a, b| {
+        _mm512_fmadd_pd(a, b, c)
+    });
+    vector!(__m256, f32, 8, _mm256_set1_ps, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_add_ps, |c, a, b| {
+        _mm256_fmadd_ps(a, b, c)
+    });
+    vector!(__m256d, f64, 4, _mm256_set1_pd, _mm256_loadu_pd, _mm256_storeu_pd, _mm256_add_pd, |c, a, b| {
+        _mm256_fmadd_pd(a, b, c)
+    });
     compiled!(avx512, "avx512f");
     compiled!(avx2, "avx2,fma");
 
     // 14 × 2 sums, 2 columns and a broadcast of 32 registers; 6 × 2 sums, 2 columns and a broadcast of 16.
-    pub const AVX512_F32: Kernels<f32> = kernels!(
-        avx512,
-        __m512,
-        [1, 2],
-        [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]
-    );
-    pub const AVX512_F64: Kernels<f64> = kernels!(
-        avx512,
-        __m512d,
-        [1, 2],
-        [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]
-    );
+    pub const AVX512_F32: Kernels<f32> =
+        kernels!(avx512, __m512, [1, 2], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]);
+    pub const AVX512_F64: Kernels<f64> =
+        kernels!(avx512, __m512d, [1, 2], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]);
     pub const AVX2_F32: Kernels<f32> = kernels!(avx2, __m256, [1, 2], [1, 2, 3, 4, 5, 6]);
     pub const AVX2_F64: Kernels<f64> = kernels!(avx2, __m256d, [1, 2], [1, 2, 3, 4, 5, 6]);
 }
@@ -304,33 +263,13 @@ mod arm {
     use super::*;
     use std::arch::aarch64::*;
 
-    vector!(
-        float32x4_t,
-        f32,
-        4,
-        vdupq_n_f32,
-        vld1q_f32,
-        vst1q_f32,
-        vaddq_f32,
-        vfmaq_f32
-    );
-    vector!(
-        float64x2_t,
-        f64,
-        2,
-        vdupq_n_f64,
-        vld1q_f64,
-        vst1q_f64,
-        vaddq_f64,
-        vfmaq_f64
-    );
+    vector!(float32x4_t, f32, 4, vdupq_n_f32, vld1q_f32, vst1q_f32, vaddq_f32, vfmaq_f32);
+    vector!(float64x2_t, f64, 2, vdupq_n_f64, vld1q_f64, vst1q_f64, vaddq_f64, vfmaq_f64);
     compiled!(neon, "neon");
 
     // 8 × 3 sums, 3 columns and a broadcast of 32 registers.
-    pub const NEON_F32: Kernels<f32> =
-        kernels!(neon, float32x4_t, [1, 2, 3], [1, 2, 3, 4, 5, 6, 7, 8]);
-    pub const NEON_F64: Kernels<f64> =
-        kernels!(neon, float64x2_t, [1, 2, 3], [1, 2, 3, 4, 5, 6, 7, 8]);
+    pub const NEON_F32: Kernels<f32> = kernels!(neon, float32x4_t, [1, 2, 3], [1, 2, 3, 4, 5, 6, 7, 8]);
+    pub const NEON_F64: Kernels<f64> = kernels!(neon, float64x2_t, [1, 2, 3], [1, 2, 3, 4, 5, 6, 7, 8]);
 }
 
 /// 4 × 2 sums, 2 columns and a broadcast of the 16 registers that nearly every processor has.

@@ -94,11 +94,7 @@ pub struct Rows<'a, T> {
 impl<'a, T> Rows<'a, T> {
     /// Strides in elements. Rows must not overlap, nor reach past the end of `data`: storing such a row panics.
     pub fn new(data: &'a mut [T], batch_stride: usize, row_stride: usize) -> Self {
-        Self {
-            data: Shared::new(data),
-            batch_stride,
-            row_stride,
-        }
+        Self { data: Shared::new(data), batch_stride, row_stride }
     }
 }
 
@@ -121,24 +117,11 @@ pub fn gemm<T: Float>(size: Size, a: &impl Pack<T>, b: &impl Pack<T>, store: &im
     let kernels = T::kernels();
     let work = size.m.saturating_mul(size.n).saturating_mul(size.k);
     let threads = rayon::current_num_threads();
-    let product = |batch: usize, threads: usize| {
-        Product {
-            size,
-            kernels,
-            a,
-            b,
-            store,
-            batch,
-            threads,
-        }
-        .run()
-    };
+    let product = |batch: usize, threads: usize| Product { size, kernels, a, b, store, batch, threads }.run();
     if work.saturating_mul(size.batch) < PARALLEL_WORK || threads == 1 {
         (0..size.batch).for_each(|batch| product(batch, 1));
     } else if size.batch >= 4 * threads || work < PARALLEL_WORK {
-        (0..size.batch)
-            .into_par_iter()
-            .for_each(|batch| product(batch, 1));
+        (0..size.batch).into_par_iter().for_each(|batch| product(batch, 1));
     } else {
         (0..size.batch).for_each(|batch| product(batch, threads));
     }
@@ -185,24 +168,14 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Product<'_, T, A, B, S> {
 
     /// Packs `columns` of B: for each block of KC, panels of the kernel's width, each k-major; the last is as wide as the vectors it needs.
     fn pack_b(&self, columns: Range<usize>, packed: &mut [T]) {
-        let (width, lanes, kc) = (
-            self.kernels.columns(),
-            self.kernels.lanes,
-            self.kernels.kc(),
-        );
+        let (width, lanes, kc) = (self.kernels.columns(), self.kernels.lanes, self.kernels.kc());
         let padded = self.padded(columns.len());
         // Neighbouring panels are filled together, a few k at a time, so that long pieces of the source's rows are read at once.
         let (group, step) = (B_GROUP * width, B_STEP);
-        let groups = packed
-            .chunks_mut(kc * padded)
-            .enumerate()
-            .flat_map(|(block, packed)| {
-                let ks = block * kc..self.size.k.min((block + 1) * kc);
-                packed
-                    .chunks_mut(group * ks.len())
-                    .enumerate()
-                    .map(move |(i, data)| (ks.clone(), i * group, data))
-            });
+        let groups = packed.chunks_mut(kc * padded).enumerate().flat_map(|(block, packed)| {
+            let ks = block * kc..self.size.k.min((block + 1) * kc);
+            packed.chunks_mut(group * ks.len()).enumerate().map(move |(i, data)| (ks.clone(), i * group, data))
+        });
         let pack = |(ks, start, data): (Range<usize>, usize, &mut [T])| {
             for k in ks.clone().step_by(step) {
                 let some = k..ks.end.min(k + step);
@@ -214,16 +187,7 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Product<'_, T, A, B, S> {
                     if k_stride != outer.len() {
                         data.fill(T::default());
                     }
-                    self.b.pack(
-                        self.batch,
-                        outer,
-                        some.clone(),
-                        Panel {
-                            data,
-                            outer_stride: 1,
-                            k_stride,
-                        },
-                    );
+                    self.b.pack(self.batch, outer, some.clone(), Panel { data, outer_stride: 1, k_stride });
                 }
             }
         };
@@ -239,25 +203,16 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Product<'_, T, A, B, S> {
         let panels = self.size.m.div_ceil(self.kernels.rows);
         let column_tasks = columns.len().div_ceil(TASK_COLUMNS);
         let least = panels.div_ceil(MC / self.kernels.rows);
-        let wanted = (least * column_tasks)
-            .next_multiple_of(self.threads)
-            .div_ceil(column_tasks)
-            .min(panels);
+        let wanted = (least * column_tasks).next_multiple_of(self.threads).div_ceil(column_tasks).min(panels);
         // Few rows: the columns must feed the threads.
-        let column_tasks = column_tasks
-            .max((self.threads * 2).div_ceil(wanted) * usize::from(wanted < self.threads));
-        let task_columns = columns
-            .len()
-            .div_ceil(column_tasks)
-            .next_multiple_of(self.kernels.columns());
+        let column_tasks = column_tasks.max((self.threads * 2).div_ceil(wanted) * usize::from(wanted < self.threads));
+        let task_columns = columns.len().div_ceil(column_tasks).next_multiple_of(self.kernels.columns());
         let column_tasks = columns.len().div_ceil(task_columns);
         self.for_each(wanted * column_tasks, |task| {
             let (i, j) = (task / column_tasks, task % column_tasks);
             // Panels are as equal in height as can be.
             let row = |panel: usize| self.size.m * panel / panels;
-            let rows = (panels * i / wanted..panels * (i + 1) / wanted)
-                .map(|p| row(p)..row(p + 1))
-                .collect();
+            let rows = (panels * i / wanted..panels * (i + 1) / wanted).map(|p| row(p)..row(p + 1)).collect();
             let start = columns.start + j * task_columns;
             Task {
                 product: self,
@@ -286,21 +241,13 @@ struct Task<'a, T: Float, A, B, S> {
 impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
     fn run(&self) {
         let Kernels { rows: height, .. } = self.product.kernels;
-        let (k, kc, width) = (
-            self.product.size.k,
-            self.product.kernels.kc(),
-            self.product.kernels.columns(),
-        );
+        let (k, kc, width) = (self.product.size.k, self.product.kernels.kc(), self.product.kernels.columns());
         let blocks = k.div_ceil(kc).max(1);
         let nc = NC / width * width;
         // A row of C is padded to a kernel's width, and by a line so that its rows do not all fall into one set of the cache.
         let stride = nc.min(self.columns.len()).next_multiple_of(width) + 64 / size_of::<T>();
         // Sums wait in memory only from one block of k to the next: with a single block one strip serves all.
-        let strips = if blocks == 1 {
-            1
-        } else {
-            self.rows.len() * self.columns.len().div_ceil(nc)
-        };
+        let strips = if blocks == 1 { 1 } else { self.rows.len() * self.columns.len().div_ceil(nc) };
         scratch::with(self.rows.len() * height * kc, |a: &mut [T]| {
             scratch::with(strips * height * stride, |c: &mut [T]| {
                 for block in 0..blocks {
@@ -344,53 +291,24 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
                     self.product.batch,
                     rows.clone(),
                     ks.clone(),
-                    Panel {
-                        data,
-                        outer_stride,
-                        k_stride,
-                    },
+                    Panel { data, outer_stride, k_stride },
                 );
             }
         }
     }
 
     /// Adds one block of k (the first: writes) to a strip of C: one panel of A by `columns`.
-    fn strip(
-        &self,
-        rows: usize,
-        columns: Range<usize>,
-        ks: Range<usize>,
-        a: &[T],
-        c: &mut [T],
-        stride: usize,
-    ) {
-        let Product {
-            kernels,
-            a: operand,
-            ..
-        } = self.product;
+    fn strip(&self, rows: usize, columns: Range<usize>, ks: Range<usize>, a: &[T], c: &mut [T], stride: usize) {
+        let Product { kernels, a: operand, .. } = self.product;
         let block = &self.b[ks.start * self.product.padded(self.all.len())..];
         for start in columns.clone().step_by(kernels.columns()) {
-            let vectors = (self.all.end - start)
-                .div_ceil(kernels.lanes)
-                .min(kernels.vectors);
-            let b =
-                &block[(start - self.all.start) * ks.len()..][..ks.len() * vectors * kernels.lanes];
-            let c =
-                &mut c[start - columns.start..][..(rows - 1) * stride + vectors * kernels.lanes];
+            let vectors = (self.all.end - start).div_ceil(kernels.lanes).min(kernels.vectors);
+            let b = &block[(start - self.all.start) * ks.len()..][..ks.len() * vectors * kernels.lanes];
+            let c = &mut c[start - columns.start..][..(rows - 1) * stride + vectors * kernels.lanes];
             let kernel = kernels.get(operand.layout(), rows, vectors);
             // SAFETY: `b` and `c` are exactly what the kernel touches; `a` holds a panel of the greatest height by KC in either layout;
             // `kernels` came from the detection of this processor's features.
-            unsafe {
-                kernel(
-                    ks.len(),
-                    a.as_ptr(),
-                    b.as_ptr(),
-                    c.as_mut_ptr(),
-                    stride,
-                    ks.start == 0,
-                )
-            };
+            unsafe { kernel(ks.len(), a.as_ptr(), b.as_ptr(), c.as_mut_ptr(), stride, ks.start == 0) };
         }
     }
 }

@@ -40,39 +40,21 @@ impl Axis {
     pub fn new(offsets: Vec<isize>, guards: Vec<Vec<isize>>) -> Self {
         let mut runs = vec![1; offsets.len()];
         let alike = |i: usize| guards.iter().all(|terms| terms[i] == terms[i + 1]);
-        for i in (0..offsets.len().saturating_sub(1))
-            .rev()
-            .filter(|&i| alike(i))
-        {
-            let extends = offsets
-                .get(i + 2)
-                .is_some_and(|next| next - offsets[i + 1] == offsets[i + 1] - offsets[i]);
-            runs[i] = if extends && runs[i + 1] > 1 {
-                runs[i + 1] + 1
-            } else {
-                2
-            };
+        for i in (0..offsets.len().saturating_sub(1)).rev().filter(|&i| alike(i)) {
+            let extends = offsets.get(i + 2).is_some_and(|next| next - offsets[i + 1] == offsets[i + 1] - offsets[i]);
+            runs[i] = if extends && runs[i + 1] > 1 { runs[i + 1] + 1 } else { 2 };
         }
-        Self {
-            offsets,
-            guards,
-            runs,
-        }
+        Self { offsets, guards, runs }
     }
 
     /// `length` indices, `stride` elements apart, of an operand without guards.
     pub fn strided(length: usize, stride: isize) -> Self {
-        Self::new(
-            (0..length as isize).map(|i| i * stride).collect(),
-            Vec::new(),
-        )
+        Self::new((0..length as isize).map(|i| i * stride).collect(), Vec::new())
     }
 
     /// Elements from an index to the next, 0 at the end.
     fn step(&self, i: usize) -> isize {
-        self.offsets
-            .get(i + 1)
-            .map_or(0, |next| next - self.offsets[i])
+        self.offsets.get(i + 1).map_or(0, |next| next - self.offsets[i])
     }
 }
 
@@ -89,64 +71,29 @@ pub struct Gather<'a, T> {
 impl<'a, T> Gather<'a, T> {
     /// An operand in `data`. Every element that its guards allow must lie inside, or packing will panic.
     pub fn new(data: &'a [T], batch: Axis, outer: Axis, k: Axis, limits: Vec<isize>) -> Self {
-        Self {
-            data,
-            batch,
-            outer,
-            k,
-            limits,
-        }
+        Self { data, batch, outer, k, limits }
     }
 
     /// A matrix without guards: outer axis × reduction axis, each (length, stride).
     pub fn matrix(data: &'a [T], outer: (usize, isize), k: (usize, isize)) -> Self {
-        Self::new(
-            data,
-            Axis::strided(1, 0),
-            Axis::strided(outer.0, outer.1),
-            Axis::strided(k.0, k.1),
-            Vec::new(),
-        )
+        Self::new(data, Axis::strided(1, 0), Axis::strided(outer.0, outer.1), Axis::strided(k.0, k.1), Vec::new())
     }
 }
 
 impl<T: Copy + Default + Sync> Pack<T> for Gather<'_, T> {
     fn layout(&self) -> Layout {
-        if self.outer.step(0) == 1 && self.k.step(0) != 1 {
-            Layout::RowContiguous
-        } else {
-            Layout::KContiguous
-        }
+        if self.outer.step(0) == 1 && self.k.step(0) != 1 { Layout::RowContiguous } else { Layout::KContiguous }
     }
 
     fn pack(&self, batch: usize, outer: Range<usize>, ks: Range<usize>, panel: Panel<T>) {
         // The source is read along its unit stride; the panel is written in blocks that stay in L1 if that is across it.
-        let along_k =
-            self.layout() == Layout::KContiguous && (self.k.step(0) == 1 || panel.k_stride == 1);
+        let along_k = self.layout() == Layout::KContiguous && (self.k.step(0) == 1 || panel.k_stride == 1);
         let (inner, inner_range, inner_stride, other, other_range, other_stride) = if along_k {
-            (
-                &self.k,
-                ks,
-                panel.k_stride,
-                &self.outer,
-                outer,
-                panel.outer_stride,
-            )
+            (&self.k, ks, panel.k_stride, &self.outer, outer, panel.outer_stride)
         } else {
-            (
-                &self.outer,
-                outer,
-                panel.outer_stride,
-                &self.k,
-                ks,
-                panel.k_stride,
-            )
+            (&self.outer, outer, panel.outer_stride, &self.k, ks, panel.k_stride)
         };
-        let block = if inner_stride == 1 {
-            inner_range.len().max(1)
-        } else {
-            32
-        };
+        let block = if inner_stride == 1 { inner_range.len().max(1) } else { 32 };
         let length = inner_range.len();
         if self.limits.is_empty()
             && inner_stride == 1
@@ -154,10 +101,7 @@ impl<T: Copy + Default + Sync> Pack<T> for Gather<'_, T> {
             && inner.runs[inner_range.start] as usize >= length
         {
             let base = self.batch.offsets[batch] + inner.offsets[inner_range.start];
-            for (offset, to) in other.offsets[other_range]
-                .iter()
-                .zip(panel.data.chunks_mut(other_stride))
-            {
+            for (offset, to) in other.offsets[other_range].iter().zip(panel.data.chunks_mut(other_stride)) {
                 let start = (base + offset) as usize;
                 copy_short(&self.data[start..start + length], &mut to[..length]);
             }
@@ -172,25 +116,14 @@ impl<T: Copy + Default + Sync> Pack<T> for Gather<'_, T> {
                 while at < end {
                     let n = (inner.runs[at] as usize).min(end - at);
                     let allowed = self.limits.iter().enumerate().all(|(g, limit)| {
-                        let value =
-                            self.batch.guards[g][batch] + other.guards[g][o] + inner.guards[g][at];
+                        let value = self.batch.guards[g][batch] + other.guards[g][o] + inner.guards[g][at];
                         (0..*limit).contains(&value)
                     });
-                    let to = &mut row[(at - inner_range.start) * inner_stride..]
-                        [..(n - 1) * inner_stride + 1];
+                    let to = &mut row[(at - inner_range.start) * inner_stride..][..(n - 1) * inner_stride + 1];
                     if allowed {
-                        copy_run(
-                            self.data,
-                            (base + inner.offsets[at]) as usize,
-                            inner.step(at),
-                            to,
-                            inner_stride,
-                            n,
-                        );
+                        copy_run(self.data, (base + inner.offsets[at]) as usize, inner.step(at), to, inner_stride, n);
                     } else {
-                        to.iter_mut()
-                            .step_by(inner_stride)
-                            .for_each(|x| *x = T::default());
+                        to.iter_mut().step_by(inner_stride).for_each(|x| *x = T::default());
                     }
                     at += n;
                 }
@@ -204,10 +137,7 @@ fn copy_run<T: Copy>(data: &[T], start: usize, step: isize, to: &mut [T], stride
     if step == 1 && stride == 1 {
         copy_short(&data[start..start + n], to);
     } else if step == 1 {
-        for (x, to) in data[start..start + n]
-            .iter()
-            .zip(to.iter_mut().step_by(stride))
-        {
+        for (x, to) in data[start..start + n].iter().zip(to.iter_mut().step_by(stride)) {
             *to = *x;
         }
     } else {
@@ -223,12 +153,7 @@ fn copy_short<T: Copy>(from: &[T], to: &mut [T]) {
     /// In pieces of `P`, the last of which ends where the slices do, overlapping the one before.
     #[inline(always)]
     fn pieces<T: Copy, const P: usize>(from: &[T], to: &mut [T]) {
-        for (to, from) in to
-            .as_chunks_mut::<P>()
-            .0
-            .iter_mut()
-            .zip(from.as_chunks::<P>().0)
-        {
+        for (to, from) in to.as_chunks_mut::<P>().0.iter_mut().zip(from.as_chunks::<P>().0) {
             *to = *from;
         }
         if let (Some(to), Some(from)) = (to.last_chunk_mut::<P>(), from.last_chunk::<P>()) {

@@ -4,9 +4,7 @@ use std::sync::Mutex;
 
 /// Small integers, so that every order of summation gives the same float.
 fn numbers(count: usize, seed: usize) -> Vec<f32> {
-    (0..count)
-        .map(|i| ((i * 7 + seed * 13) % 11) as f32 - 5.0)
-        .collect()
+    (0..count).map(|i| ((i * 7 + seed * 13) % 11) as f32 - 5.0).collect()
 }
 
 fn product(size: Size, a: &impl Pack<f32>, b: &impl Pack<f32>) -> Vec<f32> {
@@ -14,8 +12,7 @@ fn product(size: Size, a: &impl Pack<f32>, b: &impl Pack<f32>) -> Vec<f32> {
     gemm(size, a, b, &|tile: Tile<f32>| {
         let mut c = c.lock().unwrap();
         for (row, sums) in tile.iter() {
-            let to =
-                &mut c[(tile.batch * size.m + row) * size.n + tile.columns.start..][..sums.len()];
+            let to = &mut c[(tile.batch * size.m + row) * size.n + tile.columns.start..][..sums.len()];
             assert!(to.iter().all(|x| x.is_nan()), "stored twice");
             to.copy_from_slice(sums);
         }
@@ -57,25 +54,15 @@ fn convolution() {
     let (rows, columns) = (height.div_ceil(stride), width.div_ceil(stride));
     let image = numbers(height * width * inputs, 3);
     let weights = numbers(9 * inputs * outputs, 4);
-    let pixels = || {
-        (0..rows)
-            .flat_map(|y| (0..columns).map(move |x| ((y * stride) as isize, (x * stride) as isize)))
-    };
-    let taps = || {
-        (0..3).flat_map(|y| {
-            (0..3).flat_map(move |x| (0..inputs as isize).map(move |c| (y - 1, x - 1, c)))
-        })
-    };
+    let pixels = || (0..rows).flat_map(|y| (0..columns).map(move |x| ((y * stride) as isize, (x * stride) as isize)));
+    let taps = || (0..3).flat_map(|y| (0..3).flat_map(move |x| (0..inputs as isize).map(move |c| (y - 1, x - 1, c))));
     let (row, pixel) = ((width * inputs) as isize, inputs as isize);
     let left = Gather::new(
         &image,
         Axis::new(vec![0], vec![vec![0], vec![0]]),
         Axis::new(
             pixels().map(|(y, x)| y * row + x * pixel).collect(),
-            vec![
-                pixels().map(|p| p.0).collect(),
-                pixels().map(|p| p.1).collect(),
-            ],
+            vec![pixels().map(|p| p.0).collect(), pixels().map(|p| p.1).collect()],
         ),
         Axis::new(
             taps().map(|(y, x, c)| y * row + x * pixel + c).collect(),
@@ -84,31 +71,15 @@ fn convolution() {
         vec![height as isize, width as isize],
     );
     let right = Gather::matrix(&weights, (outputs, 1), (9 * inputs, outputs as isize));
-    let got = product(
-        Size {
-            batch: 1,
-            m: rows * columns,
-            n: outputs,
-            k: 9 * inputs,
-        },
-        &left,
-        &right,
-    );
+    let got = product(Size { batch: 1, m: rows * columns, n: outputs, k: 9 * inputs }, &left, &right);
     for (i, (y, x)) in pixels().enumerate() {
         for out in 0..outputs {
             let term = |(k, (dy, dx, c)): (usize, (isize, isize, isize))| {
                 let (y, x) = (y + dy, x + dx);
                 let inside = (0..height as isize).contains(&y) && (0..width as isize).contains(&x);
-                if inside {
-                    image[(y * row + x * pixel + c) as usize] * weights[k * outputs + out]
-                } else {
-                    0.0
-                }
+                if inside { image[(y * row + x * pixel + c) as usize] * weights[k * outputs + out] } else { 0.0 }
             };
-            assert_eq!(
-                got[i * outputs + out],
-                taps().enumerate().map(term).sum::<f32>()
-            );
+            assert_eq!(got[i * outputs + out], taps().enumerate().map(term).sum::<f32>());
         }
     }
 }
@@ -116,12 +87,7 @@ fn convolution() {
 /// Every instruction set that this machine has gives the same sums of small integers.
 #[test]
 fn instruction_sets() {
-    let size = Size {
-        batch: 1,
-        m: 37,
-        n: 75,
-        k: 400,
-    };
+    let size = Size { batch: 1, m: 37, n: 75, k: 400 };
     let (a, b) = (numbers(size.m * size.k, 1), numbers(size.n * size.k, 2));
     let left = Gather::matrix(&a, (size.m, size.k as isize), (size.k, 1));
     let right = Gather::matrix(&b, (size.n, 1), (size.k, size.n as isize));
@@ -129,16 +95,7 @@ fn instruction_sets() {
     for kernels in kernel::every_f32() {
         let mut got = vec![0.0; size.m * size.n];
         let store = Rows::new(&mut got, 0, size.n);
-        Product {
-            size,
-            kernels,
-            a: &left,
-            b: &right,
-            store: &store,
-            batch: 0,
-            threads: 1,
-        }
-        .run();
+        Product { size, kernels, a: &left, b: &right, store: &store, batch: 0, threads: 1 }.run();
         assert_eq!(got, want);
     }
 }
@@ -150,22 +107,9 @@ fn wide() {
     let a: Vec<f64> = (0..m * k).map(|i| i as f64).collect();
     let b: Vec<f64> = (0..n * k).map(|i| i as f64).collect();
     let mut c = vec![0.0; m * n];
-    let (left, right) = (
-        Gather::matrix(&a, (m, 3), (k, 1)),
-        Gather::matrix(&b, (n, 1), (k, n as isize)),
-    );
-    gemm(
-        Size { batch: 1, m, n, k },
-        &left,
-        &right,
-        &Rows::new(&mut c, 0, n),
-    );
+    let (left, right) = (Gather::matrix(&a, (m, 3), (k, 1)), Gather::matrix(&b, (n, 1), (k, n as isize)));
+    gemm(Size { batch: 1, m, n, k }, &left, &right, &Rows::new(&mut c, 0, n));
     for (i, c) in c.iter().enumerate() {
-        assert_eq!(
-            *c,
-            (0..k)
-                .map(|p| a[i / n * k + p] * b[p * n + i % n])
-                .sum::<f64>()
-        );
+        assert_eq!(*c, (0..k).map(|p| a[i / n * k + p] * b[p * n + i % n]).sum::<f64>());
     }
 }
