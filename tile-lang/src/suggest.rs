@@ -1,12 +1,13 @@
 //! "Did you mean": the known word that is nearest to a wrong one.
 
-/// `did you mean …?` for the candidate that few edits turn `word` into, if there is one.
+/// `did you mean …?` for the candidate that differs from `word` in case only, or in one letter of three, if there is one.
 pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
-    let limit = (word.chars().count() / 3).clamp(1, 3);
+    let letters = word.to_ascii_lowercase();
+    let limit = (word.chars().count() / 3).min(3);
     candidates
         .into_iter()
         .filter(|candidate| *candidate != word)
-        .map(|candidate| (distance(word, candidate), candidate))
+        .map(|candidate| (distance(&letters, &candidate.to_ascii_lowercase()), candidate))
         .filter(|(edits, _)| *edits <= limit)
         .min()
         .map(|(_, candidate)| format!("did you mean `{candidate}`?"))
@@ -37,9 +38,11 @@ mod tests {
 
     #[test]
     fn the_nearest_word_within_a_third_of_its_letters() {
-        let known = ["Kernel", "Bias", "exp", "erf"];
+        let known = ["Kernel", "Bias", "exp", "erf", "A"];
         assert_eq!(did_you_mean("Kernle", known).as_deref(), Some("did you mean `Kernel`?"));
         assert_eq!(did_you_mean("epx", known).as_deref(), Some("did you mean `exp`?"));
+        assert_eq!(did_you_mean("a", known).as_deref(), Some("did you mean `A`?"));
+        assert_eq!(did_you_mean("b", known), None);
         assert_eq!(did_you_mean("Weights", known), None);
     }
 }

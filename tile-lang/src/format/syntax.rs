@@ -1,0 +1,154 @@
+//! The parts of a program as layouts, with no more parentheses than they need.
+
+use crate::ast::{Attribute, BinaryOp, Constraint, Contraction, Expr, ExprKind, Function, Statement, StatementKind};
+use crate::format::layout::Layout;
+
+/// How tightly unary operators bind; see [`BinaryOp::precedence`].
+const UNARY: u8 = 9;
+
+/// Makes layouts for the parts of one source text.
+pub(super) struct Syntax<'s> {
+    pub source: &'s str,
+}
+
+/// Where an expression stands: between `[` and `]`, and in constraints, `*` and `/` are written without spaces.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Within {
+    Value,
+    Place,
+}
+
+impl Syntax<'_> {
+    /// `function name(inputs) -> (outputs)`
+    pub fn header(&self, function: &Function) -> Layout {
+        let name = function.name.as_ref().map_or(" ".to_string(), |name| format!(" {name}"));
+        let inputs = function.inputs.iter().map(|input| {
+            let Some(dims) = &input.dims else { return Layout::text(input.name.to_string()) };
+            let dims: Vec<String> = dims.iter().map(|dim| dim.kind.to_string()).collect();
+            Layout::text(format!("{}[{}]", input.name, dims.join(", ")))
+        });
+        let inputs = Layout::bracketed(format!("function{name}("), Layout::list(inputs.collect()), ")");
+        let outputs = function.outputs.iter().map(|output| Layout::text(output.to_string())).collect();
+        Layout::Joined(vec![inputs, Layout::bracketed(" -> (", Layout::list(outputs), ")")])
+    }
+
+    /// With its attributes and its `;`.
+    pub fn statement(&self, statement: &Statement) -> Layout {
+        let body = match &statement.kind {
+            StatementKind::Assign { target, value } => {
+                Layout::Joined(vec![Layout::text(format!("{target} = ")), self.expr(value, Within::Value)])
+            }
+            StatementKind::Contraction(contraction) => self.contraction(contraction),
+            StatementKind::Error => Layout::text(""),
+        };
+        let body = Layout::Joined(vec![body, Layout::text(";")]);
+        if statement.attributes.is_empty() {
+            return body;
+        }
+        let attributes = statement.attributes.iter().map(|attribute| self.attribute(attribute)).collect();
+        Layout::Group(vec![Layout::bracketed("[[", Layout::list(attributes), "]]"), Layout::Line, body])
+    }
+
+    fn attribute(&self, attribute: &Attribute) -> Layout {
+        if attribute.parameters.is_empty() {
+            return Layout::text(attribute.name.to_string());
+        }
+        let parameters = self.list(&attribute.parameters, Within::Value);
+        Layout::bracketed(format!("{}(", attribute.name), parameters, ")")
+    }
+
+    fn contraction(&self, contraction: &Contraction) -> Layout {
+        let Contraction { output, indices, sizes, aggregation, body, constraints, default, no_defract } = contraction;
+        let mut places = self.list(indices, Within::Place);
+        if !sizes.is_empty() {
+            places.extend([Layout::text(":"), Layout::Line]);
+            places.extend(self.list(sizes, Within::Place));
+        }
+        let mut tail: Vec<Layout> = Vec::new();
+        for Constraint { poly, bound } in constraints {
+            let (poly, bound) = (self.operand(poly, 6, Within::Place), self.expr(bound, Within::Place));
+            tail.extend([Layout::text(","), Layout::Line, poly, Layout::text(" < "), bound]);
+        }
+        if let Some(default) = default {
+            tail.extend([Layout::Line, Layout::text(format!("default {default}"))]);
+        }
+        if *no_defract {
+            tail.extend([Layout::Line, Layout::text("no_defract")]);
+        }
+        Layout::Group(vec![
+            Layout::bracketed(format!("{output}["), places, "]"),
+            Layout::bracketed(format!(" = {}(", aggregation.symbol()), vec![self.expr(body, Within::Value)], ")"),
+            Layout::Nested(tail),
+        ])
+    }
+
+    fn list(&self, items: &[Expr], within: Within) -> Vec<Layout> {
+        Layout::list(items.iter().map(|item| self.expr(item, within)).collect())
+    }
+
+    fn expr(&self, expr: &Expr, within: Within) -> Layout {
+        match &expr.kind {
+            // As written, since digits say more than the value does (`1e-3`).
+            ExprKind::Float(_) => Layout::text(&self.source[expr.span.start as usize..expr.span.end as usize]),
+            ExprKind::Access { tensor, indices } => {
+                Layout::bracketed(format!("{tensor}["), self.list(indices, Within::Place), "]")
+            }
+            ExprKind::Call { function, arguments } => {
+                Layout::bracketed(format!("{function}("), self.list(arguments, within), ")")
+            }
+            ExprKind::Unary { op, operand } => {
+                Layout::Joined(vec![Layout::text(op.symbol()), self.operand(operand, UNARY, within)])
+            }
+            ExprKind::Binary { op, left, right } => self.binary(*op, left, right, within),
+            ExprKind::Conditional { condition, then, otherwise } => {
+                let part = |sign: &str, expr: &Expr| {
+                    Layout::Joined(vec![Layout::Line, Layout::text(sign), self.operand(expr, 1, within)])
+                };
+                let mut parts = vec![part("? ", then)];
+                parts.extend(otherwise.as_ref().map(|otherwise| part(": ", otherwise)));
+                Layout::Group(vec![self.operand(condition, 1, within), Layout::Nested(parts)])
+            }
+            ExprKind::Int(_) | ExprKind::Name(_) | ExprKind::Ellipsis | ExprKind::Error => {
+                Layout::text(expr.to_string())
+            }
+        }
+    }
+
+    /// A chain of operators of one precedence, `a + b - c`, breaks before each of them.
+    fn binary(&self, op: BinaryOp, left: &Expr, right: &Expr, within: Within) -> Layout {
+        let precedence = op.precedence();
+        let tight = within == Within::Place && precedence == BinaryOp::Mul.precedence();
+        let mut links = vec![(op, right)];
+        let mut first = left;
+        while let ExprKind::Binary { op, left, right } = &first.kind
+            && op.precedence() == precedence
+            && !op.is_comparison()
+        {
+            links.push((*op, right));
+            first = left;
+        }
+        let mut parts = Vec::new();
+        for (op, operand) in links.into_iter().rev() {
+            let sign = if tight { op.symbol().to_string() } else { format!("{} ", op.symbol()) };
+            parts.push(if tight { Layout::Break } else { Layout::Line });
+            parts.push(Layout::text(sign));
+            parts.push(self.operand(operand, precedence + 1, within));
+        }
+        let least = if op.is_comparison() { precedence + 1 } else { precedence };
+        Layout::Group(vec![self.operand(first, least, within), Layout::Nested(parts)])
+    }
+
+    /// An expression in parentheses unless it binds at least as tightly as `least`.
+    fn operand(&self, expr: &Expr, least: u8, within: Within) -> Layout {
+        let precedence = match &expr.kind {
+            ExprKind::Conditional { .. } => 0,
+            ExprKind::Binary { op, .. } => op.precedence(),
+            _ => UNARY,
+        };
+        let layout = self.expr(expr, within);
+        if precedence >= least {
+            return layout;
+        }
+        Layout::Joined(vec![Layout::text("("), layout, Layout::text(")")])
+    }
+}
