@@ -8,12 +8,32 @@
 //! ones have been legalised (see [`crate::schedule`]). Indices and loop counters are i32.
 //!
 //! Always true ([`Kernel::verify`] holds it):
-//! - a variable is declared once, before its uses, in their block or one around it; only `Var`s are assigned;
+//! - names are letters, digits and `_`, start with a letter, differ from each other and from the words of the text form;
+//! - a variable is declared once, before its uses, in their block or one around it; variables are numbered in the order
+//!   of their declarations; only `Var`s are assigned;
 //! - operand types match as the variants say; indices are i32 scalars; conditions are bool scalars;
+//! - operations are those that shaders have: [`is_native_unary`], [`is_native_binary`];
 //! - a kernel reads only `Read` buffers and writes only `Write` ones;
 //! - barriers stand where control flow is uniform: outside any `If` and any loop whose bounds depend on the invocation.
 //!
-//! The text form ([`Kernel`]'s `Display`) parses back to an equal kernel.
+//! The text form ([`Kernel`]'s `Display`) parses back to an equal kernel ([`Kernel::parse`]), one statement a line.
+//! [`Builder`] and the constructors of [`Expr`] are how kernels are written.
+
+#[cfg(test)]
+pub(crate) mod arbitrary;
+mod build;
+mod expression;
+mod parse;
+#[cfg(test)]
+mod tests;
+mod text;
+mod types;
+mod verify;
+
+pub use build::Builder;
+pub use parse::ParseError;
+pub use types::{is_native_binary, is_native_unary};
+pub use verify::Invalid;
 
 use crate::dtype::{DType, Scalar};
 use crate::scalar::{BinaryOp, UnaryOp};
@@ -100,22 +120,24 @@ pub enum Expr {
         shared: usize,
         index: Box<Expr>,
     },
-    /// Lane by lane. Integer operations wrap; those with a direct shader equivalent only: see [`Expr::is_native`].
+    /// Lane by lane. Integer operations wrap.
     Unary(UnaryOp, Box<Expr>),
-    /// Lane by lane, both of one type. Integer `Div` wants a divisor that is never 0; shifts want counts in 0..width.
+    /// Lane by lane, both of one type. Where an operand is NaN, `Max` and `Min` give either operand. Integer `Div` wants a
+    /// divisor that is never 0, nor -1 under the least integer; shifts want counts in 0..width; `Pow` wants a base of at
+    /// least 0.
     Binary(BinaryOp, Box<Expr>, Box<Expr>),
-    /// `a * b + c`, rounded once where the device has it.
+    /// `a * b + c` of floats, rounded once where the device has it.
     Fma(Box<Expr>, Box<Expr>, Box<Expr>),
-    /// `x / divisor` for an i32 `x >= 0`.
+    /// `x / divisor` for an i32 `x >= 0`; the divisor is in `1..2^31`.
     Quotient(Box<Expr>, u32),
-    /// `x mod divisor` for an i32 `x >= 0`.
+    /// `x mod divisor` for an i32 `x >= 0`; the divisor is in `1..2^31`.
     Remainder(Box<Expr>, u32),
     /// `condition ? then : otherwise`; both sides are evaluated. Conditions and sides have the same number of lanes.
     Select(Box<Expr>, Box<Expr>, Box<Expr>),
     /// Lane by lane to another element type, as [`Scalar::cast`]: but a float outside an integer type's range, or NaN,
     /// gives any value: clamp first.
     Cast(DType, Box<Expr>),
-    /// The same bits as another type of the same size.
+    /// The same bits as another type of the same size, lane by lane; not bool.
     Bitcast(DType, Box<Expr>),
     /// A vector of equal lanes.
     Splat(u8, Box<Expr>),
@@ -145,7 +167,8 @@ pub enum Stmt {
         index: Expr,
         value: Expr,
     },
-    /// `for counter = from; counter < to; counter += step`; `step` is at least 1.
+    /// `for counter = from; counter < to; counter += step`, with bounds evaluated once, before the loop; `step` is at
+    /// least 1, and `to + step` fits in i32.
     For {
         counter: VariableId,
         from: Expr,
@@ -165,7 +188,6 @@ pub enum Stmt {
 /// One compute kernel with its launch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kernel {
-    /// Letters, digits, `_`; starts with a letter.
     pub name: String,
     /// Invocations in a workgroup, along x, y, z.
     pub workgroup: [u32; 3],

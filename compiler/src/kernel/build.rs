@@ -1,0 +1,210 @@
+//! [`Builder`]: writes a kernel statement by statement.
+
+use std::collections::HashMap;
+
+use super::text::is_reserved;
+use super::{Access, Buffer, Expr, Invalid, Kernel, Shared, Stmt, Type, Variable, VariableId};
+
+/// A kernel being written. Statements go to the innermost open block; names are made unique; the first mistake (a value
+/// without a type, an assignment to no variable) is kept and comes out of [`Builder::finish`].
+///
+/// ```
+/// use tile_compiler::{dtype::DType, kernel::*};
+/// let mut b = Builder::new("double", [64, 1, 1], [4, 1, 1]);
+/// let (a, out) = (b.read("a", Type::scalar(DType::F32), 200), b.write("out", Type::scalar(DType::F32), 200));
+/// let i = b.let_("i", Expr::workgroup(0) * 64 + Expr::local(0));
+/// b.if_(i.clone().lt(200), |b| {
+///     let value = b.let_("value", Expr::load(a, &i));
+///     b.store(out, &i, &value + &value);
+/// });
+/// let kernel = b.finish()?;
+/// assert_eq!(Kernel::parse(&kernel.to_string()).as_ref(), Ok(&kernel));
+/// # Ok::<(), Invalid>(())
+/// ```
+#[derive(Debug)]
+pub struct Builder {
+    /// Its body is empty until the end.
+    kernel: Kernel,
+    /// The open block; those around it are on the stack of [`Builder::block`]'s callers.
+    block: Vec<Stmt>,
+    /// Those taken, each with the number that its next namesake gets.
+    names: HashMap<String, usize>,
+    mistake: Option<Invalid>,
+}
+
+impl Builder {
+    /// An empty kernel with its launch: invocations in a workgroup, and workgroups, along x, y, z.
+    pub fn new(name: &str, workgroup: [u32; 3], grid: [u32; 3]) -> Builder {
+        let kernel = Kernel {
+            name: name.to_string(),
+            workgroup,
+            grid,
+            buffers: Vec::new(),
+            shared: Vec::new(),
+            variables: Vec::new(),
+            body: Vec::new(),
+        };
+        Builder { kernel, block: Vec::new(), names: HashMap::new(), mistake: None }
+    }
+
+    /// Adds a buffer of `length` elements of `ty` to read; answers its number.
+    pub fn read(&mut self, name: &str, ty: Type, length: usize) -> usize {
+        self.buffer(name, ty, length, Access::Read)
+    }
+
+    /// Adds a buffer of `length` elements of `ty` to write; answers its number.
+    pub fn write(&mut self, name: &str, ty: Type, length: usize) -> usize {
+        self.buffer(name, ty, length, Access::Write)
+    }
+
+    fn buffer(&mut self, name: &str, ty: Type, length: usize, access: Access) -> usize {
+        let name = self.unique(name);
+        self.kernel.buffers.push(Buffer { name, ty, length, access });
+        self.kernel.buffers.len() - 1
+    }
+
+    /// Adds an array of `length` elements of `ty` in workgroup memory; answers its number.
+    pub fn shared(&mut self, name: &str, ty: Type, length: usize) -> usize {
+        let name = self.unique(name);
+        self.kernel.shared.push(Shared { name, ty, length });
+        self.kernel.shared.len() - 1
+    }
+
+    /// The type of an expression over what is declared so far.
+    pub fn ty(&self, expr: &Expr) -> Result<Type, Invalid> {
+        self.kernel.ty(expr)
+    }
+
+    /// A name for a value that never changes; a literal needs none and is answered as it is.
+    pub fn let_(&mut self, name: &str, value: impl Into<Expr>) -> Expr {
+        let value = value.into();
+        if matches!(value, Expr::Literal(_)) {
+            return value;
+        }
+        let id = self.declare(name, &value);
+        self.block.push(Stmt::Let(id, value));
+        Expr::Variable(id)
+    }
+
+    /// A variable and its first value.
+    pub fn var(&mut self, name: &str, value: impl Into<Expr>) -> Expr {
+        let value = value.into();
+        let id = self.declare(name, &value);
+        self.block.push(Stmt::Var(id, value));
+        Expr::Variable(id)
+    }
+
+    /// `variable` is what [`Builder::var`] answered.
+    pub fn assign(&mut self, variable: &Expr, value: impl Into<Expr>) {
+        match variable {
+            Expr::Variable(id) => self.block.push(Stmt::Assign(*id, value.into())),
+            _ => self.mistake(self.kernel.invalid("an assignment to no variable".into())),
+        }
+    }
+
+    /// Writes an element of a buffer.
+    pub fn store(&mut self, buffer: usize, index: impl Into<Expr>, value: impl Into<Expr>) {
+        self.block.push(Stmt::Store { buffer, index: index.into(), value: value.into() });
+    }
+
+    /// Writes an element of workgroup memory.
+    pub fn store_shared(&mut self, shared: usize, index: impl Into<Expr>, value: impl Into<Expr>) {
+        self.block.push(Stmt::StoreShared { shared, index: index.into(), value: value.into() });
+    }
+
+    pub fn barrier(&mut self) {
+        self.block.push(Stmt::Barrier);
+    }
+
+    /// A loop over `from, from + step, …` below `to`, whose body gets the counter. One known to turn once is its body.
+    pub fn for_<R>(
+        &mut self,
+        counter: &str,
+        from: impl Into<Expr>,
+        to: impl Into<Expr>,
+        step: u32,
+        body: impl FnOnce(&mut Builder, Expr) -> R,
+    ) -> R {
+        let (from, to) = (from.into(), to.into());
+        if let (Some(first), Some(end)) = (from.as_i32(), to.as_i32())
+            && (first as i64 + 1..=first as i64 + step as i64).contains(&(end as i64))
+        {
+            return body(self, from);
+        }
+        let counter = self.declare(counter, &0.into());
+        let (body, result) = self.block(|b| body(b, Expr::Variable(counter)));
+        self.block.push(Stmt::For { counter, from, to, step, body });
+        result
+    }
+
+    /// Runs `then` where the condition holds. One known to hold is its body.
+    pub fn if_<R>(&mut self, condition: impl Into<Expr>, then: impl FnOnce(&mut Builder) -> R) -> R {
+        let condition = condition.into();
+        if condition.as_bool() == Some(true) {
+            return then(self);
+        }
+        let (then, result) = self.block(then);
+        self.block.push(Stmt::If { condition, then, otherwise: Vec::new() });
+        result
+    }
+
+    /// Runs `then` where the condition holds, and `otherwise` elsewhere.
+    pub fn if_else<R, S>(
+        &mut self,
+        condition: impl Into<Expr>,
+        then: impl FnOnce(&mut Builder) -> R,
+        otherwise: impl FnOnce(&mut Builder) -> S,
+    ) -> (R, S) {
+        let (then, first) = self.block(then);
+        let (otherwise, second) = self.block(otherwise);
+        self.block.push(Stmt::If { condition: condition.into(), then, otherwise });
+        (first, second)
+    }
+
+    /// The kernel, verified.
+    pub fn finish(mut self) -> Result<Kernel, Invalid> {
+        if let Some(mistake) = self.mistake {
+            return Err(mistake);
+        }
+        self.kernel.body = self.block;
+        self.kernel.verify()?;
+        Ok(self.kernel)
+    }
+
+    /// The statements that `write` writes, apart.
+    fn block<R>(&mut self, write: impl FnOnce(&mut Builder) -> R) -> (Vec<Stmt>, R) {
+        let outer = std::mem::take(&mut self.block);
+        let result = write(self);
+        (std::mem::replace(&mut self.block, outer), result)
+    }
+
+    fn declare(&mut self, name: &str, value: &Expr) -> VariableId {
+        let ty = self.kernel.ty(value).unwrap_or_else(|invalid| {
+            self.mistake(invalid);
+            Type::I32
+        });
+        let name = self.unique(name);
+        self.kernel.variables.push(Variable { name, ty });
+        self.kernel.variables.len() - 1
+    }
+
+    fn mistake(&mut self, mistake: Invalid) {
+        self.mistake.get_or_insert(mistake);
+    }
+
+    /// `name` as it may stand in a kernel, numbered where it is taken.
+    fn unique(&mut self, name: &str) -> String {
+        let mut base: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+        if !base.starts_with(|c: char| c.is_ascii_alphabetic()) {
+            base.insert(0, 'v');
+        }
+        let mut name = base.clone();
+        while is_reserved(&name) || self.names.contains_key(&name) {
+            let number = self.names.entry(base.clone()).or_insert(2);
+            name = format!("{base}_{number}");
+            *number += 1;
+        }
+        self.names.insert(name.clone(), 2);
+        name
+    }
+}

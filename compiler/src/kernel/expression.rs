@@ -1,0 +1,269 @@
+//! Constructors of [`Expr`] that keep the code that builds kernels short, and fold what is known.
+//!
+//! `+`, `-` and `*` work on expressions, references to them, and literals: `&row * 64 + column`. Folded are operations
+//! on i32 literals and on conditions, never float arithmetic: an expression's value is exactly the unfolded one's.
+
+use std::ops::{Add, Mul, Sub};
+
+use super::{Builtin, Expr};
+use crate::dtype::{DType, Scalar};
+use crate::scalar::{BinaryOp, UnaryOp};
+
+impl From<i32> for Expr {
+    fn from(value: i32) -> Expr {
+        Expr::Literal(Scalar::i32(value))
+    }
+}
+
+impl From<f32> for Expr {
+    fn from(value: f32) -> Expr {
+        Expr::Literal(Scalar::f32(value))
+    }
+}
+
+impl From<bool> for Expr {
+    fn from(value: bool) -> Expr {
+        Expr::Literal(Scalar::bool(value))
+    }
+}
+
+impl From<Scalar> for Expr {
+    fn from(value: Scalar) -> Expr {
+        Expr::Literal(value)
+    }
+}
+
+impl From<&Expr> for Expr {
+    fn from(value: &Expr) -> Expr {
+        value.clone()
+    }
+}
+
+macro_rules! operators {
+    ($($trait:ident $method:ident)*) => {$(
+        impl<T: Into<Expr>> $trait<T> for Expr {
+            type Output = Expr;
+            fn $method(self, right: T) -> Expr {
+                self.binary(BinaryOp::$trait, right)
+            }
+        }
+        impl<T: Into<Expr>> $trait<T> for &Expr {
+            type Output = Expr;
+            fn $method(self, right: T) -> Expr {
+                self.clone().binary(BinaryOp::$trait, right)
+            }
+        }
+    )*};
+}
+
+operators! { Add add Sub sub Mul mul }
+
+macro_rules! methods {
+    ($($name:ident $op:ident)*) => {$(
+        #[doc = concat!("[`BinaryOp::", stringify!($op), "`].")]
+        pub fn $name(self, right: impl Into<Expr>) -> Expr {
+            self.binary(BinaryOp::$op, right)
+        }
+    )*};
+}
+
+impl Expr {
+    methods! { lt Lt le Le gt Gt ge Ge equals Eq differs Ne max Max min Min and BitAnd or BitOr }
+
+    /// The workgroup's place in the grid along an axis.
+    pub fn workgroup(axis: u8) -> Expr {
+        Expr::Builtin(Builtin::WorkgroupId(axis))
+    }
+
+    /// The invocation's place in its workgroup along an axis.
+    pub fn local(axis: u8) -> Expr {
+        Expr::Builtin(Builtin::LocalId(axis))
+    }
+
+    /// An element of a buffer.
+    pub fn load(buffer: usize, index: impl Into<Expr>) -> Expr {
+        Expr::Load { buffer, index: Box::new(index.into()) }
+    }
+
+    /// An element of workgroup memory.
+    pub fn load_shared(shared: usize, index: impl Into<Expr>) -> Expr {
+        Expr::LoadShared { shared, index: Box::new(index.into()) }
+    }
+
+    /// The value of an i32 literal.
+    pub fn as_i32(&self) -> Option<i32> {
+        match self {
+            Expr::Literal(s) if s.dtype == DType::I32 => Some(s.to_i64() as i32),
+            _ => None,
+        }
+    }
+
+    /// The value of a bool literal.
+    pub fn as_bool(&self) -> Option<bool> {
+        match self {
+            Expr::Literal(s) if s.dtype == DType::Bool => Some(s.is_true()),
+            _ => None,
+        }
+    }
+
+    pub fn unary(self, op: UnaryOp) -> Expr {
+        match (op, self.as_bool()) {
+            (UnaryOp::BitNot, Some(value)) => (!value).into(),
+            _ => Expr::Unary(op, Box::new(self)),
+        }
+    }
+
+    pub fn binary(self, op: BinaryOp, right: impl Into<Expr>) -> Expr {
+        let right = right.into();
+        if let (Some(a), Some(b)) = (self.as_i32(), right.as_i32())
+            && let Some(folded) = fold(op, a, b)
+        {
+            return folded;
+        }
+        // A literal goes right, where the folds below look for it.
+        if matches!(op, BinaryOp::Add | BinaryOp::Mul) && self.as_i32().is_some() {
+            return right.binary(op, self);
+        }
+        if let Some(b) = right.as_i32() {
+            match (op, b) {
+                (BinaryOp::Add | BinaryOp::Sub, 0) | (BinaryOp::Mul, 1) => return self,
+                (BinaryOp::Mul, 0) => return right,
+                _ => {}
+            }
+            // (x + a) + b = x + (a + b), (x + a) - b = x + (a - b), (x * a) * b = x * (a * b): all wrap.
+            if let Expr::Binary(inner, x, a) = &self
+                && let Some(a) = a.as_i32()
+                && let (BinaryOp::Add, BinaryOp::Add | BinaryOp::Sub) | (BinaryOp::Mul, BinaryOp::Mul) = (inner, op)
+                && let Some(folded) = fold(op, a, b)
+            {
+                return (**x).clone().binary(*inner, folded);
+            }
+        }
+        for (known, other) in [(self.as_bool(), &right), (right.as_bool(), &self)] {
+            match (op, known) {
+                (BinaryOp::BitAnd, Some(true)) | (BinaryOp::BitOr, Some(false)) => return other.clone(),
+                (BinaryOp::BitAnd, Some(false)) | (BinaryOp::BitOr, Some(true)) => {
+                    return (op == BinaryOp::BitOr).into();
+                }
+                _ => {}
+            }
+        }
+        Expr::Binary(op, Box::new(self), Box::new(right))
+    }
+
+    /// `!self` of a condition.
+    #[expect(clippy::should_implement_trait, reason = "reads better beside `and` and `or`")]
+    pub fn not(self) -> Expr {
+        self.unary(UnaryOp::BitNot)
+    }
+
+    /// `self / divisor` of an i32 that is at least 0; `divisor` is in `1..2^31`.
+    pub fn quotient(self, divisor: u32) -> Expr {
+        match (self.as_i32(), self.multiple_of(divisor)) {
+            _ if divisor == 1 => self,
+            (Some(x), _) if divisor > 0 => ((x as u32 / divisor) as i32).into(),
+            (_, Some(x)) => x,
+            _ => Expr::Quotient(Box::new(self), divisor),
+        }
+    }
+
+    /// `self mod divisor` of an i32 that is at least 0; `divisor` is in `1..2^31`.
+    pub fn remainder(self, divisor: u32) -> Expr {
+        match (self.as_i32(), self.multiple_of(divisor)) {
+            (Some(x), _) if divisor > 0 => ((x as u32 % divisor) as i32).into(),
+            (_, Some(_)) => 0.into(),
+            _ if divisor == 1 => 0.into(),
+            _ => Expr::Remainder(Box::new(self), divisor),
+        }
+    }
+
+    /// `x * (a / divisor)` where this is `x * a` and the division leaves nothing over.
+    fn multiple_of(&self, divisor: u32) -> Option<Expr> {
+        let Expr::Binary(BinaryOp::Mul, x, a) = self else { return None };
+        let (a, divisor) = (a.as_i32()?, i32::try_from(divisor).ok()?);
+        (a.checked_rem(divisor)? == 0).then(|| (**x).clone() * (a / divisor))
+    }
+
+    /// `self * b + c` of floats.
+    pub fn fma(self, b: impl Into<Expr>, c: impl Into<Expr>) -> Expr {
+        Expr::Fma(Box::new(self), Box::new(b.into()), Box::new(c.into()))
+    }
+
+    /// `self ? then : otherwise`.
+    pub fn select(self, then: impl Into<Expr>, otherwise: impl Into<Expr>) -> Expr {
+        match self.as_bool() {
+            Some(true) => then.into(),
+            Some(false) => otherwise.into(),
+            None => Expr::Select(Box::new(self), Box::new(then.into()), Box::new(otherwise.into())),
+        }
+    }
+
+    /// [`Expr::Cast`]; give it no value that has the type already.
+    pub fn cast(self, dtype: DType) -> Expr {
+        Expr::Cast(dtype, Box::new(self))
+    }
+
+    pub fn bitcast(self, dtype: DType) -> Expr {
+        Expr::Bitcast(dtype, Box::new(self))
+    }
+
+    /// A vector of `lanes` times this scalar; the scalar itself for one lane.
+    pub fn splat(self, lanes: u8) -> Expr {
+        if lanes == 1 { self } else { Expr::Splat(lanes, Box::new(self)) }
+    }
+
+    /// A vector of scalars; a single one is itself.
+    pub fn vector(mut parts: Vec<Expr>) -> Expr {
+        match parts.pop() {
+            Some(part) if parts.is_empty() => part,
+            last => Expr::Vector(parts.into_iter().chain(last).collect()),
+        }
+    }
+
+    /// The operands, in order.
+    pub fn operands(&self) -> Vec<&Expr> {
+        match self {
+            Expr::Literal(_) | Expr::Variable(_) | Expr::Builtin(_) => vec![],
+            Expr::Load { index: a, .. } | Expr::LoadShared { index: a, .. } => vec![a],
+            Expr::Unary(_, a) | Expr::Quotient(a, _) | Expr::Remainder(a, _) | Expr::Lane(a, _) => vec![a],
+            Expr::Cast(_, a) | Expr::Bitcast(_, a) | Expr::Splat(_, a) => vec![a],
+            Expr::Binary(_, a, b) => vec![a, b],
+            Expr::Fma(a, b, c) | Expr::Select(a, b, c) => vec![a, b, c],
+            Expr::Vector(parts) => parts.iter().collect(),
+        }
+    }
+
+    /// The first of this expression and those within it, operands first, that is `wanted`.
+    pub fn find(&self, wanted: &mut impl FnMut(&Expr) -> bool) -> Option<&Expr> {
+        let within = self.operands().into_iter().find_map(|operand| operand.find(wanted));
+        within.or_else(|| wanted(self).then_some(self))
+    }
+
+    /// One lane of a vector.
+    pub fn lane(self, lane: u8) -> Expr {
+        match self {
+            Expr::Splat(lanes, scalar) if lane < lanes => *scalar,
+            Expr::Vector(mut parts) if (lane as usize) < parts.len() => parts.swap_remove(lane as usize),
+            vector => Expr::Lane(Box::new(vector), lane),
+        }
+    }
+}
+
+/// `a op b` where that needs no care.
+fn fold(op: BinaryOp, a: i32, b: i32) -> Option<Expr> {
+    use BinaryOp::*;
+    Some(match op {
+        Add => a.wrapping_add(b).into(),
+        Sub => a.wrapping_sub(b).into(),
+        Mul => a.wrapping_mul(b).into(),
+        Max => a.max(b).into(),
+        Min => a.min(b).into(),
+        Eq => (a == b).into(),
+        Ne => (a != b).into(),
+        Lt => (a < b).into(),
+        Le => (a <= b).into(),
+        Gt => (a > b).into(),
+        Ge => (a >= b).into(),
+        _ => return None,
+    })
+}

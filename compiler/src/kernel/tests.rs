@@ -1,0 +1,133 @@
+use insta::assert_snapshot;
+use proptest::prelude::*;
+
+use super::*;
+
+/// A kernel with every kind of statement.
+const SUM: &str = "\
+kernel sum workgroup(64, 1, 1) grid(4, 1, 1) {
+    read a: f32x4[4096];
+    write out: f32[256];
+    shared tile: f32[64];
+    let row = workgroup.x * 64 + local.x;
+    var total = -inf;
+    for k in 0..16 step 4 {
+        total = fma(a[row * 4 + k // 4].x, 2.0, total);
+        tile[row % 64] = total;
+        barrier;
+    }
+    if row < 250 & local.y == 0 {
+        out[row] = total - (1.0 - 3.0);
+    } else {
+        out[row] = f32(7_u32);
+    }
+}
+";
+
+#[test]
+fn the_text_form_parses_back() {
+    let kernel = Kernel::parse(SUM).unwrap();
+    kernel.verify().unwrap();
+    assert_eq!(kernel.to_string(), SUM);
+    assert_eq!(kernel.variables[1], Variable { name: "total".into(), ty: Type::scalar(DType::F32) });
+}
+
+proptest! {
+    #[test]
+    fn print_and_parse_are_inverse(kernel in arbitrary::kernel(&[DType::F32, DType::U32, DType::F16, DType::I64])) {
+        let text = kernel.to_string();
+        prop_assert_eq!(Kernel::parse(&text).unwrap(), kernel);
+    }
+
+    #[test]
+    fn mutated_texts_never_panic(at in 0..SUM.len(), with in "[a-z0-9{}()\\[\\]._ ;é-]{0,3}") {
+        let _ = Kernel::parse(&format!("{}{with}{}", &SUM[..at], &SUM[at + 1..])).map(|k| k.verify());
+    }
+}
+
+/// The message for `SUM` with one piece replaced.
+fn refused(old: &str, new: &str) -> String {
+    assert!(SUM.contains(old));
+    match Kernel::parse(&SUM.replacen(old, new, 1)) {
+        Ok(kernel) => kernel.verify().unwrap_err().message,
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn what_the_verifier_refuses() {
+    let messages = [
+        // A barrier in a loop that invocations turn a different number of times, or in an `if`.
+        refused("0..16", "0..local.x"),
+        refused("out[row] = f32(7_u32);", "barrier;"),
+        refused("(4, 1, 1)", "(4, 0, 1)"),
+        refused("let row", "let k = 1; let row"),
+        refused("f32[256]", "f32[0]"),
+        refused("f32[256]", "bf16[256]"),
+        refused("total = fma", "row = 1; total = fma"),
+        refused("f32(7_u32)", "f32(k)"),
+        refused("out[row] = total", "out[row] = row"),
+        refused("out[row] = total", "a[row] = total"),
+        refused("out[row] = f32", "out[row] = out[row] + f32"),
+        refused("row < 250", "row"),
+        refused("row < 250", "row < 2.5"),
+        refused("f32(7_u32)", "erf(1.0)"),
+        refused("a[row", "b[row"),
+    ];
+    assert_snapshot!(messages.join("\n"), @r"
+    a barrier that some invocations may not reach
+    a barrier that some invocations may not reach
+    a launch has at least one invocation along every axis
+    two things are called `k`
+    `out` has no elements
+    shaders have no bf16, the type of `out`
+    `row` is no `var`, in `row = 1;`
+    `k` is not in scope, in `out[row] = f32(k);`
+    `sub` of i32 and f32, in `out[row] = row - (1.0 - 3.0);`
+    `a` is read, so it can't be written, in `a[row] = total - (1.0 - 3.0);`
+    `out` is written, so it can't be read, in `out[row] = out[row] + f32(7_u32);`
+    `bit_and` of i32 and bool, in `if row & local.y == 0 {`
+    `cmp_lt` of i32 and f32, in `if row < 2.5 & local.y == 0 {`
+    shaders have no `erf` of f32, in `out[row] = erf(1.0);`
+    line 8: `b` is not declared
+    ");
+}
+
+#[test]
+fn constructors_fold_what_is_known() {
+    let x = || Expr::local(0);
+    assert_eq!((x() + 1 + 2) * 1, x() + 3);
+    assert_eq!((Expr::from(6) + 4) * x() * 2, x() * 20);
+    assert_eq!((x() * 12).quotient(4), x() * 3);
+    assert_eq!((x() * 12).remainder(4), 0.into());
+    assert_eq!(x().lt(4).and(Expr::from(3).lt(4)), x().lt(4));
+    assert_eq!(Expr::vector(vec![x(), 7.into()]).lane(1), 7.into());
+    // Not of floats: 0 * x is not 0 for every x.
+    assert!(matches!(Expr::from(0.0) * Expr::from(1.0), Expr::Binary(..)));
+}
+
+#[test]
+fn the_builder_makes_names_unique_and_keeps_the_first_mistake() {
+    let mut b = Builder::new("k", [1; 3], [1; 3]);
+    let out = b.write("out", Type::I32, 4);
+    for _ in 0..2 {
+        b.for_("i", 0, 2, 1, |b, i| b.store(out, i, 1));
+    }
+    b.for_("once", 3, 4, 1, |b, i| b.store(out, i, 1));
+    assert_snapshot!(b.finish().unwrap(), @r"
+    kernel k workgroup(1, 1, 1) grid(1, 1, 1) {
+        write out: i32[4];
+        for i in 0..2 {
+            out[i] = 1;
+        }
+        for i_2 in 0..2 {
+            out[i_2] = 1;
+        }
+        out[3] = 1;
+    }
+    ");
+
+    let mut b = Builder::new("k", [1; 3], [1; 3]);
+    b.let_("x", Expr::from(1.0) + Expr::local(0));
+    assert_eq!(b.finish().unwrap_err().to_string(), "kernel `k`: `add` of f32 and i32");
+}

@@ -1,0 +1,244 @@
+//! The text form: readable pseudo-code, one statement a line, that parses back (see `parse.rs`).
+//!
+//! ```text
+//! kernel sum workgroup(64, 1, 1) grid(4, 1, 1) {
+//!     read a: f32x4[4096];
+//!     write out: f32[256];
+//!     shared tile: f32[64];
+//!     let row = workgroup.x * 64 + local.x;
+//!     var total = 0.0;
+//!     for k in 0..16 step 4 {
+//!         total = total + a[row * 4 + k // 4].x;
+//!     }
+//!     barrier;
+//!     if row < 256 {
+//!         out[row] = total;
+//!     }
+//! }
+//! ```
+//!
+//! `//` and `%` are [`Expr::Quotient`] and [`Expr::Remainder`]; `f32(x)` casts; operations without an infix sign are
+//! calls by name. A literal that is neither i32, f32 nor bool carries its type: `3_u32`, `inf_f16`.
+
+use std::fmt::{self, Display, Formatter};
+
+use super::{Access, Builtin, Expr, Kernel, Stmt, Type};
+use crate::dtype::{DType, Scalar};
+use crate::scalar::BinaryOp;
+
+/// Words that can't be names.
+const RESERVED: [&str; 16] = [
+    "kernel",
+    "read",
+    "write",
+    "shared",
+    "let",
+    "var",
+    "for",
+    "in",
+    "step",
+    "if",
+    "else",
+    "barrier",
+    "workgroup",
+    "local",
+    "true",
+    "false",
+];
+
+/// Whether a name would be read as something else.
+pub(super) fn is_reserved(name: &str) -> bool {
+    RESERVED.contains(&name) || matches!(name.split('_').next(), Some("inf" | "NaN"))
+}
+
+/// The infix sign of an operation and how tightly it binds.
+pub(super) fn infix(op: BinaryOp) -> Option<(&'static str, u8)> {
+    Some(match op {
+        BinaryOp::BitOr => ("|", 1),
+        BinaryOp::BitXor => ("^", 2),
+        BinaryOp::BitAnd => ("&", 3),
+        BinaryOp::Eq => ("==", 4),
+        BinaryOp::Ne => ("!=", 4),
+        BinaryOp::Lt => ("<", 4),
+        BinaryOp::Le => ("<=", 4),
+        BinaryOp::Gt => (">", 4),
+        BinaryOp::Ge => (">=", 4),
+        BinaryOp::ShiftLeft => ("<<", 5),
+        BinaryOp::ShiftRight => (">>", 5),
+        BinaryOp::Add => ("+", 6),
+        BinaryOp::Sub => ("-", 6),
+        BinaryOp::Mul => ("*", MULTIPLICATIVE),
+        BinaryOp::Div => ("/", MULTIPLICATIVE),
+        BinaryOp::Max | BinaryOp::Min | BinaryOp::Pow => return None,
+    })
+}
+
+/// How tightly `*`, `/`, `//` and `%` bind.
+pub(super) const MULTIPLICATIVE: u8 = 7;
+/// How tightly `.x` and the like bind.
+const POSTFIX: u8 = 8;
+
+pub(super) const LANES: [&str; 4] = ["x", "y", "z", "w"];
+
+impl Display for Type {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.lanes {
+            1 => write!(f, "{}", self.dtype),
+            lanes => write!(f, "{}x{lanes}", self.dtype),
+        }
+    }
+}
+
+impl Display for Kernel {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let ([a, b, c], [x, y, z]) = (self.workgroup, self.grid);
+        writeln!(f, "kernel {} workgroup({a}, {b}, {c}) grid({x}, {y}, {z}) {{", self.name)?;
+        for buffer in &self.buffers {
+            let access = if buffer.access == Access::Read { "read" } else { "write" };
+            writeln!(f, "    {access} {}: {}[{}];", buffer.name, buffer.ty, buffer.length)?;
+        }
+        for shared in &self.shared {
+            writeln!(f, "    shared {}: {}[{}];", shared.name, shared.ty, shared.length)?;
+        }
+        self.block(f, &self.body, 1)?;
+        writeln!(f, "}}")
+    }
+}
+
+/// An expression of a kernel.
+pub(super) struct ExprText<'a>(pub &'a Kernel, pub &'a Expr);
+
+impl Display for ExprText<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.0.expr(f, self.1, 0)
+    }
+}
+
+/// A statement of a kernel; of a compound one, its first line.
+pub(super) struct StmtText<'a>(pub &'a Kernel, pub &'a Stmt);
+
+impl Display for StmtText<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let StmtText(kernel, stmt) = *self;
+        let variable = |id| name(&kernel.variables, id, |v| &v.name);
+        let text = |expr| ExprText(kernel, expr);
+        match stmt {
+            Stmt::Let(id, value) => write!(f, "let {} = {};", variable(*id), text(value)),
+            Stmt::Var(id, value) => write!(f, "var {} = {};", variable(*id), text(value)),
+            Stmt::Assign(id, value) => write!(f, "{} = {};", variable(*id), text(value)),
+            Stmt::Store { buffer, index, value } => {
+                write!(f, "{}[{}] = {};", name(&kernel.buffers, *buffer, |b| &b.name), text(index), text(value))
+            }
+            Stmt::StoreShared { shared, index, value } => {
+                write!(f, "{}[{}] = {};", name(&kernel.shared, *shared, |s| &s.name), text(index), text(value))
+            }
+            Stmt::For { counter, from, to, step, .. } => {
+                write!(f, "for {} in {}..{}", variable(*counter), text(from), text(to))?;
+                if *step != 1 {
+                    write!(f, " step {step}")?;
+                }
+                write!(f, " {{")
+            }
+            Stmt::If { condition, .. } => write!(f, "if {} {{", text(condition)),
+            Stmt::Barrier => write!(f, "barrier;"),
+        }
+    }
+}
+
+/// The name of item `at`; a kernel that refers to nothing still prints, for the verifier's messages.
+fn name<T>(items: &[T], at: usize, name: impl Fn(&T) -> &String) -> &str {
+    items.get(at).map_or("?", |item| name(item))
+}
+
+impl Kernel {
+    fn block(&self, f: &mut Formatter<'_>, block: &[Stmt], depth: usize) -> fmt::Result {
+        for stmt in block {
+            indent(f, depth)?;
+            writeln!(f, "{}", StmtText(self, stmt))?;
+            match stmt {
+                Stmt::For { body, .. } => self.block(f, body, depth + 1)?,
+                Stmt::If { then, otherwise, .. } => {
+                    self.block(f, then, depth + 1)?;
+                    if !otherwise.is_empty() {
+                        indent(f, depth)?;
+                        writeln!(f, "}} else {{")?;
+                        self.block(f, otherwise, depth + 1)?;
+                    }
+                }
+                _ => continue,
+            }
+            indent(f, depth)?;
+            writeln!(f, "}}")?;
+        }
+        Ok(())
+    }
+
+    /// Prints `expr`, in parentheses where it binds less tightly than `outer`.
+    fn expr(&self, f: &mut Formatter<'_>, expr: &Expr, outer: u8) -> fmt::Result {
+        let text = |expr| ExprText(self, expr);
+        match expr {
+            Expr::Literal(scalar) => literal(f, *scalar),
+            Expr::Variable(id) => f.write_str(name(&self.variables, *id, |v| &v.name)),
+            Expr::Builtin(Builtin::WorkgroupId(axis)) => write!(f, "workgroup.{}", lane(*axis)),
+            Expr::Builtin(Builtin::LocalId(axis)) => write!(f, "local.{}", lane(*axis)),
+            Expr::Load { buffer, index } => write!(f, "{}[{}]", name(&self.buffers, *buffer, |b| &b.name), text(index)),
+            Expr::LoadShared { shared, index } => {
+                write!(f, "{}[{}]", name(&self.shared, *shared, |s| &s.name), text(index))
+            }
+            Expr::Unary(op, a) => write!(f, "{}({})", op.name(), text(a)),
+            Expr::Binary(op, a, b) => match infix(*op) {
+                Some((sign, binds)) => self.infix(f, outer, binds, a, sign, |f| self.expr(f, b, binds + 1)),
+                None => write!(f, "{}({}, {})", op.name(), text(a), text(b)),
+            },
+            Expr::Quotient(a, n) => self.infix(f, outer, MULTIPLICATIVE, a, "//", |f| write!(f, "{n}")),
+            Expr::Remainder(a, n) => self.infix(f, outer, MULTIPLICATIVE, a, "%", |f| write!(f, "{n}")),
+            Expr::Fma(a, b, c) => write!(f, "fma({}, {}, {})", text(a), text(b), text(c)),
+            Expr::Select(c, a, b) => write!(f, "select({}, {}, {})", text(c), text(a), text(b)),
+            Expr::Cast(dtype, a) => write!(f, "{dtype}({})", text(a)),
+            Expr::Bitcast(dtype, a) => write!(f, "bitcast_{dtype}({})", text(a)),
+            Expr::Splat(lanes, a) => write!(f, "splat{lanes}({})", text(a)),
+            Expr::Vector(parts) => {
+                f.write_str("[")?;
+                for (at, part) in parts.iter().enumerate() {
+                    write!(f, "{}{}", if at == 0 { "" } else { ", " }, text(part))?;
+                }
+                f.write_str("]")
+            }
+            Expr::Lane(a, at) => {
+                self.expr(f, a, POSTFIX)?;
+                write!(f, ".{}", lane(*at))
+            }
+        }
+    }
+
+    fn infix(
+        &self,
+        f: &mut Formatter<'_>,
+        outer: u8,
+        binds: u8,
+        left: &Expr,
+        sign: &str,
+        right: impl Fn(&mut Formatter<'_>) -> fmt::Result,
+    ) -> fmt::Result {
+        f.write_str(if binds < outer { "(" } else { "" })?;
+        self.expr(f, left, binds)?;
+        write!(f, " {sign} ")?;
+        right(f)?;
+        f.write_str(if binds < outer { ")" } else { "" })
+    }
+}
+
+fn lane(at: u8) -> &'static str {
+    LANES.get(at as usize).unwrap_or(&"?")
+}
+
+fn literal(f: &mut Formatter<'_>, scalar: Scalar) -> fmt::Result {
+    match scalar.dtype {
+        DType::I32 | DType::F32 | DType::Bool => write!(f, "{scalar}"),
+        dtype => write!(f, "{scalar}_{dtype}"),
+    }
+}
+
+fn indent(f: &mut Formatter<'_>, depth: usize) -> fmt::Result {
+    write!(f, "{:1$}", "", 4 * depth)
+}

@@ -1,0 +1,168 @@
+//! The types of expressions, and the operations that shaders have.
+
+use super::{Access, Builtin, Expr, Invalid, Kernel, Type};
+use crate::dtype::DType;
+use crate::scalar::{BinaryOp, UnaryOp};
+
+/// Whether kernels may compute `op` on elements of `dtype`: it has a direct equivalent in every shading language that has
+/// the type. The others are legalised before (see [`crate::schedule`]).
+pub fn is_native_unary(op: UnaryOp, dtype: DType) -> bool {
+    use UnaryOp::*;
+    match op {
+        Neg | Abs => dtype.is_signed_integer() || dtype.is_float(),
+        BitNot => !dtype.is_float(),
+        Ceil | Floor | Recip | Rsqrt | Sqrt => dtype.is_float(),
+        Acos | Acosh | Asin | Asinh | Atan | Atanh | Cos | Cosh | Exp | Log | Sin | Sinh | Tan | Tanh => {
+            matches!(dtype, DType::F16 | DType::F32)
+        }
+        // Shaders have no error function, and round halves to even.
+        Erf | Round => false,
+    }
+}
+
+/// Whether kernels may compute `op` on elements of `dtype`: see [`is_native_unary`].
+pub fn is_native_binary(op: BinaryOp, dtype: DType) -> bool {
+    use BinaryOp::*;
+    match op {
+        Add | Sub | Mul | Div | Max | Min | Lt | Le | Gt | Ge => dtype != DType::Bool,
+        Pow => matches!(dtype, DType::F16 | DType::F32),
+        Eq | Ne => true,
+        BitAnd | BitOr | BitXor => !dtype.is_float(),
+        ShiftLeft | ShiftRight => dtype.is_integer(),
+    }
+}
+
+/// Whether kernels have the type at all.
+pub(super) fn is_native(dtype: DType) -> bool {
+    !matches!(dtype, DType::I8 | DType::I16 | DType::U8 | DType::U16 | DType::BF16)
+}
+
+impl Kernel {
+    /// The type of an expression of this kernel, all of whose operands are checked, but not their scopes.
+    pub fn ty(&self, expr: &Expr) -> Result<Type, Invalid> {
+        self.type_of(expr).map_err(|message| self.invalid(message))
+    }
+
+    /// As [`Kernel::ty`]; the error is the sentence alone.
+    pub(super) fn type_of(&self, expr: &Expr) -> Result<Type, String> {
+        match expr {
+            Expr::Literal(scalar) => self.native(scalar.dtype),
+            Expr::Variable(id) => match self.variables.get(*id) {
+                Some(variable) => Ok(variable.ty),
+                None => Err(format!("there is no variable number {id}")),
+            },
+            Expr::Builtin(Builtin::WorkgroupId(axis) | Builtin::LocalId(axis)) => match axis {
+                0..3 => Ok(Type::I32),
+                _ => Err(format!("a launch has no axis {axis}")),
+            },
+            Expr::Load { buffer, index } => {
+                self.index(index)?;
+                match self.buffers.get(*buffer) {
+                    Some(b) if b.access == Access::Read => Ok(b.ty),
+                    Some(b) => Err(format!("`{}` is written, so it can't be read", b.name)),
+                    None => Err(format!("there is no buffer number {buffer}")),
+                }
+            }
+            Expr::LoadShared { shared, index } => {
+                self.index(index)?;
+                match self.shared.get(*shared) {
+                    Some(s) => Ok(s.ty),
+                    None => Err(format!("there is no workgroup array number {shared}")),
+                }
+            }
+            Expr::Unary(op, a) => {
+                let ty = self.type_of(a)?;
+                match is_native_unary(*op, ty.dtype) {
+                    true => Ok(ty),
+                    false => Err(format!("shaders have no `{}` of {}", op.name(), ty.dtype)),
+                }
+            }
+            Expr::Binary(op, a, b) => {
+                let ty = self.same(op.name(), a, b)?;
+                match is_native_binary(*op, ty.dtype) {
+                    true if op.is_comparison() => Ok(Type { dtype: DType::Bool, ..ty }),
+                    true => Ok(ty),
+                    false => Err(format!("shaders have no `{}` of {}", op.name(), ty.dtype)),
+                }
+            }
+            Expr::Fma(a, b, c) => {
+                let ty = self.same("fma", a, b)?;
+                self.same("fma", a, c)?;
+                match ty.dtype.is_float() {
+                    true => Ok(ty),
+                    false => Err(format!("`fma` wants floats, not {ty}")),
+                }
+            }
+            Expr::Quotient(x, divisor) | Expr::Remainder(x, divisor) => {
+                self.index(x)?;
+                match divisor {
+                    1..=0x7fff_ffff => Ok(Type::I32),
+                    _ => Err(format!("the divisor {divisor} is not in 1..2^31")),
+                }
+            }
+            Expr::Select(condition, then, otherwise) => {
+                let (condition, ty) = (self.type_of(condition)?, self.same("select", then, otherwise)?);
+                match condition == Type::vector(DType::Bool, ty.lanes) {
+                    true => Ok(ty),
+                    false => Err(format!("`select` of {ty} has a condition of {condition}")),
+                }
+            }
+            Expr::Cast(dtype, a) => {
+                self.native(*dtype)?;
+                Ok(Type { dtype: *dtype, ..self.type_of(a)? })
+            }
+            Expr::Bitcast(dtype, a) => {
+                self.native(*dtype)?;
+                let ty = self.type_of(a)?;
+                match ty.dtype.bits() == dtype.bits() && *dtype != DType::Bool {
+                    true => Ok(Type { dtype: *dtype, ..ty }),
+                    false => Err(format!("the bits of {ty} are not those of {dtype}")),
+                }
+            }
+            Expr::Splat(lanes, a) => self.vector(*lanes as usize, self.type_of(a)?),
+            Expr::Vector(parts) => {
+                let first = parts.first().ok_or("a vector has no parts")?;
+                for part in &parts[1..] {
+                    self.same("vector", first, part)?;
+                }
+                self.vector(parts.len(), self.type_of(first)?)
+            }
+            Expr::Lane(a, lane) => {
+                let ty = self.type_of(a)?;
+                match ty.lanes > 1 && *lane < ty.lanes {
+                    true => Ok(Type::scalar(ty.dtype)),
+                    false => Err(format!("{ty} has no lane {lane}")),
+                }
+            }
+        }
+    }
+
+    fn native(&self, dtype: DType) -> Result<Type, String> {
+        match is_native(dtype) {
+            true => Ok(Type::scalar(dtype)),
+            false => Err(format!("shaders have no {dtype}")),
+        }
+    }
+
+    fn index(&self, index: &Expr) -> Result<(), String> {
+        match self.type_of(index)? {
+            Type::I32 => Ok(()),
+            ty => Err(format!("an index is i32, not {ty}")),
+        }
+    }
+
+    fn same(&self, what: &str, a: &Expr, b: &Expr) -> Result<Type, String> {
+        let (a, b) = (self.type_of(a)?, self.type_of(b)?);
+        match a == b {
+            true => Ok(a),
+            false => Err(format!("`{what}` of {a} and {b}")),
+        }
+    }
+
+    fn vector(&self, lanes: usize, part: Type) -> Result<Type, String> {
+        match (lanes, part.lanes) {
+            (2, 1) | (4, 1) => Ok(Type::vector(part.dtype, lanes as u8)),
+            _ => Err(format!("there is no vector of {lanes} {part}")),
+        }
+    }
+}

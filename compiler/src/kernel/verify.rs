@@ -1,0 +1,206 @@
+//! What is always true of a kernel: see the head of [`crate::kernel`].
+
+use std::collections::HashSet;
+use std::fmt;
+
+use super::text::{StmtText, is_reserved};
+use super::types::is_native;
+use super::{Access, Builtin, Expr, Kernel, Stmt, Type, VariableId};
+use crate::dtype::DType;
+
+/// Why a kernel is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Invalid {
+    /// The kernel's name.
+    pub kernel: String,
+    /// One sentence, with the statement that is at fault.
+    pub message: String,
+}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "kernel `{}`: {}", self.kernel, self.message)
+    }
+}
+
+impl std::error::Error for Invalid {}
+
+impl Kernel {
+    /// Checks everything that the module's head says is always true. Takes time linear in the kernel's size.
+    pub fn verify(&self) -> Result<(), Invalid> {
+        self.header().and_then(|()| self.statements()).map_err(|message| self.invalid(message))
+    }
+
+    pub(super) fn invalid(&self, message: String) -> Invalid {
+        Invalid { kernel: self.name.clone(), message }
+    }
+
+    fn header(&self) -> Result<(), String> {
+        if self.workgroup.contains(&0) || self.grid.contains(&0) {
+            return Err("a launch has at least one invocation along every axis".into());
+        }
+        for buffer in &self.buffers {
+            array(&buffer.name, buffer.ty, buffer.length)?;
+            if buffer.ty.dtype == DType::Bool {
+                return Err(format!("buffer `{}` is bool, which is stored as u32", buffer.name));
+            }
+        }
+        for shared in &self.shared {
+            array(&shared.name, shared.ty, shared.length)?;
+        }
+        let buffers = self.buffers.iter().map(|b| &b.name);
+        let names = buffers.chain(self.shared.iter().map(|s| &s.name)).chain(self.variables.iter().map(|v| &v.name));
+        let mut taken = HashSet::new();
+        for name in names {
+            if !is_name(name) || is_reserved(name) {
+                return Err(format!("`{name}` can't be a name"));
+            }
+            if !taken.insert(name) {
+                return Err(format!("two things are called `{name}`"));
+            }
+        }
+        if is_name(&self.name) { Ok(()) } else { Err("its name is not letters, digits and `_`".into()) }
+    }
+
+    fn statements(&self) -> Result<(), String> {
+        let mut walk = Walk { kernel: self, declared: Vec::with_capacity(self.variables.len()) };
+        walk.block(&self.body, true)?;
+        match walk.declared.len() == self.variables.len() {
+            true => Ok(()),
+            false => Err(format!("`{}` is never declared", self.variables[walk.declared.len()].name)),
+        }
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+fn array(name: &str, ty: Type, length: usize) -> Result<(), String> {
+    if !is_native(ty.dtype) || !matches!(ty.lanes, 1 | 2 | 4) {
+        return Err(format!("shaders have no {ty}, the type of `{name}`"));
+    }
+    if length == 0 { Err(format!("`{name}` has no elements")) } else { Ok(()) }
+}
+
+/// What is known of a variable at some statement.
+#[derive(Clone, Copy)]
+struct Declared {
+    in_scope: bool,
+    assignable: bool,
+    /// Has the same value in all invocations of a workgroup.
+    uniform: bool,
+}
+
+struct Walk<'a> {
+    kernel: &'a Kernel,
+    /// By number: those declared so far.
+    declared: Vec<Declared>,
+}
+
+impl Walk<'_> {
+    /// `uniform`: all invocations of a workgroup come here together.
+    fn block(&mut self, block: &[Stmt], uniform: bool) -> Result<(), String> {
+        let first = self.declared.len();
+        for stmt in block {
+            self.stmt(stmt, uniform)?;
+        }
+        self.declared[first..].iter_mut().for_each(|d| d.in_scope = false);
+        Ok(())
+    }
+
+    fn stmt(&mut self, stmt: &Stmt, uniform: bool) -> Result<(), String> {
+        let at = |message: String| format!("{message}, in `{}`", StmtText(self.kernel, stmt));
+        match stmt {
+            Stmt::Let(id, value) | Stmt::Var(id, value) => {
+                let ty = self.ty(value).map_err(at)?;
+                let assignable = matches!(stmt, Stmt::Var(..));
+                let uniform = !assignable && self.is_uniform(value);
+                self.check_declaration(*id, ty).map_err(at)?;
+                self.declared.push(Declared { in_scope: true, assignable, uniform });
+            }
+            Stmt::Assign(id, value) => {
+                let ty = self.ty(&Expr::Variable(*id)).map_err(at)?;
+                if !self.declared[*id].assignable {
+                    return Err(at(format!("`{}` is no `var`", self.kernel.variables[*id].name)));
+                }
+                self.expect(value, ty).map_err(at)?;
+            }
+            Stmt::Store { buffer, index, value } => {
+                self.expect(index, Type::I32).map_err(at)?;
+                match self.kernel.buffers.get(*buffer) {
+                    Some(b) if b.access == Access::Write => self.expect(value, b.ty).map_err(at)?,
+                    Some(b) => return Err(at(format!("`{}` is read, so it can't be written", b.name))),
+                    None => return Err(at(format!("there is no buffer number {buffer}"))),
+                }
+            }
+            Stmt::StoreShared { shared, index, value } => {
+                self.expect(index, Type::I32).map_err(at)?;
+                match self.kernel.shared.get(*shared) {
+                    Some(s) => self.expect(value, s.ty).map_err(at)?,
+                    None => return Err(at(format!("there is no workgroup array number {shared}"))),
+                }
+            }
+            Stmt::For { counter, from, to, step, body } => {
+                self.expect(from, Type::I32).and_then(|()| self.expect(to, Type::I32)).map_err(at)?;
+                if !(1..=0x7fff_ffff).contains(step) {
+                    return Err(at(format!("the step {step} is not in 1..2^31")));
+                }
+                self.check_declaration(*counter, Type::I32).map_err(at)?;
+                let together = self.is_uniform(from) && self.is_uniform(to);
+                self.declared.push(Declared { in_scope: true, assignable: false, uniform: together });
+                self.block(body, uniform && together)?;
+                self.declared[*counter].in_scope = false;
+            }
+            Stmt::If { condition, then, otherwise } => {
+                self.expect(condition, Type::BOOL).map_err(at)?;
+                self.block(then, false)?;
+                self.block(otherwise, false)?;
+            }
+            Stmt::Barrier if !uniform => return Err("a barrier that some invocations may not reach".into()),
+            Stmt::Barrier => {}
+        }
+        Ok(())
+    }
+
+    fn check_declaration(&self, id: VariableId, ty: Type) -> Result<(), String> {
+        match self.kernel.variables.get(id) {
+            None => Err(format!("there is no variable number {id}")),
+            Some(variable) if id != self.declared.len() => {
+                Err(format!("`{}` is declared twice, or not in the order of its number", variable.name))
+            }
+            Some(variable) if variable.ty != ty => Err(format!("`{}` is {}, not {ty}", variable.name, variable.ty)),
+            Some(_) => Ok(()),
+        }
+    }
+
+    fn expect(&self, expr: &Expr, ty: Type) -> Result<(), String> {
+        match self.ty(expr)? {
+            found if found == ty => Ok(()),
+            found => Err(format!("{found} where {ty} is wanted")),
+        }
+    }
+
+    /// The type of `expr`, whose variables are in scope.
+    fn ty(&self, expr: &Expr) -> Result<Type, String> {
+        let ty = self.kernel.type_of(expr)?;
+        let unknown = expr.find(&mut |e| match e {
+            Expr::Variable(id) => !self.declared.get(*id).is_some_and(|d| d.in_scope),
+            _ => false,
+        });
+        match unknown {
+            Some(Expr::Variable(id)) => Err(format!("`{}` is not in scope", self.kernel.variables[*id].name)),
+            _ => Ok(ty),
+        }
+    }
+
+    /// Reads of buffers count as uniform where the index is: nothing writes a `Read` buffer meanwhile.
+    fn is_uniform(&self, expr: &Expr) -> bool {
+        let varies = expr.find(&mut |e| match e {
+            Expr::Variable(id) => !self.declared[*id].uniform,
+            Expr::Builtin(Builtin::LocalId(_)) | Expr::LoadShared { .. } => true,
+            _ => false,
+        });
+        varies.is_none()
+    }
+}
