@@ -8,6 +8,7 @@ pub mod graph;
 pub mod kernel;
 pub mod nest;
 pub mod passes;
+pub mod pipeline;
 pub mod plan;
 pub mod profile;
 pub mod scalar;

@@ -75,7 +75,7 @@ pub fn build(
         if !form.empty {
             let (value, valid) = builder.body(&mut body, id, op, &form.indices, &[])?;
             let dtype = accumulator_type(op.aggregation, body.dtype(value));
-            let value = body.cast(value, dtype);
+            let value = widened(&mut body, value, dtype);
             body.results = [Some(value), valid].into_iter().flatten().collect();
             builder.guarded |= valid.is_some();
             aggregation = Some(op.aggregation);
@@ -118,6 +118,17 @@ pub(crate) fn is_view(graph: &Graph, id: NodeId) -> bool {
 fn accumulator_type(aggregation: Aggregation, dtype: DType) -> DType {
     let narrow = matches!(dtype, DType::F16 | DType::BF16);
     if narrow && matches!(aggregation, Aggregation::Sum | Aggregation::Product) { DType::F32 } else { dtype }
+}
+
+/// `value` as `dtype`; a product is made in it already, so that it is not rounded first.
+fn widened(body: &mut Program<Leaf>, value: Value, dtype: DType) -> Value {
+    match body.insts[value].0 {
+        Inst::Binary(BinaryOp::Mul, a, b) if body.dtype(value) != dtype => {
+            let (a, b) = (body.cast(a, dtype), body.cast(b, dtype));
+            body.binary(BinaryOp::Mul, a, b)
+        }
+        _ => body.cast(value, dtype),
+    }
 }
 
 /// Whether some point counts for every place: tried at the ends and the middle of every reduction axis.

@@ -23,12 +23,15 @@
 
 mod build;
 mod gather;
+mod roles;
 mod simplify;
 mod text;
 mod verify;
 
 pub(crate) use build::is_view;
 pub use build::{NestError, build};
+pub use roles::Roles;
+pub use verify::InvalidNest;
 
 use crate::affine::Affine;
 use crate::dtype::DType;

@@ -1,4 +1,27 @@
 //! From a nest to how it runs: the choice of template and tile sizes, and the kernel that follows from it.
+//!
+//! Three templates serve every nest: [`Schedule::Contraction`] the sums of products with rows and columns,
+//! [`Schedule::Reduction`] long reductions to few places, [`Schedule::Pointwise`] everything else. They are chosen by the
+//! roles and sizes of axes, never by what the nest was in the source.
+
+mod accumulate;
+mod choose;
+mod contraction;
+mod point;
+mod pointwise;
+mod prng;
+mod reduction;
+mod values;
+
+use std::fmt;
+
+pub use choose::choose;
+pub use prng::{prng_state, prng_value};
+pub use values::Unsupported;
+
+use crate::kernel::{Invalid, Kernel};
+use crate::nest::Nest;
+use crate::profile::Profile;
 
 /// How the axes of a nest map to workgroups, invocations and loops.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,7 +44,91 @@ pub struct Tiling {
     pub block_columns: u32,
     /// Reduction points staged in workgroup memory at a time.
     pub block_reduction: u32,
-    /// Rows and columns that an invocation computes in registers.
+    /// Rows and columns that an invocation computes in registers; they divide the block's.
     pub thread_rows: u32,
     pub thread_columns: u32,
+}
+
+impl Tiling {
+    /// Invocations in a workgroup.
+    pub fn invocations(&self) -> u32 {
+        (self.block_rows / self.thread_rows) * (self.block_columns / self.thread_columns)
+    }
+}
+
+impl fmt::Display for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Schedule::Native => write!(f, "native"),
+            Schedule::Pointwise { workgroup, width } => write!(f, "pointwise workgroup {workgroup} width {width}"),
+            Schedule::Reduction { workgroup } => write!(f, "reduction workgroup {workgroup}"),
+            Schedule::Contraction(t) => write!(
+                f,
+                "contraction block {}x{}x{} thread {}x{}",
+                t.block_rows, t.block_columns, t.block_reduction, t.thread_rows, t.thread_columns
+            ),
+        }
+    }
+}
+
+/// Why a schedule gives no kernel.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ScheduleError {
+    /// The device lacks a type or an operation.
+    Unsupported(Unsupported),
+    /// More workgroups than the device can launch.
+    TooManyPlaces,
+    /// The kernel is malformed: a bug of ours.
+    Invalid(Invalid),
+    /// The schedule does not suit the nest: a bug of ours.
+    Internal(&'static str),
+}
+
+impl From<Unsupported> for ScheduleError {
+    fn from(error: Unsupported) -> ScheduleError {
+        ScheduleError::Unsupported(error)
+    }
+}
+
+impl From<Invalid> for ScheduleError {
+    fn from(error: Invalid) -> ScheduleError {
+        ScheduleError::Invalid(error)
+    }
+}
+
+impl fmt::Display for ScheduleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ScheduleError::Unsupported(u) => write!(f, "the device has no {}", u.what),
+            ScheduleError::TooManyPlaces => write!(f, "more workgroups than the device can launch"),
+            ScheduleError::Invalid(invalid) => write!(f, "{invalid}"),
+            ScheduleError::Internal(what) => write!(f, "internal error while scheduling: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for ScheduleError {}
+
+/// The kernel of a nest under a schedule; `None` for [`Schedule::Native`].
+pub fn kernel(nest: &Nest, schedule: &Schedule, profile: &Profile) -> Result<Option<Kernel>, ScheduleError> {
+    match schedule {
+        Schedule::Native => Ok(None),
+        Schedule::Pointwise { workgroup, width } => pointwise::pointwise(nest, profile, *workgroup, *width).map(Some),
+        Schedule::Reduction { workgroup } => reduction::reduction(nest, profile, *workgroup).map(Some),
+        Schedule::Contraction(tiling) => {
+            let roles = nest.roles().ok_or(ScheduleError::Internal("a contraction without roles"))?;
+            contraction::contraction(nest, profile, &roles, tiling).map(Some)
+        }
+    }
+}
+
+/// A grid of at least `workgroups`, in one dimension where that is within the device's limit, else in two.
+fn grid(workgroups: usize, profile: &Profile) -> Result<[u32; 3], ScheduleError> {
+    let limit = profile.max_grid as usize;
+    let rows = workgroups.div_ceil(limit).max(1);
+    if rows > limit {
+        return Err(ScheduleError::TooManyPlaces);
+    }
+    // Rows of equal length waste less than full rows and a remainder.
+    Ok([workgroups.div_ceil(rows).max(1) as u32, rows as u32, 1])
 }

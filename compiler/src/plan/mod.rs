@@ -7,6 +7,11 @@
 //! Always true: a step reads only buffers that are inputs, constants, or written by a step before it; each non-input
 //! buffer is written by one step; two temporaries of one slot are never alive together.
 
+mod memory;
+mod text;
+
+pub(crate) use memory::assign_slots;
+
 use crate::dtype::DType;
 use crate::kernel::Kernel;
 use crate::nest::Nest;
@@ -46,16 +51,33 @@ impl Buffer {
     }
 }
 
-/// One launch.
+/// What a step computes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Work {
+    Nest {
+        nest: Nest,
+        schedule: Schedule,
+    },
+    /// [`crate::graph::Op::PrngValue`]: from a state, this many f32 values.
+    PrngValue {
+        elements: usize,
+    },
+    /// [`crate::graph::Op::PrngState`]: from a state, the state after this many values.
+    PrngState {
+        elements: usize,
+    },
+}
+
+/// One launch. No step writes an empty tensor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    pub nest: Nest,
-    pub schedule: Schedule,
-    /// For shader profiles. Its buffers are the nest's operands, then its outputs, in order.
+    pub name: String,
+    pub work: Work,
+    /// For shader profiles. Its buffers are `operands`, then `outputs`, in order.
     pub kernel: Option<Kernel>,
-    /// The buffer behind each of the nest's operands.
+    /// The buffers read: those behind the nest's operands.
     pub operands: Vec<BufferId>,
-    /// The buffer behind each of the nest's outputs.
+    /// The buffers written: those behind the nest's outputs.
     pub outputs: Vec<BufferId>,
 }
 

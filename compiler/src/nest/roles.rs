@@ -1,0 +1,100 @@
+//! The roles that axes play in a sum of products of two factors: what maps a contraction onto a matrix product.
+
+use crate::affine::Affine;
+use crate::graph::Aggregation;
+use crate::scalar::{BinaryOp, Inst, Program, Value};
+
+use super::{Leaf, Nest};
+
+/// A sum over `reduction` of `left * right`, where `left` depends on no column and `right` on no row.
+///
+/// A guard that fails makes the factor to which it belongs 0.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Roles {
+    /// Free axes of both factors, or of neither.
+    pub batch: Vec<usize>,
+    /// Free axes of the left factor alone.
+    pub rows: Vec<usize>,
+    /// Free axes of the right factor alone.
+    pub columns: Vec<usize>,
+    pub reduction: Vec<usize>,
+    /// The factors: values of the nest's body.
+    pub left: Value,
+    pub right: Value,
+    pub left_guards: Vec<Affine>,
+    pub right_guards: Vec<Affine>,
+}
+
+impl Nest {
+    /// The roles of the axes, where the nest is such a sum.
+    pub fn roles(&self) -> Option<Roles> {
+        if self.aggregation != Some(Aggregation::Sum) || self.tracks_written() {
+            return None;
+        }
+        let [result] = self.body.results[..] else { return None };
+        let Inst::Binary(BinaryOp::Mul, left, right) = self.body.insts[result].0 else { return None };
+        let dependencies = self.dependencies(&self.body);
+        let (of_left, of_right) = (&dependencies[left], &dependencies[right]);
+        let mut roles = Roles {
+            batch: Vec::new(),
+            rows: Vec::new(),
+            columns: Vec::new(),
+            reduction: self.reduction().collect(),
+            left,
+            right,
+            left_guards: Vec::new(),
+            right_guards: Vec::new(),
+        };
+        for axis in 0..self.free {
+            match (of_left[axis], of_right[axis]) {
+                (true, false) => roles.rows.push(axis),
+                (false, true) => roles.columns.push(axis),
+                _ => roles.batch.push(axis),
+            }
+        }
+        for guard in &self.guards {
+            let mut axes = vec![false; self.axes.len()];
+            self.depend(guard, &mut axes);
+            if !roles.columns.iter().any(|&c| axes[c]) {
+                roles.left_guards.push(guard.clone());
+            } else if !roles.rows.iter().any(|&r| axes[r]) {
+                roles.right_guards.push(guard.clone());
+            } else {
+                return None;
+            }
+        }
+        Some(roles)
+    }
+
+    /// For each value of a program, the axes on which it depends.
+    pub fn dependencies(&self, program: &Program<Leaf>) -> Vec<Vec<bool>> {
+        let mut of: Vec<Vec<bool>> = Vec::with_capacity(program.insts.len());
+        for (inst, _) in &program.insts {
+            let mut axes = vec![false; self.axes.len()];
+            let mut operands = inst.operands();
+            match inst {
+                Inst::Leaf(Leaf::Index(affine)) => self.depend(affine, &mut axes),
+                Inst::Leaf(Leaf::Load(load)) => {
+                    load.when.iter().chain([&load.offset]).for_each(|a| self.depend(a, &mut axes));
+                    operands.extend(load.dynamic.iter().map(|(value, _)| *value));
+                }
+                _ => {}
+            }
+            for operand in operands {
+                axes.iter_mut().zip(&of[operand]).for_each(|(a, &o)| *a |= o);
+            }
+            of.push(axes);
+        }
+        of
+    }
+
+    /// Marks the axes on which an expression depends, through derived variables too.
+    fn depend(&self, affine: &Affine, axes: &mut [bool]) {
+        for variable in affine.variables() {
+            match variable.checked_sub(self.axes.len()) {
+                None => axes[variable] = true,
+                Some(number) => self.depend(&self.derived[number].numerator, axes),
+            }
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The running state of an aggregation inside a kernel.
+
+use crate::dtype::{DType, Scalar};
+use crate::graph::Aggregation;
+use crate::kernel::{Builder, Expr};
+use crate::scalar::{BinaryOp, Inst};
+
+use super::point::Point;
+use super::values::{Unsupported, Values};
+
+/// Kernel variables: the aggregated value, and where the nest needs them whether any point counted and, for the arg
+/// forms, the position of the best one.
+#[derive(Clone)]
+pub(super) struct Accumulator {
+    pub value: Expr,
+    pub written: Option<Expr>,
+    pub position: Option<Expr>,
+}
+
+impl Accumulator {
+    /// Declares the variables with the aggregation's identity. `None` for a nest without one.
+    pub fn declare(b: &mut Builder, point: &Point) -> Result<Option<Accumulator>, Unsupported> {
+        let nest = point.nest;
+        let (Some(aggregation), Some(dtype)) = (nest.aggregation, nest.accumulator()) else { return Ok(None) };
+        let values = Values { b, profile: point.profile, lanes: point.lanes };
+        let identity = values.constant(aggregation.identity(dtype))?;
+        let nothing = values.constant(Scalar::bool(false))?;
+        let first = values.constant(Scalar::i32(0))?;
+        let value = b.var("acc", identity);
+        let written = (nest.tracks_written() || nest.position.is_some()).then(|| b.var("written", nothing));
+        let position = nest.position.is_some().then(|| b.var("best", first));
+        Ok(Some(Accumulator { value, written, position }))
+    }
+
+    /// Adds the point's value, where it counts.
+    pub fn add(&self, b: &mut Builder, point: &Point) -> Result<(), Unsupported> {
+        b.if_(point.holds(&point.nest.guards), |b| self.add_unguarded(b, point))
+    }
+
+    fn add_unguarded(&self, b: &mut Builder, point: &Point) -> Result<(), Unsupported> {
+        let body = &point.nest.body;
+        let dtype = body.dtype(body.results[0]);
+        if let (Some(Aggregation::Sum), DType::F32, [result]) = (point.nest.aggregation, dtype, &body.results[..])
+            && let Inst::Binary(BinaryOp::Mul, x, y) = body.insts[*result].0
+        {
+            let values = point.values(b, body, &[x, y], None)?;
+            b.assign(&self.value, values[x].clone().fma(&values[y], &self.value));
+            self.mark(b, point, None)?;
+            return Ok(());
+        }
+        let results = point.program(b, body, None)?;
+        let position = match &point.nest.position {
+            Some(position) => Some(point.index(position)),
+            None => None,
+        };
+        self.merge(b, point, results[0].clone(), results.get(1).cloned(), position)
+    }
+
+    /// Aggregates another value: `valid` where it counts (always, if `None`), `position` for the arg forms.
+    pub fn merge(
+        &self,
+        b: &mut Builder,
+        point: &Point,
+        candidate: Expr,
+        valid: Option<Expr>,
+        position: Option<Expr>,
+    ) -> Result<(), Unsupported> {
+        let (Some(aggregation), Some(dtype)) = (point.nest.aggregation, point.nest.accumulator()) else {
+            return Ok(());
+        };
+        let candidate = b.let_("candidate", candidate);
+        let best = self.value.clone();
+        let mut values = Values { b, profile: point.profile, lanes: point.lanes };
+        let combined = match (aggregation, position, &self.position, &self.written) {
+            (Aggregation::ArgMax | Aggregation::ArgMin, Some(position), Some(best_position), Some(written)) => {
+                let op = if aggregation == Aggregation::ArgMax { BinaryOp::Gt } else { BinaryOp::Lt };
+                let position = values.b.let_("position", position);
+                let greater = values.binary(op, dtype, candidate.clone(), best.clone())?;
+                let equal = values.binary(BinaryOp::Eq, dtype, candidate.clone(), best.clone())?;
+                let earlier = equal.and(position.clone().lt(best_position));
+                let mut better = greater.or(earlier).or(written.clone().not());
+                if dtype.is_float() {
+                    let was_nan = best.clone().differs(&best).and(candidate.clone().equals(&candidate));
+                    better = better.or(was_nan);
+                }
+                if let Some(valid) = &valid {
+                    better = better.and(valid);
+                }
+                let better = values.b.let_("better", better);
+                values.b.assign(best_position, better.clone().select(position, best_position));
+                values.b.assign(&self.value, better.select(candidate, best));
+                return self.mark(b, point, valid);
+            }
+            (Aggregation::Sum, ..) => values.binary(BinaryOp::Add, dtype, best.clone(), candidate)?,
+            (Aggregation::Product, ..) => values.binary(BinaryOp::Mul, dtype, best.clone(), candidate)?,
+            (Aggregation::Max, ..) => values.binary(BinaryOp::Max, dtype, best.clone(), candidate)?,
+            (Aggregation::Min, ..) => values.binary(BinaryOp::Min, dtype, best.clone(), candidate)?,
+            _ => candidate,
+        };
+        let combined = match &valid {
+            Some(valid) => valid.clone().select(combined, best),
+            None => combined,
+        };
+        b.assign(&self.value, combined);
+        self.mark(b, point, valid)
+    }
+
+    fn mark(&self, b: &mut Builder, point: &Point, valid: Option<Expr>) -> Result<(), Unsupported> {
+        if let Some(written) = &self.written {
+            let always = Values { b, profile: point.profile, lanes: point.lanes }.constant(Scalar::bool(true))?;
+            let now = valid.map_or(always, |valid| written.clone().or(valid));
+            b.assign(written, now);
+        }
+        Ok(())
+    }
+
+    /// What an epilogue reads: the value (for the arg forms the position), and whether anything was written.
+    pub fn read(&self) -> (Expr, Expr) {
+        let value = self.position.clone().unwrap_or_else(|| self.value.clone());
+        (value, self.written.clone().unwrap_or_else(|| true.into()))
+    }
+}

@@ -1,0 +1,261 @@
+//! One point of a nest inside a kernel: its variables as expressions, addresses, guards, and its programs as code.
+
+use crate::affine::Affine;
+use crate::dtype::{DType, Scalar};
+use crate::kernel::{Builder, Expr, Type};
+use crate::nest::{Leaf, Load, Nest};
+use crate::profile::Profile;
+use crate::scalar::{Inst, Program, Value};
+
+use super::values::{Unsupported, Values};
+
+/// The buffers of a nest's kernel, by position: operands, then outputs.
+pub(super) struct Buffers {
+    /// Lanes of each buffer's elements: 4 where the kernel reads or writes it as vectors.
+    pub lanes: Vec<u8>,
+}
+
+/// Declares the nest's buffers; `lanes` says for each operand, then output, whether it is a vector buffer.
+pub(super) fn declare(nest: &Nest, profile: &Profile, b: &mut Builder, lanes: Vec<u8>) -> Result<Buffers, Unsupported> {
+    let tensors = nest.operands.iter().chain(&nest.outputs);
+    for (number, (tensor, &lanes)) in tensors.zip(&lanes).enumerate() {
+        let storage = profile.storage(tensor.dtype);
+        let storage = storage.ok_or_else(|| Unsupported { what: format!("tensors of type {}", tensor.dtype) })?;
+        let ty = Type::vector(storage, lanes);
+        let length = tensor.elements().max(1).div_ceil(lanes as usize);
+        match number.checked_sub(nest.operands.len()) {
+            None => b.read(&format!("in{number}"), ty, length),
+            Some(output) => b.write(&format!("out{output}"), ty, length),
+        };
+    }
+    Ok(Buffers { lanes })
+}
+
+/// A point of the nest in a kernel that is being written.
+pub(super) struct Point<'a> {
+    pub nest: &'a Nest,
+    pub profile: &'a Profile,
+    pub buffers: &'a Buffers,
+    /// Places that one value covers, along the last free axis: 1 or 4.
+    pub lanes: u8,
+    /// The variables known so far: axes, then derived.
+    pub variables: Vec<Option<Expr>>,
+}
+
+impl<'a> Point<'a> {
+    pub fn new(nest: &'a Nest, profile: &'a Profile, buffers: &'a Buffers, lanes: u8) -> Point<'a> {
+        let variables = vec![None; nest.axes.len() + nest.derived.len()];
+        Point { nest, profile, buffers, lanes, variables }
+    }
+
+    /// Makes an axis' value known, and those derived variables that follow from what is now known.
+    pub fn set(&mut self, b: &mut Builder, axis: usize, value: Expr) {
+        let name = self.nest.variable_name(axis);
+        self.variables[axis] = Some(b.let_(&name, value));
+        let bounds = self.nest.variable_bounds();
+        let mut changed = vec![axis];
+        for (number, derived) in self.nest.derived.iter().enumerate() {
+            let variable = self.nest.axes.len() + number;
+            let stale = derived.numerator.variables().any(|v| changed.contains(&v));
+            let known = derived.numerator.variables().all(|v| self.variables[v].is_some());
+            if known && (stale || self.variables[variable].is_none()) {
+                changed.push(variable);
+                // Quotients want numerators of at least 0: shift by a multiple of the divisor.
+                let low = derived.numerator.bounds(&bounds).map_or(0, |(low, _)| low);
+                let shift = if low < 0 { -low.div_euclid(derived.denominator) } else { 0 };
+                let numerator = self.affine(&derived.numerator) + (shift * derived.denominator) as i32;
+                let value = numerator.quotient(derived.denominator as u32) - shift as i32;
+                self.variables[variable] = Some(b.let_(&format!("q{number}"), value));
+            }
+        }
+    }
+
+    /// Splits a row-major position in `axes` (their numbers, outermost first) into their values.
+    pub fn set_position(&mut self, b: &mut Builder, axes: &[usize], position: &Expr) {
+        let mut rest = position.clone();
+        for (number, &axis) in axes.iter().enumerate().rev() {
+            let extent = self.nest.axes[axis].extent as u32;
+            if number == 0 {
+                self.set(b, axis, rest);
+                return;
+            }
+            let value = rest.clone().remainder(extent);
+            self.set(b, axis, value);
+            rest = b.let_("rest", rest.quotient(extent));
+        }
+    }
+
+    /// The value of an affine expression of known variables.
+    pub fn affine(&self, affine: &Affine) -> Expr {
+        let mut sum: Option<Expr> = None;
+        for &(variable, coefficient) in affine.terms() {
+            let value = self.variables[variable].clone().unwrap_or_else(|| 0.into());
+            let term = value * coefficient as i32;
+            sum = Some(match sum {
+                Some(sum) => sum + term,
+                None => term,
+            });
+        }
+        match sum {
+            Some(sum) => sum + affine.offset() as i32,
+            None => (affine.offset() as i32).into(),
+        }
+    }
+
+    /// Whether all of `conditions` are at least 0.
+    pub fn holds(&self, conditions: &[Affine]) -> Expr {
+        conditions.iter().fold(true.into(), |all, c| all.and(self.affine(c).ge(0)))
+    }
+
+    /// Writes a program; `accumulated` is the accumulator and whether the place was written. Returns its results.
+    pub fn program(
+        &self,
+        b: &mut Builder,
+        program: &Program<Leaf>,
+        accumulated: Option<(&Expr, &Expr)>,
+    ) -> Result<Vec<Expr>, Unsupported> {
+        let values = self.values(b, program, &program.results, accumulated)?;
+        Ok(program.results.iter().map(|&r| values[r].clone()).collect())
+    }
+
+    /// Writes the instructions of a program that `wanted` needs; the others' values are meaningless.
+    pub fn values(
+        &self,
+        b: &mut Builder,
+        program: &Program<Leaf>,
+        wanted: &[Value],
+        accumulated: Option<(&Expr, &Expr)>,
+    ) -> Result<Vec<Expr>, Unsupported> {
+        let mut needed = vec![false; program.insts.len()];
+        wanted.iter().for_each(|&w| needed[w] = true);
+        for value in (0..program.insts.len()).rev() {
+            if needed[value] {
+                operands(&program.insts[value].0).into_iter().for_each(|o| needed[o] = true);
+            }
+        }
+        let mut done: Vec<Expr> = Vec::with_capacity(program.insts.len());
+        for (value, (inst, dtype)) in program.insts.iter().enumerate() {
+            if !needed[value] {
+                done.push(0.into());
+                continue;
+            }
+            let mut values = Values { b, profile: self.profile, lanes: self.lanes };
+            let code = match inst {
+                Inst::Const(scalar) => values.constant(*scalar)?,
+                Inst::Unary(op, a) => values.unary(*op, *dtype, done[*a].clone())?,
+                Inst::Binary(op, x, y) => values.binary(*op, program.dtype(*x), done[*x].clone(), done[*y].clone())?,
+                Inst::Select(c, x, y) => done[*c].clone().select(&done[*x], &done[*y]),
+                Inst::Cast(a) => values.cast(program.dtype(*a), *dtype, done[*a].clone())?,
+                Inst::Leaf(Leaf::Index(affine)) => self.index(affine),
+                Inst::Leaf(Leaf::Load(load)) => self.load(b, load, *dtype, &done)?,
+                Inst::Leaf(Leaf::Accumulator) => match accumulated {
+                    Some((value, _)) => value.clone(),
+                    None => return Err(Unsupported { what: "an accumulator outside an epilogue".into() }),
+                },
+                Inst::Leaf(Leaf::Written) => match accumulated {
+                    Some((_, written)) => written.clone(),
+                    None => return Err(Unsupported { what: "an accumulator outside an epilogue".into() }),
+                },
+            };
+            done.push(b.let_(&format!("v{value}"), code));
+        }
+        Ok(done)
+    }
+
+    /// The value of an index expression in each lane.
+    pub fn index(&self, affine: &Affine) -> Expr {
+        let first = self.affine(affine);
+        let step = self.lane_step(affine) as i32;
+        if self.lanes == 1 || step == 0 {
+            return first.splat(self.lanes);
+        }
+        Expr::vector((0..self.lanes as i32).map(|lane| first.clone() + lane * step).collect())
+    }
+
+    /// How much an expression grows from lane to lane.
+    fn lane_step(&self, affine: &Affine) -> i64 {
+        if self.nest.free == 0 { 0 } else { affine.coefficient(self.nest.free - 1) }
+    }
+
+    fn load(&self, b: &mut Builder, load: &Load, dtype: DType, done: &[Expr]) -> Result<Expr, Unsupported> {
+        let values = Values { b, profile: self.profile, lanes: self.lanes };
+        let zero = values.constant(Scalar::zero(dtype))?;
+        let mut address = self.affine(&load.offset);
+        for (value, stride) in &load.dynamic {
+            address = address + done[*value].clone() * *stride as i32;
+        }
+        let read = |address: Expr| -> Expr {
+            if self.buffers.lanes[load.operand] == 1 {
+                Expr::load(load.operand, address).splat(self.lanes)
+            } else {
+                Expr::load(load.operand, address.quotient(4))
+            }
+        };
+        if load.when.is_empty() {
+            return Ok(values.from_storage(dtype, read(address)));
+        }
+        let guarded = b.var("guarded", zero);
+        b.if_(self.holds(&load.when), |b| {
+            let stored = b.let_("stored", read(address));
+            let values = Values { b, profile: self.profile, lanes: self.lanes };
+            let value = values.from_storage(dtype, stored);
+            b.assign(&guarded, value);
+        });
+        Ok(guarded)
+    }
+
+    /// Stores the results of an epilogue at `place`, the row-major position in the free axes.
+    pub fn store(&self, b: &mut Builder, place: &Expr, results: Vec<Expr>) {
+        for (output, result) in results.into_iter().enumerate() {
+            let buffer = self.nest.operands.len() + output;
+            let dtype = self.nest.outputs[output].dtype;
+            let stored = Values { b, profile: self.profile, lanes: self.lanes }.to_storage(dtype, result);
+            let place = if self.buffers.lanes[buffer] == 1 { place.clone() } else { place.clone().quotient(4) };
+            b.store(buffer, place, stored);
+        }
+    }
+}
+
+/// Whether every buffer access of a nest can be of 4 neighbours along the last free axis; the lanes of each buffer.
+pub(super) fn vector_lanes(nest: &Nest) -> Option<Vec<u8>> {
+    let last = nest.free.checked_sub(1)?;
+    if nest.axes[last].extent % 4 != 0 {
+        return None;
+    }
+    // A lane must not see a change in anything but loads of neighbours and index values.
+    let still = |a: &Affine| a.coefficient(last) == 0;
+    let derived_still = nest.derived.iter().all(|d| still(&d.numerator));
+    if !derived_still || !nest.guards.iter().chain(&nest.position).all(still) {
+        return None;
+    }
+    let mut lanes: Vec<Option<u8>> = vec![None; nest.operands.len()];
+    for load in nest.loads() {
+        if !load.dynamic.is_empty() || !load.when.iter().all(still) {
+            return None;
+        }
+        let wanted = match load.offset.coefficient(last) {
+            0 => 1,
+            1 => {
+                let aligned = load.offset.terms().iter().all(|&(v, c)| v == last || c % 4 == 0);
+                let whole = nest.operands[load.operand].elements() % 4 == 0;
+                if !(aligned && load.offset.offset() % 4 == 0 && whole) {
+                    return None;
+                }
+                4
+            }
+            _ => return None,
+        };
+        if lanes[load.operand].replace(wanted).is_some_and(|before| before != wanted) {
+            return None;
+        }
+    }
+    Some(lanes.into_iter().map(|l| l.unwrap_or(1)).chain(nest.outputs.iter().map(|_| 4)).collect())
+}
+
+/// The values that an instruction reads, those of a load's run-time indices among them.
+pub(super) fn operands(inst: &Inst<Leaf>) -> Vec<Value> {
+    match inst {
+        Inst::Leaf(Leaf::Load(load)) => load.dynamic.iter().map(|(value, _)| *value).collect(),
+        _ => inst.operands(),
+    }
+}

@@ -1,0 +1,48 @@
+//! The pointwise template: an invocation computes one place, or four neighbours as a vector, its reduction in loops.
+
+use crate::kernel::{Builder, Expr, Kernel};
+use crate::nest::Nest;
+use crate::profile::Profile;
+
+use super::accumulate::Accumulator;
+use super::point::{Point, declare, vector_lanes};
+use super::{ScheduleError, grid};
+
+/// The kernel; `width` is 1, or 4 where [`vector_lanes`] allows it.
+pub(super) fn pointwise(nest: &Nest, profile: &Profile, workgroup: u32, width: u8) -> Result<Kernel, ScheduleError> {
+    let invocations = nest.places() / width as usize;
+    let grid = grid(invocations.div_ceil(workgroup as usize), profile)?;
+    let mut builder = Builder::new(&nest.name, [workgroup, 1, 1], grid);
+    let b = &mut builder;
+    let scalar = vec![1; nest.operands.len() + nest.outputs.len()];
+    let lanes = if width == 1 { Some(scalar) } else { vector_lanes(nest) };
+    let buffers = declare(nest, profile, b, lanes.ok_or(ScheduleError::Internal("unaligned vectors"))?)?;
+    let mut point = Point::new(nest, profile, &buffers, width);
+    let group =
+        if grid[1] == 1 { Expr::workgroup(0) } else { Expr::workgroup(1) * grid[0] as i32 + Expr::workgroup(0) };
+    let id = b.let_("id", group * workgroup as i32 + Expr::local(0));
+    let all = grid[0] as usize * grid[1] as usize * workgroup as usize == invocations;
+    let inside: Expr = if all { true.into() } else { id.clone().lt(invocations as i32) };
+    b.if_(inside, |b| -> Result<(), ScheduleError> {
+        let place = b.let_("place", id * width as i32);
+        point.set_position(b, &(0..nest.free).collect::<Vec<_>>(), &place);
+        let accumulator = Accumulator::declare(b, &point)?;
+        if let Some(accumulator) = &accumulator {
+            reduce(b, &mut point, accumulator, nest.free)?;
+        }
+        let accumulated = accumulator.map(|a| a.read());
+        let results = point.program(b, &nest.epilogue, accumulated.as_ref().map(|(v, w)| (v, w)))?;
+        point.store(b, &place, results);
+        Ok(())
+    })?;
+    Ok(builder.finish()?)
+}
+
+/// Loops over the reduction axes from `axis` on.
+fn reduce(b: &mut Builder, point: &mut Point, accumulator: &Accumulator, axis: usize) -> Result<(), ScheduleError> {
+    let Some(a) = point.nest.axes.get(axis) else { return Ok(accumulator.add(b, point)?) };
+    b.for_(&a.name, 0, a.extent as i32, 1, |b, counter| {
+        point.set(b, axis, counter);
+        reduce(b, point, accumulator, axis + 1)
+    })
+}
