@@ -95,6 +95,25 @@ impl DType {
         !self.is_float() && self != DType::Bool
     }
 
+    /// Whether every value of `other` is a value of this type.
+    pub fn holds(self, other: DType) -> bool {
+        // Digits of the significand, the leading one included.
+        let precision = |float: DType| match float {
+            DType::BF16 => 8,
+            DType::F16 => 11,
+            DType::F32 => 24,
+            _ => 53,
+        };
+        match (self.is_float(), other.is_float()) {
+            _ if self == other || other == DType::Bool => true,
+            (true, true) => self.bits() > other.bits(),
+            (true, false) => other.bits() - other.is_signed_integer() as u32 <= precision(self),
+            (false, true) => false,
+            (false, false) if self.is_signed_integer() => self.bits() > other.bits(),
+            (false, false) => self.bits() > other.bits() && !other.is_signed_integer(),
+        }
+    }
+
     /// The type in which two types meet: float before integer, then the wider, then the left one.
     pub fn meet(self, right: DType) -> DType {
         if self.is_float() != right.is_float() {
@@ -218,6 +237,8 @@ impl Scalar {
             self
         } else if dtype == DType::Bool {
             Scalar::bool(self.is_true())
+        } else if self.dtype == DType::U64 && dtype == DType::F32 {
+            Scalar::f32(self.bits as f32) // by way of f64 it would round twice
         } else if self.dtype.is_float() || self.dtype == DType::U64 && dtype.is_float() {
             Scalar::from_f64(dtype, self.to_f64())
         } else {

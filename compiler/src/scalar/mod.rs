@@ -6,6 +6,12 @@
 //!
 //! Always true of a [`Program`]: an instruction reads only instructions before it; operands of one instruction have
 //! equal types where its definition says so (casts are explicit); `results` are instruction numbers.
+//! [`Program::verify`] holds it.
+
+mod evaluate;
+mod verify;
+
+pub use verify::select_result;
 
 use std::fmt;
 
@@ -13,12 +19,13 @@ use crate::dtype::{DType, Scalar};
 
 /// An operation on one value. The result has the operand's type unless said otherwise.
 ///
-/// Transcendental operations on an integer compute in floating point and truncate, as PlaidML does.
+/// Transcendental operations on an integer or bool compute in floating point and convert back as [`Scalar::cast`] does
+/// (an integer truncates and saturates, a bool is `!= 0`), as PlaidML does. Rounding an integer leaves it as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum UnaryOp {
     /// `-x`; integers wrap. On bool: `x`.
     Neg,
-    /// Bitwise complement of integers, logical negation of bool, of a float: undefined (the checker refuses it).
+    /// Bitwise complement of integers, logical negation of bool; not of floats.
     BitNot,
     Abs,
     Acos,
@@ -34,7 +41,7 @@ pub enum UnaryOp {
     Exp,
     Floor,
     Log,
-    /// `1 / x`
+    /// `1 / x`, on integers too: see [`BinaryOp::Div`].
     Recip,
     /// To the nearest integer, halves away from zero.
     Round,
@@ -115,7 +122,8 @@ impl UnaryOp {
     }
 }
 
-/// An operation on two values of one type. The result has that type; comparisons give bool.
+/// An operation on two values of one type. The result has that type; comparisons give bool. Where nothing else is said,
+/// a bool is an unsigned integer of one bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum BinaryOp {
     /// Integers wrap; on bool: or.
