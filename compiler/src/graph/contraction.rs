@@ -100,12 +100,16 @@ pub enum ContractionLeaf {
 ///
 /// The ranges contain every point whose affine conditions hold; they may contain more.
 ///
-/// Operands: the tensors of `accesses`, then the default tensor (of the node's type and shape) where `default` is set.
+/// Operands: the tensors of `accesses` (each is read by one at least), then the default tensor (of the node's type and
+/// shape) where `default` is set. The names of the variables are words, and distinct.
 ///
 /// The body's first result has the node's type, except for the arg forms: there the body gives the values compared, and
 /// the node (i32) the row-major position, within the ranges of the variables that `output` does not mention, of the
-/// greatest (least) value; the first of equals; 0 where nothing is valid. A NaN is never better than a number.
-#[derive(Clone, Debug, PartialEq)]
+/// greatest (least) value among the valid points; the first of equals; 0 (or the default) where nothing is valid. A NaN
+/// is never better than a number, and any number is better than it.
+///
+/// Max and min leave NaNs out: they give the identity where every valid value is one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Contraction {
     pub aggregation: Aggregation,
     pub indices: Vec<IndexRange>,

@@ -4,16 +4,24 @@
 //! position. Elementwise operations broadcast their operands as NumPy does. All index arithmetic is integral: lowering
 //! has already turned fractional indices into lattices.
 //!
-//! Always true (the [`verify`](Graph::verify) pass holds it):
+//! Always true ([`Graph::verify`] holds it):
 //! - a node has as many operands as its operation takes, numbered `0..n`, of the types that [`Op`] states;
-//! - `ty` is what the operation gives for its operands; its element count fits `usize`;
-//! - every output is a node of the graph, every input name occurs once.
+//! - `ty` is what the operation gives for its operands; its size in bytes fits `isize`;
+//! - `inputs` lists every input node once; every output is a node; no two inputs, and no two outputs, have one name.
 //!
-//! The text form ([`Graph`]'s `Display`) parses back to an equal graph.
+//! The text form ([`Graph`]'s `Display`, described in [`text`]) parses back to an equal graph: see [`Graph::parse`].
 
 mod contraction;
+mod parse;
+pub mod text;
+mod verify;
+
+pub use parse::ParseError;
+pub use verify::PRNG_SHAPE;
 
 pub use contraction::{Access, Aggregation, Contraction, ContractionLeaf, Index, IndexRange};
+
+use std::collections::HashMap;
 
 use petgraph::Direction;
 use petgraph::stable_graph::{NodeIndex, StableDiGraph};
@@ -28,7 +36,7 @@ use crate::tensor::TensorType;
 pub type NodeId = NodeIndex<u32>;
 
 /// What a node computes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
     /// A tensor from outside, by its name.
     Input(String),
@@ -52,7 +60,10 @@ pub enum Op {
     Contraction(Box<Contraction>),
     /// PlaidML's three-word Tausworthe generator. Operand: the state u32[3, 2048]; result f32 of the node's shape.
     ///
-    /// Lane `i` of 2048 makes elements `i, i + 2048, …`, stepping its three words before each.
+    /// Lane `i` of 2048 makes elements `i, i + 2048, …`, stepping its three words `a, b, c` (column `i` of the state)
+    /// before each. A step, in 32 bits, is `a = ((a & !1) << 12) ^ (((a << 13) ^ a) >> 19)`,
+    /// `b = ((b & !7) << 4) ^ (((b << 2) ^ b) >> 25)`, `c = ((c & !15) << 17) ^ (((c << 3) ^ c) >> 11)`; the element is
+    /// `((a ^ b ^ c) >> 8) * 2^-24`, which is exact, so that all devices agree, and below 1.
     PrngValue,
     /// The state after [`Op::PrngValue`] made `elements` elements; u32[3, 2048].
     PrngState { elements: usize },
@@ -125,6 +136,26 @@ impl Graph {
         edges.into_iter().map(|(_, source)| source).collect()
     }
 
+    /// The positions of a node's operands in ascending order: `0..n` in a verified graph.
+    fn operand_positions(&self, id: NodeId) -> Vec<usize> {
+        let mut positions: Vec<usize> =
+            self.nodes.edges_directed(id, Direction::Incoming).map(|e| *e.weight()).collect();
+        positions.sort_unstable();
+        positions
+    }
+
+    /// Makes a node compute `op` of `operands` instead; its type, name and readers stay.
+    pub fn set(&mut self, id: NodeId, op: Op, operands: &[NodeId]) {
+        let edges: Vec<_> = self.nodes.edges_directed(id, Direction::Incoming).map(|e| e.id()).collect();
+        for edge in edges {
+            self.nodes.remove_edge(edge);
+        }
+        for (position, &operand) in operands.iter().enumerate() {
+            self.nodes.add_edge(operand, id, position);
+        }
+        self.nodes[id].op = op;
+    }
+
     /// The nodes that read `id`, once for each operand position, in node order; outputs of the graph are not among them.
     pub fn users(&self, id: NodeId) -> Vec<NodeId> {
         let mut users: Vec<NodeId> = self.nodes.edges_directed(id, Direction::Outgoing).map(|e| e.target()).collect();
@@ -189,4 +220,33 @@ impl Graph {
         }
         order
     }
+
+    /// The position of each node in the topological order: its number in the text form.
+    pub fn numbers(&self) -> HashMap<NodeId, usize> {
+        self.topological().into_iter().enumerate().map(|(number, id)| (id, number)).collect()
+    }
 }
+
+/// Equal but for spans and for how nodes are identified: the topological orders are the same.
+impl PartialEq for Graph {
+    fn eq(&self, other: &Graph) -> bool {
+        let (left, right) = (self.topological(), other.topological());
+        let to_right: HashMap<NodeId, NodeId> = left.iter().copied().zip(right.iter().copied()).collect();
+        let same = |a: &NodeId, b: &NodeId| to_right.get(a) == Some(b);
+        let all_same = |a: &[NodeId], b: &[NodeId]| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b));
+        self.name == other.name
+            && left.len() == right.len()
+            && all_same(&self.inputs, &other.inputs)
+            && self.outputs.len() == other.outputs.len()
+            && self.outputs.iter().zip(&other.outputs).all(|((a, x), (b, y))| a == b && same(x, y))
+            && left.iter().zip(&right).all(|(&a, &b)| {
+                let (x, y) = (self.node(a), other.node(b));
+                (&x.op, &x.ty, &x.name) == (&y.op, &y.ty, &y.name)
+                    && self.operand_positions(a) == other.operand_positions(b)
+                    && all_same(&self.operands(a), &other.operands(b))
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests;

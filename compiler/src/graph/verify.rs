@@ -1,0 +1,196 @@
+//! Holds what the module's head, [`Op`] and [`Contraction`] say is always true of a [`Graph`].
+
+use std::collections::HashSet;
+
+use super::{Aggregation, Contraction, ContractionLeaf, Graph, NodeId, Op};
+use crate::affine::Affine;
+use crate::dtype::DType;
+use crate::scalar::select_result;
+use crate::tensor::{TensorType, broadcast};
+
+/// Words of the state of [`Op::PrngValue`], and the lanes that each has.
+pub const PRNG_SHAPE: [usize; 2] = [3, 2048];
+
+impl Graph {
+    /// Checks every invariant of the graph. An error is one sentence, which numbers the node as the text form does.
+    pub fn verify(&self) -> Result<(), String> {
+        let numbers = self.numbers();
+        if numbers.len() != self.ids().count() {
+            return Err("the graph has a cycle".into());
+        }
+        let mut listed = HashSet::new();
+        for input in &self.inputs {
+            if !numbers.contains_key(input) || !matches!(self.node(*input).op, Op::Input(_)) {
+                return Err("an input of the graph is not an input node".into());
+            }
+            if !listed.insert(input) {
+                return Err("an input node is listed twice".into());
+            }
+        }
+        let mut input_names = HashSet::new();
+        for id in self.ids() {
+            let node = |message: String| format!("%{}: {message}", numbers[&id]);
+            self.verify_node(id).map_err(node)?;
+            if let Op::Input(name) = &self.node(id).op {
+                if !listed.contains(&id) {
+                    return Err(node(format!("input {name} is not among the graph's inputs")));
+                }
+                if !input_names.insert(name) {
+                    return Err(node(format!("a second input has the name {name}")));
+                }
+            }
+        }
+        let mut output_names = HashSet::new();
+        for (name, id) in &self.outputs {
+            if !numbers.contains_key(id) {
+                return Err(format!("output {name} is not a node of the graph"));
+            }
+            if !output_names.insert(name) {
+                return Err(format!("a second output has the name {name}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn verify_node(&self, id: NodeId) -> Result<(), String> {
+        let node = self.node(id);
+        let bytes = node.ty.checked_elements().and_then(|n| n.checked_mul(node.ty.dtype.size()));
+        if bytes.is_none_or(|n| isize::try_from(n).is_err()) {
+            return Err(format!("{} is larger than memory can be", node.ty));
+        }
+        if self.operand_positions(id).into_iter().enumerate().any(|(expected, position)| position != expected) {
+            return Err("its operands are not numbered 0, 1, …".into());
+        }
+        let operands: Vec<&TensorType> = self.operands(id).into_iter().map(|o| &self.node(o).ty).collect();
+        if let Op::Contraction(contraction) = &node.op {
+            return contraction.verify(&node.ty, &operands);
+        }
+        let (shape, dtype) = match (&node.op, operands.as_slice()) {
+            (Op::Input(_), []) => (node.ty.shape.clone(), node.ty.dtype),
+            (Op::Constant(scalar), []) => (vec![], scalar.dtype),
+            (Op::Elements(scalars), []) => match scalars.iter().find(|s| s.dtype != node.ty.dtype) {
+                Some(scalar) => return Err(format!("an element is {}, not {}", scalar.dtype, node.ty.dtype)),
+                None => (vec![scalars.len()], node.ty.dtype),
+            },
+            (Op::Index { axis }, []) if *axis < node.ty.rank() => (node.ty.shape.clone(), DType::I32),
+            (Op::Index { axis }, []) => return Err(format!("{} has no axis {axis}", node.ty)),
+            (Op::Unary(op), [a]) => (a.shape.clone(), op.result(a.dtype)?),
+            (Op::Binary(op), [a, b]) => (broadcast_all(&operands)?, op.result(a.dtype, b.dtype)?),
+            (Op::Select, [c, a, b]) => (broadcast_all(&operands)?, select_result(c.dtype, a.dtype, b.dtype)?),
+            (Op::Cast, [a]) => (a.shape.clone(), node.ty.dtype),
+            (Op::Reshape, [a]) if a.elements() == node.ty.elements() => (node.ty.shape.clone(), a.dtype),
+            (Op::Reshape, [a]) => return Err(format!("{a} does not have as many elements as {}", node.ty)),
+            (Op::PrngValue | Op::PrngState { .. }, [state]) => {
+                if (state.dtype, state.shape.as_slice()) != (DType::U32, &PRNG_SHAPE) {
+                    return Err(format!("the state of a random generator is u32{PRNG_SHAPE:?}, not {state}"));
+                }
+                match node.op {
+                    Op::PrngValue => (node.ty.shape.clone(), DType::F32),
+                    _ => (PRNG_SHAPE.to_vec(), DType::U32),
+                }
+            }
+            (_, operands) => return Err(format!("the operation does not take {} operands", operands.len())),
+        };
+        let computed = TensorType { dtype, shape };
+        if computed == node.ty { Ok(()) } else { Err(format!("it is marked {}, but computes {computed}", node.ty)) }
+    }
+}
+
+fn broadcast_all(operands: &[&TensorType]) -> Result<Vec<usize>, String> {
+    broadcast(operands.iter().map(|ty| ty.shape.as_slice())).ok_or_else(|| {
+        let shapes = operands.iter().map(|ty| format!("{:?}", ty.shape)).collect::<Vec<_>>().join(", ");
+        format!("the shapes {shapes} do not broadcast")
+    })
+}
+
+impl Contraction {
+    /// Checks every invariant of a contraction that makes a tensor of type `ty` from `operands`.
+    fn verify(&self, ty: &TensorType, operands: &[&TensorType]) -> Result<(), String> {
+        let mut names = HashSet::new();
+        for index in &self.indices {
+            let mut chars = index.name.chars();
+            let starts = chars.next().is_some_and(|c| c.is_alphabetic() || c == '_');
+            if !starts || !chars.all(|c| c.is_alphanumeric() || matches!(c, '_' | '\'')) || !names.insert(&index.name) {
+                return Err(format!("`{}` is not an index name of its own", index.name));
+            }
+            if index.low > index.high || index.high.checked_sub(index.low).is_none() {
+                return Err(format!("the range {}..{} of {} is not one", index.low, index.high, index.name));
+            }
+        }
+        if self.output.len() != ty.rank() {
+            return Err(format!("it writes places of rank {}, but is {ty}", self.output.len()));
+        }
+        self.verify_operands(ty, operands)?;
+        let indices = self.accesses.iter().flat_map(|access| access.index.iter().map(|index| &index.affine));
+        let leaves = self.body.leaves().filter_map(|leaf| match leaf {
+            ContractionLeaf::Index(affine) => Some(affine),
+            ContractionLeaf::Access(_) => None,
+        });
+        self.output.iter().chain(&self.constraints).chain(indices).chain(leaves).try_for_each(|a| self.in_range(a))?;
+        self.body.verify(|leaf| match leaf {
+            ContractionLeaf::Index(_) => Ok(DType::I32),
+            ContractionLeaf::Access(access) => match self.accesses.get(*access) {
+                Some(access) => Ok(operands[access.operand].dtype),
+                None => Err(format!("the body reads access {access}, which is not there")),
+            },
+        })?;
+        let results: Vec<DType> = self.body.results.iter().map(|&r| self.body.dtype(r)).collect();
+        let arg = matches!(self.aggregation, Aggregation::ArgMax | Aggregation::ArgMin);
+        match results.as_slice() {
+            [_] | [_, DType::Bool] if arg && ty.dtype != DType::I32 => {
+                Err(format!("a position is i32, not {}", ty.dtype))
+            }
+            [_] | [_, DType::Bool] if arg && self.searched() > i32::MAX as i128 => {
+                Err("it searches more places than an i32 can number".into())
+            }
+            [value] | [value, DType::Bool] if arg || *value == ty.dtype => Ok(()),
+            [value] | [value, DType::Bool] => Err(format!("the body gives {value}, but the node is {ty}")),
+            _ => Err("the body gives neither a value nor a value and a bool".into()),
+        }
+    }
+
+    fn verify_operands(&self, ty: &TensorType, operands: &[&TensorType]) -> Result<(), String> {
+        let tensors = if self.default { operands.len().saturating_sub(1) } else { operands.len() };
+        for (number, access) in self.accesses.iter().enumerate() {
+            if access.operand >= tensors {
+                return Err(format!("access {number} reads operand {}, which is not there", access.operand));
+            }
+            let operand = operands[access.operand];
+            if access.index.len() != operand.rank() {
+                return Err(format!("access {number} has {} coordinates in {operand}", access.index.len()));
+            }
+            for earlier in access.index.iter().filter_map(|index| index.access) {
+                let earlier_type = self.accesses[..number].get(earlier).map(|a| operands[a.operand].dtype);
+                if !earlier_type.is_some_and(DType::is_integer) {
+                    return Err(format!(
+                        "access {number} is indexed by @{earlier}, not an earlier one of an integer type"
+                    ));
+                }
+            }
+        }
+        if let Some(unread) = (0..tensors).find(|&n| self.accesses.iter().all(|access| access.operand != n)) {
+            return Err(format!("no access reads operand {unread}"));
+        }
+        match operands.last() {
+            Some(default) if self.default && **default != *ty => Err(format!("the default is {default}, not {ty}")),
+            None if self.default => Err("the default is missing".into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks that an expression is over the contraction's variables and fits 64 bits wherever they run.
+    fn in_range(&self, affine: &Affine) -> Result<(), String> {
+        let bounds: Vec<(i64, i64)> = self.indices.iter().map(|i| (i.low, i.high.max(i.low + 1) - 1)).collect();
+        match affine.bounds(&bounds) {
+            Some(_) => Ok(()),
+            None => Err("an index expression has an unknown variable or does not fit 64-bit integers".into()),
+        }
+    }
+
+    /// How many positions the variables that `output` does not mention have.
+    fn searched(&self) -> i128 {
+        let searched = |v: &usize| self.output.iter().all(|affine| affine.coefficient(*v) == 0);
+        let extents = (0..self.indices.len()).filter(searched).map(|v| self.indices[v].high - self.indices[v].low);
+        extents.fold(1, |product: i128, extent| product.saturating_mul(extent.into()))
+    }
+}
