@@ -1,4 +1,5 @@
 //! Runs Tile programs.
 
+pub mod check;
 pub mod cpu;
 pub mod data;

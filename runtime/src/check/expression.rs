@@ -1,0 +1,222 @@
+//! Evaluates one expression for all active lanes, from the values of its operands.
+
+use naga::{BinaryOperator, Expression, Handle, RelationalFunction};
+
+use super::arithmetic;
+use super::fault::{Kind, Result};
+use super::layout::{Layout, Shape, Typed, is_integer};
+use super::machine::{Frame, Machine};
+use super::value::{Column, Number, Pointer, Value, Word, literal};
+
+impl<'a> Machine<'a> {
+    pub fn evaluate(&mut self, frame: &Frame<'a>, handle: Handle<Expression>, lanes: &[usize]) -> Result<Value> {
+        let expression = &frame.body.expressions[handle];
+        let column = match *expression {
+            Expression::Literal(value) => Column::splat(self.lanes, &[literal(value)]),
+            Expression::Constant(constant) => {
+                let init = self.module.constants[constant].init;
+                let value = self.constants.get(init.index()).cloned().flatten();
+                return Ok(value.ok_or_else(|| Kind::unsupported(expression))?);
+            }
+            Expression::ZeroValue(_) => Column::zero(self.lanes, frame.layout(handle)?.leaves().len()),
+            Expression::Compose { ref components, .. } => {
+                let parts = components.iter().map(|&part| frame.data(part)).collect::<Result<Vec<_>>>()?;
+                Column::concatenate(self.lanes, parts.into_iter())
+            }
+            Expression::Splat { size, value } => {
+                let value = frame.data(value)?;
+                Column::concatenate(self.lanes, (0..size as usize).map(|_| value))
+            }
+            Expression::Swizzle { size, vector, pattern } => {
+                let vector = frame.data(vector)?;
+                let parts = pattern[..size as usize].iter().map(|&part| vector.slice(part as usize, 1));
+                Column::concatenate(self.lanes, parts.collect::<Vec<_>>().iter())
+            }
+            Expression::FunctionArgument(index) => return Ok(frame.arguments[index as usize].clone()),
+            Expression::GlobalVariable(global) => {
+                let memory = self.bound(global).ok_or_else(|| Kind::unsupported(expression))?;
+                return Ok(Value::Pointer(Pointer { memory, offsets: vec![0; self.lanes] }));
+            }
+            Expression::LocalVariable(local) => {
+                let memory = frame.locals[local.index()];
+                return Ok(Value::Pointer(Pointer { memory, offsets: vec![0; self.lanes] }));
+            }
+            Expression::Access { base, index } => {
+                let scalar = frame.scalar(index)?;
+                let indices = frame.data(index)?.component(0);
+                let index = |lane: usize| match Number::of(indices[lane], scalar) {
+                    Number::Integer(index) => index,
+                    Number::Float(index) => index as i128,
+                };
+                return self.access(frame, base, index, lanes);
+            }
+            Expression::AccessIndex { base, index } => {
+                let layout = frame.layout(base)?;
+                if let Shape::Struct(members) = &layout.shape {
+                    return member(frame, base, members, index as usize, lanes);
+                }
+                return self.access(frame, base, |_| i128::from(index), lanes);
+            }
+            Expression::Load { pointer } => {
+                let layout = frame.layout(pointer)?;
+                self.load(frame.pointer(pointer)?, layout, lanes)?
+            }
+            Expression::Unary { op, expr } => {
+                let f = arithmetic::unary(op, frame.scalar(expr)?).ok_or_else(|| Kind::unsupported(&op))?;
+                Column::map(lanes, [frame.data(expr)?], |[word]| f(word))
+            }
+            Expression::Binary { op, left, right } => self.binary(frame, op, left, right, lanes)?,
+            Expression::Select { condition, accept, reject } => {
+                let operands = [frame.data(condition)?, frame.data(accept)?, frame.data(reject)?];
+                Column::map(lanes, operands, |[condition, accept, reject]| if condition != 0 { accept } else { reject })
+            }
+            Expression::Relational { fun, argument } => {
+                let scalar = frame.scalar(argument)?;
+                let argument = frame.data(argument)?;
+                let float = |word: u64| match Number::of(word, scalar) {
+                    Number::Float(value) => value,
+                    Number::Integer(value) => value as f64,
+                };
+                let fold = |f: fn(u64, u64) -> u64| {
+                    (1..argument.components()).fold(argument.slice(0, 1), |folded, index| {
+                        Column::map(lanes, [&folded, &argument.slice(index, 1)], |[a, b]| f(a, b))
+                    })
+                };
+                match fun {
+                    RelationalFunction::All => fold(|a, b| a & b),
+                    RelationalFunction::Any => fold(|a, b| a | b),
+                    RelationalFunction::IsNan => Column::map(lanes, [argument], |[word]| float(word).is_nan().word()),
+                    RelationalFunction::IsInf => {
+                        Column::map(lanes, [argument], |[word]| float(word).is_infinite().word())
+                    }
+                }
+            }
+            Expression::Math { fun, arg, arg1, arg2, arg3 } => self.math(frame, fun, arg, [arg1, arg2, arg3], lanes)?,
+            Expression::As { expr, kind, convert } => {
+                let from = frame.scalar(expr)?;
+                match convert {
+                    // A bit cast between scalars of one width.
+                    None => frame.data(expr)?.clone(),
+                    Some(width) => {
+                        let to = naga::Scalar { kind, width };
+                        Column::map(lanes, [frame.data(expr)?], |[word]| Number::of(word, from).word(to))
+                    }
+                }
+            }
+            Expression::ArrayLength(pointer) => {
+                let layout = frame.layout(pointer)?;
+                let pointer = frame.pointer(pointer)?;
+                let memory = &self.memories[pointer.memory];
+                let mut column = Column::zero(self.lanes, 1);
+                for &lane in lanes {
+                    let length = layout.length(memory.bytes_after(pointer.offsets[lane]));
+                    column.component_mut(0)[lane] = length.unwrap_or(0) as u64;
+                }
+                column
+            }
+            _ => return Err(Kind::unsupported(expression).into()),
+        };
+        Ok(Value::Data(column))
+    }
+
+    /// An element of a vector, matrix or array, or a pointer to it: the index must be in range.
+    fn access(
+        &self,
+        frame: &Frame,
+        base: Handle<Expression>,
+        index: impl Fn(usize) -> i128,
+        lanes: &[usize],
+    ) -> Result<Value> {
+        let layout = frame.layout(base)?;
+        let Shape::Sequence { element, stride, .. } = &layout.shape else {
+            return Err(Kind::unsupported(&frame.body.expressions[base]).into());
+        };
+        // The index as a number within `bytes` bytes, or what is wrong with it.
+        let check = |lane: usize, bytes: usize, place: &dyn Fn() -> String| {
+            let (index, length) = (index(lane), layout.length(bytes).unwrap_or(0));
+            match usize::try_from(index) {
+                Ok(index) if index < length => Ok(index),
+                _ => Err(Kind::OutOfBounds { place: place(), index, length, invocation: lane }),
+            }
+        };
+        Ok(match frame.value(base)? {
+            Value::Pointer(pointer) => {
+                let memory = &self.memories[pointer.memory];
+                let mut offsets = vec![0; self.lanes];
+                for &lane in lanes {
+                    let start = pointer.offsets[lane];
+                    let place = || memory.place(start, Some(layout));
+                    offsets[lane] = start + check(lane, memory.bytes_after(start), &place)? * stride;
+                }
+                Value::Pointer(Pointer { memory: pointer.memory, offsets })
+            }
+            Value::Data(data) => {
+                let count = element.leaves().len();
+                let mut column = Column::zero(self.lanes, count);
+                for &lane in lanes {
+                    let first = count * check(lane, layout.size, &|| "a value".to_owned())?;
+                    for leaf in 0..count {
+                        column.component_mut(leaf)[lane] = data.component(first + leaf)[lane];
+                    }
+                }
+                Value::Data(column)
+            }
+        })
+    }
+
+    fn binary(
+        &self,
+        frame: &Frame,
+        op: BinaryOperator,
+        left: Handle<Expression>,
+        right: Handle<Expression>,
+        lanes: &[usize],
+    ) -> Result<Column> {
+        let is_matrix = |operand: Handle<Expression>| match &frame.body.typed[operand.index()] {
+            Typed::Data(layout) => matches!(&layout.shape,
+                Shape::Sequence { element, .. } if matches!(element.shape, Shape::Sequence { .. })),
+            _ => false,
+        };
+        if op == BinaryOperator::Multiply && (is_matrix(left) || is_matrix(right)) {
+            return Err(Kind::Unsupported("a product of matrices".to_owned()).into());
+        }
+        let scalar = frame.scalar(left)?;
+        let f = arithmetic::binary(op, scalar).ok_or_else(|| Kind::unsupported(&op))?;
+        let (left, right) = (frame.data(left)?, frame.data(right)?);
+        if is_integer(scalar) && matches!(op, BinaryOperator::Divide | BinaryOperator::Modulo) {
+            for divisors in (0..right.components()).map(|index| right.component(index)) {
+                if let Some(&invocation) = lanes.iter().find(|&&lane| divisors[lane] == 0) {
+                    return Err(Kind::DivisionByZero { invocation }.into());
+                }
+            }
+        }
+        Ok(Column::map(lanes, [left, right], |[a, b]| f(a, b)))
+    }
+}
+
+/// A member of a struct, or a pointer to it.
+fn member(
+    frame: &Frame,
+    base: Handle<Expression>,
+    members: &[(String, usize, std::rc::Rc<Layout>)],
+    index: usize,
+    lanes: &[usize],
+) -> Result<Value> {
+    let Some((_, offset, layout)) = members.get(index) else {
+        return Err(Kind::unsupported(&frame.body.expressions[base]).into());
+    };
+    Ok(match frame.value(base)? {
+        Value::Pointer(pointer) => {
+            let mut pointer = pointer.clone();
+            for &lane in lanes {
+                pointer.offsets[lane] += offset;
+            }
+            Value::Pointer(pointer)
+        }
+        Value::Data(data) => {
+            let first = members[..index].iter().map(|(.., member)| member.leaves().len()).sum();
+            Value::Data(data.slice(first, layout.leaves().len()))
+        }
+    })
+}
+

@@ -1,0 +1,202 @@
+//! What the checker reports: one sentence on what happened and to whom, and the line of the kernel.
+
+use std::fmt;
+
+use naga::{Expression, Function, Handle};
+
+/// Why a kernel was refused. Its `Display` is a sentence, and the line of the kernel printed as WGSL where one is known.
+#[derive(Clone, Debug)]
+pub struct Fault {
+    pub kind: Kind,
+    /// The workgroup that was running, and the shape of workgroups, which turns invocation indices into ids.
+    group: Option<Group>,
+    /// The line of the module as `naga::back::wgsl` prints it: its number from 1, and its text.
+    pub line: Option<(usize, String)>,
+    pub(super) site: Site,
+}
+
+/// What happened. Invocations are local invocation indices, places are WGSL paths such as `tile[3]`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Kind {
+    /// The module, or what it was run with, is at fault before anything ran.
+    Invalid(String),
+    /// Something the checker does not interpret, by name.
+    Unsupported(String),
+    OutOfBounds { place: String, index: i128, length: usize, invocation: usize },
+    Uninitialised { place: String, invocation: usize },
+    /// Two invocations of a workgroup touch a place between two barriers, and not both only read.
+    Race { place: String, first: (Access, usize), second: (Access, usize) },
+    /// Two workgroups, by linear index, touch a place in one dispatch, and not both only read.
+    WorkgroupRace { place: String, first: (Access, usize), second: (Access, usize) },
+    /// `active` of `of` invocations reach an operation that all must reach together; `absent` is one that does not.
+    Divergence { operation: String, active: usize, of: usize, absent: usize },
+    /// Invocations disagree on an operand that must be the same for all.
+    NotUniform { operation: String, invocation: usize },
+    DivisionByZero { invocation: usize },
+    EndlessLoop { limit: u32 },
+}
+
+/// What was done to a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    Read,
+    Write,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Group {
+    /// Linear index.
+    index: usize,
+    /// Invocations per workgroup, and workgroups per dispatch.
+    size: [u32; 3],
+    count: [u32; 3],
+}
+
+/// Where in the module: a statement, and the expression of it if it is an `Emit`.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Site {
+    pub function: Option<Code>,
+    /// From the innermost outwards: the statement's index in its block, that block's index in its statement, and so on.
+    pub trail: Vec<usize>,
+    pub expression: Option<Handle<Expression>>,
+}
+
+/// A function of a module.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Code {
+    EntryPoint(usize),
+    Function(Handle<Function>),
+}
+
+pub(super) type Result<T> = std::result::Result<T, Box<Fault>>;
+
+impl From<Kind> for Box<Fault> {
+    fn from(kind: Kind) -> Self {
+        Box::new(Fault { kind, group: None, line: None, site: Site::default() })
+    }
+}
+
+impl Kind {
+    /// A construct named by the first word of its debug form.
+    pub(super) fn unsupported(construct: &impl fmt::Debug) -> Self {
+        let text = format!("{construct:?}");
+        let name = text.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
+        Self::Unsupported(name.to_owned())
+    }
+}
+
+impl Fault {
+    /// Notes, on the way out, one more step of where it happened.
+    pub(super) fn within(mut self: Box<Self>, index: usize) -> Box<Self> {
+        if self.site.function.is_none() {
+            self.site.trail.push(index);
+        }
+        self
+    }
+
+    pub(super) fn at(mut self: Box<Self>, expression: Handle<Expression>) -> Box<Self> {
+        if self.site.function.is_none() {
+            self.site.expression = Some(expression);
+        }
+        self
+    }
+
+    /// Closes the site: steps of the callers are not part of it.
+    pub(super) fn in_function(mut self: Box<Self>, function: Code) -> Box<Self> {
+        self.site.function.get_or_insert(function);
+        self
+    }
+
+    pub(super) fn in_workgroup(mut self: Box<Self>, index: usize, size: [u32; 3], count: [u32; 3]) -> Box<Self> {
+        self.group = Some(Group { index, size, count });
+        self
+    }
+
+    fn invocation(&self, index: usize) -> String {
+        match &self.group {
+            Some(group) => format!("invocation {}", id(index, group.size)),
+            None => format!("invocation {index}"),
+        }
+    }
+
+    fn workgroup(&self, index: usize) -> String {
+        match &self.group {
+            Some(group) => format!("workgroup {}", id(index, group.count)),
+            None => format!("workgroup {index}"),
+        }
+    }
+}
+
+/// A linear index as an id, x fastest.
+fn id(index: usize, size: [u32; 3]) -> String {
+    let [x, y, _] = size.map(|size| (size as usize).max(1));
+    format!("({}, {}, {})", index % x, index / x % y, index / x / y)
+}
+
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(match self {
+            Self::Read => "read",
+            Self::Write => "written",
+        })
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match &self.kind {
+            Kind::Invalid(reason) => write!(f, "invalid: {reason}")?,
+            Kind::Unsupported(name) => write!(f, "not supported by the checker: {name}")?,
+            Kind::OutOfBounds { place, index, length, invocation } => write!(
+                f,
+                "out of bounds: {} indexes `{place}`, of length {length}, at {index}",
+                self.invocation(*invocation)
+            )?,
+            Kind::Uninitialised { place, invocation } => write!(
+                f,
+                "uninitialised: {} reads `{place}`, which nothing has written",
+                self.invocation(*invocation)
+            )?,
+            Kind::Race { place, first, second } => write!(
+                f,
+                "race: `{place}` is {} by {} and {} by {} with no barrier between",
+                first.0,
+                self.invocation(first.1),
+                second.0,
+                self.invocation(second.1)
+            )?,
+            Kind::WorkgroupRace { place, first, second } => write!(
+                f,
+                "race: `{place}` is {} by {} and {} by {} in one dispatch",
+                first.0,
+                self.workgroup(first.1),
+                second.0,
+                self.workgroup(second.1)
+            )?,
+            Kind::Divergence { operation, active, of, absent } => write!(
+                f,
+                "divergent: {operation} is reached by {active} of {of} invocations, and not by {}",
+                self.invocation(*absent)
+            )?,
+            Kind::NotUniform { operation, invocation } => write!(
+                f,
+                "not uniform: the operand of {operation} differs in {}",
+                self.invocation(*invocation)
+            )?,
+            Kind::DivisionByZero { invocation } => {
+                write!(f, "division by zero: {} divides an integer by 0", self.invocation(*invocation))?;
+            }
+            Kind::EndlessLoop { limit } => write!(f, "endless: a loop is not done after {limit} iterations")?,
+        }
+        match (&self.group, &self.kind) {
+            (Some(_), Kind::WorkgroupRace { .. }) | (None, _) => {}
+            (Some(group), _) => write!(f, ", in {}", self.workgroup(group.index))?,
+        }
+        if let Some((number, text)) = &self.line {
+            write!(f, "\n  at line {number}: {text}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Fault {}

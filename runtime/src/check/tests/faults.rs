@@ -1,0 +1,118 @@
+//! One seeded bug for each kind of fault, and what the checker says of it.
+
+use super::kernels::{MATMUL, REDUCTION};
+use super::*;
+use insta::assert_snapshot;
+
+/// Runs a kernel that is at fault.
+fn fault(source: &str, workgroups: u32, buffers: &mut [Vec<u8>], options: &Options) -> String {
+    run_wgsl(source, [workgroups, 1, 1], buffers, options).expect_err("a fault").to_string()
+}
+
+/// Runs the body of a kernel of 8 invocations: `out` and `x` are buffers of 16 words, `shared` has 8.
+fn body_fault(body: &str) -> String {
+    let source = format!(
+        "@group(0) @binding(0) var<storage, read_write> out: array<i32>;
+        @group(0) @binding(1) var<storage, read> x: array<i32>;
+        var<workgroup> tile: array<i32, 8>;
+        @compute @workgroup_size(8)
+        fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(local_invocation_index) lane: u32) {{ {body} }}"
+    );
+    let options = Options { undefined: vec![0], loop_limit: 100, subgroup_size: 4, ..Options::default() };
+    fault(&source, 2, &mut [vec![0; 64], vec![0; 64]], &options)
+}
+
+fn matmul_fault(correct: &str, seeded: &str) -> String {
+    let source = MATMUL.replacen(correct, seeded, 1);
+    assert_ne!(source, MATMUL);
+    let size = bytes_of_u32([16, 16, 20, 0]);
+    fault(&source, 1, &mut [vec![0; 16 * 20 * 4], vec![0; 16 * 20 * 4], vec![0; 1024], size], &Options::default())
+}
+
+#[test]
+fn missing_barrier() {
+    assert_snapshot!(matmul_fault("workgroupBarrier();", ""), @"");
+    // The second barrier of the loop, between the last reads of a tile and the writes of the next.
+    assert_snapshot!(matmul_fault("}\n            workgroupBarrier();", "}"), @"");
+    let barrier = "workgroupBarrier();\n            if";
+    let source = REDUCTION.replace(barrier, "if");
+    assert_ne!(source, REDUCTION);
+    assert_snapshot!(fault(&source, 1, &mut [vec![0; 256], vec![0; 4]], &Options::default()), @"");
+}
+
+#[test]
+fn off_by_one() {
+    assert_snapshot!(matmul_fault("k < 16u", "k <= 16u"), @"");
+    assert_snapshot!(matmul_fault("start + local.x < size.z", "start + local.x <= size.z"), @"");
+    assert_snapshot!(body_fault("out[id.x] = x[i32(id.x) - 1];"), @"");
+}
+
+#[test]
+fn uninitialised_reads() {
+    assert_snapshot!(body_fault("if lane < 7u { tile[lane] = 1; } workgroupBarrier(); out[id.x] = tile[7u - lane];"), @"");
+    assert_snapshot!(body_fault("var part: array<i32, 4>; part[lane % 3u] = 1; out[id.x] = part[0];"), @"");
+    assert_snapshot!(body_fault("out[id.x] += 1;"), @"");
+}
+
+#[test]
+fn workgroup_memory_may_be_zeroed() {
+    let source = REDUCTION.replace("part[lane] = x[id.x];", "if lane < 9u { part[lane] = x[id.x]; }");
+    let mut buffers = [bytes_of_f32([1.0; 64]), vec![0; 4]];
+    let options = Options { zeroed_workgroup_memory: true, ..Options::default() };
+    run_wgsl(&source, [1, 1, 1], &mut buffers, &options).unwrap();
+    assert_eq!(f32_of(&buffers[1]), [9.0]);
+}
+
+#[test]
+fn divergence() {
+    assert_snapshot!(body_fault("if lane < 4u { workgroupBarrier(); }"), @"");
+    assert_snapshot!(body_fault("if lane == 2u { return; } storageBarrier();"), @"");
+    assert_snapshot!(body_fault("for (var i = 0u; i < lane; i++) { workgroupBarrier(); }"), @"");
+    assert_snapshot!(body_fault("if lane % 4u != 1u { out[id.x] = subgroupAdd(1); }"), @"");
+    assert_snapshot!(body_fault("out[id.x] = subgroupBroadcast(1, lane);"), @"");
+}
+
+#[test]
+fn races() {
+    // Both write the same value: still a race.
+    assert_snapshot!(body_fault("tile[lane / 2u] = 1;"), @"");
+    assert_snapshot!(body_fault("out[lane] = 1;"), @"");
+    assert_snapshot!(body_fault("out[id.x] = 1; workgroupBarrier(); if lane == 0u { out[id.x + 15u] = out[id.x + 1u]; }"), @"");
+    assert_snapshot!(body_fault("out[id.x] = 1; storageBarrier(); if id.x == 8u { out[9] = out[7]; }"), @"");
+}
+
+#[test]
+fn arithmetic_and_loops() {
+    assert_snapshot!(body_fault("out[id.x] = 7 / x[id.x];"), @"");
+    assert_snapshot!(body_fault("while x[id.x] == 0 { out[id.x] = 1; }"), @"");
+}
+
+#[test]
+fn a_fault_in_a_function_is_shown_there() {
+    let source = "
+        @group(0) @binding(0) var<storage, read_write> out: array<vec4<f32>, 4>;
+        fn put(at: u32, value: f32) {
+            switch at % 2u {
+                case 0u: { out[at].x = value; }
+                default: { let next = at + 1u; out[next].y = value; }
+            }
+        }
+        @compute @workgroup_size(4)
+        fn main(@builtin(local_invocation_index) lane: u32) { put(lane, 1.0); }";
+    assert_snapshot!(fault(source, 1, &mut [vec![0; 64]], &Options::default()), @"");
+}
+
+#[test]
+fn what_cannot_be_run() {
+    let copy = "
+        @group(0) @binding(1) var<storage, read_write> out: array<f32, 4>;
+        @compute @workgroup_size(1) fn main() { let e = frexp(out[0]); out[0] = e.fract; }";
+    let run = |buffers: &mut [Vec<u8>]| fault(copy, 1, buffers, &Options::default());
+    assert_snapshot!(run(&mut [vec![], vec![0; 16]]), @"");
+    assert_snapshot!(run(&mut [vec![], vec![0; 12]]), @"");
+    assert_snapshot!(run(&mut []), @"");
+    let mut module = naga::front::wgsl::parse_str(copy).unwrap();
+    assert_snapshot!(super::run(&module, "other", [1; 3], &mut [], &Options::default()).unwrap_err(), @"");
+    module.entry_points[0].workgroup_size = [0; 3];
+    assert_snapshot!(super::run(&module, "main", [1; 3], &mut [], &Options::default()).unwrap_err(), @"");
+}
