@@ -1,10 +1,10 @@
 //! Evaluates one expression for all active lanes, from the values of its operands.
 
-use naga::{BinaryOperator, Expression, Handle, RelationalFunction};
+use naga::{BinaryOperator, Expression, Handle, RelationalFunction, ScalarKind};
 
 use super::arithmetic;
 use super::fault::{Kind, Result};
-use super::layout::{Layout, Shape, Typed, is_integer};
+use super::layout::{Layout, Shape, Typed};
 use super::machine::{Frame, Machine};
 use super::value::{Column, Number, Pointer, Value, Word, literal};
 
@@ -15,7 +15,7 @@ impl<'a> Machine<'a> {
             Expression::Literal(value) => Column::splat(self.lanes, &[literal(value)]),
             Expression::Constant(constant) => {
                 let init = self.module.constants[constant].init;
-                let value = self.constants.get(init.index()).cloned().flatten();
+                let value = self.constants.get(init.index()).cloned();
                 return Ok(value.ok_or_else(|| Kind::unsupported(expression))?);
             }
             Expression::ZeroValue(_) => Column::zero(self.lanes, frame.layout(handle)?.leaves().len()),
@@ -183,7 +183,8 @@ impl<'a> Machine<'a> {
         let scalar = frame.scalar(left)?;
         let f = arithmetic::binary(op, scalar).ok_or_else(|| Kind::unsupported(&op))?;
         let (left, right) = (frame.data(left)?, frame.data(right)?);
-        if is_integer(scalar) && matches!(op, BinaryOperator::Divide | BinaryOperator::Modulo) {
+        let is_integer = matches!(scalar.kind, ScalarKind::Sint | ScalarKind::Uint);
+        if is_integer && matches!(op, BinaryOperator::Divide | BinaryOperator::Modulo) {
             for divisors in (0..right.components()).map(|index| right.component(index)) {
                 if let Some(&invocation) = lanes.iter().find(|&&lane| divisors[lane] == 0) {
                     return Err(Kind::DivisionByZero { invocation }.into());
@@ -219,4 +220,3 @@ fn member(
         }
     })
 }
-

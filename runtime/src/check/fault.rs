@@ -22,18 +22,46 @@ pub enum Kind {
     Invalid(String),
     /// Something the checker does not interpret, by name.
     Unsupported(String),
-    OutOfBounds { place: String, index: i128, length: usize, invocation: usize },
-    Uninitialised { place: String, invocation: usize },
+    OutOfBounds {
+        place: String,
+        index: i128,
+        length: usize,
+        invocation: usize,
+    },
+    Uninitialised {
+        place: String,
+        invocation: usize,
+    },
     /// Two invocations of a workgroup touch a place between two barriers, and not both only read.
-    Race { place: String, first: (Access, usize), second: (Access, usize) },
+    Race {
+        place: String,
+        first: (Access, usize),
+        second: (Access, usize),
+    },
     /// Two workgroups, by linear index, touch a place in one dispatch, and not both only read.
-    WorkgroupRace { place: String, first: (Access, usize), second: (Access, usize) },
+    WorkgroupRace {
+        place: String,
+        first: (Access, usize),
+        second: (Access, usize),
+    },
     /// `active` of `of` invocations reach an operation that all must reach together; `absent` is one that does not.
-    Divergence { operation: String, active: usize, of: usize, absent: usize },
+    Divergence {
+        operation: String,
+        active: usize,
+        of: usize,
+        absent: usize,
+    },
     /// Invocations disagree on an operand that must be the same for all.
-    NotUniform { operation: String, invocation: usize },
-    DivisionByZero { invocation: usize },
-    EndlessLoop { limit: u32 },
+    NotUniform {
+        operation: String,
+        invocation: usize,
+    },
+    DivisionByZero {
+        invocation: usize,
+    },
+    EndlessLoop {
+        limit: u32,
+    },
 }
 
 /// What was done to a place.
@@ -152,11 +180,9 @@ impl fmt::Display for Fault {
                 "out of bounds: {} indexes `{place}`, of length {length}, at {index}",
                 self.invocation(*invocation)
             )?,
-            Kind::Uninitialised { place, invocation } => write!(
-                f,
-                "uninitialised: {} reads `{place}`, which nothing has written",
-                self.invocation(*invocation)
-            )?,
+            Kind::Uninitialised { place, invocation } => {
+                write!(f, "uninitialised: {} reads `{place}`, which nothing has written", self.invocation(*invocation))?
+            }
             Kind::Race { place, first, second } => write!(
                 f,
                 "race: `{place}` is {} by {} and {} by {} with no barrier between",
@@ -178,11 +204,9 @@ impl fmt::Display for Fault {
                 "divergent: {operation} is reached by {active} of {of} invocations, and not by {}",
                 self.invocation(*absent)
             )?,
-            Kind::NotUniform { operation, invocation } => write!(
-                f,
-                "not uniform: the operand of {operation} differs in {}",
-                self.invocation(*invocation)
-            )?,
+            Kind::NotUniform { operation, invocation } => {
+                write!(f, "not uniform: the operand of {operation} differs in {}", self.invocation(*invocation))?
+            }
             Kind::DivisionByZero { invocation } => {
                 write!(f, "division by zero: {} divides an integer by 0", self.invocation(*invocation))?;
             }

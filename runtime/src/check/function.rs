@@ -39,9 +39,7 @@ impl Machine<'_> {
             MathFunction::Cross => vectors.cross(argument, other),
             MathFunction::Length => vectors.length(argument),
             MathFunction::Distance => vectors.length(&vectors.binary(BinaryOperator::Subtract, argument, other)?),
-            MathFunction::Normalize => {
-                vectors.binary(BinaryOperator::Divide, argument, &vectors.length(argument)?)
-            }
+            MathFunction::Normalize => vectors.binary(BinaryOperator::Divide, argument, &vectors.length(argument)?),
             MathFunction::Dot4I8Packed => Ok(Column::map(lanes, [argument, other], |[a, b]| dot_bytes(a, b, true))),
             MathFunction::Dot4U8Packed => Ok(Column::map(lanes, [argument, other], |[a, b]| dot_bytes(a, b, false))),
             _ => Err(Kind::unsupported(&fun).into()),

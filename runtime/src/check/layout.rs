@@ -7,7 +7,7 @@ use std::cell::OnceCell;
 use std::fmt::Write;
 use std::rc::Rc;
 
-use naga::{ArraySize, Handle, Module, Scalar, ScalarKind, Type, TypeInner};
+use naga::{ArraySize, Handle, Module, Scalar, Type, TypeInner};
 
 /// A scalar within a type.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -68,13 +68,12 @@ impl Layout {
     pub fn leaves(&self) -> &[Leaf] {
         self.leaves.get_or_init(|| match &self.shape {
             &Shape::Scalar { scalar, atomic } => vec![Leaf { offset: 0, scalar, atomic }],
-            Shape::Sequence { element, stride, length } => (0..length.unwrap_or(0))
-                .flat_map(|index| element.leaves_at(index * stride))
-                .collect(),
-            Shape::Struct(members) => members
-                .iter()
-                .flat_map(|(_, offset, member)| member.leaves_at(*offset))
-                .collect(),
+            Shape::Sequence { element, stride, length } => {
+                (0..length.unwrap_or(0)).flat_map(|index| element.leaves_at(index * stride)).collect()
+            }
+            Shape::Struct(members) => {
+                members.iter().flat_map(|(_, offset, member)| member.leaves_at(*offset)).collect()
+            }
         })
     }
 
@@ -105,6 +104,15 @@ impl Layout {
         match &self.shape {
             Shape::Sequence { stride, length, .. } => Some(length.unwrap_or(bytes / (*stride).max(1))),
             _ => None,
+        }
+    }
+
+    /// Whether a run-time array ends it.
+    fn is_open(&self) -> bool {
+        match &self.shape {
+            Shape::Scalar { .. } => false,
+            Shape::Sequence { length, .. } => length.is_none(),
+            Shape::Struct(members) => members.last().is_some_and(|(.., last)| last.is_open()),
         }
     }
 
@@ -209,20 +217,4 @@ impl Layouts {
             _ => return None,
         })
     }
-}
-
-impl Layout {
-    /// Whether a run-time array ends it.
-    fn is_open(&self) -> bool {
-        match &self.shape {
-            Shape::Scalar { .. } => false,
-            Shape::Sequence { length, .. } => length.is_none(),
-            Shape::Struct(members) => members.last().is_some_and(|(.., last)| last.is_open()),
-        }
-    }
-}
-
-/// Whether a scalar is a signed or unsigned integer.
-pub(super) fn is_integer(scalar: Scalar) -> bool {
-    matches!(scalar.kind, ScalarKind::Sint | ScalarKind::Uint)
 }

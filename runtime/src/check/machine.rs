@@ -5,11 +5,11 @@ use std::rc::Rc;
 use naga::valid::{FunctionInfo, GlobalUse, ModuleInfo};
 use naga::{AddressSpace, Arena, BuiltIn, Expression, Function, Handle, Module};
 
-use super::{Options, Unwritten};
 use super::fault::{Code, Kind, Result};
 use super::layout::{Layout, Layouts, Typed};
 use super::memory::Memory;
 use super::value::{Column, Lanes, Pointer, Value};
+use super::{Options, Unwritten};
 
 pub(super) struct Machine<'a> {
     pub module: &'a Module,
@@ -23,7 +23,7 @@ pub(super) struct Machine<'a> {
     globals: Vec<Option<usize>>,
     functions: Vec<Rc<Body<'a>>>,
     /// The values of the module's constant expressions.
-    pub constants: Vec<Option<Value>>,
+    pub constants: Vec<Value>,
 }
 
 /// Expressions that a frame holds values of, and their types.
@@ -144,7 +144,7 @@ impl<'a> Machine<'a> {
         let lanes: Lanes = (0..self.lanes).collect();
         for (handle, _) in expressions.iter() {
             let value = self.evaluate(&frame, handle, &lanes)?;
-            self.constants.push(Some(value.clone()));
+            self.constants.push(value.clone());
             frame.set(handle, value);
         }
         Ok(())
@@ -158,7 +158,8 @@ impl<'a> Machine<'a> {
             (None, Some(binding)) => format!("binding {binding}"),
             (None, None) => "a variable".to_owned(),
         };
-        let layout = self.layouts.get(global.ty).ok_or_else(|| Kind::unsupported(&self.module.types[global.ty].inner))?;
+        let layout =
+            self.layouts.get(global.ty).ok_or_else(|| Kind::unsupported(&self.module.types[global.ty].inner))?;
         let layout = layout.clone();
         Ok(match global.space {
             AddressSpace::Storage { .. } | AddressSpace::Uniform => {
@@ -221,10 +222,9 @@ impl<'a> Machine<'a> {
         }
         let lanes: Lanes = (0..self.lanes).collect();
         for (handle, global) in self.module.global_variables.iter() {
-            if let (Some(memory), Some(init), AddressSpace::Private) = (self.bound(handle), global.init, global.space) {
-                if let Some(Value::Data(value)) = self.constants[init.index()].clone() {
-                    self.initialise(memory, global.ty, &value, &lanes)?;
-                }
+            let init = global.init.and_then(|init| self.constants.get(init.index()).cloned());
+            if let (Some(memory), Some(Value::Data(value))) = (self.bound(handle), init) {
+                self.initialise(memory, global.ty, &value, &lanes)?;
             }
         }
         let input = |binding: &Option<naga::Binding>| match binding {
@@ -318,13 +318,7 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    fn initialise(
-        &mut self,
-        memory: usize,
-        ty: Handle<naga::Type>,
-        value: &Column,
-        lanes: &[usize],
-    ) -> Result<()> {
+    fn initialise(&mut self, memory: usize, ty: Handle<naga::Type>, value: &Column, lanes: &[usize]) -> Result<()> {
         let Some(layout) = self.layouts.get(ty).cloned() else { return Ok(()) };
         self.store(&Pointer { memory, offsets: vec![0; self.lanes] }, &layout, value, lanes)
     }
@@ -354,4 +348,3 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 }
-

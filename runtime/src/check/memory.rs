@@ -86,12 +86,8 @@ impl Memory {
             AddressSpace::WorkGroup => Some(false),
             _ => None,
         };
-        let races = outlives.map(|outlives| Races {
-            epoch: 0,
-            within: marks(true),
-            workgroup: 0,
-            across: marks(outlives),
-        });
+        let races =
+            outlives.map(|outlives| Races { epoch: 0, within: marks(true), workgroup: 0, across: marks(outlives) });
         let defined = if defined { Vec::new() } else { vec![false; granules] };
         Self { name, space, layout, bytes, stride: 0, granule, defined, races }
     }

@@ -1,12 +1,13 @@
 //! The kernel checker: a test device that runs the very modules that the GPU is given, and trusts them in nothing.
 //!
 //! [`run`] interprets a compute entry point of a naga module, whole workgroups in lockstep: every invocation executes a
-//! statement before any executes the next. It stops at the first fault: an access out of bounds, a read of what nothing has written, a race
-//! between invocations or between workgroups, a barrier or subgroup operation in divergent flow, an integer division by
-//! zero, an endless loop. What is a fault never depends on the order in which lanes happen to run.
+//! statement before any executes the next. It stops at the first fault: an access out of bounds, a read of what nothing
+//! has written, a race between invocations or between workgroups, a barrier or subgroup operation in divergent flow, an
+//! integer division by zero, an endless loop. What is a fault never depends on the order in which lanes happen to run.
 //!
 //! Expressions are evaluated where naga says, at their `Emit`. f32 is computed in f32, integers wrap, and conversions and
-//! built-in functions do as WGSL says. Local, private and workgroup variables start undefined, which is stricter than WGSL.
+//! built-in functions do as WGSL says. Variables without an initial value start undefined, which is stricter than WGSL.
+//! Of the barriers, `workgroupBarrier` orders workgroup memory and `storageBarrier` storage, and neither the other.
 
 mod arithmetic;
 mod atomic;
@@ -81,12 +82,12 @@ impl fmt::Display for Unwritten {
     }
 }
 
-/// Runs `workgroups` workgroups of the compute entry point `entry_point`, on the buffers of group 0 by binding number.
+/// Runs `workgroups` workgroups of the compute entry point `entry_point` on the buffers of group 0, by binding number.
 ///
 /// Gives the parts of `options.undefined` buffers that were never written.
 ///
 /// # Errors
-/// The first fault; the buffers then hold what was written before it. Also when naga's validator refuses the module, a
+/// The first fault; the buffers then hold what was written before it. Also a fault: when naga's validator refuses the module, a
 /// buffer is missing or too small, or the kernel uses what the checker does not interpret.
 pub fn run(
     module: &Module,

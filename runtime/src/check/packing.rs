@@ -3,6 +3,7 @@
 use half::f16;
 use naga::MathFunction;
 
+use super::arithmetic::Unary;
 use super::value::{Column, Word};
 
 /// A function that packs or unpacks; `None` if `fun` does neither.
@@ -48,7 +49,7 @@ fn mask(fields: usize) -> u64 {
 }
 
 /// The number of fields, and how a component becomes one (its low bits).
-fn packed(fun: MathFunction) -> Option<(usize, fn(u64) -> u64)> {
+fn packed(fun: MathFunction) -> Option<(usize, Unary)> {
     fn scaled(word: u64, low: f32, scale: f32) -> u64 {
         (((f32::of(word).max(low).min(1.0) * scale) + 0.5).floor() as i32).word()
     }
@@ -66,7 +67,7 @@ fn packed(fun: MathFunction) -> Option<(usize, fn(u64) -> u64)> {
 }
 
 /// The number of fields, and how a field becomes a component.
-fn unpacked(fun: MathFunction) -> Option<(usize, fn(u64) -> u64)> {
+fn unpacked(fun: MathFunction) -> Option<(usize, Unary)> {
     Some(match fun {
         MathFunction::Unpack4x8snorm => (4, |field| (f32::from(field as i8) / 127.0).max(-1.0).word()),
         MathFunction::Unpack4x8unorm => (4, |field| (f32::from(field as u8) / 255.0).word()),

@@ -177,7 +177,7 @@ impl<'a> Machine<'a> {
         let operation = match () {
             () if barrier.contains(Barrier::WORK_GROUP) => "workgroupBarrier",
             () if barrier.contains(Barrier::STORAGE) => "storageBarrier",
-            () => return Err(Kind::unsupported(&barrier).into()),
+            () => return Err(Kind::Unsupported(format!("{barrier:?}")).into()),
         };
         self.meet(operation, lanes)?;
         self.order(barrier);
@@ -209,12 +209,7 @@ impl<'a> Machine<'a> {
     }
 
     /// A load that all lanes make from one place, between two barriers of its own.
-    fn uniform_load(
-        &mut self,
-        frame: &Frame<'a>,
-        pointer: Handle<Expression>,
-        lanes: &[usize],
-    ) -> Result<Column> {
+    fn uniform_load(&mut self, frame: &Frame<'a>, pointer: Handle<Expression>, lanes: &[usize]) -> Result<Column> {
         let operation = "workgroupUniformLoad";
         self.meet(operation, lanes)?;
         let layout = frame.layout(pointer)?;

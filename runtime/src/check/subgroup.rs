@@ -17,12 +17,7 @@ use super::math::componentwise;
 use super::value::{Column, Number};
 
 impl Machine<'_> {
-    pub fn ballot(
-        &self,
-        frame: &Frame,
-        predicate: Option<Handle<Expression>>,
-        lanes: &[usize],
-    ) -> Result<Column> {
+    pub fn ballot(&self, frame: &Frame, predicate: Option<Handle<Expression>>, lanes: &[usize]) -> Result<Column> {
         let mut result = Column::zero(self.lanes, 4);
         let predicate = predicate.map(|predicate| frame.data(predicate)).transpose()?;
         for subgroup in self.subgroups("subgroupBallot", lanes)? {
@@ -70,14 +65,7 @@ impl Machine<'_> {
                 let index = operand.map_or(0, |operand| operand[lane] as u32 as usize);
                 let from = match mode {
                     GatherMode::BroadcastFirst => members.first().map(|first| first % size),
-                    GatherMode::Broadcast(_) => {
-                        if operand.is_some_and(|operand| operand[members[0]] != operand[lane]) {
-                            let operation = "subgroupBroadcast".to_owned();
-                            return Err(Kind::NotUniform { operation, invocation: lane }.into());
-                        }
-                        Some(index)
-                    }
-                    GatherMode::Shuffle(_) => Some(index),
+                    GatherMode::Broadcast(_) | GatherMode::Shuffle(_) => Some(index),
                     GatherMode::ShuffleDown(_) => Some(own.saturating_add(index)),
                     GatherMode::ShuffleUp(_) => own.checked_sub(index),
                     GatherMode::ShuffleXor(_) => Some(own ^ index),

@@ -31,27 +31,54 @@ fn matmul_fault(correct: &str, seeded: &str) -> String {
 
 #[test]
 fn missing_barrier() {
-    assert_snapshot!(matmul_fault("workgroupBarrier();", ""), @"");
+    assert_snapshot!(matmul_fault("workgroupBarrier();", ""), @"
+    race: `tile_a[0][0]` is written by invocation (0, 0, 0) and read by invocation (1, 0, 0) with no barrier between, in workgroup (0, 0, 0)
+      at line 76: let _e93 = tile_a[local.y][_e91];
+    ");
     // The second barrier of the loop, between the last reads of a tile and the writes of the next.
-    assert_snapshot!(matmul_fault("}\n            workgroupBarrier();", "}"), @"");
+    assert_snapshot!(matmul_fault("}\n            workgroupBarrier();", "}"), @"
+    race: `tile_a[0][0]` is read by invocation (1, 0, 0) and written by invocation (0, 0, 0) with no barrier between, in workgroup (0, 0, 0)
+      at line 48: tile_a[local.y][local.x] = _e46;
+    ");
     let barrier = "workgroupBarrier();\n            if";
     let source = REDUCTION.replace(barrier, "if");
     assert_ne!(source, REDUCTION);
-    assert_snapshot!(fault(&source, 1, &mut [vec![0; 256], vec![0; 4]], &Options::default()), @"");
+    assert_snapshot!(fault(&source, 1, &mut [vec![0; 256], vec![0; 4]], &Options::default()), @"
+    race: `part[32]` is written by invocation (32, 0, 0) and read by invocation (0, 0, 0) with no barrier between, in workgroup (0, 0, 0)
+      at line 24: let _e23 = part[(lane + _e20)];
+    ");
 }
 
 #[test]
 fn off_by_one() {
-    assert_snapshot!(matmul_fault("k < 16u", "k <= 16u"), @"");
-    assert_snapshot!(matmul_fault("start + local.x < size.z", "start + local.x <= size.z"), @"");
-    assert_snapshot!(body_fault("out[id.x] = x[i32(id.x) - 1];"), @"");
+    assert_snapshot!(matmul_fault("k < 16u", "k <= 16u"), @"
+    out of bounds: invocation (0, 0, 0) indexes `tile_a[0]`, of length 16, at 16, in workgroup (0, 0, 0)
+      at line 77: let _e93 = tile_a[local.y][_e91];
+    ");
+    assert_snapshot!(matmul_fault("start + local.x < size.z", "start + local.x <= size.z"), @"
+    out of bounds: invocation (4, 15, 0) indexes `a`, of length 320, at 320, in workgroup (0, 0, 0)
+      at line 44: let _e40 = a[(((id.y * _e33) + _e35) + local.x)];
+    ");
+    assert_snapshot!(body_fault("out[id.x] = x[i32(id.x) - 1];"), @"
+    out of bounds: invocation (0, 0, 0) indexes `x`, of length 16, at -1, in workgroup (0, 0, 0)
+      at line 9: let _e11 = x[(i32(id.x) - 1i)];
+    ");
 }
 
 #[test]
 fn uninitialised_reads() {
-    assert_snapshot!(body_fault("if lane < 7u { tile[lane] = 1; } workgroupBarrier(); out[id.x] = tile[7u - lane];"), @"");
-    assert_snapshot!(body_fault("var part: array<i32, 4>; part[lane % 3u] = 1; out[id.x] = part[0];"), @"");
-    assert_snapshot!(body_fault("out[id.x] += 1;"), @"");
+    assert_snapshot!(body_fault("if lane < 7u { tile[lane] = 1; } workgroupBarrier(); out[id.x] = tile[7u - lane];"), @"
+    uninitialised: invocation (0, 0, 0) reads `tile[7]`, which nothing has written, in workgroup (0, 0, 0)
+      at line 13: let _e14 = tile[(7u - lane)];
+    ");
+    assert_snapshot!(body_fault("var part: array<i32, 4>; part[lane % 3u] = 1; out[id.x] = part[0];"), @"
+    uninitialised: invocation (1, 0, 0) reads `part[0]`, which nothing has written, in workgroup (0, 0, 0)
+      at line 12: let _e11 = part[0];
+    ");
+    assert_snapshot!(body_fault("out[id.x] += 1;"), @"
+    uninitialised: invocation (0, 0, 0) reads `out[0]`, which nothing has written, in workgroup (0, 0, 0)
+      at line 9: let _e5 = out[id.x];
+    ");
 }
 
 #[test]
@@ -65,26 +92,59 @@ fn workgroup_memory_may_be_zeroed() {
 
 #[test]
 fn divergence() {
-    assert_snapshot!(body_fault("if lane < 4u { workgroupBarrier(); }"), @"");
-    assert_snapshot!(body_fault("if lane == 2u { return; } storageBarrier();"), @"");
-    assert_snapshot!(body_fault("for (var i = 0u; i < lane; i++) { workgroupBarrier(); }"), @"");
-    assert_snapshot!(body_fault("if lane % 4u != 1u { out[id.x] = subgroupAdd(1); }"), @"");
-    assert_snapshot!(body_fault("out[id.x] = subgroupBroadcast(1, lane);"), @"");
+    assert_snapshot!(body_fault("if lane < 4u { workgroupBarrier(); }"), @"
+    divergent: workgroupBarrier is reached by 4 of 8 invocations, and not by invocation (4, 0, 0), in workgroup (0, 0, 0)
+      at line 10: workgroupBarrier();
+    ");
+    assert_snapshot!(body_fault("if lane == 2u { return; } storageBarrier();"), @"
+    divergent: storageBarrier is reached by 7 of 8 invocations, and not by invocation (2, 0, 0), in workgroup (0, 0, 0)
+      at line 12: storageBarrier();
+    ");
+    assert_snapshot!(body_fault("for (var i = 0u; i < lane; i++) { workgroupBarrier(); }"), @"
+    divergent: workgroupBarrier is reached by 7 of 8 invocations, and not by invocation (0, 0, 0), in workgroup (0, 0, 0)
+      at line 18: workgroupBarrier();
+    ");
+    assert_snapshot!(body_fault("if lane % 4u != 1u { out[id.x] = subgroupAdd(1); }"), @"
+    divergent: a subgroup operation is reached by 3 of 4 invocations, and not by invocation (1, 0, 0), in workgroup (0, 0, 0)
+      at line 10: let _e10 = subgroupAdd(1i);
+    ");
+    assert_snapshot!(body_fault("tile[lane] = 1; out[id.x] = workgroupUniformLoad(&tile[lane]);"), @"
+    not uniform: the operand of workgroupUniformLoad differs in invocation (1, 0, 0), in workgroup (0, 0, 0)
+      at line 10: let _e10 = workgroupUniformLoad((&tile[lane]));
+    ");
 }
 
 #[test]
 fn races() {
     // Both write the same value: still a race.
-    assert_snapshot!(body_fault("tile[lane / 2u] = 1;"), @"");
-    assert_snapshot!(body_fault("out[lane] = 1;"), @"");
-    assert_snapshot!(body_fault("out[id.x] = 1; workgroupBarrier(); if lane == 0u { out[id.x + 15u] = out[id.x + 1u]; }"), @"");
-    assert_snapshot!(body_fault("out[id.x] = 1; storageBarrier(); if id.x == 8u { out[9] = out[7]; }"), @"");
+    assert_snapshot!(body_fault("tile[lane / 2u] = 1;"), @"
+    race: `tile[0]` is written by invocation (0, 0, 0) and written by invocation (1, 0, 0) with no barrier between, in workgroup (0, 0, 0)
+      at line 9: tile[(lane / 2u)] = 1i;
+    ");
+    assert_snapshot!(body_fault("out[lane] = 1;"), @"
+    race: `out[0]` is written by workgroup (0, 0, 0) and written by workgroup (1, 0, 0) in one dispatch
+      at line 9: out[lane] = 1i;
+    ");
+    assert_snapshot!(body_fault("out[id.x] = 1; workgroupBarrier(); if lane == 0u { out[id.x + 15u] = out[id.x + 1u]; }"), @"
+    race: `out[1]` is written by invocation (1, 0, 0) and read by invocation (0, 0, 0) with no barrier between, in workgroup (0, 0, 0)
+      at line 12: let _e18 = out[(id.x + 1u)];
+    ");
+    assert_snapshot!(body_fault("out[id.x] = 1; storageBarrier(); if id.x == 8u { out[9] = out[7]; }"), @"
+    race: `out[7]` is written by workgroup (0, 0, 0) and read by workgroup (1, 0, 0) in one dispatch
+      at line 12: let _e13 = out[7];
+    ");
 }
 
 #[test]
 fn arithmetic_and_loops() {
-    assert_snapshot!(body_fault("out[id.x] = 7 / x[id.x];"), @"");
-    assert_snapshot!(body_fault("while x[id.x] == 0 { out[id.x] = 1; }"), @"");
+    assert_snapshot!(body_fault("out[id.x] = 7 / x[id.x];"), @"
+    division by zero: invocation (0, 0, 0) divides an integer by 0, in workgroup (0, 0, 0)
+      at line 10: out[id.x] = (7i / _e8);
+    ");
+    assert_snapshot!(body_fault("while x[id.x] == 0 { out[id.x] = 1; }"), @"
+    endless: a loop is not done after 100 iterations, in workgroup (0, 0, 0)
+      at line 9: loop {
+    ");
 }
 
 #[test]
@@ -99,7 +159,10 @@ fn a_fault_in_a_function_is_shown_there() {
         }
         @compute @workgroup_size(4)
         fn main(@builtin(local_invocation_index) lane: u32) { put(lane, 1.0); }";
-    assert_snapshot!(fault(source, 1, &mut [vec![0; 64]], &Options::default()), @"");
+    assert_snapshot!(fault(source, 1, &mut [vec![0; 64]], &Options::default()), @"
+    out of bounds: invocation (3, 0, 0) indexes `out`, of length 4, at 4, in workgroup (0, 0, 0)
+      at line 12: out[next].y = value;
+    ");
 }
 
 #[test]
@@ -108,11 +171,14 @@ fn what_cannot_be_run() {
         @group(0) @binding(1) var<storage, read_write> out: array<f32, 4>;
         @compute @workgroup_size(1) fn main() { let e = frexp(out[0]); out[0] = e.fract; }";
     let run = |buffers: &mut [Vec<u8>]| fault(copy, 1, buffers, &Options::default());
-    assert_snapshot!(run(&mut [vec![], vec![0; 16]]), @"");
-    assert_snapshot!(run(&mut [vec![], vec![0; 12]]), @"");
-    assert_snapshot!(run(&mut []), @"");
+    assert_snapshot!(run(&mut [vec![], vec![0; 16]]), @"
+    not supported by the checker: Frexp, in workgroup (0, 0, 0)
+      at line 7: let e = frexp(_e2);
+    ");
+    assert_snapshot!(run(&mut [vec![], vec![0; 12]]), @"invalid: the buffer of `out` has 12 bytes, and needs 16");
+    assert_snapshot!(run(&mut []), @"invalid: no buffer at binding 1");
     let mut module = naga::front::wgsl::parse_str(copy).unwrap();
-    assert_snapshot!(super::run(&module, "other", [1; 3], &mut [], &Options::default()).unwrap_err(), @"");
+    assert_snapshot!(super::run(&module, "other", [1; 3], &mut [], &Options::default()).unwrap_err(), @"invalid: there is no entry point `other`");
     module.entry_points[0].workgroup_size = [0; 3];
-    assert_snapshot!(super::run(&module, "main", [1; 3], &mut [], &Options::default()).unwrap_err(), @"");
+    assert_snapshot!(super::run(&module, "main", [1; 3], &mut [], &Options::default()).unwrap_err(), @"invalid: Entry point main at Compute is invalid: Workgroup size is out of range");
 }

@@ -143,11 +143,13 @@ fn structs_pointers_and_atomics() {
         @group(0) @binding(0) var<storage, read_write> items: array<Item, 4>;
         @group(0) @binding(1) var<storage, read_write> counts: array<atomic<u32>, 3>;
         var<workgroup> total: atomic<u32>;
+        var<private> scale: f32 = 2.0;
         fn raise(item: ptr<function, Item>, by: f32) { (*item).place.y += by; }
         @compute @workgroup_size(4)
         fn main(@builtin(local_invocation_index) lane: u32) {
             var item = items[lane];
-            raise(&item, f32(lane));
+            var halves = array<vec2<f32>, 2>(vec2(0.25), vec2(0.5, 0.5));
+            raise(&item, f32(lane) * scale * halves[lane / 4u + 1u].y);
             item.place = item.place.zyx;
             items[lane] = item;
             if lane == 0u { atomicStore(&total, 0u); }
