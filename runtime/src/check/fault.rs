@@ -4,7 +4,7 @@ use std::fmt;
 
 use naga::{Expression, Function, Handle};
 
-/// Why a kernel was refused. Its `Display` is a sentence, and the line of the kernel printed as WGSL where one is known.
+/// Why a kernel was refused. Its `Display` is a sentence, and the line of the kernel as WGSL where one is known.
 #[derive(Clone, Debug)]
 pub struct Fault {
     pub kind: Kind,

@@ -1,8 +1,8 @@
 //! Finds the line of a kernel where a fault happened.
 //!
-//! naga keeps no lines for what it prints. So the module is printed twice, once with an empty block before the statement:
-//! the first line that differs is where the statement begins. An empty block changes no expression, so that one
-//! `ModuleInfo` serves both.
+//! naga keeps no lines for what it prints. So the module is printed twice, once with an empty block before the
+//! statement: the first line that differs is where the statement begins. An empty block changes no expression, so that
+//! one `ModuleInfo` serves both.
 
 use naga::back::wgsl::{WriterFlags, write_string};
 use naga::valid::ModuleInfo;

@@ -31,8 +31,9 @@ struct Races {
     /// Counts the barriers that order this memory; a mark from an earlier epoch counts for nothing.
     epoch: u32,
     within: Vec<Marks>,
-    /// The linear index of the running workgroup, and marks of workgroups over the whole dispatch, if the memory outlives one.
+    /// The linear index of the running workgroup.
     workgroup: u32,
+    /// Marks of workgroups over the whole dispatch; empty if the memory does not outlive one.
     across: Vec<Marks>,
 }
 

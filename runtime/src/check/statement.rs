@@ -1,8 +1,8 @@
 //! Executes statements in lockstep: each for all the lanes that reach it, before the next.
 //!
 //! A block is given the lanes that enter it and gives back those that reach its end. The others have left by `Break` or
-//! `Continue` and wait in the frame, or have returned. So all lanes of a workgroup are at a statement together if and only
-//! if control flow there is uniform: that is what barriers ask for.
+//! `Continue` and wait in the frame, or have returned. So all lanes of a workgroup are at a statement together if and
+//! only if control flow there is uniform: that is what barriers ask for.
 
 use naga::{AddressSpace, Barrier, Block, Expression, Handle, Statement, SwitchValue};
 

@@ -1,7 +1,7 @@
 //! Subgroup operations. A subgroup is a run of consecutive invocations; the last one of a workgroup may be short.
 //!
-//! What WGSL leaves undefined, a value gathered from a lane that is not there, is all ones: a NaN, or -1, which shows in
-//! a result if a kernel depends on it.
+//! What WGSL leaves undefined, a value gathered from a lane that is not there, is all ones: a NaN, or -1, which shows
+//! in a result if a kernel depends on it.
 
 use std::ops::Range;
 
