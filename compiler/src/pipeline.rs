@@ -188,7 +188,7 @@ impl Planner<'_> {
                 let schedule = schedule::choose(&nest, self.profile);
                 let kernel = schedule::kernel(&nest, &schedule, self.profile);
                 let kernel = kernel.map_err(|e| self.schedule_error(root, e))?;
-                (nest.name.clone(), operands, Work::Nest { nest, schedule }, kernel)
+                (nest.name.clone(), operands, Work::Nest { nest: Box::new(nest), schedule }, kernel)
             }
         };
         let operands = operands.into_iter().map(|id| self.read(id)).collect::<Result<_, _>>()?;

@@ -55,7 +55,7 @@ impl Buffer {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Work {
     Nest {
-        nest: Nest,
+        nest: Box<Nest>,
         schedule: Schedule,
     },
     /// [`crate::graph::Op::PrngValue`]: from a state, this many f32 values.

@@ -49,10 +49,7 @@ impl Accumulator {
             return Ok(());
         }
         let results = point.program(b, body, None)?;
-        let position = match &point.nest.position {
-            Some(position) => Some(point.index(position)),
-            None => None,
-        };
+        let position = point.nest.position.as_ref().map(|position| point.index(position));
         self.merge(b, point, results[0].clone(), results.get(1).cloned(), position)
     }
 

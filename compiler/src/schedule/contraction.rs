@@ -170,7 +170,7 @@ impl<'a> Side<'a> {
             && load.offset.coefficient(axis) == 1
             && load.offset.terms().iter().all(|&(v, c)| multiple_of_4(v, c))
             && load.offset.offset() % 4 == 0
-            && nest.axes[axis].extent % 4 == 0
+            && nest.axes[axis].extent.is_multiple_of(4)
             && nest.operands[load.operand].elements().is_multiple_of(4)
             && block.is_multiple_of(4)
             && (self.block * self.block_reduction).is_multiple_of(4 * threads)

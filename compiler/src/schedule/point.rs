@@ -192,13 +192,13 @@ impl<'a> Point<'a> {
             }
         };
         if load.when.is_empty() {
-            return Ok(values.from_storage(dtype, read(address)));
+            return Ok(values.loaded(dtype, read(address)));
         }
         let guarded = b.var("guarded", zero);
         b.if_(self.holds(&load.when), |b| {
             let stored = b.let_("stored", read(address));
             let values = Values { b, profile: self.profile, lanes: self.lanes };
-            let value = values.from_storage(dtype, stored);
+            let value = values.loaded(dtype, stored);
             b.assign(&guarded, value);
         });
         Ok(guarded)
@@ -209,7 +209,7 @@ impl<'a> Point<'a> {
         for (output, result) in results.into_iter().enumerate() {
             let buffer = self.nest.operands.len() + output;
             let dtype = self.nest.outputs[output].dtype;
-            let stored = Values { b, profile: self.profile, lanes: self.lanes }.to_storage(dtype, result);
+            let stored = Values { b, profile: self.profile, lanes: self.lanes }.stored(dtype, result);
             let place = if self.buffers.lanes[buffer] == 1 { place.clone() } else { place.clone().quotient(4) };
             b.store(buffer, place, stored);
         }
@@ -219,7 +219,7 @@ impl<'a> Point<'a> {
 /// Whether every buffer access of a nest can be of 4 neighbours along the last free axis; the lanes of each buffer.
 pub(super) fn vector_lanes(nest: &Nest) -> Option<Vec<u8>> {
     let last = nest.free.checked_sub(1)?;
-    if nest.axes[last].extent % 4 != 0 {
+    if !nest.axes[last].extent.is_multiple_of(4) {
         return None;
     }
     // A lane must not see a change in anything but loads of neighbours and index values.
@@ -237,7 +237,7 @@ pub(super) fn vector_lanes(nest: &Nest) -> Option<Vec<u8>> {
             0 => 1,
             1 => {
                 let aligned = load.offset.terms().iter().all(|&(v, c)| v == last || c % 4 == 0);
-                let whole = nest.operands[load.operand].elements() % 4 == 0;
+                let whole = nest.operands[load.operand].elements().is_multiple_of(4);
                 if !(aligned && load.offset.offset() % 4 == 0 && whole) {
                     return None;
                 }

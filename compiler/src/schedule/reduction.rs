@@ -79,7 +79,7 @@ impl Tree {
     }
 
     fn store(&self, b: &mut Builder, point: &Point, acc: &Accumulator) {
-        let value = Values { b, profile: point.profile, lanes: 1 }.to_storage(self.dtype, acc.value.clone());
+        let value = Values { b, profile: point.profile, lanes: 1 }.stored(self.dtype, acc.value.clone());
         b.store_shared(self.values, Expr::local(0), value);
         if let (Some(array), Some(written)) = (self.written, &acc.written) {
             b.store_shared(array, Expr::local(0), written.clone().cast(DType::U32));
@@ -91,8 +91,8 @@ impl Tree {
 
     fn load(&self, b: &mut Builder, point: &Point, index: Expr) -> (Expr, Option<Expr>, Option<Expr>) {
         let values = Values { b, profile: point.profile, lanes: 1 };
-        let value = values.from_storage(self.dtype, Expr::load_shared(self.values, &index));
-        let written = self.written.map(|a| values.from_storage(DType::Bool, Expr::load_shared(a, &index)));
+        let value = values.loaded(self.dtype, Expr::load_shared(self.values, &index));
+        let written = self.written.map(|a| values.loaded(DType::Bool, Expr::load_shared(a, &index)));
         let position = self.positions.map(|a| Expr::load_shared(a, &index));
         (b.let_("other", value), written.map(|w| b.let_("other_written", w)), position)
     }

@@ -53,12 +53,12 @@ impl Values<'_> {
     }
 
     /// A value as it was loaded from storage.
-    pub fn from_storage(&self, dtype: DType, stored: Expr) -> Expr {
+    pub fn loaded(&self, dtype: DType, stored: Expr) -> Expr {
         if dtype == DType::Bool { stored.differs(self.u32(0)) } else { stored }
     }
 
     /// A value as storage holds it.
-    pub fn to_storage(&self, dtype: DType, value: Expr) -> Expr {
+    pub fn stored(&self, dtype: DType, value: Expr) -> Expr {
         if dtype == DType::Bool { value.cast(DType::U32) } else { value }
     }
 
@@ -170,7 +170,7 @@ impl Values<'_> {
     /// (Chebyshev fits of degree 7 to `erf(x) / x` and to `log(erfc(x))` on 1..4).
     fn erf(&mut self, a: Expr) -> Expr {
         const SMALL: [f32; 8] = [
-            1.128_379_2,
+            std::f32::consts::FRAC_2_SQRT_PI,
             -0.376_126_38,
             0.112_837_806,
             -0.026_865_369,
