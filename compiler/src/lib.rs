@@ -5,6 +5,7 @@
 pub mod affine;
 pub mod dtype;
 pub mod graph;
+pub mod interpret;
 pub mod kernel;
 pub mod nest;
 pub mod passes;

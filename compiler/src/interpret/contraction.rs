@@ -1,0 +1,215 @@
+//! Contractions, point by point.
+
+use crate::affine::Affine;
+use crate::dtype::Scalar;
+use crate::graph::{Access, Aggregation, Contraction, ContractionLeaf};
+use crate::scalar::BinaryOp;
+use crate::tensor::{Tensor, TensorType};
+
+use super::walk::Walk;
+use super::{Error, blank, filled};
+
+/// The tensor that `contraction` makes of `operands`.
+pub(super) fn run(contraction: &Contraction, ty: &TensorType, operands: &[&Tensor]) -> Result<Tensor, Error> {
+    let mut points = Points::new(contraction, ty, operands);
+    let start = Place {
+        written: false,
+        total: if contraction.aggregation == Aggregation::Product { 1.0 } else { 0.0 },
+        best: contraction.aggregation.identity(contraction.body.dtype(contraction.body.results[0])),
+        position: 0,
+    };
+    let mut places = filled(ty.elements(), start)?;
+    let mut values = Vec::with_capacity(contraction.body.insts.len());
+    let mut remaining = !points.walk.is_empty();
+    while remaining {
+        if points.read() {
+            let forms = points.walk.values();
+            let mut index_leaf = points.leaves.iter();
+            contraction.body.evaluate(&mut values, |leaf| match leaf {
+                ContractionLeaf::Access(access) => points.elements[*access],
+                ContractionLeaf::Index(_) => Scalar::i32(index_leaf.next().map_or(0, |&form| forms[form] as i32)),
+            });
+            let counts = contraction.body.results.get(1).is_none_or(|&counts| values[counts].is_true());
+            if counts {
+                let place = &mut places[forms[points.place] as usize];
+                place.add(contraction.aggregation, values[contraction.body.results[0]], forms[points.position] as i32);
+            }
+        }
+        remaining = points.walk.advance();
+    }
+    let default = if contraction.default { operands.last() } else { None };
+    let mut result = blank(ty)?;
+    for (position, place) in places.iter().enumerate() {
+        if place.written {
+            result.set(position, place.result(contraction.aggregation));
+        } else if let Some(default) = default {
+            result.set(position, default.get(position));
+        }
+    }
+    Ok(result)
+}
+
+/// The points of a contraction's index space, and what each reads.
+struct Points<'a> {
+    walk: Walk,
+    /// Forms that must be at least 0 and less than the limit.
+    conditions: Vec<(usize, i64)>,
+    /// The form that is the row-major position of the place written.
+    place: usize,
+    /// The form that is the row-major position among the variables that the place does not mention.
+    position: usize,
+    reads: Vec<Read<'a>>,
+    /// The forms of the body's index leaves, in their order.
+    leaves: Vec<usize>,
+    /// What each access reads at the current point.
+    elements: Vec<Scalar>,
+}
+
+/// An access.
+struct Read<'a> {
+    operand: &'a Tensor,
+    /// The form that is the row-major position, without the values of other accesses.
+    offset: usize,
+    dynamic: Vec<Dynamic>,
+}
+
+/// A coordinate of an access that another access shifts.
+struct Dynamic {
+    /// The form that is the coordinate without that access.
+    form: usize,
+    access: usize,
+    size: i64,
+    stride: i64,
+}
+
+impl<'a> Points<'a> {
+    fn new(contraction: &Contraction, ty: &TensorType, operands: &[&'a Tensor]) -> Points<'a> {
+        let extents = contraction.indices.iter().map(|index| (index.high - index.low) as usize).collect();
+        let mut walk = Walk::new(extents);
+        // An affine expression over the variables, which start at `low`, as a form of the walk, where they start at 0.
+        let mut add = |terms: &[(&Affine, i64)]| {
+            let sum = |f: &dyn Fn(&Affine) -> i64| {
+                terms.iter().fold(0i64, |sum, (affine, factor)| sum.wrapping_add(f(affine).wrapping_mul(*factor)))
+            };
+            let coefficients: Vec<i64> = (0..contraction.indices.len()).map(|v| sum(&|a| a.coefficient(v))).collect();
+            let at_low =
+                |constant: i64, (coefficient, low): (&i64, i64)| constant.wrapping_add(coefficient.wrapping_mul(low));
+            let lows = contraction.indices.iter().map(|index| index.low);
+            let constant = coefficients.iter().zip(lows).fold(sum(&|a| a.offset()), at_low);
+            walk.add_form(coefficients, constant)
+        };
+        let mut conditions = Vec::new();
+        for (affine, &size) in contraction.output.iter().zip(&ty.shape) {
+            conditions.push((add(&[(affine, 1)]), size as i64));
+        }
+        for affine in &contraction.constraints {
+            conditions.push((add(&[(affine, 1)]), i64::MAX));
+        }
+        let place = add(&contraction.output.iter().zip(strides(ty)).collect::<Vec<_>>());
+        let mut reads = Vec::new();
+        for Access { operand, index } in &contraction.accesses {
+            let operand = operands[*operand];
+            let mut dynamic = Vec::new();
+            for ((index, &size), stride) in index.iter().zip(operand.shape()).zip(strides(operand.ty())) {
+                let form = add(&[(&index.affine, 1)]);
+                match index.access {
+                    None => conditions.push((form, size as i64)),
+                    Some(access) => dynamic.push(Dynamic { form, access, size: size as i64, stride }),
+                }
+            }
+            let coordinates = index.iter().map(|index| &index.affine);
+            let offset = add(&coordinates.zip(strides(operand.ty())).collect::<Vec<_>>());
+            reads.push(Read { operand, offset, dynamic });
+        }
+        let leaves = contraction.body.leaves().filter_map(|leaf| match leaf {
+            ContractionLeaf::Index(affine) => Some(add(&[(affine, 1)])),
+            ContractionLeaf::Access(_) => None,
+        });
+        let leaves = leaves.collect();
+        let position = position_form(contraction, &mut walk);
+        let elements = operands.first().map_or(Scalar::i32(0), |operand| Scalar::zero(operand.dtype()));
+        let elements = vec![elements; reads.len()];
+        Points { walk, conditions, place, position, reads, leaves, elements }
+    }
+
+    /// Reads every access at the current point; false where the point is not valid.
+    fn read(&mut self) -> bool {
+        let forms = self.walk.values();
+        if !self.conditions.iter().all(|&(form, limit)| (0..limit).contains(&forms[form])) {
+            return false;
+        }
+        for (number, read) in self.reads.iter().enumerate() {
+            let mut offset = forms[read.offset];
+            for dynamic in &read.dynamic {
+                let shift = self.elements[dynamic.access].to_i64();
+                let coordinate = forms[dynamic.form].checked_add(shift);
+                if !coordinate.is_some_and(|c| (0..dynamic.size).contains(&c)) {
+                    return false;
+                }
+                offset = offset.wrapping_add(shift.wrapping_mul(dynamic.stride));
+            }
+            self.elements[number] = read.operand.get(offset as usize);
+        }
+        true
+    }
+}
+
+fn strides(ty: &TensorType) -> impl Iterator<Item = i64> {
+    ty.strides().into_iter().map(|stride| stride as i64)
+}
+
+/// The row-major position, from 0, within the ranges of the variables that the place does not mention.
+fn position_form(contraction: &Contraction, walk: &mut Walk) -> usize {
+    let mut coefficients = vec![0; contraction.indices.len()];
+    let mut stride = 1i64;
+    for (variable, index) in contraction.indices.iter().enumerate().rev() {
+        if contraction.output.iter().all(|affine| affine.coefficient(variable) == 0) {
+            coefficients[variable] = stride;
+            stride = stride.wrapping_mul(index.high - index.low);
+        }
+    }
+    walk.add_form(coefficients, 0)
+}
+
+/// What has fallen on one place of the result.
+#[derive(Clone)]
+struct Place {
+    written: bool,
+    /// Sums and products of floats.
+    total: f64,
+    /// Everything else.
+    best: Scalar,
+    /// Where the best value is, for the arg forms.
+    position: i32,
+}
+
+impl Place {
+    fn add(&mut self, aggregation: Aggregation, value: Scalar, position: i32) {
+        let exceeds = |op: BinaryOp, best: Scalar| {
+            !self.written || op.evaluate(value, best).is_true() || best.to_f64().is_nan() && !value.to_f64().is_nan()
+        };
+        match aggregation {
+            Aggregation::Sum if value.dtype.is_float() => self.total += value.to_f64(),
+            Aggregation::Product if value.dtype.is_float() => self.total *= value.to_f64(),
+            Aggregation::Sum => self.best = BinaryOp::Add.evaluate(self.best, value),
+            Aggregation::Product => self.best = BinaryOp::Mul.evaluate(self.best, value),
+            Aggregation::Max => self.best = BinaryOp::Max.evaluate(self.best, value),
+            Aggregation::Min => self.best = BinaryOp::Min.evaluate(self.best, value),
+            Aggregation::Assign => self.best = value,
+            Aggregation::ArgMax if exceeds(BinaryOp::Gt, self.best) => (self.best, self.position) = (value, position),
+            Aggregation::ArgMin if exceeds(BinaryOp::Lt, self.best) => (self.best, self.position) = (value, position),
+            Aggregation::ArgMax | Aggregation::ArgMin => {}
+        }
+        self.written = true;
+    }
+
+    fn result(&self, aggregation: Aggregation) -> Scalar {
+        match aggregation {
+            Aggregation::Sum | Aggregation::Product if self.best.dtype.is_float() => {
+                Scalar::from_f64(self.best.dtype, self.total)
+            }
+            Aggregation::ArgMax | Aggregation::ArgMin => Scalar::i32(self.position),
+            _ => self.best,
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The reference: executes a graph directly and slowly, node by node and point by point, as the documentation of [`Op`]
+//! and [`Contraction`](crate::graph::Contraction) reads. What every back end is checked against.
+//!
+//! Always true: a value is computed by [`crate::scalar`]'s definitions alone; sums and products of floats are kept in
+//! f64 and rounded once, so that a result is as exact as its type allows; memory that cannot be had is an error.
+
+mod contraction;
+mod random;
+#[cfg(test)]
+mod tests;
+mod walk;
+
+use std::collections::HashMap;
+use std::fmt;
+
+use crate::dtype::{DType, Scalar};
+use crate::graph::{Graph, NodeId, Op};
+use crate::tensor::{Tensor, TensorType};
+
+use walk::Walk;
+
+/// Why a graph has no results.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// The graph does not verify: a bug of what made it.
+    Malformed(String),
+    MissingInput {
+        name: String,
+    },
+    /// A tensor was given that the graph does not read.
+    UnknownInput {
+        name: String,
+    },
+    /// An input has the wrong element type or shape.
+    WrongInput {
+        name: String,
+        expected: TensorType,
+        given: TensorType,
+    },
+    /// There is no memory for a tensor, or for aggregating it.
+    OutOfMemory {
+        bytes: usize,
+    },
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Malformed(message) => write!(f, "the graph is malformed: {message}"),
+            Error::MissingInput { name } => write!(f, "input {name} is missing"),
+            Error::UnknownInput { name } => write!(f, "there is no input {name}"),
+            Error::WrongInput { name, expected, given } => write!(f, "input {name} is {given}, but must be {expected}"),
+            Error::OutOfMemory { bytes } => write!(f, "there is no memory for {bytes} bytes"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// The outputs of the graph, in its order, for inputs by name (in any order, each of the input node's type).
+pub fn run<N: AsRef<str>>(graph: &Graph, inputs: &[(N, Tensor)]) -> Result<Vec<(String, Tensor)>, Error> {
+    graph.verify().map_err(Error::Malformed)?;
+    let is_input = |name: &str, id: &NodeId| matches!(&graph.node(*id).op, Op::Input(input) if input == name);
+    for (name, _) in inputs {
+        if !graph.inputs.iter().any(|id| is_input(name.as_ref(), id)) {
+            return Err(Error::UnknownInput { name: name.as_ref().to_string() });
+        }
+    }
+    let mut values: HashMap<NodeId, Tensor> = HashMap::new();
+    for id in graph.topological() {
+        let operands = graph.operands(id);
+        let operands: Vec<&Tensor> = operands.iter().map(|operand| &values[operand]).collect();
+        let value = node(&graph.node(id).op, &graph.node(id).ty, &operands, inputs)?;
+        values.insert(id, value);
+    }
+    graph.outputs.iter().map(|(name, id)| Ok((name.clone(), copy(&values[id], &graph.node(*id).ty)?))).collect()
+}
+
+/// The value of one node.
+fn node<N: AsRef<str>>(
+    op: &Op,
+    ty: &TensorType,
+    operands: &[&Tensor],
+    inputs: &[(N, Tensor)],
+) -> Result<Tensor, Error> {
+    match op {
+        Op::Input(name) => match inputs.iter().find(|(given, _)| given.as_ref() == name) {
+            None => Err(Error::MissingInput { name: name.clone() }),
+            Some((_, tensor)) if tensor.ty() != ty => {
+                let (name, expected, given) = (name.clone(), ty.clone(), tensor.ty().clone());
+                Err(Error::WrongInput { name, expected, given })
+            }
+            Some((_, tensor)) => copy(tensor, ty),
+        },
+        Op::Constant(scalar) => elementwise(ty, operands, |_| *scalar),
+        Op::Elements(scalars) => {
+            let mut result = blank(ty)?;
+            scalars.iter().enumerate().for_each(|(position, scalar)| result.set(position, *scalar));
+            Ok(result)
+        }
+        Op::Index { axis } => index(ty, *axis),
+        Op::Unary(op) => elementwise(ty, operands, |v| op.evaluate(v[0])),
+        Op::Binary(op) => elementwise(ty, operands, |v| op.evaluate(v[0], v[1])),
+        Op::Select => elementwise(ty, operands, |v| if v[0].is_true() { v[1] } else { v[2] }),
+        Op::Cast => elementwise(ty, operands, |v| v[0].cast(ty.dtype)),
+        Op::Reshape => copy(operands[0], ty),
+        Op::Contraction(contraction) => contraction::run(contraction, ty, operands),
+        Op::PrngValue => random::values(operands[0], ty),
+        Op::PrngState { elements } => random::state(operands[0], *elements),
+    }
+}
+
+/// All zeros.
+fn blank(ty: &TensorType) -> Result<Tensor, Error> {
+    let zeros = filled(ty.elements().saturating_mul(ty.dtype.size()), 0)?;
+    Tensor::from_bytes(ty.clone(), zeros).ok_or(Error::OutOfMemory { bytes: usize::MAX })
+}
+
+/// The elements of `tensor` as a tensor of type `ty`, which takes as many bytes.
+fn copy(tensor: &Tensor, ty: &TensorType) -> Result<Tensor, Error> {
+    let mut result = blank(ty)?;
+    result.bytes_mut().copy_from_slice(tensor.bytes());
+    Ok(result)
+}
+
+/// `count` copies of `value`.
+fn filled<T: Clone>(count: usize, value: T) -> Result<Vec<T>, Error> {
+    let mut items = Vec::new();
+    let bytes = count.saturating_mul(size_of::<T>());
+    items.try_reserve_exact(count).map_err(|_| Error::OutOfMemory { bytes })?;
+    items.resize(count, value);
+    Ok(items)
+}
+
+/// `f` of the operands' elements at each place, the operands broadcast.
+fn elementwise(ty: &TensorType, operands: &[&Tensor], f: impl Fn(&[Scalar]) -> Scalar) -> Result<Tensor, Error> {
+    let mut result = blank(ty)?;
+    let mut walk = Walk::new(ty.shape.clone());
+    for operand in operands {
+        let strides = operand.ty().strides();
+        let stretched = ty.rank() - operand.shape().len();
+        let along = |axis: usize| match axis.checked_sub(stretched) {
+            Some(axis) if operand.shape()[axis] != 1 => strides[axis] as i64,
+            _ => 0,
+        };
+        walk.add_form((0..ty.rank()).map(along).collect(), 0);
+    }
+    let mut elements = vec![Scalar::zero(DType::Bool); operands.len()];
+    for position in 0..ty.elements() {
+        for (element, (operand, &offset)) in elements.iter_mut().zip(operands.iter().zip(walk.values())) {
+            *element = operand.get(offset as usize);
+        }
+        result.set(position, f(&elements));
+        walk.advance();
+    }
+    Ok(result)
+}
+
+fn index(ty: &TensorType, axis: usize) -> Result<Tensor, Error> {
+    let mut result = blank(ty)?;
+    let stride = ty.strides()[axis];
+    for position in 0..ty.elements() {
+        result.set(position, Scalar::from_i64(DType::I32, (position / stride % ty.shape[axis]) as i64));
+    }
+    Ok(result)
+}
