@@ -186,6 +186,15 @@ impl Graph {
         }
     }
 
+    /// [`replace`](Graph::replace)s `old` by `new`, which computes the same and takes over the source name if it has none.
+    pub fn stand_in(&mut self, old: NodeId, new: NodeId) {
+        let name = self.nodes[old].name.clone();
+        if !matches!(self.nodes[new].op, Op::Input(_)) && self.nodes[new].name.is_none() {
+            self.nodes[new].name = name;
+        }
+        self.replace(old, new);
+    }
+
     /// Removes a node that nothing reads.
     pub fn remove(&mut self, id: NodeId) {
         self.nodes.remove_node(id);

@@ -1,5 +1,13 @@
 //! Graph passes, one a file. The order in which they run is in [`crate::pipeline`].
 
+mod dead;
+mod fold;
 mod fuse;
+mod share;
+#[cfg(test)]
+mod testing;
 
+pub use dead::dead;
+pub use fold::fold;
 pub use fuse::{Group, fuse, is_source, storage};
+pub use share::share;

@@ -1,0 +1,264 @@
+//! Computes what is known already, and drops elementwise operations that change nothing.
+//!
+//! Example: in `%2 = mul %0 %1` where `%1 = sqrt %3`, `%3 = constant 1.0`, the constant `%1` becomes `constant 1.0`, and
+//! the readers of `%2` read `%0`. Nodes that nothing reads any more stay for [`super::dead`].
+//!
+//! Why it is sound: constants are computed by [`crate::scalar`]'s own definitions. An identity is used only where it holds
+//! for every bit pattern of the type, NaN payloads aside, and where the node's type is that of the value that takes its
+//! place: so `x - 0 = x` for floats, but `x + 0 = x` (false for `-0.0`) only for integers, and `x * 0 = 0` for neither, as
+//! the shape may differ. Two casts are one where the type between holds every value of the first, and the second cast
+//! then sees the value that the first saw.
+
+use crate::dtype::{DType, Scalar};
+use crate::graph::{Graph, NodeId, Op};
+use crate::scalar::{BinaryOp, UnaryOp};
+
+/// Something that computes the same as a node.
+enum Simpler {
+    Node(NodeId),
+    Op(Op, Vec<NodeId>),
+}
+
+pub fn fold(graph: &mut Graph) {
+    for id in graph.topological() {
+        // Each step leaves fewer nodes between this one and the inputs, so that this ends.
+        while let Some(simpler) = simpler(graph, id) {
+            match simpler {
+                Simpler::Op(op, operands) => graph.set(id, op, &operands),
+                Simpler::Node(other) => {
+                    graph.stand_in(id, other);
+                    break;
+                }
+            }
+        }
+    }
+}
+
+fn simpler(graph: &Graph, id: NodeId) -> Option<Simpler> {
+    let operands = graph.operands(id);
+    if let Some(op) = constant(graph, id, &operands) {
+        return Some(Simpler::Op(op, vec![]));
+    }
+    let through = |operand: NodeId| (&graph.node(operand).op, graph.operands(operand));
+    let same = match (&graph.node(id).op, operands.as_slice()) {
+        (Op::Unary(op), &[x]) => unary(graph, *op, x),
+        (Op::Binary(op), &[a, b]) => match (uniform(graph, a), uniform(graph, b)) {
+            (_, Some(b)) if neutral_right(*op, b) => Some(a),
+            (Some(a), _) if neutral_left(*op, a) => Some(b),
+            _ if a == b && is_idempotent(*op) => Some(a),
+            _ => None,
+        },
+        (Op::Select, &[condition, then, otherwise]) => match uniform(graph, condition) {
+            Some(condition) => Some(if condition.is_true() { then } else { otherwise }),
+            None if then == otherwise => Some(then),
+            None => None,
+        },
+        (Op::Cast, &[x]) if graph.dtype(x) == graph.dtype(id) => Some(x),
+        (Op::Cast, &[x]) => match through(x) {
+            (Op::Cast, inner) if is_one_cast(graph.dtype(inner[0]), graph.dtype(x), graph.dtype(id)) => {
+                return Some(Simpler::Op(Op::Cast, inner));
+            }
+            _ => None,
+        },
+        (Op::Reshape, &[x]) if graph.shape(x) == graph.shape(id) => Some(x),
+        (Op::Reshape, &[x]) => match through(x) {
+            (Op::Reshape, inner) => return Some(Simpler::Op(Op::Reshape, inner)),
+            _ => None,
+        },
+        _ => None,
+    };
+    same.filter(|same| graph.node(*same).ty == graph.node(id).ty).map(Simpler::Node)
+}
+
+/// The constant that an elementwise operation or a reshape of constants is.
+fn constant(graph: &Graph, id: NodeId, operands: &[NodeId]) -> Option<Op> {
+    let node = graph.node(id);
+    let is_elementwise = matches!(node.op, Op::Unary(_) | Op::Binary(_) | Op::Select | Op::Cast | Op::Reshape);
+    if !is_elementwise || node.ty.rank() > 1 {
+        return None;
+    }
+    let known: Vec<&[Scalar]> = operands.iter().map(|operand| elements(graph, *operand)).collect::<Option<_>>()?;
+    let at = |operand: usize, place: usize| known[operand][if known[operand].len() == 1 { 0 } else { place }];
+    let value = |place| match &node.op {
+        Op::Unary(op) => op.evaluate(at(0, place)),
+        Op::Binary(op) => op.evaluate(at(0, place), at(1, place)),
+        Op::Select => at(if at(0, place).is_true() { 1 } else { 2 }, place),
+        _ => at(0, place).cast(node.ty.dtype),
+    };
+    let values: Vec<Scalar> = (0..node.ty.elements()).map(value).collect();
+    Some(if node.ty.rank() == 0 { Op::Constant(values[0]) } else { Op::Elements(values) })
+}
+
+fn elements(graph: &Graph, id: NodeId) -> Option<&[Scalar]> {
+    match &graph.node(id).op {
+        Op::Constant(scalar) => Some(std::slice::from_ref(scalar)),
+        Op::Elements(scalars) => Some(scalars),
+        _ => None,
+    }
+}
+
+/// The value that every element of a constant has.
+fn uniform(graph: &Graph, id: NodeId) -> Option<Scalar> {
+    let (first, rest) = elements(graph, id)?.split_first()?;
+    rest.iter().all(|scalar| scalar == first).then_some(*first)
+}
+
+/// The value that `op` of `x` is.
+fn unary(graph: &Graph, op: UnaryOp, x: NodeId) -> Option<NodeId> {
+    use UnaryOp::*;
+    let dtype = graph.dtype(x);
+    let changes_nothing = match op {
+        Neg => dtype == DType::Bool,
+        Abs => !dtype.is_float() && !dtype.is_signed_integer(),
+        Ceil | Floor | Round => !dtype.is_float(),
+        _ => false,
+    };
+    match &graph.node(x).op {
+        _ if changes_nothing => Some(x),
+        Op::Unary(inner) if *inner == op && matches!(op, Neg | BitNot) => Some(graph.operands(x)[0]),
+        Op::Unary(inner) if *inner == op && matches!(op, Abs | Ceil | Floor | Round) => Some(x),
+        _ => None,
+    }
+}
+
+/// `op(x, s) = x` for every x.
+fn neutral_right(op: BinaryOp, s: Scalar) -> bool {
+    use BinaryOp::*;
+    match op {
+        Add if s.dtype.is_float() => s == UnaryOp::Neg.evaluate(Scalar::zero(s.dtype)),
+        Add | Sub | BitOr | BitXor | ShiftLeft | ShiftRight => s == Scalar::zero(s.dtype),
+        Mul | Div | Pow => s == Scalar::one(s.dtype),
+        Max => s == Scalar::lowest(s.dtype),
+        Min => s == Scalar::highest(s.dtype),
+        BitAnd => s == UnaryOp::BitNot.evaluate(Scalar::zero(s.dtype)),
+        Eq | Ne | Lt | Le | Gt | Ge => false,
+    }
+}
+
+/// `op(s, x) = x` for every x: not so for max and min of floats, which leave out a NaN on the right.
+fn neutral_left(op: BinaryOp, s: Scalar) -> bool {
+    let orders_integers = matches!(op, BinaryOp::Max | BinaryOp::Min) && !s.dtype.is_float();
+    (op.is_commutative() || orders_integers) && neutral_right(op, s)
+}
+
+/// `op(x, x) = x` for every x.
+fn is_idempotent(op: BinaryOp) -> bool {
+    matches!(op, BinaryOp::Max | BinaryOp::Min | BinaryOp::BitAnd | BinaryOp::BitOr)
+}
+
+/// Casting `from` to `between` and that to `to` is casting `from` to `to`.
+fn is_one_cast(from: DType, between: DType, to: DType) -> bool {
+    // An integer that comes to an integer by way of a float saturates, and does not wrap.
+    let wraps_as_before = from.is_float() == between.is_float() || to.is_float() || to == DType::Bool || to.holds(from);
+    between.holds(from) && wraps_as_before
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::after;
+    use super::super::{dead, fold};
+
+    fn folded(text: &str) -> String {
+        after(&[fold, dead], text)
+    }
+
+    #[test]
+    fn constants_are_computed() {
+        insta::assert_snapshot!(folded("\
+graph g() -> (A = %3, B = %6, C = %7)
+%0 = constant 3 : i32[]
+%1 = constant 2 : i32[]
+%2 = div %0 %1 : i32[]
+%3 = cast %2 : f32[]
+%4 = elements [1, 2, 3] : i32[3]
+%5 = add %4 %0 : i32[3]
+%6 = cmp_lt %5 %5 : bool[3]
+%7 = reshape %5 : i32[3, 1]
+"), @"
+    graph g() -> (A = %0, B = %2, C = %3)
+    %0 = constant 1.0 : f32[]
+    %1 = elements [4, 5, 6] : i32[3]
+    %2 = elements [false, false, false] : bool[3]
+    %3 = reshape %1 : i32[3, 1]
+    ");
+    }
+
+    #[test]
+    fn identities_hold_for_every_bit_pattern() {
+        // A to F become the input; G to K stay.
+        insta::assert_snapshot!(folded("\
+graph g(%0) -> (A = %4, B = %5, C = %6, D = %8, E = %9, F = %11, G = %12, H = %13, I = %14, J = %15, K = %16)
+%0 = input X : f32[2]
+%1 = constant 1.0 : f32[]
+%2 = constant 0.0 : f32[]
+%3 = constant -0.0 : f32[]
+%4 = mul %1 %0 : f32[2]
+%5 = sub %0 %2 : f32[2]
+%6 = add %0 %3 : f32[2]
+%7 = neg %0 : f32[2]
+%8 = neg %7 : f32[2]
+%9 = max %0 %0 : f32[2]
+%10 = constant true : bool[]
+%11 = select %10 %0 %7 : f32[2]
+%12 = add %0 %2 : f32[2]
+%13 = mul %0 %2 : f32[2]
+%14 = sub %2 %0 : f32[2]
+%15 = elements [1.0] : f32[1]
+%16 = select %10 %15 %0 : f32[2]
+"), @"
+    graph g(%0) -> (A = %0, B = %0, C = %0, D = %0, E = %0, F = %0, G = %3, H = %4, I = %5, J = %6, K = %7)
+    %0 = input X : f32[2]
+    %1 = constant 0.0 : f32[]
+    %2 = constant true : bool[]
+    %3 = add %0 %1 : f32[2]
+    %4 = mul %0 %1 : f32[2]
+    %5 = sub %1 %0 : f32[2]
+    %6 = elements [1.0] : f32[1]
+    %7 = select %2 %6 %0 : f32[2]
+    ");
+    }
+
+    #[test]
+    fn integers_have_more_identities() {
+        insta::assert_snapshot!(folded("\
+graph g(%0) -> (A = %2, B = %4, C = %5, D = %6)
+%0 = input X : i8[2]
+%1 = constant 0 : i8[]
+%2 = add %1 %0 : i8[2]
+%3 = constant -1 : i8[]
+%4 = bit_and %0 %3 : i8[2]
+%5 = round %0 : i8[2]
+%6 = mul %0 %1 : i8[2]
+"), @"
+    graph g(%0) -> (A = %0, B = %0, C = %0, D = %2)
+    %0 = input X : i8[2]
+    %1 = constant 0 : i8[]
+    %2 = mul %0 %1 : i8[2]
+    ");
+    }
+
+    #[test]
+    fn casts_and_reshapes_meet() {
+        // By way of f16 an i8 is exact; by way of f64 an i32 saturates as an i8, and does not wrap.
+        insta::assert_snapshot!(folded("\
+graph g(%0, %1) -> (A = %3, B = %5, C = %7, D = %9)
+%0 = input X : i8[4]
+%1 = input Y : i32[4]
+%2 = cast %0 : f16[4]
+%3 = cast %2 : f32[4]
+%4 = cast %2 : i32[4]
+%5 = cast %4 : i8[4]
+%6 = cast %1 : f64[4]
+%7 = cast %6 : i8[4]
+%8 = reshape %1 : i32[2, 2]
+%9 = reshape %8 : i32[4]
+"), @"
+    graph g(%0, %1) -> (A = %2, B = %0, C = %4, D = %1)
+    %0 = input X : i8[4]
+    %1 = input Y : i32[4]
+    %2 = cast %0 : f32[4]
+    %3 = cast %1 : f64[4]
+    %4 = cast %3 : i8[4]
+    ");
+    }
+}
