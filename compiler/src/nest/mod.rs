@@ -25,6 +25,8 @@ mod build;
 mod gather;
 mod roles;
 mod simplify;
+#[cfg(test)]
+mod tests;
 mod text;
 mod verify;
 

@@ -41,8 +41,10 @@ pub fn fuse(graph: &Graph, profile: &Profile) -> Vec<Group> {
     for id in graph.ids() {
         stored.extend(must_be_read_from_memory(graph, id));
     }
+    let is_contraction = |id: &NodeId| matches!(graph.node(*id).op, Op::Contraction(_));
+    let reductions = graph.ids().filter(|id| is_contraction(id) && !is_view(graph, *id)).collect();
     loop {
-        let plan = Grouping::new(graph, &stored);
+        let plan = Grouping::new(graph, &reductions, &stored);
         match plan.too_many_operands(profile.max_buffers as usize) {
             Some(id) => stored.insert(id),
             None => return plan.groups(),
@@ -87,6 +89,8 @@ struct Inlined {
 
 struct Grouping<'g> {
     graph: &'g Graph,
+    /// Contractions that are not mere views.
+    reductions: &'g HashSet<NodeId>,
     order: Vec<NodeId>,
     inlined: HashMap<NodeId, Inlined>,
     /// The contraction of a root's group; roots without one are absent.
@@ -98,9 +102,10 @@ struct Grouping<'g> {
 }
 
 impl<'g> Grouping<'g> {
-    fn new(graph: &'g Graph, stored: &HashSet<NodeId>) -> Grouping<'g> {
+    fn new(graph: &'g Graph, reductions: &'g HashSet<NodeId>, stored: &HashSet<NodeId>) -> Grouping<'g> {
         let mut grouping = Grouping {
             graph,
+            reductions,
             order: graph.topological(),
             inlined: HashMap::new(),
             contractions: HashMap::new(),
@@ -125,7 +130,7 @@ impl<'g> Grouping<'g> {
                     grouping.inlined.insert(id, home);
                 }
                 None => {
-                    if has_reduction(graph, id) {
+                    if reductions.contains(&id) {
                         grouping.contractions.insert(id, id);
                     }
                 }
@@ -173,7 +178,7 @@ impl<'g> Grouping<'g> {
         if roots.iter().any(|r| self.sizes.get(r).is_some_and(|&n| n >= MOST_NODES)) {
             return None;
         }
-        if has_reduction(self.graph, id) {
+        if self.reductions.contains(&id) {
             // A second aggregation does not fit the nest.
             let joins = at_place && users.len() == 1 && !self.contractions.contains_key(&root);
             return joins.then(|| {
@@ -181,7 +186,7 @@ impl<'g> Grouping<'g> {
                 Inlined { roots, at_place }
             });
         }
-        if !(is_elementwise(&node.op) || is_view(self.graph, id)) {
+        if matches!(node.op, Op::PrngValue | Op::PrngState { .. }) {
             return None;
         }
         let repeats = needed / (node.ty.elements() as f64).max(1.0);
@@ -233,7 +238,7 @@ impl<'g> Grouping<'g> {
                     None => {}
                 }
             }
-            if home.at_place || !has_reduction(self.graph, id) {
+            if home.at_place || !self.reductions.contains(&id) {
                 let score = own.len();
                 if score >= 2 && score < most_buffers && best.is_none_or(|(s, _)| score > s) {
                     best = Some((score, id));
@@ -260,9 +265,4 @@ fn is_expensive(op: &Op) -> bool {
         Op::Binary(op) => *op == crate::scalar::BinaryOp::Pow,
         _ => false,
     }
-}
-
-/// A contraction that is not a mere view.
-fn has_reduction(graph: &Graph, id: NodeId) -> bool {
-    matches!(graph.node(id).op, Op::Contraction(_)) && !is_view(graph, id)
 }
