@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::graph::{Graph, NodeId, Op};
 use crate::nest::{self, InvalidNest, Nest, NestError};
-use crate::passes::{Group, fuse, is_source, storage};
+use crate::passes::{Group, dead, fold, fuse, is_source, share, storage};
 use crate::plan::{Buffer, BufferId, Content, Plan, Port, Step, Work, assign_slots};
 use crate::profile::{Execution, Profile};
 use crate::schedule::{self, ScheduleError};
@@ -48,6 +48,13 @@ impl From<InvalidNest> for PlanError {
     fn from(error: InvalidNest) -> PlanError {
         PlanError::Internal(error.to_string())
     }
+}
+
+/// Rewrites `graph` into an equal one that costs less.
+pub fn optimise(graph: &mut Graph) {
+    fold(graph);
+    share(graph);
+    dead(graph);
 }
 
 /// The plan that runs `graph` on a device with `profile`.
