@@ -29,7 +29,25 @@ graph dense(%0, %1, %2) -> (Y = %6)
 %4 = add %3 %2 : f32[5, 3]
 %5 = constant 0.0 : f32[]
 %6 = max %4 %5 : f32[5, 3]  # Y
-"));
+"), @r"
+    nest y [m: 5, n: 3] sum [k: 7]
+      in0: f32[5, 7]
+      in1: f32[7, 3]
+      in2: f32[3]
+      out0: f32[5, 3]
+      body
+        v0 = in0[7*m + k] : f32
+        v1 = in1[n + 3*k] : f32
+        v2 = mul v0 v1 : f32
+        yield v2
+      epilogue
+        v0 = accumulator : f32
+        v1 = in2[n] : f32
+        v2 = add v0 v1 : f32
+        v3 = 0.0 : f32
+        v4 = max v2 v3 : f32
+        yield v4
+    ");
 }
 
 #[test]
@@ -41,7 +59,17 @@ graph blur(%0) -> (Y = %2)
 %1 = contract assign [i + 1] (i: 0..8) { v0 = %0[i]; yield v0 } : f32[10]
 %2 = contract sum [i] (i: 0..8, k: 0..3) { v0 = %1[i + k]; yield v0 } : f32[8]  # Y
 "
-    ));
+    ), @r"
+    nest y [i: 8] sum [k: 3]
+      in0: f32[8]
+      out0: f32[8]
+      body
+        v0 = in0[i + k - 1] if -i - k + 8 >= 0 and i + k - 1 >= 0 : f32
+        yield v0
+      epilogue
+        v0 = accumulator : f32
+        yield v0
+    ");
 }
 
 #[test]
@@ -53,7 +81,25 @@ graph up(%0, %1) -> (Y = %2)
 %1 = input W : f32[3]
 %2 = contract sum [2*i + k] (i: 0..50, k: 0..3) { v0 = %0[i]; v1 = %1[k]; v2 = mul v0 v1; yield v2 } : f32[101]  # Y
 "
-    ));
+    ), @r"
+    nest y [i0: 101] sum [r0: 2]
+      in0: f32[50]
+      in1: f32[3]
+      out0: f32[101]
+      q0 = floor((-i0 + 2) / 2)
+      where -r0 + q0 + 49 >= 0
+      where r0 - q0 >= 0
+      where -i0 + 2*r0 - 2*q0 + 2 >= 0
+      where i0 - 2*r0 + 2*q0 >= 0
+      body
+        v0 = in0[r0 - q0] : f32
+        v1 = in1[i0 - 2*r0 + 2*q0] : f32
+        v2 = mul v0 v1 : f32
+        yield v2
+      epilogue
+        v0 = accumulator : f32
+        yield v0
+    ");
 }
 
 #[test]
@@ -64,7 +110,22 @@ graph skip(%0) -> (Y = %1)
 %0 = input X : f32[6, 4]
 %1 = contract max [2*i] (i: 0..3, j: 0..4) { v0 = %0[2*i, j]; yield v0 } : f32[6]  # Y
 "
-    ));
+    ), @r"
+    nest y [i0: 6] max [j: 4]
+      in0: f32[6, 4]
+      out0: f32[6]
+      q0 = floor((i0) / 2)
+      where -i0 + 2*q0 >= 0
+      body
+        v0 = in0[j + 8*q0] : f32
+        yield v0
+      epilogue
+        v0 = accumulator : f32
+        v1 = written : bool
+        v2 = 0.0 : f32
+        v3 = select v1 v0 v2 : f32
+        yield v3
+    ");
 }
 
 #[test]
@@ -76,7 +137,17 @@ graph scale(%0, %1) -> (Y = %2)
 %1 = input S : f32[5]
 %2 = mul %0 %1 : f32[2, 3, 5]  # Y
 "
-    ));
+    ), @r"
+    nest y [i0i1: 6, i2: 5]
+      in0: f32[2, 3, 5]
+      in1: f32[5]
+      out0: f32[2, 3, 5]
+      each
+        v0 = in0[5*i0i1 + i2] : f32
+        v1 = in1[i2] : f32
+        v2 = mul v0 v1 : f32
+        yield v2
+    ");
 }
 
 #[test]
@@ -88,5 +159,29 @@ graph embed(%0, %1) -> (Y = %2)
 %1 = input T : i64[3]
 %2 = contract sum [b, d] (b: 0..3, d: 0..4) { @0 = %1[b]; v0 = %0[@0, d]; yield v0 } : f32[3, 4]  # Y
 "
-    ));
+    ), @r"
+    nest y [b: 3, d: 4] sum []
+      in0: i64[3]
+      in1: f32[10, 4]
+      out0: f32[3, 4]
+      body
+        v0 = in0[b] : i64
+        v1 = -1073741824 : i64
+        v2 = max v0 v1 : i64
+        v3 = 1073741824 : i64
+        v4 = min v2 v3 : i64
+        v5 = cast v4 : i32
+        v6 = 0 : i32
+        v7 = 9 : i32
+        v8 = cmp_ge v5 v6 : bool
+        v9 = cmp_le v5 v7 : bool
+        v10 = bit_and v8 v9 : bool
+        v11 = max v5 v6 : i32
+        v12 = min v11 v7 : i32
+        v13 = in1[d + 4*v12] : f32
+        yield v13 v10
+      epilogue
+        v0 = accumulator : f32
+        yield v0
+    ");
 }
