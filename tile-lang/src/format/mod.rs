@@ -65,7 +65,8 @@ impl<'s> Printer<'s> {
         self.comments_before(brace, 0);
         self.start_line(function.span, 0);
         let header = self.syntax.header(function);
-        if self.comments.first().is_none_or(|comment| comment.start >= function.span.end)
+        let body = self.slice(Span::new(brace, function.span.end));
+        if !body.contains('\n')
             && let Some(line) = self.one_line(&header, &function.body)
         {
             self.text.push_str(&line);
@@ -84,7 +85,7 @@ impl<'s> Printer<'s> {
         self.blank = Blank::Always;
     }
 
-    /// The whole function on one line, where it is so short.
+    /// The whole function on one line, where it is so short. It stays on several lines where it was.
     fn one_line(&self, header: &Layout, body: &[Statement]) -> Option<String> {
         let line = match body {
             [] => format!("{} {{}}", header.flat()),

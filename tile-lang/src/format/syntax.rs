@@ -5,17 +5,19 @@ use crate::format::layout::Layout;
 
 /// How tightly unary operators bind; see [`BinaryOp::precedence`].
 const UNARY: u8 = 9;
+/// The loosest that may stand before the `<` of a constraint.
+const SHIFT: u8 = 6;
 
 /// Makes layouts for the parts of one source text.
 pub(super) struct Syntax<'s> {
     pub source: &'s str,
 }
 
-/// Where an expression stands: between `[` and `]`, and in constraints, `*` and `/` are written without spaces.
+/// Where an expression stands: in an index, `*` and `/` are written without spaces.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Within {
     Value,
-    Place,
+    Index,
 }
 
 impl Syntax<'_> {
@@ -27,9 +29,16 @@ impl Syntax<'_> {
             let dims: Vec<String> = dims.iter().map(|dim| dim.kind.to_string()).collect();
             Layout::text(format!("{}[{}]", input.name, dims.join(", ")))
         });
-        let inputs = Layout::bracketed(format!("function{name}("), Layout::list(inputs.collect()), ")");
+        let mut inputs = Layout::list(inputs.collect());
+        inputs.insert(0, Layout::Break);
         let outputs = function.outputs.iter().map(|output| Layout::text(output.to_string())).collect();
-        Layout::Joined(vec![inputs, Layout::bracketed(" -> (", Layout::list(outputs), ")")])
+        // Where it is too long, the inputs are what breaks first.
+        Layout::Group(vec![
+            Layout::text(format!("function{name}(")),
+            Layout::Nested(inputs),
+            Layout::Break,
+            Layout::bracketed(") -> (", Layout::list(outputs), ")"),
+        ])
     }
 
     /// With its attributes and its `;`.
@@ -59,27 +68,37 @@ impl Syntax<'_> {
 
     fn contraction(&self, contraction: &Contraction) -> Layout {
         let Contraction { output, indices, sizes, aggregation, body, constraints, default, no_defract } = contraction;
-        let mut places = self.list(indices, Within::Place);
+        let mut places = vec![Layout::Group(self.list(indices, Within::Index))];
         if !sizes.is_empty() {
-            places.extend([Layout::text(":"), Layout::Line]);
-            places.extend(self.list(sizes, Within::Place));
+            places.extend([Layout::text(":"), Layout::Line, Layout::Group(self.list(sizes, Within::Value))]);
         }
-        let mut tail: Vec<Layout> = Vec::new();
-        for Constraint { poly, bound } in constraints {
-            let (poly, bound) = (self.operand(poly, 6, Within::Place), self.expr(bound, Within::Place));
-            tail.extend([Layout::text(","), Layout::Line, poly, Layout::text(" < "), bound]);
-        }
+        let constraints = constraints.iter().map(|Constraint { poly, bound }| {
+            let (poly, bound) = (self.operand(poly, SHIFT, Within::Index), self.expr(bound, Within::Value));
+            Layout::Joined(vec![poly, Layout::text(" < "), bound])
+        });
+        let constraints: Vec<Layout> = constraints.collect();
+        let comma = Layout::text(if constraints.is_empty() { "" } else { "," });
+        let mut tail = Layout::list(constraints);
+        let mut suffix = |text: String| {
+            if !tail.is_empty() {
+                tail.push(Layout::Line);
+            }
+            tail.push(Layout::text(text));
+        };
         if let Some(default) = default {
-            tail.extend([Layout::Line, Layout::text(format!("default {default}"))]);
+            suffix(format!("default {default}"));
         }
         if *no_defract {
-            tail.extend([Layout::Line, Layout::text("no_defract")]);
+            suffix("no_defract".to_string());
         }
-        Layout::Group(vec![
-            Layout::bracketed(format!("{output}["), places, "]"),
-            Layout::bracketed(format!(" = {}(", aggregation.symbol()), vec![self.expr(body, Within::Value)], ")"),
-            Layout::Nested(tail),
-        ])
+        let aggregation = format!("{}(", aggregation.symbol());
+        let body = Layout::bracketed(aggregation, vec![self.expr(body, Within::Value)], ")");
+        let output = Layout::bracketed(format!("{output}["), places, "]");
+        let main = Layout::Group(vec![output, Layout::text(" ="), Layout::Nested(vec![Layout::Line, body])]);
+        if tail.is_empty() {
+            return main;
+        }
+        Layout::Group(vec![main, comma, Layout::Nested(vec![Layout::Line, Layout::Group(tail)])])
     }
 
     fn list(&self, items: &[Expr], within: Within) -> Vec<Layout> {
@@ -91,7 +110,7 @@ impl Syntax<'_> {
             // As written, since digits say more than the value does (`1e-3`).
             ExprKind::Float(_) => Layout::text(&self.source[expr.span.start as usize..expr.span.end as usize]),
             ExprKind::Access { tensor, indices } => {
-                Layout::bracketed(format!("{tensor}["), self.list(indices, Within::Place), "]")
+                Layout::bracketed(format!("{tensor}["), self.list(indices, Within::Index), "]")
             }
             ExprKind::Call { function, arguments } => {
                 Layout::bracketed(format!("{function}("), self.list(arguments, within), ")")
@@ -117,7 +136,7 @@ impl Syntax<'_> {
     /// A chain of operators of one precedence, `a + b - c`, breaks before each of them.
     fn binary(&self, op: BinaryOp, left: &Expr, right: &Expr, within: Within) -> Layout {
         let precedence = op.precedence();
-        let tight = within == Within::Place && precedence == BinaryOp::Mul.precedence();
+        let tight = within == Within::Index && precedence == BinaryOp::Mul.precedence();
         let mut links = vec![(op, right)];
         let mut first = left;
         while let ExprKind::Binary { op, left, right } = &first.kind

@@ -1,0 +1,164 @@
+//! Laws that hold for any text.
+
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+use tile_lang::ast::MAX_DEPTH;
+use tile_lang::{LIBRARY, ast_text, check, format, parse, render, tokens_text};
+
+const WORDS: &[&str] = &[
+    "function",
+    "default",
+    "no_defract",
+    "A",
+    "B",
+    "N",
+    "i",
+    "j",
+    "exp",
+    "relu",
+    "argmax",
+    "#x",
+    "$Y",
+    "0",
+    "2",
+    "2.5",
+    "1e3",
+    "(",
+    ")",
+    "[",
+    "]",
+    "[[",
+    "]]",
+    "{",
+    "}",
+    ",",
+    ";",
+    ":",
+    "?",
+    "->",
+    "...",
+    "=",
+    "+",
+    "-",
+    "*",
+    "/",
+    "~",
+    "^",
+    "|",
+    "&",
+    "==",
+    "!=",
+    "<",
+    "<=",
+    ">",
+    ">=",
+    "<<",
+    ">>",
+    "// comment\n",
+    "\n",
+    "\n\n",
+    "ü",
+    "'",
+    ".",
+    "!",
+];
+
+const PROGRAMS: &[&str] = &[
+    LIBRARY,
+    "function (I[N]) -> (O) {\n    // pool\n    O[i: (N + 1) / 2] = >(I[2*i + j]), j < 2; // done\n}\n",
+    "function f(A[M, N], B) -> (O) { [[pid(foo)]] O[i, j: M, N] = =(A[i, j]) default B no_defract; }\n\n// g\nfunction g(X) -> (Y) { Y = f(X, -X) ? 1.5 : X & ~3; }",
+    "function (W[V, D], T[..., 3]) -> (O) { O[..., d: ..., D] = +(W[T[..., k], d] == 1 ? exp(T[..., 2])); }",
+];
+
+/// Does with a text all that can be done with it; what can be formatted keeps its meaning.
+fn exercise(source: &str) {
+    tokens_text(source);
+    let parsed = parse(source);
+    let tree = ast_text(&parsed.file);
+    let checked = check(source);
+    assert_eq!(checked.program.is_none(), checked.diagnostics.iter().any(|diagnostic| diagnostic.is_error()));
+    render(&checked.diagnostics, "x.tile", source, true);
+    let Ok(once) = format(source) else { return };
+    let again = parse(&once);
+    assert_eq!(ast_text(&again.file), tree, "{source}\n{once}");
+    let comments = |source: &str, spans: &[tile_lang::span::Span]| {
+        let mut texts: Vec<String> =
+            spans.iter().map(|span| source[span.start as usize..span.end as usize].trim_end().to_string()).collect();
+        texts.sort();
+        texts
+    };
+    assert_eq!(comments(&once, &again.comments), comments(source, &parsed.comments));
+    assert_eq!(format(&once).as_deref(), Ok(once.as_str()), "{source}");
+}
+
+fn expression() -> impl Strategy<Value = String> {
+    let leaf = select(vec!["A", "B2'", "#b", "i", "3i", "7", "2.50", "1e3", "N"]).prop_map(String::from);
+    let operators = vec!["^", "|", "&", "==", "<", ">=", "<<", "+", "-", "*", "/", "// note\n +"];
+    leaf.prop_recursive(6, 40, 3, move |inner| {
+        let binary = (inner.clone(), select(operators.clone()), inner.clone());
+        prop_oneof![
+            binary.prop_map(|(a, op, b)| format!("{a} {op} {b}")),
+            inner.clone().prop_map(|a| format!("({a})")),
+            (select(vec!["-", "~"]), inner.clone()).prop_map(|(op, a)| format!("{op}{a}")),
+            (inner.clone(), inner.clone(), inner.clone()).prop_map(|(a, b, c)| format!("{a}?{b}:{c}")),
+            (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("f({a},\n\n{b})")),
+            (inner.clone(), inner).prop_map(|(a, b)| format!("T[{a} , {b}]")),
+        ]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn any_text(source in any::<String>()) {
+        exercise(&source);
+    }
+
+    #[test]
+    fn any_words(words in prop::collection::vec(select(WORDS), 0..60), space in select(vec!["", " "])) {
+        exercise(&words.join(space));
+        exercise(&format!("function f(A[N]) -> (O) {{ {} }}", words.join(" ")));
+    }
+
+    #[test]
+    fn any_mutation(program in select(PROGRAMS), edits in prop::collection::vec((any::<Index>(), 0..6usize, select(WORDS)), 1..4)) {
+        let mut text: Vec<char> = program.chars().collect();
+        for (place, removed, word) in edits {
+            let start = place.index(text.len() + 1);
+            let end = (start + removed).min(text.len());
+            text.splice(start..end, word.chars());
+        }
+        exercise(&text.into_iter().collect::<String>());
+    }
+
+    #[test]
+    fn formatting_any_statement_keeps_its_meaning(value in expression(), place in expression(), gap in select(vec!["", "\n", "\n\n\n", " // c\n"])) {
+        exercise(&format!("function f(A) -> (O) {{{gap}O={value};{gap}[[a({place})]]P[{place}:{place}]=+({value}){gap};{gap}}}"));
+    }
+}
+
+/// Deep and long texts neither overflow the stack nor take long.
+#[test]
+fn depth() {
+    let n = 20_000;
+    let deep = |value: String| format!("function (A) -> (O) {{ O = {value}; }}");
+    let too_deep = |source: &str| {
+        exercise(source);
+        let codes: Vec<_> = check(source).diagnostics.iter().map(|diagnostic| diagnostic.code).collect();
+        assert_eq!(codes, ["E0004"]);
+    };
+    // Parentheses leave no trace in the tree.
+    exercise(&deep(format!("{}A{}", "(".repeat(n), ")".repeat(n))));
+    too_deep(&deep(format!("{}A", "-".repeat(n))));
+    too_deep(&deep(format!("A{}", " + A".repeat(n))));
+    too_deep(&deep(format!("A{}", " ? A : A".repeat(n))));
+    too_deep(&deep(format!("{}A{}", "exp(".repeat(n), ")".repeat(n))));
+    exercise(&deep(format!("A{}", " + A".repeat(MAX_DEPTH as usize - 1))));
+    exercise(&"[".repeat(n));
+    exercise(&"function (".repeat(n));
+    exercise(&"A = ".repeat(n));
+
+    let chain: String = (0..2000).map(|i| format!("function f{i}(X) -> (Y) {{ Y = f{}(X); }}\n", i + 1)).collect();
+    exercise(&format!("{chain}function f2000(X) -> (Y) {{ Y = X; }}"));
+}
