@@ -1,4 +1,16 @@
-//! The Tile language: text in, a checked program or diagnostics out.
+//! The Tile language: text in, a checked program or diagnostics out. `README.md` is the reference of the language.
+//!
+//! The way of a text: [`lexer`] to tokens, `parser` with `grammar.lalrpop` to a tree ([`ast`]), `check` to a [`Program`].
+//! Every step tells of its errors in one form ([`diagnostic`]) and goes on after them; no text makes one panic.
+//! Nothing here reads files, and nothing depends on shapes: those come with the next phase.
+//!
+//! ```
+//! let source = "function (A[N], B[N]) -> (C) { C = A + b; }";
+//! let checked = tile_lang::check(source);
+//! assert!(checked.program.is_none());
+//! let text = tile_lang::render(&checked.diagnostics, "sum.tile", source, false);
+//! assert!(text.contains("did you mean `B`?"));
+//! ```
 
 pub mod ast;
 pub mod builtin;

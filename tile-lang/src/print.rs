@@ -11,15 +11,13 @@ use crate::lexer::{KEYWORDS, tokenize};
 /// One token a line: its line and column, counted from 1, and its text.
 pub fn tokens_text(source: &str) -> String {
     let mut text = String::new();
-    let (mut line, mut line_start, mut seen) = (1, 0, 0);
+    let (mut line, mut column, mut seen) = (1, 1, 0);
     for (_, span) in tokenize(source, 0).tokens {
         let (start, end) = (span.start as usize, span.end as usize);
-        for (offset, _) in source[seen..start].match_indices('\n') {
-            line += 1;
-            line_start = seen + offset + 1;
+        for character in source[seen..start].chars() {
+            (line, column) = if character == '\n' { (line + 1, 1) } else { (line, column + 1) };
         }
         seen = start;
-        let column = source[line_start..start].chars().count() + 1;
         text.push_str(&format!("{line}:{column} {}\n", &source[start..end]));
     }
     text
@@ -63,7 +61,7 @@ impl fmt::Display for Input {
 impl fmt::Display for DimKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            DimKind::Name(name) => f.write_str(name),
+            DimKind::Name(name) => write_name(f, name, true),
             DimKind::Size(size) => write!(f, "{size}"),
             DimKind::Ellipsis => f.write_str("..."),
         }
@@ -131,15 +129,19 @@ impl fmt::Display for Expr {
     }
 }
 
-/// As it is written in a program: quoted where it would be a keyword or a name of the other class.
 impl fmt::Display for Ident {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let starts_capital = self.name.starts_with(|c: char| c.is_ascii_uppercase());
-        if starts_capital != self.capital || KEYWORDS.contains(&self.name.as_str()) {
-            f.write_char(if self.capital { '#' } else { '$' })?;
-        }
-        f.write_str(&self.name)
+        write_name(f, &self.name, self.capital)
     }
+}
+
+/// A name as a program has it: quoted where it would be a keyword or of the other class.
+fn write_name(f: &mut fmt::Formatter<'_>, name: &str, capital: bool) -> fmt::Result {
+    let starts_capital = name.starts_with(|c: char| c.is_ascii_uppercase());
+    if starts_capital != capital || KEYWORDS.contains(&name) {
+        f.write_char(if capital { '#' } else { '$' })?;
+    }
+    f.write_str(name)
 }
 
 struct Spaced<'a>(&'a [Expr]);

@@ -9,10 +9,14 @@ use crate::span::{LIBRARY_BASE, Span};
 /// The name that stands for the file of [`LIBRARY`].
 const LIBRARY_NAME: &str = "std/core.tile";
 
-/// The diagnostics about `source`, which was read from a file called `name`; with terminal colours if `color`.
+/// How many diagnostics are shown; what is wrong after so many is mostly wrong because of them.
+const SHOWN: usize = 50;
+
+/// The first 50 diagnostics about `source`, which was read from a file called `name`; with terminal colours if `color`.
 pub fn render(diagnostics: &[Diagnostic], name: &str, source: &str, color: bool) -> String {
     let mut text = Vec::new();
-    for diagnostic in diagnostics {
+    let mut cache = sources([(name.to_string(), source.to_string()), (LIBRARY_NAME.to_string(), LIBRARY.to_string())]);
+    for diagnostic in diagnostics.iter().take(SHOWN) {
         let (kind, tint) = match diagnostic.severity {
             Severity::Error => (ReportKind::Error, Color::Red),
             Severity::Warning => (ReportKind::Warning, Color::Yellow),
@@ -42,10 +46,12 @@ pub fn render(diagnostics: &[Diagnostic], name: &str, source: &str, color: bool)
             report = report.with_help(help);
         }
         // Writing to memory does not fail.
-        let _ = report.finish().write(
-            sources([(name.to_string(), source.to_string()), (LIBRARY_NAME.to_string(), LIBRARY.to_string())]),
-            &mut text,
-        );
+        let _ = report.finish().write(&mut cache, &mut text);
     }
-    String::from_utf8_lossy(&text).into_owned()
+    let text = String::from_utf8_lossy(&text);
+    let mut text: String = text.lines().map(|line| format!("{}\n", line.trim_end())).collect();
+    if let Some(more @ 1..) = diagnostics.len().checked_sub(SHOWN) {
+        text.push_str(&format!("… and {more} more\n"));
+    }
+    text
 }

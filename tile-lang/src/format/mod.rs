@@ -55,14 +55,15 @@ enum Blank {
     Never,
     /// Where the source has one.
     AsWritten,
-    /// After a function.
+    /// After a function of several lines.
     Always,
 }
 
 impl<'s> Printer<'s> {
     /// A function, whose body starts at `brace`, and after which the next one starts at `next`.
     fn function(&mut self, function: &Function, brace: u32, next: u32) {
-        self.comments_before(brace, 0);
+        self.comments_before(function.span.start, 0);
+        self.comments_within(function.span, brace, 0);
         self.start_line(function.span, 0);
         let header = self.syntax.header(function);
         let body = self.slice(Span::new(brace, function.span.end));
@@ -70,6 +71,7 @@ impl<'s> Printer<'s> {
             && let Some(line) = self.one_line(&header, &function.body)
         {
             self.text.push_str(&line);
+            self.end_line(function.span.end, next);
         } else {
             header.write(&mut self.text, 0);
             self.text.push_str(" {\n");
@@ -80,9 +82,9 @@ impl<'s> Printer<'s> {
             }
             self.comments_before(function.span.end, INDENT);
             self.text.push('}');
+            self.end_line(function.span.end, next);
+            self.blank = Blank::Always;
         }
-        self.end_line(function.span.end, next);
-        self.blank = Blank::Always;
     }
 
     /// The whole function on one line, where it is so short. It stays on several lines where it was.
@@ -96,7 +98,8 @@ impl<'s> Printer<'s> {
     }
 
     fn statement(&mut self, statement: &Statement, next: u32) {
-        self.comments_before(statement.span.end, INDENT);
+        self.comments_before(statement.span.start, INDENT);
+        self.comments_within(statement.span, statement.span.end, INDENT);
         self.start_line(statement.span, INDENT);
         self.syntax.statement(statement).write(&mut self.text, INDENT);
         self.end_line(statement.span.end, next);
@@ -106,9 +109,20 @@ impl<'s> Printer<'s> {
     fn comments_before(&mut self, position: u32, indent: usize) {
         while let Some(comment) = self.next_comment(|comment| comment.start < position) {
             self.start_line(comment, indent);
-            let comment = self.slice(comment);
-            self.text.push_str(comment.trim_end());
+            let text = self.slice(comment).trim_end();
+            self.text.push_str(text);
             self.text.push('\n');
+        }
+    }
+
+    /// Prints the comments within an item, up to `end`, right in front of where it will start.
+    fn comments_within(&mut self, item: Span, end: u32, indent: usize) {
+        while let Some(comment) = self.next_comment(|comment| comment.start < end) {
+            self.start_line(item, indent);
+            let text = self.slice(comment).trim_end();
+            self.text.push_str(text);
+            self.text.push('\n');
+            self.blank = Blank::Never;
         }
     }
 
@@ -121,8 +135,8 @@ impl<'s> Printer<'s> {
         };
         if let Some(comment) = self.next_comment(on_line) {
             self.text.push(' ');
-            let comment = self.slice(comment);
-            self.text.push_str(comment.trim_end());
+            let text = self.slice(comment).trim_end();
+            self.text.push_str(text);
         }
         self.text.push('\n');
     }

@@ -14,43 +14,94 @@ fn statement(statement: &str) -> String {
 #[test]
 fn tokens() {
     let source = "[[pid(a)]] O[2i: N'] = >(A[I[i]]), i<<1 < 2.5e+1 // end\n default #default;";
-    assert_snapshot!(tokens_text(source), @"");
+    assert_snapshot!(tokens_text(source), @"
+    1:1 [
+    1:2 [
+    1:3 pid
+    1:6 (
+    1:7 a
+    1:8 )
+    1:9 ]
+    1:10 ]
+    1:12 O
+    1:13 [
+    1:14 2
+    1:15 i
+    1:16 :
+    1:18 N'
+    1:20 ]
+    1:22 =
+    1:24 >
+    1:25 (
+    1:26 A
+    1:27 [
+    1:28 I
+    1:29 [
+    1:30 i
+    1:31 ]
+    1:32 ]
+    1:33 )
+    1:34 ,
+    1:36 i
+    1:37 <<
+    1:39 1
+    1:41 <
+    1:43 2.5e+1
+    2:2 default
+    2:10 #default
+    2:18 ;
+    ");
 }
 
 #[test]
 fn functions() {
     let source = "function (A, B[], C[N, 28], D[..., K]) -> (O, P) { O = A; P = D; } function named () -> (O) {}";
-    assert_snapshot!(ast(source), @"");
+    assert_snapshot!(ast(source), @"
+    (function
+      (input A)
+      (input B [])
+      (input C [N 28])
+      (input D [... K])
+      (output O)
+      (output P)
+      (assign O A)
+      (assign P D))
+    (function named
+      (output O))
+    ");
 }
 
 #[test]
 fn precedence() {
-    assert_snapshot!(statement("O = A ^ B | C & D == E < F << G + H * -~I;"), @"");
-    assert_snapshot!(statement("O = A ? B : C ? D : E;"), @"");
-    assert_snapshot!(statement("O = A ? B ? C : D : E;"), @"");
-    assert_snapshot!(statement("O = A - B - C / D / E;"), @"");
-    assert_snapshot!(statement("O = A >> B >> 1 == (C != D);"), @"");
+    assert_snapshot!(statement("O = A ^ B | C & D == E < F << G + H * -~I;"), @"(assign O (^ A (| B (& C (== D (< E (<< F (+ G (* H (neg (not I)))))))))))");
+    assert_snapshot!(statement("O = A ? B : C ? D : E;"), @"(assign O (? (? A B C) D E))");
+    assert_snapshot!(statement("O = A ? B ? C : D : E;"), @"(assign O (? A (? B C D) E))");
+    assert_snapshot!(statement("O = A - B - C / D / E;"), @"(assign O (- (- A B) (/ (/ C D) E)))");
+    assert_snapshot!(statement("O = A >> B >> 1 == (C != D);"), @"(assign O (== (>> (>> A B) 1) (!= C D)))");
 }
 
 #[test]
 fn contractions() {
-    assert_snapshot!(statement("O[i: (N + 1) / 2] = >(I[2i + j]), j < 2;"), @"");
-    assert_snapshot!(statement("M[i, 0: R, 1] = =(A[i/2, -j] * B[j]) no_defract default C;"), @"");
-    assert_snapshot!(statement("O[] = +(A[i] == B[i] ? C[i]);"), @"");
-    assert_snapshot!(statement("O[:] = *(A[]), i < N & 7, 0 < M;"), @"");
-    assert_snapshot!(statement("O[..., i: ..., N] = argmax(exp(A[..., T[i, 2]] - 1.5));"), @"");
+    assert_snapshot!(statement("O[i: (N + 1) / 2] = >(I[2i + j]), j < 2;"), @"(contraction O (indices i) (sizes (/ (+ N 1) 2)) (> (at I (+ (* 2 i) j))) (constraint j 2))");
+    assert_snapshot!(statement("M[i, 0: R, 1] = =(A[i/2, -j] * B[j]) no_defract default C;"), @"(contraction M (indices i 0) (sizes R 1) (= (* (at A (/ i 2) (neg j)) (at B j))) (default C) no_defract)");
+    assert_snapshot!(statement("O[] = +(A[i] == B[i] ? C[i]);"), @"(contraction O (indices) (sizes) (+ (? (== (at A i) (at B i)) (at C i))))");
+    assert_snapshot!(statement("O[:] = *(A[]), i < N & 7, 0 < M;"), @"(contraction O (indices) (sizes) (* (at A)) (constraint i (& N 7)) (constraint 0 M))");
+    assert_snapshot!(statement("O[..., i: ..., N] = argmax(exp(A[..., T[i, 2]] - 1.5));"), @"(contraction O (indices ... i) (sizes ... N) (argmax (call exp (- (at A ... (at T i 2)) 1.5))))");
 }
 
 #[test]
 fn quoted_names_and_attributes() {
-    assert_snapshot!(statement("[[pid(a), fast]] [[hint(3, -X)]] #function[$I: $default] = +(#x[$function]);"), @"");
-    assert_snapshot!(statement("O = Relu($X') + #A;"), @"");
+    assert_snapshot!(statement("[[pid(a), fast]] [[hint(3, -X)]] #function[$I: $default] = +(#x[$function]);"), @"(attribute pid a) (attribute fast) (attribute hint 3 (neg X)) (contraction #function (indices $I) (sizes $default) (+ (at #x $function)))");
+    assert_snapshot!(statement("O = Relu($X') + #A;"), @"(assign O (+ (call Relu $X') A))");
     // Only v0's keywords are reserved.
-    assert_snapshot!(statement("O[layer: N] = +(A[layer, polynomial, import]);"), @"");
+    assert_snapshot!(statement("O[layer: N] = +(A[layer, polynomial, import]);"), @"(contraction O (indices layer) (sizes N) (+ (at A layer polynomial import)))");
 }
 
 /// v0 has empty statements, and floats with a bare point before the exponent.
 #[test]
 fn oddities_of_v0() {
-    assert_snapshot!(statement("; O = 1.e3;; P = 2e0;"), @"");
+    assert_snapshot!(statement("; O = 1.e3;; P = 2e0;"), @"
+    (assign O 1000.0)
+    (assign P 2.0)
+    ");
 }
