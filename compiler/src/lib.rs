@@ -4,6 +4,7 @@
 
 pub mod affine;
 pub mod dtype;
+pub mod emit;
 pub mod graph;
 pub mod interpret;
 pub mod kernel;

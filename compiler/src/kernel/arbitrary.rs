@@ -4,8 +4,17 @@ use proptest::prelude::*;
 
 use super::*;
 
+/// A kernel that shows as its text where a test fails.
+pub(crate) struct Printed(pub Kernel);
+
+impl std::fmt::Debug for Printed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
 /// Any kernel over elements of `dtypes` and i32 and bool.
-pub(crate) fn kernel(dtypes: &'static [DType]) -> impl Strategy<Value = Kernel> {
+pub(crate) fn kernel(dtypes: &'static [DType]) -> impl Strategy<Value = Printed> {
     prop::collection::vec(any::<u32>(), 20..400).prop_map(move |entropy| {
         let mut source = Source { entropy, at: 0, dtypes, scope: Vec::new() };
         let mut builder = Builder::new("k", [8, 4, 1], [3, 2, 1]);
@@ -16,7 +25,7 @@ pub(crate) fn kernel(dtypes: &'static [DType]) -> impl Strategy<Value = Kernel> 
             builder.shared("tile", ty, 8);
         }
         source.block(&mut builder, true, 0);
-        builder.finish().unwrap_or_else(|invalid| panic!("the generator is wrong: {invalid}"))
+        Printed(builder.finish().unwrap_or_else(|invalid| panic!("the generator is wrong: {invalid}")))
     })
 }
 
@@ -69,7 +78,7 @@ impl Source {
                 }
                 5..7 => {
                     let at = self.below(self.dtypes.len());
-                    let index = self.expr(b, Type::I32, 2);
+                    let index = self.index(b, 2);
                     let ty = b.ty(&Expr::load_shared(at, 0)).unwrap();
                     let value = self.expr(b, ty, 3);
                     match self.below(2) {
@@ -103,6 +112,11 @@ impl Source {
         self.scope.truncate(visible);
     }
 
+    /// Within every array.
+    fn index(&mut self, b: &Builder, depth: usize) -> Expr {
+        self.expr(b, Type::I32, depth).and(7)
+    }
+
     fn boxed(&mut self, b: &Builder, ty: Type, depth: usize) -> Box<Expr> {
         Box::new(self.expr(b, ty, depth))
     }
@@ -118,8 +132,8 @@ impl Source {
             0 | 1 => {
                 let at = self.below(self.dtypes.len());
                 let load = match self.below(2) {
-                    0 => Expr::load(2 * at, self.expr(b, Type::I32, d)),
-                    _ => Expr::load_shared(at, self.expr(b, Type::I32, d)),
+                    0 => Expr::load(2 * at, self.index(b, d)),
+                    _ => Expr::load_shared(at, self.index(b, d)),
                 };
                 if b.ty(&load) == Ok(ty) { load } else { self.leaf(ty) }
             }
@@ -134,7 +148,15 @@ impl Source {
                 if (op.is_comparison() && dtype != DType::Bool) || !is_native_binary(op, of.dtype) {
                     return self.leaf(ty);
                 }
-                Expr::Binary(op, self.boxed(b, of, d), self.boxed(b, of, d))
+                let left = self.boxed(b, of, d);
+                // No divisor is 0 and no count is beyond the width.
+                let right = match op {
+                    BinaryOp::Div | BinaryOp::ShiftLeft | BinaryOp::ShiftRight if of.dtype.is_integer() => {
+                        Box::new(Expr::from(Scalar::from_i64(of.dtype, 1 + self.below(7) as i64)).splat(lanes))
+                    }
+                    _ => self.boxed(b, of, d),
+                };
+                Expr::Binary(op, left, right)
             }
             6 if dtype.is_float() => Expr::Fma(self.boxed(b, ty, d), self.boxed(b, ty, d), self.boxed(b, ty, d)),
             6 | 7 if ty == Type::I32 => match self.below(2) {

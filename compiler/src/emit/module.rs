@@ -1,0 +1,187 @@
+//! The naga module of a kernel: its types, buffers, workgroup memory and entry point.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::num::NonZeroU32;
+
+use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
+use naga::{
+    AddressSpace, ArraySize, Binding, Block, BuiltIn, EntryPoint, Expression, Function, FunctionArgument,
+    GlobalVariable, Handle, Module, ResourceBinding, ShaderStage, Span, StorageAccess, TypeInner, VectorSize,
+};
+
+use super::EmitError;
+use crate::dtype::{DType, Scalar};
+use crate::kernel::{Access, Kernel, Type, VariableId};
+
+/// The kernel as a validated naga module with one compute entry point. The launch grid is not part of it.
+///
+/// Fails for a kernel that does not verify, and for an array of more bytes than a shader's can have.
+pub fn module(kernel: &Kernel) -> Result<Module, EmitError> {
+    Ok(validated(kernel)?.0)
+}
+
+/// The module with what the validator found out about it, which the writers want.
+pub(super) fn validated(kernel: &Kernel) -> Result<(Module, ModuleInfo), EmitError> {
+    kernel.verify().map_err(|invalid| EmitError { kernel: invalid.kernel, message: invalid.message })?;
+    let mut emitter = Emitter::new(kernel)?;
+    emitter.block = emitter.statements(&kernel.body)?;
+    let module = emitter.finish();
+    // Which types a target has, its writer knows; here all are allowed.
+    let capabilities = Capabilities::SHADER_FLOAT16 | Capabilities::SHADER_INT64 | Capabilities::FLOAT64;
+    match Validator::new(ValidationFlags::all(), capabilities).validate(&module) {
+        Ok(info) => Ok((module, info)),
+        Err(error) => {
+            let mut message = format!("naga refuses its module: {}", error.as_inner());
+            let mut cause = error.as_inner().source();
+            while let Some(error) = cause {
+                message.push_str(&format!(": {error}"));
+                cause = error.source();
+            }
+            Err(EmitError::new(kernel, message))
+        }
+    }
+}
+
+/// What a variable of the kernel is in the module.
+#[derive(Clone, Copy)]
+pub(super) enum Variable {
+    Value(Handle<Expression>),
+    /// The pointer to a local variable.
+    Local(Handle<Expression>),
+}
+
+/// A module being written; `block` is the innermost block of its function.
+pub(super) struct Emitter<'a> {
+    pub kernel: &'a Kernel,
+    pub module: Module,
+    pub function: Function,
+    pub block: Block,
+    /// Pointers to the kernel's buffers and workgroup arrays, by number.
+    pub buffers: Vec<Handle<Expression>>,
+    pub shared: Vec<Handle<Expression>>,
+    pub workgroup_id: Handle<Expression>,
+    pub local_id: Handle<Expression>,
+    /// By number, once declared.
+    pub variables: HashMap<VariableId, Variable>,
+    /// Finite literals, and pointers to what holds the bits of the others: each is written once.
+    pub literals: HashMap<Scalar, Handle<Expression>>,
+}
+
+impl<'a> Emitter<'a> {
+    fn new(kernel: &'a Kernel) -> Result<Emitter<'a>, EmitError> {
+        let mut module = Module::default();
+        let mut function = Function::default();
+        let three = TypeInner::Vector { size: VectorSize::Tri, scalar: naga::Scalar::U32 };
+        let ty = module.types.insert(naga::Type { name: None, inner: three }, Span::UNDEFINED);
+        let mut argument = |at: u32, name: &str, builtin| {
+            let binding = Some(Binding::BuiltIn(builtin));
+            function.arguments.push(FunctionArgument { name: Some(name.into()), ty, binding });
+            function.expressions.append(Expression::FunctionArgument(at), Span::UNDEFINED)
+        };
+        let mut emitter = Emitter {
+            kernel,
+            workgroup_id: argument(0, "workgroup_id", BuiltIn::WorkGroupId),
+            local_id: argument(1, "local_id", BuiltIn::LocalInvocationId),
+            module,
+            function,
+            block: Block::new(),
+            buffers: Vec::new(),
+            shared: Vec::new(),
+            variables: HashMap::new(),
+            literals: HashMap::new(),
+        };
+        for (at, buffer) in kernel.buffers.iter().enumerate() {
+            let access = match buffer.access {
+                Access::Read => StorageAccess::LOAD,
+                Access::Write => StorageAccess::LOAD | StorageAccess::STORE,
+            };
+            let binding = Some(ResourceBinding { group: 0, binding: at as u32 });
+            let space = AddressSpace::Storage { access };
+            let pointer = emitter.array(&buffer.name, buffer.ty, buffer.length, space, binding)?;
+            emitter.buffers.push(pointer);
+        }
+        for shared in &kernel.shared {
+            let pointer = emitter.array(&shared.name, shared.ty, shared.length, AddressSpace::WorkGroup, None)?;
+            emitter.shared.push(pointer);
+        }
+        Ok(emitter)
+    }
+
+    /// A global array, and the pointer to it.
+    fn array(
+        &mut self,
+        name: &str,
+        ty: Type,
+        length: usize,
+        space: AddressSpace,
+        binding: Option<ResourceBinding>,
+    ) -> Result<Handle<Expression>, EmitError> {
+        let stride = ty.lanes as u32 * scalar(ty.dtype).width as u32;
+        let bytes = length as u128 * stride as u128;
+        let count = u32::try_from(length).ok().and_then(NonZeroU32::new).filter(|_| bytes <= MAX_ARRAY_BYTES as u128);
+        let Some(count) = count else {
+            let message = format!("`{name}` takes {bytes} bytes; a shader's array has at most {MAX_ARRAY_BYTES}");
+            return Err(EmitError::new(self.kernel, message));
+        };
+        let base = self.ty(ty);
+        let inner = TypeInner::Array { base, size: ArraySize::Constant(count), stride };
+        let ty = self.module.types.insert(naga::Type { name: None, inner }, Span::UNDEFINED);
+        let memory_decorations = naga::MemoryDecorations::empty();
+        let global = GlobalVariable { name: Some(name.into()), space, binding, ty, init: None, memory_decorations };
+        let global = self.module.global_variables.append(global, Span::UNDEFINED);
+        Ok(self.function.expressions.append(Expression::GlobalVariable(global), Span::UNDEFINED))
+    }
+
+    /// The module's type for one of the kernel's.
+    pub fn ty(&mut self, ty: Type) -> Handle<naga::Type> {
+        let scalar = scalar(ty.dtype);
+        let inner = match size(ty.lanes) {
+            Some(size) => TypeInner::Vector { size, scalar },
+            None => TypeInner::Scalar(scalar),
+        };
+        self.module.types.insert(naga::Type { name: None, inner }, Span::UNDEFINED)
+    }
+
+    fn finish(mut self) -> Module {
+        self.function.body = self.block;
+        self.module.entry_points.push(EntryPoint {
+            name: self.kernel.name.clone(),
+            stage: ShaderStage::Compute,
+            early_depth_test: None,
+            workgroup_size: self.kernel.workgroup,
+            workgroup_size_overrides: None,
+            function: self.function,
+            mesh_info: None,
+            task_payload: None,
+            incoming_ray_payload: None,
+        });
+        self.module
+    }
+}
+
+/// naga's limit, and that of indices, which are i32.
+const MAX_ARRAY_BYTES: u32 = naga::valid::MAX_TYPE_SIZE;
+
+/// The element type in naga's terms, for the types that kernels have.
+pub(super) fn scalar(dtype: DType) -> naga::Scalar {
+    match dtype {
+        DType::Bool => naga::Scalar::BOOL,
+        DType::I32 | DType::I8 | DType::I16 => naga::Scalar::I32,
+        DType::U32 | DType::U8 | DType::U16 => naga::Scalar::U32,
+        DType::I64 => naga::Scalar::I64,
+        DType::U64 => naga::Scalar::U64,
+        DType::F16 => naga::Scalar::F16,
+        DType::F32 | DType::BF16 => naga::Scalar::F32,
+        DType::F64 => naga::Scalar::F64,
+    }
+}
+
+/// The size of a vector; `None` for a scalar.
+pub(super) fn size(lanes: u8) -> Option<VectorSize> {
+    match lanes {
+        2 => Some(VectorSize::Bi),
+        4 => Some(VectorSize::Quad),
+        _ => None,
+    }
+}

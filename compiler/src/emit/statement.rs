@@ -1,0 +1,117 @@
+//! Statements of kernels as statements of naga.
+
+use naga::{Barrier, BinaryOperator, Block, Expression, Handle, LocalVariable, Span, Statement};
+
+use super::EmitError;
+use super::module::{Emitter, Variable};
+use crate::dtype::Scalar;
+use crate::kernel::{Expr, Stmt, Type, VariableId};
+
+impl Emitter<'_> {
+    /// The statements as a block, which is not put anywhere.
+    pub fn statements(&mut self, statements: &[Stmt]) -> Result<Block, EmitError> {
+        let outer = std::mem::take(&mut self.block);
+        for statement in statements {
+            self.statement(statement)?;
+        }
+        Ok(std::mem::replace(&mut self.block, outer))
+    }
+
+    fn statement(&mut self, statement: &Stmt) -> Result<(), EmitError> {
+        match statement {
+            Stmt::Let(id, value) => {
+                let value = self.value(value)?;
+                self.name(value, *id);
+            }
+            Stmt::Var(id, value) => {
+                let variable = &self.kernel.variables[*id];
+                let pointer = self.local(&variable.name, variable.ty, None);
+                let value = self.value(value)?;
+                self.store(pointer, value);
+                self.variables.insert(*id, Variable::Local(pointer));
+            }
+            Stmt::Assign(id, value) => {
+                let value = self.value(value)?;
+                if let Some(Variable::Local(pointer)) = self.variables.get(id).copied() {
+                    self.store(pointer, value);
+                }
+            }
+            Stmt::Store { buffer, index, value } => self.store_element(self.buffers[*buffer], index, value)?,
+            Stmt::StoreShared { shared, index, value } => self.store_element(self.shared[*shared], index, value)?,
+            Stmt::For { counter, from, to, step, body } => self.for_loop(*counter, from, to, *step, body)?,
+            Stmt::If { condition, then, otherwise } => {
+                let condition = self.value(condition)?;
+                let accept = self.statements(then)?;
+                let reject = self.statements(otherwise)?;
+                self.push(Statement::If { condition, accept, reject });
+            }
+            Stmt::Barrier => self.push(Statement::ControlBarrier(Barrier::WORK_GROUP)),
+        }
+        Ok(())
+    }
+
+    /// `var counter = from; loop { if counter >= to { break; } body; counter = counter + step; }`: this form, with the
+    /// test at the head and nothing in `continuing`, is a plain `while` in every language.
+    fn for_loop(
+        &mut self,
+        counter: VariableId,
+        from: &Expr,
+        to: &Expr,
+        step: u32,
+        body: &[Stmt],
+    ) -> Result<(), EmitError> {
+        let name = format!("{}_counter", self.kernel.variables[counter].name);
+        let pointer = self.local(&name, Type::I32, None);
+        let (from, to) = (self.value(from)?, self.value(to)?);
+        self.store(pointer, from);
+
+        let outer = std::mem::take(&mut self.block);
+        let value = self.emit(Expression::Load { pointer });
+        self.name(value, counter);
+        let condition = self.emit(Expression::Binary { op: BinaryOperator::GreaterEqual, left: value, right: to });
+        let accept = Block::from_vec(vec![Statement::Break]);
+        self.push(Statement::If { condition, accept, reject: Block::new() });
+        let body = self.statements(body)?;
+        self.block.extend_block(body);
+        let step = self.literal(Scalar::i32(step as i32));
+        let next = self.emit(Expression::Binary { op: BinaryOperator::Add, left: value, right: step });
+        self.store(pointer, next);
+
+        let body = std::mem::replace(&mut self.block, outer);
+        self.push(Statement::Loop { body, continuing: Block::new(), break_if: None });
+        Ok(())
+    }
+
+    fn store_element(&mut self, array: Handle<Expression>, index: &Expr, value: &Expr) -> Result<(), EmitError> {
+        let value = self.value(value)?;
+        let pointer = self.element(array, index)?;
+        self.store(pointer, value);
+        Ok(())
+    }
+
+    /// Makes `value` what the variable stands for, and known by its name. A value may have a name already, and a literal
+    /// is clearer without.
+    fn name(&mut self, value: Handle<Expression>, variable: VariableId) {
+        self.variables.insert(variable, Variable::Value(value));
+        if !self.function.expressions[value].needs_pre_emit() {
+            let name = || self.kernel.variables[variable].name.clone();
+            self.function.named_expressions.entry(value).or_insert_with(name);
+        }
+    }
+
+    /// A local variable of the function, and the pointer to it.
+    pub fn local(&mut self, name: &str, ty: Type, init: Option<Handle<Expression>>) -> Handle<Expression> {
+        let ty = self.ty(ty);
+        let local = LocalVariable { name: Some(name.into()), ty, init };
+        let local = self.function.local_variables.append(local, Span::UNDEFINED);
+        self.function.expressions.append(Expression::LocalVariable(local), Span::UNDEFINED)
+    }
+
+    fn store(&mut self, pointer: Handle<Expression>, value: Handle<Expression>) {
+        self.push(Statement::Store { pointer, value });
+    }
+
+    pub fn push(&mut self, statement: Statement) {
+        self.block.push(statement, Span::UNDEFINED);
+    }
+}

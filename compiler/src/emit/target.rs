@@ -1,0 +1,211 @@
+//! Listings: a kernel's module in the languages that devices take.
+
+use naga::back::{glsl, hlsl, msl, spv, wgsl};
+use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
+use naga::valid::ModuleInfo;
+use naga::{Module, ResourceBinding, Scalar, ShaderStage, TypeInner};
+
+use super::EmitError;
+use super::disassembly::disassemble;
+use super::module::validated;
+use crate::kernel::Kernel;
+
+/// A shading language.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Target {
+    /// As browsers take it.
+    Wgsl,
+    /// Metal 2.4: buffer n is in slot n.
+    Msl,
+    /// SPIR-V 1.3, which Vulkan 1.1 takes: buffer n is binding n of set 0.
+    Spirv,
+    /// Shader model 6.2: buffer n is `t` or `u` register n of space 0.
+    Hlsl,
+    /// GLSL 4.50: buffer n is binding n.
+    Glsl,
+}
+
+impl Target {
+    pub const ALL: [Target; 5] = [Target::Wgsl, Target::Msl, Target::Spirv, Target::Hlsl, Target::Glsl];
+
+    /// The name on the command line: `msl`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Target::Wgsl => "wgsl",
+            Target::Msl => "msl",
+            Target::Spirv => "spirv",
+            Target::Hlsl => "hlsl",
+            Target::Glsl => "glsl",
+        }
+    }
+
+    /// The target with this name.
+    pub fn parse(name: &str) -> Option<Target> {
+        Target::ALL.into_iter().find(|target| target.name() == name)
+    }
+
+    /// How the name of a file with a listing ends: `metal`.
+    pub fn extension(self) -> &'static str {
+        match self {
+            Target::Wgsl => "wgsl",
+            Target::Msl => "metal",
+            Target::Spirv => "spv",
+            Target::Hlsl => "hlsl",
+            Target::Glsl => "comp",
+        }
+    }
+
+    /// Whether the language has the type, without extensions that devices rarely have.
+    fn has(self, scalar: Scalar) -> bool {
+        match self {
+            Target::Wgsl => ![Scalar::I64, Scalar::U64, Scalar::F64].contains(&scalar),
+            Target::Msl => scalar != Scalar::F64,
+            Target::Spirv | Target::Hlsl => true,
+            Target::Glsl => ![Scalar::I64, Scalar::U64, Scalar::F16].contains(&scalar),
+        }
+    }
+}
+
+/// A kernel in a shading language.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listing {
+    Text(String),
+    /// A SPIR-V module.
+    Words(Vec<u32>),
+}
+
+impl Listing {
+    /// What a file holds: text, or words in little-endian order.
+    pub fn bytes(&self) -> Vec<u8> {
+        match self {
+            Listing::Text(text) => text.clone().into_bytes(),
+            Listing::Words(words) => words.iter().flat_map(|word| word.to_le_bytes()).collect(),
+        }
+    }
+
+    /// What a reader sees: text, or words disassembled.
+    pub fn text(&self) -> String {
+        match self {
+            Listing::Text(text) => text.clone(),
+            Listing::Words(words) => disassemble(words),
+        }
+    }
+}
+
+/// The kernel's listing for a target: exactly what [`super::module`] says, in the target's language.
+///
+/// Fails as [`super::module`] does, and for a type that the target lacks.
+pub fn write(kernel: &Kernel, target: Target) -> Result<Listing, EmitError> {
+    let (module, info) = validated(kernel)?;
+    for (_, ty) in module.types.iter() {
+        let (TypeInner::Scalar(scalar) | TypeInner::Vector { scalar, .. }) = ty.inner else { continue };
+        if !target.has(scalar) {
+            return Err(EmitError::new(kernel, format!("{} has no {}", target.name(), name(scalar))));
+        }
+    }
+    let written = match target {
+        Target::Wgsl => wgsl::write_string(&module, &info, wgsl::WriterFlags::empty()).map_err(|e| e.to_string()),
+        Target::Msl => write_msl(kernel, &module, &info).map_err(|e| e.to_string()),
+        Target::Hlsl => write_hlsl(kernel, &module, &info).map_err(|e| e.to_string()),
+        Target::Glsl => write_glsl(kernel, &module, &info).map_err(|e| e.to_string()),
+        Target::Spirv => {
+            let words = write_spirv(kernel, &module, &info);
+            return words.map(Listing::Words).map_err(|e| refused(kernel, target, e.to_string()));
+        }
+    };
+    written.map(Listing::Text).map_err(|e| refused(kernel, target, e))
+}
+
+fn refused(kernel: &Kernel, target: Target, why: String) -> EmitError {
+    EmitError::new(kernel, format!("{} can't say it: {why}", target.name()))
+}
+
+const UNCHECKED: BoundsCheckPolicies = BoundsCheckPolicies {
+    index: BoundsCheckPolicy::Unchecked,
+    buffer: BoundsCheckPolicy::Unchecked,
+    image_load: BoundsCheckPolicy::Unchecked,
+    binding_array: BoundsCheckPolicy::Unchecked,
+};
+
+/// Each buffer's place in the module and its number.
+fn bindings(kernel: &Kernel) -> impl Iterator<Item = (ResourceBinding, u32)> {
+    (0..kernel.buffers.len() as u32).map(|binding| (ResourceBinding { group: 0, binding }, binding))
+}
+
+fn write_msl(kernel: &Kernel, module: &Module, info: &ModuleInfo) -> Result<String, msl::Error> {
+    let target = |slot| msl::BindTarget { buffer: Some(slot as u8), mutable: true, ..Default::default() };
+    let resources = bindings(kernel).map(|(binding, slot)| (binding, target(slot))).collect();
+    let resources = msl::EntryPointResources { resources, immediates_buffer: None, sizes_buffer: None };
+    let options = msl::Options {
+        lang_version: (2, 4),
+        per_entry_point_map: [(kernel.name.clone(), resources)].into(),
+        fake_missing_bindings: false,
+        bounds_check_policies: UNCHECKED,
+        zero_initialize_workgroup_memory: false,
+        force_loop_bounding: false,
+        emit_int_div_checks: false,
+        ..Default::default()
+    };
+    msl::write_string(module, info, &options, &Default::default()).map(|(text, _)| text)
+}
+
+fn write_spirv(kernel: &Kernel, module: &Module, info: &ModuleInfo) -> Result<Vec<u32>, spv::Error> {
+    let options = spv::Options {
+        lang_version: (1, 3),
+        // Names are for readers; the same in debug and release builds.
+        flags: spv::WriterFlags::DEBUG,
+        fake_missing_bindings: false,
+        binding_map: bindings(kernel)
+            .map(|(place, binding)| (place, spv::BindingInfo { descriptor_set: 0, binding, binding_array_size: None }))
+            .collect(),
+        bounds_check_policies: UNCHECKED,
+        zero_initialize_workgroup_memory: spv::ZeroInitializeWorkgroupMemoryMode::None,
+        force_loop_bounding: false,
+        emit_int_div_checks: false,
+        ..Default::default()
+    };
+    let pipeline = spv::PipelineOptions { shader_stage: ShaderStage::Compute, entry_point: kernel.name.clone() };
+    spv::write_vec(module, info, &options, Some(&pipeline))
+}
+
+fn write_hlsl(kernel: &Kernel, module: &Module, info: &ModuleInfo) -> Result<String, hlsl::Error> {
+    let options = hlsl::Options {
+        shader_model: hlsl::ShaderModel::V6_2,
+        binding_map: bindings(kernel)
+            .map(|(place, register)| (place, hlsl::BindTarget { register, ..Default::default() }))
+            .collect(),
+        fake_missing_bindings: false,
+        zero_initialize_workgroup_memory: false,
+        restrict_indexing: false,
+        force_loop_bounding: false,
+        ..Default::default()
+    };
+    let mut text = String::new();
+    hlsl::Writer::new(&mut text, &options, &Default::default()).write(module, info, None)?;
+    Ok(text)
+}
+
+fn write_glsl(kernel: &Kernel, module: &Module, info: &ModuleInfo) -> Result<String, glsl::Error> {
+    let options = glsl::Options {
+        version: glsl::Version::Desktop(450),
+        writer_flags: glsl::WriterFlags::empty(),
+        binding_map: bindings(kernel).map(|(place, binding)| (place, binding as u8)).collect(),
+        zero_initialize_workgroup_memory: false,
+    };
+    let pipeline =
+        glsl::PipelineOptions { shader_stage: ShaderStage::Compute, entry_point: kernel.name.clone(), multiview: None };
+    let mut text = String::new();
+    glsl::Writer::new(&mut text, module, info, &options, &pipeline, UNCHECKED)?.write()?;
+    Ok(text)
+}
+
+/// The name of a type in kernels.
+fn name(scalar: Scalar) -> String {
+    let letter = match scalar.kind {
+        naga::ScalarKind::Sint => "i",
+        naga::ScalarKind::Uint => "u",
+        naga::ScalarKind::Float => "f",
+        _ => return "bool".into(),
+    };
+    format!("{letter}{}", 8 * scalar.width)
+}

@@ -1,0 +1,256 @@
+//! Expressions of kernels as expressions of naga, each evaluated at the statement being written.
+
+use naga::{
+    BinaryOperator as B, Expression, Handle, Literal, MathFunction as M, Range, Span, Statement, UnaryOperator,
+};
+
+use super::EmitError;
+use super::module::{Emitter, Variable, scalar, size};
+use crate::dtype::{DType, Scalar};
+use crate::kernel::{Builtin, Expr, Type};
+use crate::scalar::{BinaryOp, UnaryOp};
+
+type Value = Handle<Expression>;
+
+impl Emitter<'_> {
+    /// Adds an expression that is evaluated here.
+    pub fn emit(&mut self, expression: Expression) -> Value {
+        let value = self.function.expressions.append(expression, Span::UNDEFINED);
+        // One statement evaluates a run of expressions.
+        if let Some(Statement::Emit(range)) = self.block.last_mut()
+            && let Some((first, last)) = range.first_and_last()
+            && last.index() + 1 == value.index()
+        {
+            *range = Range::new_from_bounds(first, value);
+        } else {
+            self.push(Statement::Emit(Range::new_from_bounds(value, value)));
+        }
+        value
+    }
+
+    pub fn value(&mut self, expr: &Expr) -> Result<Value, EmitError> {
+        Ok(match expr {
+            Expr::Literal(scalar) => self.literal(*scalar),
+            Expr::Variable(id) => match self.variables.get(id).copied() {
+                Some(Variable::Value(value)) => value,
+                Some(Variable::Local(pointer)) => self.emit(Expression::Load { pointer }),
+                None => return Err(EmitError::new(self.kernel, format!("variable number {id} is not declared"))),
+            },
+            Expr::Builtin(builtin) => {
+                let (base, axis) = match *builtin {
+                    Builtin::WorkgroupId(axis) => (self.workgroup_id, axis),
+                    Builtin::LocalId(axis) => (self.local_id, axis),
+                };
+                let value = self.emit(Expression::AccessIndex { base, index: axis as u32 });
+                self.cast(value, DType::I32)
+            }
+            Expr::Load { buffer, index } => self.load(self.buffers[*buffer], index)?,
+            Expr::LoadShared { shared, index } => self.load(self.shared[*shared], index)?,
+            Expr::Unary(op, a) => self.unary(*op, a)?,
+            Expr::Binary(op, a, b) => self.binary(*op, a, b)?,
+            Expr::Fma(a, b, c) => {
+                let (arg, arg1, arg2) = (self.value(a)?, Some(self.value(b)?), Some(self.value(c)?));
+                self.emit(Expression::Math { fun: M::Fma, arg, arg1, arg2, arg3: None })
+            }
+            // Of values of at least 0, so that neither needs the code that signed division takes.
+            Expr::Quotient(a, divisor) if divisor.is_power_of_two() => {
+                let left = self.value(a)?;
+                let right = self.literal(Scalar::from_i64(DType::U32, divisor.trailing_zeros() as i64));
+                self.emit(Expression::Binary { op: B::ShiftRight, left, right })
+            }
+            Expr::Remainder(a, divisor) if divisor.is_power_of_two() => {
+                let (left, right) = (self.value(a)?, self.literal(Scalar::i32((divisor - 1) as i32)));
+                self.emit(Expression::Binary { op: B::And, left, right })
+            }
+            Expr::Quotient(a, divisor) => self.divide(B::Divide, a, *divisor)?,
+            Expr::Remainder(a, divisor) => self.divide(B::Modulo, a, *divisor)?,
+            Expr::Select(condition, then, otherwise) => {
+                let (accept, reject) = (self.value(then)?, self.value(otherwise)?);
+                let condition = self.value(condition)?;
+                self.emit(Expression::Select { condition, accept, reject })
+            }
+            Expr::Cast(dtype, a) => {
+                let value = self.value(a)?;
+                self.cast(value, *dtype)
+            }
+            Expr::Bitcast(dtype, a) => {
+                let expr = self.value(a)?;
+                self.emit(Expression::As { expr, kind: scalar(*dtype).kind, convert: None })
+            }
+            Expr::Splat(lanes, a) => {
+                let value = self.value(a)?;
+                self.splat(value, *lanes)
+            }
+            Expr::Vector(parts) => {
+                let ty = self.type_of(expr)?;
+                let ty = self.ty(ty);
+                let components = parts.iter().map(|part| self.value(part)).collect::<Result<_, _>>()?;
+                self.emit(Expression::Compose { ty, components })
+            }
+            Expr::Lane(a, lane) => {
+                let base = self.value(a)?;
+                self.emit(Expression::AccessIndex { base, index: *lane as u32 })
+            }
+        })
+    }
+
+    fn type_of(&self, expr: &Expr) -> Result<Type, EmitError> {
+        self.kernel.ty(expr).map_err(|invalid| EmitError::new(self.kernel, invalid.message))
+    }
+
+    fn load(&mut self, array: Value, index: &Expr) -> Result<Value, EmitError> {
+        let pointer = self.element(array, index)?;
+        Ok(self.emit(Expression::Load { pointer }))
+    }
+
+    /// The pointer to an element of an array.
+    pub fn element(&mut self, base: Value, index: &Expr) -> Result<Value, EmitError> {
+        let constant = index.as_i32().and_then(|index| u32::try_from(index).ok());
+        let access = match constant {
+            Some(index) => Expression::AccessIndex { base, index },
+            None => Expression::Access { base, index: self.value(index)? },
+        };
+        Ok(self.emit(access))
+    }
+
+    fn unary(&mut self, op: UnaryOp, a: &Expr) -> Result<Value, EmitError> {
+        let value = self.value(a)?;
+        let fun = match op {
+            UnaryOp::Neg => return Ok(self.emit(Expression::Unary { op: UnaryOperator::Negate, expr: value })),
+            UnaryOp::BitNot => {
+                let is_bool = self.type_of(a)?.dtype == DType::Bool;
+                let op = if is_bool { UnaryOperator::LogicalNot } else { UnaryOperator::BitwiseNot };
+                return Ok(self.emit(Expression::Unary { op, expr: value }));
+            }
+            UnaryOp::Recip => {
+                let ty = self.type_of(a)?;
+                let one = self.literal(Scalar::one(ty.dtype));
+                let left = self.splat(one, ty.lanes);
+                return Ok(self.emit(Expression::Binary { op: B::Divide, left, right: value }));
+            }
+            UnaryOp::Abs => M::Abs,
+            UnaryOp::Acos => M::Acos,
+            UnaryOp::Acosh => M::Acosh,
+            UnaryOp::Asin => M::Asin,
+            UnaryOp::Asinh => M::Asinh,
+            UnaryOp::Atan => M::Atan,
+            UnaryOp::Atanh => M::Atanh,
+            UnaryOp::Ceil => M::Ceil,
+            UnaryOp::Cos => M::Cos,
+            UnaryOp::Cosh => M::Cosh,
+            UnaryOp::Exp => M::Exp,
+            UnaryOp::Floor => M::Floor,
+            UnaryOp::Log => M::Log,
+            UnaryOp::Rsqrt => M::InverseSqrt,
+            UnaryOp::Sin => M::Sin,
+            UnaryOp::Sinh => M::Sinh,
+            UnaryOp::Sqrt => M::Sqrt,
+            UnaryOp::Tan => M::Tan,
+            UnaryOp::Tanh => M::Tanh,
+            UnaryOp::Erf | UnaryOp::Round => {
+                return Err(EmitError::new(self.kernel, format!("shaders have no `{}`", op.name())));
+            }
+        };
+        Ok(self.emit(Expression::Math { fun, arg: value, arg1: None, arg2: None, arg3: None }))
+    }
+
+    fn binary(&mut self, op: BinaryOp, a: &Expr, b: &Expr) -> Result<Value, EmitError> {
+        let left = self.value(a)?;
+        let right = match (op, b) {
+            // Counts are u32.
+            (BinaryOp::ShiftLeft | BinaryOp::ShiftRight, Expr::Literal(count)) => self.literal(count.cast(DType::U32)),
+            (BinaryOp::ShiftLeft | BinaryOp::ShiftRight, _) => {
+                let count = self.value(b)?;
+                self.cast(count, DType::U32)
+            }
+            _ => self.value(b)?,
+        };
+        let math = |fun| Expression::Math { fun, arg: left, arg1: Some(right), arg2: None, arg3: None };
+        let op = match op {
+            BinaryOp::Max => return Ok(self.emit(math(M::Max))),
+            BinaryOp::Min => return Ok(self.emit(math(M::Min))),
+            BinaryOp::Pow => return Ok(self.emit(math(M::Pow))),
+            BinaryOp::ShiftLeft => B::ShiftLeft,
+            BinaryOp::ShiftRight => B::ShiftRight,
+            BinaryOp::Add => B::Add,
+            BinaryOp::Sub => B::Subtract,
+            BinaryOp::Mul => B::Multiply,
+            BinaryOp::Div => B::Divide,
+            BinaryOp::Eq => B::Equal,
+            BinaryOp::Ne => B::NotEqual,
+            BinaryOp::Lt => B::Less,
+            BinaryOp::Le => B::LessEqual,
+            BinaryOp::Gt => B::Greater,
+            BinaryOp::Ge => B::GreaterEqual,
+            BinaryOp::BitAnd => B::And,
+            BinaryOp::BitOr => B::InclusiveOr,
+            // naga has no exclusive or of bool.
+            BinaryOp::BitXor if self.type_of(a)?.dtype == DType::Bool => B::NotEqual,
+            BinaryOp::BitXor => B::ExclusiveOr,
+        };
+        Ok(self.emit(Expression::Binary { op, left, right }))
+    }
+
+    /// `a` divided as u32.
+    fn divide(&mut self, op: B, a: &Expr, divisor: u32) -> Result<Value, EmitError> {
+        let a = self.value(a)?;
+        let left = self.cast(a, DType::U32);
+        let right = self.literal(Scalar::from_i64(DType::U32, divisor as i64));
+        let value = self.emit(Expression::Binary { op, left, right });
+        Ok(self.cast(value, DType::I32))
+    }
+
+    fn cast(&mut self, expr: Value, dtype: DType) -> Value {
+        // So that the module names every type it computes with: writers look there for what to enable.
+        self.ty(Type::scalar(dtype));
+        let naga::Scalar { kind, width } = scalar(dtype);
+        self.emit(Expression::As { expr, kind, convert: Some(width) })
+    }
+
+    fn splat(&mut self, value: Value, lanes: u8) -> Value {
+        match size(lanes) {
+            Some(size) => self.emit(Expression::Splat { size, value }),
+            None => value,
+        }
+    }
+
+    pub fn literal(&mut self, value: Scalar) -> Value {
+        if value.dtype.is_float() && !value.to_f64().is_finite() {
+            return self.not_finite(value);
+        }
+        if let Some(known) = self.literals.get(&value) {
+            return *known;
+        }
+        self.ty(Type::scalar(value.dtype));
+        let literal = match value.dtype {
+            DType::Bool => Literal::Bool(value.is_true()),
+            DType::I32 | DType::I8 | DType::I16 => Literal::I32(value.to_i64() as i32),
+            DType::U32 | DType::U8 | DType::U16 => Literal::U32(value.bits() as u32),
+            DType::I64 => Literal::I64(value.to_i64()),
+            DType::U64 => Literal::U64(value.bits()),
+            DType::F16 => Literal::F16(half::f16::from_bits(value.bits() as u16)),
+            DType::F32 | DType::BF16 => Literal::F32(value.to_f64() as f32),
+            DType::F64 => Literal::F64(value.to_f64()),
+        };
+        let handle = self.function.expressions.append(Expression::Literal(literal), Span::UNDEFINED);
+        self.literals.insert(value, handle);
+        handle
+    }
+
+    /// No shading language has a literal for infinity or NaN, and WGSL refuses constant expressions that are one: so the
+    /// bits, as f32, come from a variable.
+    fn not_finite(&mut self, value: Scalar) -> Value {
+        let pointer = match self.literals.get(&value) {
+            Some(pointer) => *pointer,
+            None => {
+                let bits = self.literal(Scalar::from_bits(DType::U32, value.cast(DType::F32).bits()));
+                let pointer = self.local("bits", Type::scalar(DType::U32), Some(bits));
+                self.literals.insert(value, pointer);
+                pointer
+            }
+        };
+        let expr = self.emit(Expression::Load { pointer });
+        let value_f32 = self.emit(Expression::As { expr, kind: naga::ScalarKind::Float, convert: None });
+        if value.dtype == DType::F32 { value_f32 } else { self.cast(value_f32, value.dtype) }
+    }
+}
