@@ -8,6 +8,7 @@ pub mod emit;
 pub mod graph;
 pub mod interpret;
 pub mod kernel;
+pub mod lower;
 pub mod nest;
 pub mod passes;
 pub mod pipeline;

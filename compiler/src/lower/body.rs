@@ -1,0 +1,298 @@
+//! What a contraction aggregates: a scalar program over accesses, and the index polynomials in them.
+
+use tile_lang::ast::{self, BinaryOp as Operator, Expr, ExprKind, Ident, UnaryOp as Sign};
+use tile_lang::builtin::Builtin;
+use tile_lang::diagnostic::Diagnostic;
+use tile_lang::span::Span;
+
+use super::expression::{Evaluator, Lowered, Spans, Target, Value};
+use super::function::{Scope, axes};
+use super::indices::{Variables, overflow};
+use crate::affine::{Affine, RationalAffine};
+use crate::dtype::{DType, Scalar};
+use crate::graph::{ContractionLeaf, Graph, NodeId};
+use crate::scalar::{self, BinaryOp, Inst, Program, UnaryOp};
+
+/// One coordinate of an access, as it is written.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Coordinate {
+    Affine(RationalAffine),
+    /// The value of an earlier access.
+    Access(usize),
+}
+
+/// An access, as it is written.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Read {
+    pub operand: usize,
+    pub index: Vec<Coordinate>,
+}
+
+/// The target inside a contraction.
+pub(super) struct Body<'a> {
+    graph: &'a Graph,
+    outer: &'a Scope<'a, NodeId>,
+    pub program: Program<ContractionLeaf>,
+    pub operands: Vec<NodeId>,
+    pub reads: Vec<Read>,
+    pub variables: Variables,
+    /// The sizes of the axes that `...` stands for.
+    leading: Vec<usize>,
+}
+
+impl<'a> Body<'a> {
+    /// Of a contraction in `outer`, where `...` stands for axes of the sizes `leading`.
+    pub fn new(graph: &'a Graph, outer: &'a Scope<'a, NodeId>, leading: Vec<usize>) -> Self {
+        let (program, variables) = (Program::default(), Variables::default());
+        Self { graph, outer, program, operands: Vec::new(), reads: Vec::new(), variables, leading }
+    }
+
+    /// The number of the access of an operand at coordinates that fit its rank.
+    fn read(&mut self, tensor: NodeId, index: Vec<Coordinate>) -> usize {
+        let operand = position(&mut self.operands, tensor);
+        position(&mut self.reads, Read { operand, index })
+    }
+
+    fn dtype_of(&self, read: usize) -> DType {
+        self.graph.dtype(self.operands[self.reads[read].operand])
+    }
+
+    /// The element that an access reads.
+    fn leaf(&mut self, read: usize) -> scalar::Value {
+        let dtype = self.dtype_of(read);
+        self.program.push(Inst::Leaf(ContractionLeaf::Access(read)), dtype)
+    }
+}
+
+fn no_value(name: &Ident) -> Diagnostic {
+    Diagnostic::error("E0101", name.span, format!("there is no value `{}` here", name.name))
+}
+
+/// The position of an item, which is added where it is not there yet.
+fn position<T: PartialEq>(items: &mut Vec<T>, item: T) -> usize {
+    items.iter().position(|i| *i == item).unwrap_or_else(|| {
+        items.push(item);
+        items.len() - 1
+    })
+}
+
+impl Target for Body<'_> {
+    type Element = scalar::Value;
+
+    fn dtype(&self, element: scalar::Value) -> DType {
+        self.program.dtype(element)
+    }
+
+    fn shape(&self, _: scalar::Value) -> Vec<usize> {
+        Vec::new()
+    }
+
+    fn constant(&mut self, scalar: Scalar) -> scalar::Value {
+        self.program.constant(scalar)
+    }
+
+    fn unary(&mut self, op: UnaryOp, operand: scalar::Value) -> scalar::Value {
+        self.program.unary(op, operand)
+    }
+
+    fn cast(&mut self, operand: scalar::Value, dtype: DType) -> scalar::Value {
+        self.program.cast(operand, dtype)
+    }
+
+    fn binary(&mut self, op: BinaryOp, [left, right]: [scalar::Value; 2], _: Span) -> Lowered<scalar::Value> {
+        Ok(self.program.binary(op, left, right))
+    }
+
+    fn select(&mut self, [condition, then, otherwise]: [scalar::Value; 3], _: Span) -> Lowered<scalar::Value> {
+        Ok(self.program.select(condition, then, otherwise))
+    }
+
+    fn access<'p>(
+        evaluator: &mut Evaluator<'p, Self>,
+        scope: &Scope<'p, scalar::Value>,
+        tensor: &Ident,
+        indices: &'p [Expr],
+        span: Span,
+    ) -> Lowered<Value<scalar::Value>> {
+        Ok(match evaluator.read(scope, tensor, indices, span)? {
+            Value::Element(read) => Value::Element(evaluator.target.leaf(read)),
+            Value::Constant(constant) => Value::Constant(constant),
+            Value::Tuple(_) => return evaluator.target.outer(tensor),
+        })
+    }
+
+    /// A tensor of rank 0 needs no indices.
+    fn outer(&mut self, name: &Ident) -> Lowered<Value<scalar::Value>> {
+        match self.outer.lookup(&name.name) {
+            Some(Value::Element(node)) if self.graph.shape(node).is_empty() => {
+                let read = self.read(node, Vec::new());
+                Ok(Value::Element(self.leaf(read)))
+            }
+            Some(Value::Element(node)) => {
+                let rank = axes(self.graph.shape(node).len());
+                Err(Diagnostic::error(
+                    "E0212",
+                    name.span,
+                    format!("`{}` has {rank}, and is given no indices", name.name),
+                ))
+            }
+            Some(Value::Tuple(_)) => {
+                Err(Diagnostic::error("E0204", name.span, format!("`{}` is a tuple, not a tensor", name.name)))
+            }
+            Some(Value::Constant(_)) | None => Err(no_value(name)),
+        }
+    }
+
+    fn call(&mut self, function: Builtin, _: &[Value<scalar::Value>], spans: &Spans) -> Lowered<Value<scalar::Value>> {
+        let message =
+            format!("`{}` works on whole tensors, so it cannot be called inside a contraction", function.name);
+        Err(Diagnostic::error("E0112", spans.call, message).help("call it in a statement before"))
+    }
+
+    fn contraction<'p>(
+        _: &mut Evaluator<'p, Self>,
+        _: &Scope<'p, scalar::Value>,
+        contraction: &'p ast::Contraction,
+    ) -> Lowered<Value<scalar::Value>> {
+        let span = contraction.output.span;
+        Err(Diagnostic::error("E0112", span, "this function contracts, so it cannot be called inside a contraction"))
+    }
+
+    fn begin(&mut self, _: &Ident, _: Span) {}
+}
+
+impl<'p> Evaluator<'p, Body<'_>> {
+    /// The value that the contraction aggregates.
+    pub fn aggregated(&mut self, scope: &Scope<'p, scalar::Value>, expr: &'p Expr) -> Lowered<scalar::Value> {
+        // `A[..] == B[..] ? C[..]`: its type is that in which all three meet.
+        if let ExprKind::Conditional { condition, then, otherwise: None } = &expr.kind
+            && let ExprKind::Binary { op: Operator::Eq, left, right } = &condition.kind
+        {
+            let left = self.expression(scope, left)?;
+            let right = self.expression(scope, right)?;
+            let then = self.expression(scope, then)?;
+            let dtype = self.dtype(&left, expr.span)?.meet(self.dtype(&right, expr.span)?);
+            let dtype = dtype.meet(self.dtype(&then, expr.span)?);
+            let equal = self.binary(BinaryOp::Eq, left, right, condition.span)?;
+            let equal = self.target.element(equal, condition.span)?;
+            let then = self.typed(then, dtype, expr.span)?;
+            let zero = self.target.constant(Scalar::zero(dtype));
+            return Ok(self.target.program.select(equal, then, zero));
+        }
+        let value = self.expression(scope, expr)?;
+        self.target.element(value, expr.span)
+    }
+
+    /// The number of the access `tensor[indices]`; or the constant or tuple that `tensor` is.
+    fn read(
+        &mut self,
+        scope: &Scope<'p, scalar::Value>,
+        tensor: &Ident,
+        indices: &'p [Expr],
+        span: Span,
+    ) -> Lowered<Value<usize>> {
+        let index = self.coordinates(scope, indices)?;
+        let body = &mut self.target;
+        match body.outer.lookup(&tensor.name) {
+            Some(Value::Element(node)) => {
+                let shape = body.graph.shape(node);
+                if shape.len() != index.len() {
+                    let message =
+                        format!("`{}` has {}, and is given {} indices", tensor.name, axes(shape.len()), index.len());
+                    let error = Diagnostic::error("E0212", span, message);
+                    return Err(error.help(format!("its shape is {shape:?}")));
+                }
+                let open = matches!(indices.first(), Some(first) if first.kind == ExprKind::Ellipsis);
+                if open && !shape.starts_with(&body.leading) {
+                    let message =
+                        format!("`...` stands for the sizes {:?}, but `{}` has {shape:?}", body.leading, tensor.name);
+                    return Err(Diagnostic::error("E0213", span, message));
+                }
+                Ok(Value::Element(body.read(node, index)))
+            }
+            Some(Value::Constant(constant)) if index.is_empty() => Ok(Value::Constant(constant)),
+            Some(Value::Constant(_)) => {
+                let message = format!("`{}` is a constant, and is given {} indices", tensor.name, index.len());
+                Err(Diagnostic::error("E0212", span, message).help(format!("write `{}[]`", tensor.name)))
+            }
+            Some(Value::Tuple(_)) => Ok(Value::Tuple(Vec::new())),
+            None => Err(no_value(tensor)),
+        }
+    }
+
+    /// The coordinates that indices stand for, `...` included.
+    pub fn coordinates(&mut self, scope: &Scope<'p, scalar::Value>, indices: &'p [Expr]) -> Lowered<Vec<Coordinate>> {
+        let mut coordinates = Vec::with_capacity(indices.len());
+        for index in indices {
+            match &index.kind {
+                ExprKind::Ellipsis => {
+                    for axis in 0..self.target.leading.len() {
+                        let variable = self.target.variables.number(&format!("axis{axis}"), index.span, true);
+                        coordinates.push(Coordinate::Affine(Affine::var(variable).into()));
+                    }
+                }
+                ExprKind::Access { tensor, indices } => {
+                    let read = match self.read(scope, tensor, indices, index.span)? {
+                        Value::Element(read) => read,
+                        // `S[]` of a constant.
+                        _ => {
+                            coordinates.push(Coordinate::Affine(self.polynomial(scope, index)?));
+                            continue;
+                        }
+                    };
+                    let dtype = self.target.dtype_of(read);
+                    if !dtype.is_integer() {
+                        let message = format!("an index must be of an integer type, and this is {dtype}");
+                        return Err(Diagnostic::error("E0204", index.span, message)
+                            .help("convert the tensor with `as_int(T, 32)` in a statement before"));
+                    }
+                    coordinates.push(Coordinate::Access(read));
+                }
+                _ => coordinates.push(Coordinate::Affine(self.polynomial(scope, index)?)),
+            }
+        }
+        Ok(coordinates)
+    }
+
+    /// An affine polynomial over index variables. Division is exact here: `i/2` is a half where `i` is odd.
+    pub fn polynomial(&mut self, scope: &Scope<'p, scalar::Value>, expr: &'p Expr) -> Lowered<RationalAffine> {
+        let not_affine =
+            |what: &str| Diagnostic::error("E0108", expr.span, format!("this index is not affine: {what}"));
+        let overflow = || overflow(expr.span);
+        match &expr.kind {
+            ExprKind::Name(name) if !name.capital => {
+                let variable = self.target.variables.number(&name.name, name.span, false);
+                Ok(Affine::var(variable).into())
+            }
+            ExprKind::Unary { op: Sign::Neg, operand } => {
+                self.polynomial(scope, operand)?.scale(-1, 1).ok_or_else(overflow)
+            }
+            ExprKind::Binary { op: op @ (Operator::Add | Operator::Sub), left, right } => {
+                let left = self.polynomial(scope, left)?;
+                let right = self.polynomial(scope, right)?;
+                let right = if *op == Operator::Sub { right.scale(-1, 1) } else { Some(right) };
+                right.and_then(|right| left.add(&right)).ok_or_else(overflow)
+            }
+            ExprKind::Binary { op: op @ (Operator::Mul | Operator::Div), left, right } => {
+                let (mut left, mut right) = (self.polynomial(scope, left)?, self.polynomial(scope, right)?);
+                if *op == Operator::Mul && left.numerator().is_constant() {
+                    std::mem::swap(&mut left, &mut right);
+                }
+                let Some(factor) = right.numerator().as_constant() else {
+                    let multiplies = "it multiplies index variables with each other";
+                    return Err(not_affine(if *op == Operator::Mul {
+                        multiplies
+                    } else {
+                        "it divides by an index variable"
+                    }));
+                };
+                match op {
+                    Operator::Div if factor == 0 => Err(not_affine("it divides by zero")),
+                    Operator::Div => left.scale(right.denominator(), factor).ok_or_else(overflow),
+                    _ => left.scale(factor, right.denominator()).ok_or_else(overflow),
+                }
+            }
+            _ => Ok(Affine::constant(self.integer(scope, expr, "a constant in an index")?).into()),
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! The functions on whole tensors.
+
+use tile_lang::diagnostic::Diagnostic;
+
+use super::constant::Constant;
+use super::contraction::equals;
+use super::expression::{Lowered, Spans, Target, Value};
+use super::tensors::Tensors;
+use crate::affine::Affine;
+use crate::dtype::{DType, Scalar};
+use crate::graph::{Access, Aggregation, Contraction, ContractionLeaf, Index, IndexRange, NodeId, Op};
+use crate::scalar::{BinaryOp, Inst, Program};
+use crate::tensor::TensorType;
+
+type Arguments<'a> = &'a [Value<NodeId>];
+
+/// What `name` makes of the arguments.
+pub(super) fn call(tensors: &mut Tensors, name: &str, arguments: Arguments, spans: &Spans) -> Lowered<Value<NodeId>> {
+    let mut call = Call { tensors, name, arguments, spans };
+    match name {
+        "index" => call.index().map(Value::Element),
+        "shape" => call.shape().map(Value::Element),
+        "reshape" => call.reshape().map(Value::Element),
+        "gather" => call.gather().map(Value::Element),
+        "scatter" => call.scatter().map(Value::Element),
+        "simple_reduce" => call.simple_reduce().map(Value::Element),
+        "tuple" => Ok(Value::Tuple(arguments.to_vec())),
+        "element" => {
+            let part = call.integer(1)?;
+            call.part(part)
+        }
+        "prng_step" => call.prng_step(),
+        "prng_state" => call.part(0),
+        "prng_value" => call.part(1),
+        _ => Err(Diagnostic::error("E0102", spans.call, format!("there is no function `{name}`"))),
+    }
+}
+
+struct Call<'a> {
+    tensors: &'a mut Tensors,
+    name: &'a str,
+    arguments: Arguments<'a>,
+    spans: &'a Spans,
+}
+
+impl Call<'_> {
+    fn wrong(&self, argument: usize, message: String) -> Diagnostic {
+        Diagnostic::error("E0208", self.spans.argument(argument), message)
+    }
+
+    fn tensor(&mut self, argument: usize) -> Lowered<NodeId> {
+        match self.arguments.get(argument) {
+            Some(value) => self.tensors.element(value.clone(), self.spans.argument(argument)),
+            None => Err(self.wrong(argument, format!("`{}` needs more arguments", self.name))),
+        }
+    }
+
+    fn tensor_shape(&mut self, argument: usize) -> Lowered<(NodeId, Vec<usize>)> {
+        let tensor = self.tensor(argument)?;
+        Ok((tensor, self.tensors.shape(tensor)))
+    }
+
+    /// A tensor of row numbers.
+    fn rows(&mut self, argument: usize) -> Lowered<(NodeId, Vec<usize>)> {
+        let (tensor, shape) = self.tensor_shape(argument)?;
+        let dtype = self.tensors.dtype(tensor);
+        if dtype.is_integer() {
+            return Ok((tensor, shape));
+        }
+        let message = format!("an index must be of an integer type, and this is {dtype}");
+        Err(Diagnostic::error("E0204", self.spans.argument(argument), message).help("convert it with `as_int(X, 32)`"))
+    }
+
+    fn integer(&self, argument: usize) -> Lowered<usize> {
+        match self.arguments.get(argument) {
+            Some(Value::Constant(Constant::Int(value))) if *value >= 0 => {
+                usize::try_from(*value).map_err(|_| self.wrong(argument, format!("{value} is too large")))
+            }
+            Some(Value::Constant(Constant::Int(value))) => {
+                Err(self.wrong(argument, format!("`{}` does not take the negative number {value} here", self.name)))
+            }
+            _ => Err(self.wrong(argument, format!("`{}` takes an integer constant here", self.name))),
+        }
+    }
+
+    /// The sizes that follow the first argument.
+    fn sizes(&self) -> Lowered<Vec<usize>> {
+        (1..self.arguments.len()).map(|argument| self.integer(argument)).collect()
+    }
+
+    fn add(&mut self, op: Op, ty: TensorType, operands: &[NodeId]) -> Lowered<NodeId> {
+        self.tensors.add(op, ty, operands, self.spans.call)
+    }
+
+    fn index(&mut self) -> Lowered<NodeId> {
+        let (_, shape) = self.tensor_shape(0)?;
+        let axis = self.integer(1)?;
+        if axis >= shape.len() {
+            let message = format!("there is no axis {axis} in the shape {shape:?}");
+            return Err(self.wrong(1, message).help("axes are counted from 0"));
+        }
+        self.add(Op::Index { axis }, TensorType::new(DType::I32, shape), &[])
+    }
+
+    fn shape(&mut self) -> Lowered<NodeId> {
+        let (_, shape) = self.tensor_shape(0)?;
+        let sizes = shape.iter().map(|&size| i32::try_from(size).map(Scalar::i32));
+        let sizes: Vec<Scalar> = sizes
+            .collect::<Result<_, _>>()
+            .map_err(|_| self.wrong(0, format!("a size of {shape:?} does not fit an i32")))?;
+        let ty = TensorType::new(DType::I32, [sizes.len()]);
+        self.add(Op::Elements(sizes), ty, &[])
+    }
+
+    fn reshape(&mut self) -> Lowered<NodeId> {
+        let tensor = self.tensor(0)?;
+        let old = self.tensors.graph.node(tensor).ty.clone();
+        let new = TensorType::new(old.dtype, self.sizes()?);
+        if old.checked_elements() != new.checked_elements() {
+            let count = |ty: &TensorType| ty.checked_elements().map_or("too many".to_owned(), |n| n.to_string());
+            let message = format!(
+                "the shape {:?} has {} elements, and {:?} has {}",
+                old.shape,
+                count(&old),
+                new.shape,
+                count(&new)
+            );
+            return Err(Diagnostic::error("E0213", self.spans.call, message));
+        }
+        self.add(Op::Reshape, new, &[tensor])
+    }
+
+    /// `V[clamp(I[i]), d]` at each `[i, d]`.
+    fn gather(&mut self) -> Lowered<NodeId> {
+        let (values, from) = self.tensor_shape(0)?;
+        let (rows, shape) = self.rows(1)?;
+        let Some((&count, rest)) = from.split_first() else {
+            return Err(self.wrong(0, "`gather` takes rows, and this has rank 0".to_owned()));
+        };
+        let rows = self.clamp(rows, count)?;
+        let ty = TensorType::new(self.tensors.dtype(values), [&shape, rest].concat());
+        let mut form = Form::new(Aggregation::Assign);
+        let (at, inner) = (form.variables("i", &shape), form.variables("d", rest));
+        form.access(0, at.iter().map(fixed));
+        form.access(
+            1,
+            [Index { affine: Affine::constant(0), access: Some(0) }].into_iter().chain(inner.iter().map(fixed)),
+        );
+        form.contraction.output = [at, inner].concat();
+        let value = form.leaf(1, ty.dtype);
+        form.contraction.body.results = vec![value];
+        self.add(form.op(), ty, &[rows, values])
+    }
+
+    /// Row numbers, each moved into `0..count`.
+    fn clamp(&mut self, rows: NodeId, count: usize) -> Lowered<NodeId> {
+        let dtype = self.tensors.dtype(rows);
+        let last = i64::try_from(count).unwrap_or(i64::MAX) - 1;
+        let mut rows = rows;
+        if dtype.is_signed_integer() {
+            let zero = self.tensors.constant(Scalar::zero(dtype));
+            rows = self.tensors.binary(BinaryOp::Max, [rows, zero], self.spans.call)?;
+        }
+        // A type that cannot hold the last number cannot exceed it.
+        let limit = Scalar::from_i64(dtype, last);
+        if last >= 0 && limit.to_i64() == last {
+            let limit = self.tensors.constant(limit);
+            rows = self.tensors.binary(BinaryOp::Min, [rows, limit], self.spans.call)?;
+        }
+        Ok(rows)
+    }
+
+    /// The sum of `E[i, d]` over the `i` with `I[i] == v`, at each `[v, d]`.
+    fn scatter(&mut self) -> Lowered<NodeId> {
+        let (values, from) = self.tensor_shape(0)?;
+        let (rows, shape) = self.rows(1)?;
+        let (_, into) = self.tensor_shape(2)?;
+        let Some(rest) = from.strip_prefix(shape.as_slice()) else {
+            let message = format!("the shape {from:?} does not start with {shape:?}, that of the indices");
+            return Err(Diagnostic::error("E0213", self.spans.argument(0), message));
+        };
+        let Some(&count) = into.first() else {
+            return Err(self.wrong(2, "`scatter` makes rows, and this has rank 0".to_owned()));
+        };
+        let ty = TensorType::new(self.tensors.dtype(values), [&[count], rest].concat());
+        let mut form = Form::new(Aggregation::Sum);
+        let (row, inner) = (form.variables("v", &[count]), form.variables("d", rest));
+        let at = form.variables("i", &shape);
+        form.access(0, at.iter().map(fixed));
+        form.access(1, at.iter().chain(&inner).map(fixed));
+        form.contraction.output = [row, inner].concat();
+        let value = form.leaf(1, ty.dtype);
+        let valid = equals(&mut form.contraction.body, 0, self.tensors.dtype(rows), 0);
+        form.contraction.body.results = vec![value, valid];
+        self.add(form.op(), ty, &[rows, values])
+    }
+
+    /// The sum over the axes that the given sizes lack, aligned at the last, or have as 1.
+    fn simple_reduce(&mut self) -> Lowered<NodeId> {
+        let (tensor, from) = self.tensor_shape(0)?;
+        let to = self.sizes()?;
+        let fits = to.len() <= from.len() && to.iter().rev().zip(from.iter().rev()).all(|(t, f)| t == f || *t == 1);
+        if !fits {
+            let message = format!("the shape {from:?} does not reduce to {to:?}");
+            return Err(Diagnostic::error("E0213", self.spans.call, message));
+        }
+        let ty = TensorType::new(self.tensors.dtype(tensor), to);
+        let mut form = Form::new(Aggregation::Sum);
+        let at = form.variables("i", &from);
+        form.access(0, at.iter().map(fixed));
+        let kept = at[from.len() - ty.rank()..].iter().zip(&ty.shape);
+        form.contraction.output =
+            kept.map(|(i, size)| if *size == 1 { Affine::constant(0) } else { i.clone() }).collect();
+        let value = form.leaf(0, ty.dtype);
+        form.contraction.body.results = vec![value];
+        self.add(form.op(), ty, &[tensor])
+    }
+
+    fn prng_step(&mut self) -> Lowered<Value<NodeId>> {
+        let state = self.tensor(0)?;
+        let ty = self.tensors.graph.node(state).ty.clone();
+        if ty != TensorType::new(DType::U32, [3, 2048]) {
+            let message = format!("the state of the generator is a u32[3, 2048], and this is a {ty}");
+            return Err(Diagnostic::error("E0204", self.spans.argument(0), message));
+        }
+        let result = TensorType::new(DType::F32, self.sizes()?);
+        let elements = result.checked_elements();
+        let value = self.add(Op::PrngValue, result, &[state])?;
+        let elements = elements.unwrap_or(usize::MAX);
+        let state = self.add(Op::PrngState { elements }, ty, &[state])?;
+        Ok(Value::Tuple(vec![Value::Element(state), Value::Element(value)]))
+    }
+
+    fn part(&self, number: usize) -> Lowered<Value<NodeId>> {
+        match self.arguments.first() {
+            Some(Value::Tuple(parts)) => parts.get(number).cloned().ok_or_else(|| {
+                self.wrong(1, format!("there is no part {number} in a tuple of {}", parts.len()))
+                    .help("parts are counted from 0")
+            }),
+            _ => Err(Diagnostic::error("E0204", self.spans.argument(0), format!("`{}` takes a tuple", self.name))),
+        }
+    }
+}
+
+/// A contraction in the making.
+struct Form {
+    contraction: Contraction,
+}
+
+fn fixed(affine: &Affine) -> Index {
+    Index { affine: affine.clone(), access: None }
+}
+
+impl Form {
+    fn new(aggregation: Aggregation) -> Form {
+        Form {
+            contraction: Contraction {
+                aggregation,
+                indices: Vec::new(),
+                output: Vec::new(),
+                accesses: Vec::new(),
+                constraints: Vec::new(),
+                body: Program::default(),
+                default: false,
+            },
+        }
+    }
+
+    /// New variables `name0`, `name1`, … over axes of these sizes. A graph's sizes fit i64, as its tensors fit memory.
+    fn variables(&mut self, name: &str, sizes: &[usize]) -> Vec<Affine> {
+        let first = self.contraction.indices.len();
+        for (number, &size) in sizes.iter().enumerate() {
+            let high = i64::try_from(size).unwrap_or(i64::MAX);
+            self.contraction.indices.push(IndexRange { name: format!("{name}{number}"), low: 0, high });
+        }
+        (first..self.contraction.indices.len()).map(Affine::var).collect()
+    }
+
+    fn access(&mut self, operand: usize, index: impl Iterator<Item = Index>) {
+        self.contraction.accesses.push(Access { operand, index: index.collect() });
+    }
+
+    fn leaf(&mut self, access: usize, dtype: DType) -> usize {
+        self.contraction.body.push(Inst::Leaf(ContractionLeaf::Access(access)), dtype)
+    }
+
+    fn op(self) -> Op {
+        Op::Contraction(Box::new(self.contraction))
+    }
+}

@@ -1,0 +1,100 @@
+//! Arithmetic at compile time, on sizes and other constants.
+
+use tile_lang::diagnostic::Diagnostic;
+use tile_lang::span::Span;
+
+use super::expression::Lowered;
+use crate::dtype::{DType, Scalar};
+use crate::scalar::{BinaryOp, UnaryOp};
+
+/// A value that is known at compile time. Integers are exact; a result that does not fit is an error.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Constant {
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+}
+
+impl Constant {
+    /// The constant as an element of a tensor.
+    pub fn scalar(self) -> Scalar {
+        match self {
+            Constant::Bool(value) => Scalar::bool(value),
+            Constant::Int(value) => i32::try_from(value).map_or(Scalar::from_i64(DType::I64, value), Scalar::i32),
+            Constant::Float(value) => Scalar::f32(value as f32),
+        }
+    }
+
+    /// The constant rounded, or wrapped, to a type.
+    pub fn cast(self, dtype: DType) -> Scalar {
+        self.wide().cast(dtype)
+    }
+
+    pub fn is_true(self) -> bool {
+        match self {
+            Constant::Bool(value) => value,
+            Constant::Int(value) => value != 0,
+            Constant::Float(value) => value != 0.0,
+        }
+    }
+
+    /// The value in the widest type of its kind.
+    fn wide(self) -> Scalar {
+        match self {
+            Constant::Bool(value) => Scalar::bool(value),
+            Constant::Int(value) => Scalar::from_i64(DType::I64, value),
+            Constant::Float(value) => Scalar::from_f64(DType::F64, value),
+        }
+    }
+
+    fn from_wide(scalar: Scalar) -> Constant {
+        match scalar.dtype {
+            DType::Bool => Constant::Bool(scalar.is_true()),
+            DType::F64 => Constant::Float(scalar.to_f64()),
+            _ => Constant::Int(scalar.to_i64()),
+        }
+    }
+
+    /// `op self`.
+    pub fn unary(self, op: UnaryOp, span: Span) -> Lowered<Constant> {
+        match (op, self) {
+            (UnaryOp::Neg | UnaryOp::Abs, Constant::Int(i64::MIN)) => Err(overflow(span)),
+            (UnaryOp::BitNot, Constant::Float(_)) => Err(bits_of_float(span)),
+            (UnaryOp::Recip, Constant::Int(0)) => Err(division_by_zero(span)),
+            _ => Ok(Constant::from_wide(op.evaluate(self.wide()))),
+        }
+    }
+
+    /// `self op right`, in the type in which the two meet.
+    pub fn binary(self, op: BinaryOp, right: Constant, span: Span) -> Lowered<Constant> {
+        let (left, right) = (self.wide(), right.wide());
+        let dtype = left.dtype.meet(right.dtype);
+        let (left, right) = (left.cast(dtype), right.cast(dtype));
+        op.result(dtype, dtype).map_err(|_| bits_of_float(span))?;
+        if dtype == DType::I64 {
+            let (a, b) = (left.to_i64(), right.to_i64());
+            let checked = match op {
+                BinaryOp::Add => a.checked_add(b),
+                BinaryOp::Sub => a.checked_sub(b),
+                BinaryOp::Mul => a.checked_mul(b),
+                BinaryOp::Div if b == 0 => return Err(division_by_zero(span)),
+                BinaryOp::Div => a.checked_div(b),
+                _ => return Ok(Constant::from_wide(op.evaluate(left, right))),
+            };
+            return checked.map(Constant::Int).ok_or_else(|| overflow(span));
+        }
+        Ok(Constant::from_wide(op.evaluate(left, right)))
+    }
+}
+
+fn overflow(span: Span) -> Diagnostic {
+    Diagnostic::error("E0203", span, "this number does not fit a 64-bit integer")
+}
+
+fn division_by_zero(span: Span) -> Diagnostic {
+    Diagnostic::error("E0203", span, "this divides the integer by zero")
+}
+
+pub(super) fn bits_of_float(span: Span) -> Diagnostic {
+    Diagnostic::error("E0204", span, "bit operations do not take floats").help("convert with `as_int(X, 32)` first")
+}

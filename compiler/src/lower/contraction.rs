@@ -1,0 +1,177 @@
+//! Contraction statements.
+
+use tile_lang::ast::{self, Expr, ExprKind};
+use tile_lang::diagnostic::Diagnostic;
+
+use super::body::{Body, Coordinate};
+use super::expression::{Evaluator, Lowered, Target, Value};
+use super::function::Scope;
+use super::indices::{Points, overflow, within};
+use super::tensors::Tensors;
+use crate::affine::{Affine, RationalAffine};
+use crate::dtype::DType;
+use crate::graph::{Access, Aggregation, Contraction, ContractionLeaf, Index, NodeId, Op};
+use crate::scalar::{self, BinaryOp, Inst, Program};
+use crate::tensor::TensorType;
+
+/// Adds the node of a contraction statement.
+pub(super) fn lower<'p>(
+    evaluator: &mut Evaluator<'p, Tensors>,
+    scope: &Scope<'p, NodeId>,
+    contraction: &'p ast::Contraction,
+) -> Lowered<NodeId> {
+    let span = evaluator.target.span(contraction.output.span);
+    let leading = leading(evaluator, scope, &contraction.body).unwrap_or_default();
+    let mut shape = leading.clone();
+    for size in contraction.sizes.iter().filter(|size| size.kind != ExprKind::Ellipsis) {
+        shape.push(evaluator.size(scope, size)?);
+    }
+
+    let constants = scope.constants();
+    let target = Body::new(&evaluator.target.graph, scope, leading);
+    let mut inside = Evaluator { program: evaluator.program, target, depth: evaluator.depth, calls: evaluator.calls };
+    let output = inside.coordinates(&constants, &contraction.indices)?;
+    let value = inside.aggregated(&constants, &contraction.body)?;
+    let mut constraints = Vec::new();
+    for constraint in &contraction.constraints {
+        let polynomial = inside.polynomial(&constants, &constraint.poly)?;
+        let bound = inside.integer(&constants, &constraint.bound, "a bound")?;
+        constraints.extend(within(&polynomial, bound).ok_or_else(|| overflow(constraint.span()))?);
+    }
+    evaluator.calls = inside.calls;
+    let Body { mut program, mut operands, reads, mut variables, .. } = inside.target;
+
+    // A run-time index of the output becomes a variable over the whole axis, that must be equal to it.
+    let mut matches = Vec::new();
+    let places: Vec<RationalAffine> = output
+        .into_iter()
+        .map(|coordinate| match coordinate {
+            Coordinate::Affine(affine) => affine,
+            Coordinate::Access(read) => {
+                let variable = variables.number(&format!("place{}", matches.len()), span, true);
+                matches.push((read, variable));
+                Affine::var(variable).into()
+            }
+        })
+        .collect();
+    if contraction.aggregation == ast::Aggregation::Assign && !matches.is_empty() {
+        let message =
+            format!("it cannot be shown that `=` writes each place of `{}` at most once", contraction.output.name);
+        return Err(
+            Diagnostic::error("E0217", span, message).help("add up with `+`: the places are known only at run time")
+        );
+    }
+    let mut indices: Vec<(&RationalAffine, usize)> = places.iter().zip(shape.iter().copied()).collect();
+    for read in &reads {
+        let sizes = evaluator.target.graph.shape(operands[read.operand]);
+        indices.extend(read.index.iter().zip(sizes).filter_map(|(coordinate, &size)| match coordinate {
+            Coordinate::Affine(affine) => Some((affine, size)),
+            Coordinate::Access(_) => None,
+        }));
+    }
+    let points = Points::new(&variables, &indices, &constraints, span)?;
+    let output = places.iter().map(|place| points.affine(place)).collect::<Lowered<Vec<_>>>()?;
+    let aggregation = aggregation(contraction.aggregation);
+    if aggregation == Aggregation::Assign {
+        points.written_once(&output, &contraction.output.name)?;
+    }
+    let mut valid = None;
+    for (read, variable) in matches {
+        let dtype = evaluator.target.graph.dtype(operands[reads[read].operand]);
+        let equal = equals(&mut program, read, dtype, variable);
+        valid = Some(valid.map_or(equal, |before| program.binary(BinaryOp::BitAnd, before, equal)));
+    }
+    program.results = [Some(value), valid].into_iter().flatten().collect();
+
+    let mut accesses = Vec::with_capacity(reads.len());
+    for read in &reads {
+        let index = read.index.iter().map(|coordinate| match coordinate {
+            Coordinate::Affine(affine) => Ok(Index { affine: points.affine(affine)?, access: None }),
+            Coordinate::Access(access) => Ok(Index { affine: Affine::constant(0), access: Some(*access) }),
+        });
+        accesses.push(Access { operand: read.operand, index: index.collect::<Lowered<_>>()? });
+    }
+    let dtype = match aggregation {
+        Aggregation::ArgMax | Aggregation::ArgMin => DType::I32,
+        _ => program.dtype(value),
+    };
+    operands.extend(default(evaluator, scope, contraction, dtype, &shape)?);
+    let op = Op::Contraction(Box::new(Contraction {
+        aggregation,
+        indices: points.index_ranges()?,
+        output,
+        accesses,
+        constraints: points.constraints(&constraints)?,
+        body: program,
+        default: contraction.default.is_some(),
+    }));
+    evaluator.target.add(op, TensorType::new(dtype, shape), &operands, span)
+}
+
+/// The sizes that `...` stands for in the first access of the body that has it.
+fn leading<'p>(evaluator: &Evaluator<'p, Tensors>, scope: &Scope<'p, NodeId>, expr: &Expr) -> Option<Vec<usize>> {
+    let first = |parts: &[&Expr]| parts.iter().find_map(|part| leading(evaluator, scope, part));
+    match &expr.kind {
+        ExprKind::Access { tensor, indices } => {
+            if indices.first()?.kind != ExprKind::Ellipsis {
+                return first(&indices.iter().collect::<Vec<_>>());
+            }
+            let Value::Element(node) = scope.lookup(&tensor.name)? else { return None };
+            let shape = evaluator.target.graph.shape(node);
+            Some(shape.get(..(shape.len() + 1).checked_sub(indices.len())?)?.to_vec())
+        }
+        ExprKind::Call { arguments, .. } => first(&arguments.iter().collect::<Vec<_>>()),
+        ExprKind::Unary { operand, .. } => first(&[operand]),
+        ExprKind::Binary { left, right, .. } => first(&[left, right]),
+        ExprKind::Conditional { condition, then, otherwise } => {
+            first(&[condition, then]).or_else(|| first(&[otherwise.as_deref()?]))
+        }
+        ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Name(_) | ExprKind::Ellipsis | ExprKind::Error => None,
+    }
+}
+
+/// Whether what an access of an integer type reads is the value of a variable.
+pub(super) fn equals(
+    program: &mut Program<ContractionLeaf>,
+    read: usize,
+    dtype: DType,
+    variable: usize,
+) -> scalar::Value {
+    let value = program.push(Inst::Leaf(ContractionLeaf::Access(read)), dtype);
+    let place = program.push(Inst::Leaf(ContractionLeaf::Index(Affine::var(variable))), DType::I32);
+    // Both are compared in a type that holds either exactly: a place is never negative.
+    let dtype = if dtype.bits() < 32 { DType::I32 } else { dtype };
+    let (value, place) = (program.cast(value, dtype), program.cast(place, dtype));
+    program.binary(BinaryOp::Eq, value, place)
+}
+
+/// The default tensor, in the type of the contraction.
+fn default<'p>(
+    evaluator: &mut Evaluator<'p, Tensors>,
+    scope: &Scope<'p, NodeId>,
+    contraction: &'p ast::Contraction,
+    dtype: DType,
+    shape: &[usize],
+) -> Lowered<Option<NodeId>> {
+    let Some(name) = &contraction.default else { return Ok(None) };
+    let value = scope.lookup(&name.name).map_or_else(|| evaluator.target.outer(name), Ok)?;
+    let tensor = evaluator.typed(value, dtype, name.span)?;
+    let found = evaluator.target.graph.shape(tensor);
+    if found != shape {
+        let message = format!("the default `{}` has the shape {found:?}, and the output {shape:?}", name.name);
+        return Err(Diagnostic::error("E0213", name.span, message).also(contraction.output.span, "the output"));
+    }
+    Ok(Some(tensor))
+}
+
+fn aggregation(aggregation: ast::Aggregation) -> Aggregation {
+    match aggregation {
+        ast::Aggregation::Sum => Aggregation::Sum,
+        ast::Aggregation::Product => Aggregation::Product,
+        ast::Aggregation::Max => Aggregation::Max,
+        ast::Aggregation::Min => Aggregation::Min,
+        ast::Aggregation::Assign => Aggregation::Assign,
+        ast::Aggregation::ArgMax => Aggregation::ArgMax,
+        ast::Aggregation::ArgMin => Aggregation::ArgMin,
+    }
+}

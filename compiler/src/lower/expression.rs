@@ -1,0 +1,371 @@
+//! Operators and elementwise functions: one definition of their types for whole tensors and inside contractions.
+
+use tile_lang::ast::{self, Expr, ExprKind, Ident};
+use tile_lang::builtin::{Builtin, BuiltinKind};
+use tile_lang::diagnostic::Diagnostic;
+use tile_lang::span::Span;
+use tile_lang::{Callee, Program};
+
+use super::constant::{Constant, bits_of_float};
+use super::function::Scope;
+use crate::dtype::{DType, Scalar};
+use crate::scalar::{BinaryOp, UnaryOp};
+
+pub(super) type Lowered<T> = Result<T, Diagnostic>;
+
+/// What an expression gives.
+#[derive(Clone, Debug)]
+pub(super) enum Value<E> {
+    Constant(Constant),
+    /// Of the target: a tensor, or inside a contraction one element.
+    Element(E),
+    Tuple(Vec<Value<E>>),
+}
+
+/// Where elementwise operations go: nodes of the graph, or instructions of a contraction's body. The operands that
+/// come here already have the types that the operations take.
+pub(super) trait Target: Sized {
+    type Element: Copy;
+
+    fn dtype(&self, element: Self::Element) -> DType;
+    fn shape(&self, element: Self::Element) -> Vec<usize>;
+    fn constant(&mut self, scalar: Scalar) -> Self::Element;
+    fn unary(&mut self, op: UnaryOp, operand: Self::Element) -> Self::Element;
+    fn cast(&mut self, operand: Self::Element, dtype: DType) -> Self::Element;
+    fn binary(&mut self, op: BinaryOp, operands: [Self::Element; 2], span: Span) -> Lowered<Self::Element>;
+    /// `operands[0] ? operands[1] : operands[2]`
+    fn select(&mut self, operands: [Self::Element; 3], span: Span) -> Lowered<Self::Element>;
+
+    /// `tensor[indices]`
+    fn access<'p>(
+        evaluator: &mut Evaluator<'p, Self>,
+        scope: &Scope<'p, Self::Element>,
+        tensor: &Ident,
+        indices: &'p [Expr],
+        span: Span,
+    ) -> Lowered<Value<Self::Element>>;
+    /// The value of a name that the scope does not have.
+    fn outer(&mut self, name: &Ident) -> Lowered<Value<Self::Element>>;
+    /// A function on whole tensors.
+    fn call(
+        &mut self,
+        function: Builtin,
+        arguments: &[Value<Self::Element>],
+        spans: &Spans,
+    ) -> Lowered<Value<Self::Element>>;
+    /// A contraction statement.
+    fn contraction<'p>(
+        evaluator: &mut Evaluator<'p, Self>,
+        scope: &Scope<'p, Self::Element>,
+        contraction: &'p ast::Contraction,
+    ) -> Lowered<Value<Self::Element>>;
+    /// From here on, what is made belongs to the statement `target = …` at `span`.
+    fn begin(&mut self, target: &Ident, span: Span);
+
+    /// The value as an element.
+    fn element(&mut self, value: Value<Self::Element>, span: Span) -> Lowered<Self::Element> {
+        match value {
+            Value::Element(element) => Ok(element),
+            Value::Constant(constant) => Ok(self.constant(constant.scalar())),
+            Value::Tuple(_) => Err(tuple(span)),
+        }
+    }
+}
+
+/// Where a call and its arguments stand.
+pub(super) struct Spans {
+    pub call: Span,
+    pub arguments: Vec<Span>,
+}
+
+impl Spans {
+    pub fn argument(&self, number: usize) -> Span {
+        self.arguments.get(number).copied().unwrap_or(self.call)
+    }
+}
+
+/// Evaluates expressions and functions of a program into a target.
+pub(super) struct Evaluator<'p, T> {
+    pub program: &'p Program,
+    pub target: T,
+    /// How deep expressions are nested, those of callers included.
+    pub depth: u32,
+    /// How many calls were written out.
+    pub calls: u32,
+}
+
+/// The deepest nesting of expressions through calls: what a stack of 2 MiB surely holds.
+const MAX_DEPTH: u32 = 600;
+
+impl<'p, T: Target> Evaluator<'p, T> {
+    pub fn new(program: &'p Program, target: T) -> Self {
+        Self { program, target, depth: 0, calls: 0 }
+    }
+
+    pub fn expression(&mut self, scope: &Scope<'p, T::Element>, expr: &'p Expr) -> Lowered<Value<T::Element>> {
+        if self.depth == MAX_DEPTH {
+            let message = format!("calls and expressions are nested more than {MAX_DEPTH} levels deep here");
+            return Err(Diagnostic::error("E0205", expr.span, message));
+        }
+        self.depth += 1;
+        let value = self.nested(scope, expr);
+        self.depth -= 1;
+        value
+    }
+
+    fn nested(&mut self, scope: &Scope<'p, T::Element>, expr: &'p Expr) -> Lowered<Value<T::Element>> {
+        let span = expr.span;
+        match &expr.kind {
+            ExprKind::Int(value) => Ok(Value::Constant(Constant::Int(*value))),
+            ExprKind::Float(value) => Ok(Value::Constant(Constant::Float(*value))),
+            ExprKind::Name(name) => scope.lookup(&name.name).map_or_else(|| self.target.outer(name), Ok),
+            ExprKind::Access { tensor, indices } => T::access(self, scope, tensor, indices, span),
+            ExprKind::Unary { op, operand } => {
+                let operand = self.expression(scope, operand)?;
+                let op = match op {
+                    ast::UnaryOp::Neg => UnaryOp::Neg,
+                    ast::UnaryOp::Not => UnaryOp::BitNot,
+                };
+                self.unary(op, operand, span)
+            }
+            ExprKind::Binary { op, left, right } => {
+                let left = self.expression(scope, left)?;
+                let right = self.expression(scope, right)?;
+                self.binary(binary_op(*op), left, right, span)
+            }
+            ExprKind::Conditional { condition, then, otherwise } => {
+                let condition = self.expression(scope, condition)?;
+                let then = self.expression(scope, then)?;
+                let otherwise = match otherwise {
+                    Some(otherwise) => self.expression(scope, otherwise)?,
+                    None => Value::Constant(Constant::Int(0)),
+                };
+                self.conditional(condition, then, otherwise, span)
+            }
+            ExprKind::Call { function, arguments } => {
+                let spans = Spans { call: span, arguments: arguments.iter().map(|argument| argument.span).collect() };
+                let values = arguments.iter().map(|argument| self.expression(scope, argument));
+                let values = values.collect::<Lowered<Vec<_>>>()?;
+                match self.program.callee(&function.name, scope.function) {
+                    Some(Callee::Function(callee)) => self.call(callee, values, span),
+                    Some(Callee::Builtin(callee)) => self.builtin(callee, &function.name, values, &spans),
+                    None => {
+                        let message = format!("there is no function `{}`", function.name);
+                        Err(Diagnostic::error("E0102", function.span, message))
+                    }
+                }
+            }
+            ExprKind::Ellipsis | ExprKind::Error => Err(Diagnostic::error("E0112", span, "this is not a value")),
+        }
+    }
+
+    fn builtin(
+        &mut self,
+        function: Builtin,
+        name: &str,
+        arguments: Vec<Value<T::Element>>,
+        spans: &Spans,
+    ) -> Lowered<Value<T::Element>> {
+        let span = spans.call;
+        match (function.kind, arguments.as_slice()) {
+            (BuiltinKind::Tensor, _) => self.target.call(function, &arguments, spans),
+            (BuiltinKind::Size, _) => {
+                let constants = arguments.iter().enumerate().map(|(number, argument)| match argument {
+                    Value::Constant(constant) => Ok(*constant),
+                    _ => Err(Diagnostic::error(
+                        "E0207",
+                        spans.argument(number),
+                        format!("`{name}` takes sizes, not tensors"),
+                    )),
+                });
+                let constants = constants.collect::<Lowered<Vec<_>>>()?;
+                size_function(name, &constants, span).map(Value::Constant)
+            }
+            (_, [condition, then, otherwise]) => {
+                self.conditional(condition.clone(), then.clone(), otherwise.clone(), span)
+            }
+            (_, [operand, Value::Constant(Constant::Int(bits))]) if name.starts_with("as_") => {
+                let dtype = DType::parse(&format!(
+                    "{}{bits}",
+                    match name {
+                        "as_int" => 'i',
+                        "as_uint" => 'u',
+                        _ => 'f',
+                    }
+                ));
+                let dtype = dtype.ok_or_else(|| {
+                    let widths = if name == "as_float" { "16, 32 or 64" } else { "8, 16, 32 or 64" };
+                    Diagnostic::error("E0208", spans.argument(1), format!("`{name}` makes {widths} bits, not {bits}"))
+                })?;
+                self.cast(operand.clone(), dtype, span)
+            }
+            (_, [operand]) => match (name, UnaryOp::parse(name)) {
+                ("ident", _) => Ok(operand.clone()),
+                ("as_bool", _) => self.cast(operand.clone(), DType::Bool, span),
+                (_, Some(op)) => self.unary(op, operand.clone(), span),
+                _ => Err(wrong_arguments(name, span)),
+            },
+            (_, [left, right]) => match BinaryOp::parse(name) {
+                Some(op) => self.binary(op, left.clone(), right.clone(), span),
+                None => Err(wrong_arguments(name, span)),
+            },
+            _ => Err(wrong_arguments(name, span)),
+        }
+    }
+
+    /// The element type that the value has as an element.
+    pub fn dtype(&self, value: &Value<T::Element>, span: Span) -> Lowered<DType> {
+        match value {
+            Value::Element(element) => Ok(self.target.dtype(*element)),
+            Value::Constant(constant) => Ok(constant.scalar().dtype),
+            Value::Tuple(_) => Err(tuple(span)),
+        }
+    }
+
+    /// The value as an element of a type. A constant is rounded once, to that type.
+    pub fn typed(&mut self, value: Value<T::Element>, dtype: DType, span: Span) -> Lowered<T::Element> {
+        match value {
+            Value::Element(element) if self.target.dtype(element) == dtype => Ok(element),
+            Value::Element(element) => Ok(self.target.cast(element, dtype)),
+            Value::Constant(constant) => Ok(self.target.constant(constant.cast(dtype))),
+            Value::Tuple(_) => Err(tuple(span)),
+        }
+    }
+
+    fn cast(&mut self, value: Value<T::Element>, dtype: DType, span: Span) -> Lowered<Value<T::Element>> {
+        Ok(match (value, dtype) {
+            // A constant stays one where its type is that of constants.
+            (Value::Constant(c), DType::Bool) => Value::Constant(Constant::Bool(c.is_true())),
+            (Value::Constant(c), DType::I32) => Value::Constant(Constant::Int(c.cast(dtype).to_i64())),
+            (Value::Constant(c), DType::F32) => Value::Constant(Constant::Float(c.cast(dtype).to_f64())),
+            (value, _) => Value::Element(self.typed(value, dtype, span)?),
+        })
+    }
+
+    pub fn unary(&mut self, op: UnaryOp, operand: Value<T::Element>, span: Span) -> Lowered<Value<T::Element>> {
+        if let Value::Constant(constant) = operand {
+            return constant.unary(op, span).map(Value::Constant);
+        }
+        let operand = self.target.element(operand, span)?;
+        op.result(self.target.dtype(operand)).map_err(|_| bits_of_float(span))?;
+        Ok(Value::Element(self.target.unary(op, operand)))
+    }
+
+    pub fn binary(
+        &mut self,
+        op: BinaryOp,
+        left: Value<T::Element>,
+        right: Value<T::Element>,
+        span: Span,
+    ) -> Lowered<Value<T::Element>> {
+        if let (Value::Constant(left), Value::Constant(right)) = (&left, &right) {
+            return left.binary(op, *right, span).map(Value::Constant);
+        }
+        let dtype = self.dtype(&left, span)?.meet(self.dtype(&right, span)?);
+        op.result(dtype, dtype).map_err(|_| bits_of_float(span))?;
+        let operands = [self.typed(left, dtype, span)?, self.typed(right, dtype, span)?];
+        self.target.binary(op, operands, span).map(Value::Element)
+    }
+
+    /// `condition ? then : otherwise`, whose type is that in which the last two meet.
+    pub fn conditional(
+        &mut self,
+        condition: Value<T::Element>,
+        then: Value<T::Element>,
+        otherwise: Value<T::Element>,
+        span: Span,
+    ) -> Lowered<Value<T::Element>> {
+        if let (Value::Constant(condition), Value::Constant(then), Value::Constant(otherwise)) =
+            (&condition, &then, &otherwise)
+        {
+            let chosen = if condition.is_true() { *then } else { *otherwise };
+            return Ok(Value::Constant(match (chosen, then, otherwise) {
+                (Constant::Int(value), Constant::Float(_), _) | (Constant::Int(value), _, Constant::Float(_)) => {
+                    Constant::Float(value as f64)
+                }
+                _ => chosen,
+            }));
+        }
+        let dtype = self.dtype(&then, span)?.meet(self.dtype(&otherwise, span)?);
+        let condition = self.typed(condition, DType::Bool, span)?;
+        let operands = [condition, self.typed(then, dtype, span)?, self.typed(otherwise, dtype, span)?];
+        self.target.select(operands, span).map(Value::Element)
+    }
+
+    /// An integer that is known at compile time; `what` says what it is.
+    pub fn integer(&mut self, scope: &Scope<'p, T::Element>, expr: &'p Expr, what: &str) -> Lowered<i64> {
+        let not = |found: &str| {
+            Diagnostic::error(
+                "E0209",
+                expr.span,
+                format!("{what} must be an integer known at compile time, and this is {found}"),
+            )
+        };
+        match self.expression(scope, expr)? {
+            Value::Constant(Constant::Int(value)) => Ok(value),
+            Value::Constant(Constant::Float(value)) => Err(not(&format!("{value:?}"))),
+            Value::Constant(Constant::Bool(_)) => Err(not("a bool")),
+            Value::Element(_) => Err(not("a tensor")),
+            Value::Tuple(_) => Err(not("a tuple")),
+        }
+    }
+
+    /// A size of an axis.
+    pub fn size(&mut self, scope: &Scope<'p, T::Element>, expr: &'p Expr) -> Lowered<usize> {
+        let size = self.integer(scope, expr, "a size")?;
+        let negative =
+            |_| Diagnostic::error("E0209", expr.span, format!("a size cannot be negative, and this is {size}"));
+        usize::try_from(size).map_err(negative)
+    }
+}
+
+fn tuple(span: Span) -> Diagnostic {
+    Diagnostic::error("E0204", span, "this is a tuple, not a tensor").help("take one of its parts with `element(T, 0)`")
+}
+
+fn wrong_arguments(name: &str, span: Span) -> Diagnostic {
+    Diagnostic::error("E0208", span, format!("`{name}` does not take these arguments"))
+}
+
+/// The functions on sizes: `mod`, `broadcast`, `match` and `assert_NAME`.
+fn size_function(name: &str, arguments: &[Constant], span: Span) -> Lowered<Constant> {
+    match (name, arguments) {
+        ("mod", [Constant::Int(_), Constant::Int(0)]) => {
+            Err(Diagnostic::error("E0203", span, "this takes the remainder of a division by zero"))
+        }
+        // The remainder has the sign of the dividend, as that of the truncating division.
+        ("mod", [Constant::Int(a), Constant::Int(b)]) => Ok(Constant::Int(a.checked_rem(*b).unwrap_or(0))),
+        ("broadcast", [a, b]) if a == b || *b == Constant::Int(1) => Ok(*a),
+        ("broadcast", [Constant::Int(1), b]) => Ok(*b),
+        ("match", [a, b]) if a == b => Ok(*a),
+        ("broadcast" | "match", [Constant::Int(a), Constant::Int(b)]) => {
+            Err(Diagnostic::error("E0210", span, format!("the sizes {a} and {b} differ")))
+        }
+        (_, [condition]) => match name.strip_prefix("assert_") {
+            Some(_) if condition.is_true() => Ok(*condition),
+            Some(what) => Err(Diagnostic::error("E0211", span, format!("the assertion `{what}` does not hold"))),
+            None => Err(wrong_arguments(name, span)),
+        },
+        _ => Err(wrong_arguments(name, span)),
+    }
+}
+
+fn binary_op(op: ast::BinaryOp) -> BinaryOp {
+    match op {
+        ast::BinaryOp::Xor => BinaryOp::BitXor,
+        ast::BinaryOp::Or => BinaryOp::BitOr,
+        ast::BinaryOp::And => BinaryOp::BitAnd,
+        ast::BinaryOp::Eq => BinaryOp::Eq,
+        ast::BinaryOp::Ne => BinaryOp::Ne,
+        ast::BinaryOp::Lt => BinaryOp::Lt,
+        ast::BinaryOp::Le => BinaryOp::Le,
+        ast::BinaryOp::Gt => BinaryOp::Gt,
+        ast::BinaryOp::Ge => BinaryOp::Ge,
+        ast::BinaryOp::Shl => BinaryOp::ShiftLeft,
+        ast::BinaryOp::Shr => BinaryOp::ShiftRight,
+        ast::BinaryOp::Add => BinaryOp::Add,
+        ast::BinaryOp::Sub => BinaryOp::Sub,
+        ast::BinaryOp::Mul => BinaryOp::Mul,
+        ast::BinaryOp::Div => BinaryOp::Div,
+    }
+}

@@ -1,0 +1,267 @@
+use super::lowered;
+
+#[test]
+fn inputs_without_a_shape() {
+    let errors = lowered("function (A[M, N], B[N, L]) -> (C) { C = A; }", "A = f32[2, 3]");
+    insta::assert_snapshot!(errors, @r"
+    E0202: the shape of input `B` is not known
+      `B[N, L]` 
+      help: give it an array, or a shape with `--shape B=…`, or the size with `--dim L=…`
+    ");
+    let errors = lowered("function (A) -> (C) { C = A; }", "B = f32[2]; K: 3");
+    insta::assert_snapshot!(errors, @r"
+    E0201: there is no input `B`
+      `function (A) -> (C) { C = A; }` 
+      help: it has A
+    E0201: there is no size `K`
+      `function (A) -> (C) { C = A; }` 
+    ");
+}
+
+#[test]
+fn sizes_that_conflict() {
+    let errors = lowered("function (A[M, L], B[L, N]) -> (C) { C = A; }", "A = f32[2, 3]; B = f32[4, 5]");
+    insta::assert_snapshot!(errors, @r"
+    E0213: `L` is 4 in `B`, but 3 before
+      `L` 4 here: [4, 5]
+      `L` 3 here
+    ");
+    let errors = lowered("function (A[M, 3]) -> (C) { C = A; }", "A = f32[2, 4]");
+    insta::assert_snapshot!(errors, @r"
+    E0213: `A` must have the size 3 here, and 4 is given: [2, 4]
+      `3` 
+    ");
+    let errors = lowered("function (A[M]) -> (C) { C = A; }", "A = f32[2]; M: 3");
+    insta::assert_snapshot!(errors, @r"
+    E0213: `M` is 2 in `A`, but 3 before
+      `M` 2 here: [2]
+      help: `--dim M=3` was given
+    ");
+    let errors = lowered(
+        concat!("function f(A[N], B[N]) -> (C) { C = A; }\n", "function (X[N], Y[M]) -> (Z) { Z = f(X, Y); }"),
+        "N: 2; M: 3",
+    );
+    insta::assert_snapshot!(errors, @r"
+    E0213: `N` is 3 in `B`, but 2 before
+      `N` 3 here: [3]
+      `N` 2 here
+      `f(X, Y)` in this call
+    ");
+    let errors = lowered("function (A[M, N]) -> (C) { C = A; }", "A = f32[2]");
+    insta::assert_snapshot!(errors, @r"
+    E0212: `A` has 2 axes here, and a tensor with 1 axis is given: [2]
+      `A[M, N]` 
+    ");
+    let errors = lowered("function (X[N], D) -> (O) { O[i: N] = +(X[i]) default D; }", "N: 3; D = f32[4]");
+    insta::assert_snapshot!(errors, @r"
+    E0213: the default `D` has the shape [4], and the output [3]
+      `D` 
+      `O` the output
+    ");
+    let errors = lowered(
+        "function (X[..., K], W[..., K]) -> (O) { O[..., k: ..., K] = +(X[..., k] * W[..., k]); }",
+        "X = f32[2, 3]; W = f32[4, 3]",
+    );
+    insta::assert_snapshot!(errors, @r"
+    E0213: `...` stands for the sizes [2], but `W` has [4, 3]
+      `W[..., k]` 
+    ");
+}
+
+#[test]
+fn ranks_that_do_not_fit() {
+    let errors = lowered("function (A) -> (O) { O[i: 2] = +(A[i, k, 0]); }", "A = f32[2, 3]");
+    insta::assert_snapshot!(errors, @r"
+    E0212: `A` has 2 axes, and is given 3 indices
+      `A[i, k, 0]` 
+      help: its shape is [2, 3]
+    ");
+    let errors = lowered("function (A, B) -> (O) { O[i: 2] = +(A[i] * B); }", "A = f32[2]; B = f32[2]");
+    insta::assert_snapshot!(errors, @r"
+    E0212: `B` has 1 axis, and is given no indices
+      `B` 
+    ");
+}
+
+#[test]
+fn shapes_that_do_not_broadcast() {
+    let errors = lowered("function (A, B) -> (O) { O = A + B; }", "A = f32[2, 3]; B = f32[2]");
+    insta::assert_snapshot!(errors, @r"
+    E0215: the shapes [2, 3] and [2] do not broadcast
+      `A + B` 
+      help: aligned at the last axis, sizes must be equal, or one of them 1
+    ");
+}
+
+#[test]
+fn indices_without_a_range() {
+    let errors = lowered("function (A[N]) -> (O) { O[i: N] = +(A[j + k]); }", "N: 3");
+    insta::assert_snapshot!(errors, @r"
+    E0216: the index `j` has no upper bound
+      `j` nothing limits it from above
+      help: index a tensor with it, or add a constraint, as in `, j < 10`
+    ");
+}
+
+#[test]
+fn places_written_twice() {
+    let errors = lowered("function (A[N, M]) -> (O) { O[i: N] = =(A[i, j]); }", "N: 3; M: 2");
+    insta::assert_snapshot!(errors, @r"
+    E0217: `=` writes `O[0]` more than once: where i = 0, j = 0, and where i = 0, j = 1
+      `O[i: N] = =(A[i, j]);` 
+      help: aggregate with `+`, `*`, `>` or `<`, or add constraints
+    ");
+    let errors = lowered("function (A[N, 5]) -> (O) { O[4*i + j: 4*N] = =(A[i, j]); }", "N: 3");
+    insta::assert_snapshot!(errors, @r"
+    E0217: `=` writes `O[4]` more than once: where i = 0, j = 4, and where i = 1, j = 0
+      `O[4*i + j: 4*N] = =(A[i, j]);` 
+      help: aggregate with `+`, `*`, `>` or `<`, or add constraints
+    ");
+    let errors = lowered("function (A[N], T[N]) -> (O) { O[T[i]: N] = =(A[i]); }", "A = f32[3]; T = i32[3]");
+    insta::assert_snapshot!(errors, @r"
+    E0217: it cannot be shown that `=` writes each place of `O` at most once
+      `O[T[i]: N] = =(A[i]);` 
+      help: add up with `+`: the places are known only at run time
+    ");
+}
+
+#[test]
+fn sizes_and_indices_that_are_no_integers() {
+    let errors = lowered("function (A[N], S) -> (O) { O[i: S] = +(A[i]); }", "N: 3; S = 2.5");
+    insta::assert_snapshot!(errors, @r"
+    E0209: a size must be an integer known at compile time, and this is 2.5
+      `S` 
+    ");
+    let errors = lowered("function (A[N]) -> (O) { O[i: N - 4] = +(A[i]); }", "N: 3");
+    insta::assert_snapshot!(errors, @r"
+    E0209: a size cannot be negative, and this is -1
+      `N - 4` 
+    ");
+    let errors = lowered("function (A[N], S) -> (O) { O[i: N] = +(A[S*i]); }", "N: 3; S = f32[]");
+    insta::assert_snapshot!(errors, @r"
+    E0209: a constant in an index must be an integer known at compile time, and this is a tensor
+      `S` 
+    ");
+    let errors = lowered("function (A[N]) -> (O) { O[i: N] = +(A[i + N/2]); }", "N: 3");
+    insta::assert_snapshot!(errors, @r"
+    E0218: an index of this contraction is never an integer
+      `O[i: N] = +(A[i + N/2]);` 
+      help: division in an index is exact: to round a size, give it a name before, as in `H = N / 2;`
+    ");
+    let errors = lowered("function (A[N], F) -> (O) { O[i: N] = +(A[F[i]]); }", "N: 3; F = f32[3]");
+    insta::assert_snapshot!(errors, @r"
+    E0204: an index must be of an integer type, and this is f32
+      `F[i]` 
+      help: convert the tensor with `as_int(T, 32)` in a statement before
+    ");
+    let errors = lowered("function (A[N]) -> (O) { O[i: N] = +(A[2*(9223372036854775807*i)]); }", "N: 3");
+    insta::assert_snapshot!(errors, @r"
+    E0219: these indices do not fit 64-bit integers
+      `2*(9223372036854775807*i)` 
+    ");
+    let errors = lowered("function (A[N]) -> (O) { H = N / 0; O = A; }", "N: 3");
+    insta::assert_snapshot!(errors, @r"
+    E0203: this divides the integer by zero
+      `N / 0` 
+    ");
+    let errors = lowered("function (A[N]) -> (O) { H = 9223372036854775807 + N; O = A; }", "N: 3");
+    insta::assert_snapshot!(errors, @r"
+    E0203: this number does not fit a 64-bit integer
+      `9223372036854775807 + N` 
+    ");
+}
+
+#[test]
+fn tensors_too_large() {
+    let errors = lowered("function (A[N], B[N, 1]) -> (O) { O = A + B; }", "N: 5000000000");
+    insta::assert_snapshot!(errors, @r"
+    E0214: a tensor f32[5000000000, 5000000000] is larger than any memory
+      `A + B` 
+    ");
+}
+
+#[test]
+fn operations_that_do_not_take_a_type() {
+    let errors = lowered("function (A) -> (O) { O = A << 1; }", "A = f32[3]");
+    insta::assert_snapshot!(errors, @r"
+    E0204: bit operations do not take floats
+      `A << 1` 
+      help: convert with `as_int(X, 32)` first
+    ");
+    let errors = lowered("function (A) -> (O) { O = tuple(A, A) + 1; }", "A = f32[3]");
+    insta::assert_snapshot!(errors, @r"
+    E0204: this is a tuple, not a tensor
+      `tuple(A, A) + 1` 
+      help: take one of its parts with `element(T, 0)`
+    ");
+    let errors = lowered("function (A) -> (O) { O = gather(A, A); }", "A = f32[3]");
+    insta::assert_snapshot!(errors, @r"
+    E0204: an index must be of an integer type, and this is f32
+      `A` 
+      help: convert it with `as_int(X, 32)`
+    ");
+    let errors = lowered("function (A) -> (O) { O = prng_value(prng_step(A, 3)); }", "A = f32[3]");
+    insta::assert_snapshot!(errors, @r"
+    E0204: the state of the generator is a u32[3, 2048], and this is a f32[3]
+      `A` 
+    ");
+}
+
+#[test]
+fn arguments_that_do_not_fit() {
+    let errors = lowered("function (A) -> (O) { O = index(A, 1); }", "A = f32[3]");
+    insta::assert_snapshot!(errors, @r"
+    E0208: there is no axis 1 in the shape [3]
+      `1` 
+      help: axes are counted from 0
+    ");
+    let errors = lowered("function (A) -> (O) { O = reshape(A, 2, 2); }", "A = f32[3]");
+    insta::assert_snapshot!(errors, @r"
+    E0213: the shape [3] has 3 elements, and [2, 2] has 4
+      `reshape(A, 2, 2)` 
+    ");
+    let errors = lowered("function (A) -> (O) { O = simple_reduce(A, 2); }", "A = f32[3]");
+    insta::assert_snapshot!(errors, @r"
+    E0213: the shape [3] does not reduce to [2]
+      `simple_reduce(A, 2)` 
+    ");
+    let errors = lowered("function (A) -> (O) { O = as_float(A, 8); }", "A = f32[3]");
+    insta::assert_snapshot!(errors, @r"
+    E0208: `as_float` makes 16, 32 or 64 bits, not 8
+      `8` 
+    ");
+    let errors = lowered("function (A) -> (O) { O = element(tuple(A, A), 2); }", "A = f32[3]");
+    insta::assert_snapshot!(errors, @r"
+    E0208: there is no part 2 in a tuple of 2
+      `2` 
+      help: parts are counted from 0
+    ");
+    let errors = lowered("function (A) -> (O) { O = mod(A, 2); }", "A = f32[3]");
+    insta::assert_snapshot!(errors, @r"
+    E0207: `mod` takes sizes, not tensors
+      `A` 
+    ");
+    let errors = lowered("function (A[N], B[M]) -> (O) { K = broadcast(N, M); O = A; }", "N: 2; M: 3");
+    insta::assert_snapshot!(errors, @r"
+    E0210: the sizes 2 and 3 differ
+      `broadcast(N, M)` 
+    ");
+    let errors = lowered("function (A[N]) -> (O) { K = assert_even(mod(N, 2) == 0); O = A; }", "N: 3");
+    insta::assert_snapshot!(errors, @r"
+    E0211: the assertion `even` does not hold
+      `assert_even(mod(N, 2) == 0)` 
+    ");
+}
+
+/// Ten functions of 250 levels each that call each other: an error, and no overflow of the stack.
+#[test]
+fn calls_that_nest_too_deep() {
+    let deep = |call: &str| format!("{}{call}{}", "(".repeat(250), " + 1)".repeat(250));
+    let mut source = String::from("function f0(X) -> (Y) { Y = X; }\n");
+    for number in 1..10 {
+        let call = deep(&format!("f{}(X)", number - 1));
+        source += &format!("function f{number}(X) -> (Y) {{ Y = {call}; }}\n");
+    }
+    let errors = lowered(&source, "X = f32[2]");
+    insta::assert_snapshot!(errors.lines().next().unwrap_or_default(), @"E0205: calls and expressions are nested more than 600 levels deep here");
+}
