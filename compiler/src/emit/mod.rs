@@ -8,6 +8,7 @@
 //! kernel's name; a value evaluated by a statement of the kernel is evaluated there.
 
 mod disassembly;
+mod index;
 mod module;
 mod statement;
 mod target;

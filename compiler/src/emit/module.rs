@@ -47,6 +47,8 @@ pub(super) fn validated(kernel: &Kernel) -> Result<(Module, ModuleInfo), EmitErr
 #[derive(Clone, Copy)]
 pub(super) enum Variable {
     Value(Handle<Expression>),
+    /// Of an i32 value, its bits as u32: see `index.rs`.
+    Index(Handle<Expression>),
     /// The pointer to a local variable.
     Local(Handle<Expression>),
 }

@@ -4,7 +4,7 @@ use naga::{Barrier, BinaryOperator, Block, Expression, Handle, LocalVariable, Sp
 
 use super::EmitError;
 use super::module::{Emitter, Variable};
-use crate::dtype::Scalar;
+use crate::dtype::DType;
 use crate::kernel::{Expr, Stmt, Type, VariableId};
 
 impl Emitter<'_> {
@@ -20,8 +20,11 @@ impl Emitter<'_> {
     fn statement(&mut self, statement: &Stmt) -> Result<(), EmitError> {
         match statement {
             Stmt::Let(id, value) => {
-                let value = self.value(value)?;
-                self.name(value, *id);
+                let variable = match self.is_index(value) {
+                    true => Variable::Index(self.unsigned(value)?),
+                    false => Variable::Value(self.value(value)?),
+                };
+                self.name(*id, variable);
             }
             Stmt::Var(id, value) => {
                 let variable = &self.kernel.variables[*id];
@@ -61,19 +64,21 @@ impl Emitter<'_> {
         body: &[Stmt],
     ) -> Result<(), EmitError> {
         let name = format!("{}_counter", self.kernel.variables[counter].name);
-        let pointer = self.local(&name, Type::I32, None);
-        let (from, to) = (self.value(from)?, self.value(to)?);
+        let pointer = self.local(&name, Type::scalar(DType::U32), None);
+        let is_signed = !(self.is_natural(from) && self.is_natural(to));
+        let (from, to) = (self.unsigned(from)?, if is_signed { self.value(to)? } else { self.unsigned(to)? });
         self.store(pointer, from);
 
         let outer = std::mem::take(&mut self.block);
         let value = self.emit(Expression::Load { pointer });
-        self.name(value, counter);
-        let condition = self.emit(Expression::Binary { op: BinaryOperator::GreaterEqual, left: value, right: to });
+        self.name(counter, Variable::Index(value));
+        let left = if is_signed { self.cast(value, DType::I32) } else { value };
+        let condition = self.emit(Expression::Binary { op: BinaryOperator::GreaterEqual, left, right: to });
         let accept = Block::from_vec(vec![Statement::Break]);
         self.push(Statement::If { condition, accept, reject: Block::new() });
         let body = self.statements(body)?;
         self.block.extend_block(body);
-        let step = self.literal(Scalar::i32(step as i32));
+        let step = self.unsigned_literal(step);
         let next = self.emit(Expression::Binary { op: BinaryOperator::Add, left: value, right: step });
         self.store(pointer, next);
 
@@ -89,12 +94,12 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    /// Makes `value` what the variable stands for, and known by its name. A value may have a name already, and a literal
-    /// is clearer without.
-    fn name(&mut self, value: Handle<Expression>, variable: VariableId) {
-        self.variables.insert(variable, Variable::Value(value));
+    /// Declares a variable; its value is known by its name, unless it has one already or is a literal.
+    fn name(&mut self, id: VariableId, variable: Variable) {
+        self.variables.insert(id, variable);
+        let (Variable::Value(value) | Variable::Index(value) | Variable::Local(value)) = variable;
         if !self.function.expressions[value].needs_pre_emit() {
-            let name = || self.kernel.variables[variable].name.clone();
+            let name = || self.kernel.variables[id].name.clone();
             self.function.named_expressions.entry(value).or_insert_with(name);
         }
     }

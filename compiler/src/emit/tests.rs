@@ -43,28 +43,28 @@ fn wgsl() {
     fn sums(@builtin(workgroup_id) workgroup_id: vec3<u32>, @builtin(local_invocation_id) local_id: vec3<u32>) {
         var total: f32;
         var bits: u32 = 4286578688u;
-        var k_counter: i32;
+        var k_counter: u32;
 
-        let place = ((i32(workgroup_id.x) * 4i) + i32(local_id.x));
-        let _e15 = bits;
-        total = bitcast<f32>(_e15);
-        k_counter = 0i;
+        let place = ((workgroup_id.x * 4u) + local_id.x);
+        let _e13 = bits;
+        total = bitcast<f32>(_e13);
+        k_counter = 0u;
         loop {
             let k = k_counter;
-            if (k >= 5i) {
+            if (k >= 5u) {
                 break;
             }
-            let pair = x[((place * 5i) + k)];
-            let _e28 = total;
-            total = fma(pair.x, 2f, _e28);
-            k_counter = (k + 1i);
+            let pair = x[((place * 5u) + k)];
+            let _e26 = total;
+            total = fma(pair.x, 2f, _e26);
+            k_counter = (k + 1u);
         }
-        let _e32 = total;
-        tile[i32(local_id.x)] = _e32;
+        let _e30 = total;
+        tile[local_id.x] = _e30;
         workgroupBarrier();
-        if (i32((u32(i32(local_id.x)) / 3u)) == 0i) {
-            let _e47 = tile[(i32(local_id.x) & 1i)];
-            out[place] = _e47;
+        if (i32((local_id.x / 3u)) == 0i) {
+            let _e43 = tile[(local_id.x % 2u)];
+            out[place] = _e43;
         }
     }
     ");
@@ -100,27 +100,27 @@ fn msl() {
     ) {
         float total = {};
         uint bits = 4286578688u;
-        int k_counter = {};
-        int place = as_type<int>(as_type<uint>(as_type<int>(as_type<uint>(static_cast<int>(workgroup_id.x)) * as_type<uint>(4))) + as_type<uint>(static_cast<int>(local_id.x)));
-        uint _e15 = bits;
-        total = as_type<float>(_e15);
-        k_counter = 0;
+        uint k_counter = {};
+        uint place = (workgroup_id.x * 4u) + local_id.x;
+        uint _e13 = bits;
+        total = as_type<float>(_e13);
+        k_counter = 0u;
         while(true) {
-            int k = k_counter;
-            if (k >= 5) {
+            uint k = k_counter;
+            if (k >= 5u) {
                 break;
             }
-            metal::float2 pair = x.inner[as_type<int>(as_type<uint>(as_type<int>(as_type<uint>(place) * as_type<uint>(5))) + as_type<uint>(k))];
-            float _e28 = total;
-            total = metal::fma(pair.x, 2.0, _e28);
-            k_counter = as_type<int>(as_type<uint>(k) + as_type<uint>(1));
+            metal::float2 pair = x.inner[(place * 5u) + k];
+            float _e26 = total;
+            total = metal::fma(pair.x, 2.0, _e26);
+            k_counter = k + 1u;
         }
-        float _e32 = total;
-        tile.inner[static_cast<int>(local_id.x)] = _e32;
+        float _e30 = total;
+        tile.inner[local_id.x] = _e30;
         metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
-        if (static_cast<int>(static_cast<uint>(static_cast<int>(local_id.x)) / 3u) == 0) {
-            float _e47 = tile.inner[static_cast<int>(local_id.x) & 1];
-            out.inner[place] = _e47;
+        if (static_cast<int>(local_id.x / 3u) == 0) {
+            float _e43 = tile.inner[local_id.x % 2u];
+            out.inner[place] = _e43;
         }
     }
     ");
@@ -135,62 +135,59 @@ fn spirv() {
     }";
     let listing = write(&Kernel::parse(kernel).unwrap(), Target::Spirv).unwrap();
     assert_snapshot!(listing.text(), @r#"
-    ; SPIR-V 1.3, ids below 36
+    ; SPIR-V 1.3, ids below 33
     OpCapability Shader
     %1 = OpExtInstImport "GLSL.std.450"
     OpMemoryModel 0 1
-    OpEntryPoint 5 %21 "copy" %16 %19
-    OpExecutionMode %21 LocalSize 4 1 1
+    OpEntryPoint 5 %20 "copy" %15 %18
+    OpExecutionMode %20 LocalSize 4 1 1
     OpName %x "x"
     OpName %out "out"
     OpDecorate %6 ArrayStride 4
     OpDecorate %x NonWritable
     OpDecorate %x DescriptorSet 0
     OpDecorate %x Binding 0
-    OpDecorate %10 Block
-    OpMemberDecorate %10 0 Offset 0
+    OpDecorate %9 Block
+    OpMemberDecorate %9 0 Offset 0
     OpDecorate %out DescriptorSet 0
     OpDecorate %out Binding 1
-    OpDecorate %13 Block
-    OpMemberDecorate %13 0 Offset 0
-    OpDecorate %16 BuiltIn WorkgroupId
-    OpDecorate %19 BuiltIn LocalInvocationId
+    OpDecorate %12 Block
+    OpMemberDecorate %12 0 Offset 0
+    OpDecorate %15 BuiltIn WorkgroupId
+    OpDecorate %18 BuiltIn LocalInvocationId
     %2 = OpTypeVoid
     %4 = OpTypeInt 32 0
     %3 = OpTypeVector %4 3
     %5 = OpTypeFloat 32
     %7 = OpConstant %4 0x00000004
     %6 = OpTypeArray %5 %7
-    %8 = OpTypeInt 32 1
-    %10 = OpTypeStruct %6
-    %11 = OpTypePointer StorageBuffer %10
-    %x = OpVariable %11 StorageBuffer
-    %13 = OpTypeStruct %6
-    %14 = OpTypePointer StorageBuffer %13
-    %out = OpVariable %14 StorageBuffer
-    %17 = OpTypePointer Input %3
-    %16 = OpVariable %17 Input
-    %19 = OpVariable %17 Input
-    %22 = OpTypeFunction %2
-    %23 = OpTypePointer StorageBuffer %6
-    %24 = OpConstant %4 0x00000000
-    %30 = OpTypePointer StorageBuffer %5
-    %21 = OpFunction %2 0 %22
-    %15 = OpLabel
-    %18 = OpLoad %3 %16
-    %20 = OpLoad %3 %19
-    %25 = OpAccessChain %23 %x %24
-    %26 = OpAccessChain %23 %out %24
-    OpBranch %27
-    %27 = OpLabel
-    %28 = OpCompositeExtract %4 %20 0
-    %29 = OpBitcast %8 %28
-    %31 = OpAccessChain %30 %25 %29
-    %32 = OpLoad %5 %31
-    %33 = OpCompositeExtract %4 %20 0
-    %34 = OpBitcast %8 %33
-    %35 = OpAccessChain %30 %26 %34
-    OpStore %35 %32
+    %9 = OpTypeStruct %6
+    %10 = OpTypePointer StorageBuffer %9
+    %x = OpVariable %10 StorageBuffer
+    %12 = OpTypeStruct %6
+    %13 = OpTypePointer StorageBuffer %12
+    %out = OpVariable %13 StorageBuffer
+    %16 = OpTypePointer Input %3
+    %15 = OpVariable %16 Input
+    %18 = OpVariable %16 Input
+    %21 = OpTypeFunction %2
+    %22 = OpTypePointer StorageBuffer %6
+    %23 = OpConstant %4 0x00000000
+    %28 = OpTypePointer StorageBuffer %5
+    %20 = OpFunction %2 0 %21
+    %14 = OpLabel
+    %17 = OpLoad %3 %15
+    %19 = OpLoad %3 %18
+    %24 = OpAccessChain %22 %x %23
+    %25 = OpAccessChain %22 %out %23
+    OpBranch %26
+    %26 = OpLabel
+    %27 = OpCompositeExtract %4 %19 0
+    %29 = OpAccessChain %28 %24 %27
+    %30 = OpLoad %5 %29
+    %31 = OpCompositeExtract %4 %19 0
+    %32 = OpAccessChain %28 %25 %31
+    OpStore %32 %30
     OpReturn
     OpFunctionEnd
     "#);
@@ -208,33 +205,37 @@ fn hlsl() {
         return lhs / (rhs == 0u ? 1u : rhs);
     }
 
+    uint naga_mod(uint lhs, uint rhs) {
+        return lhs % (rhs == 0u ? 1u : rhs);
+    }
+
     [numthreads(4, 1, 1)]
     void sums(uint3 workgroup_id : SV_GroupID, uint3 local_id : SV_GroupThreadID)
     {
         float total = (float)0;
         uint bits = 4286578688u;
-        int k_counter = (int)0;
+        uint k_counter = (uint)0;
 
-        int place = asint(asuint(asint(asuint(int(workgroup_id.x)) * asuint(int(4)))) + asuint(int(local_id.x)));
-        uint _e15 = bits;
-        total = asfloat(_e15);
-        k_counter = int(0);
+        uint place = ((workgroup_id.x * 4u) + local_id.x);
+        uint _e13 = bits;
+        total = asfloat(_e13);
+        k_counter = 0u;
         while(true) {
-            int k = k_counter;
-            if ((k >= int(5))) {
+            uint k = k_counter;
+            if ((k >= 5u)) {
                 break;
             }
-            float2 pair = asfloat(x.Load2(asint(asuint(asint(asuint(place) * asuint(int(5)))) + asuint(k))*8));
-            float _e28 = total;
-            total = mad(pair.x, 2.0, _e28);
-            k_counter = asint(asuint(k) + asuint(int(1)));
+            float2 pair = asfloat(x.Load2(((place * 5u) + k)*8));
+            float _e26 = total;
+            total = mad(pair.x, 2.0, _e26);
+            k_counter = (k + 1u);
         }
-        float _e32 = total;
-        tile[int(local_id.x)] = _e32;
+        float _e30 = total;
+        tile[local_id.x] = _e30;
         GroupMemoryBarrierWithGroupSync();
-        if ((int(naga_div(uint(int(local_id.x)), 3u)) == int(0))) {
-            float _e47 = tile[(int(local_id.x) & int(1))];
-            out_.Store(place*4, asuint(_e47));
+        if ((int(naga_div(local_id.x, 3u)) == int(0))) {
+            float _e43 = tile[naga_mod(local_id.x, 2u)];
+            out_.Store(place*4, asuint(_e43));
         }
     }
     ");
@@ -260,28 +261,28 @@ fn glsl() {
         uvec3 local_id = gl_LocalInvocationID;
         float total = 0.0;
         uint bits = 4286578688u;
-        int k_counter = 0;
-        int place = ((int(workgroup_id.x) * 4) + int(local_id.x));
-        uint _e15 = bits;
-        total = uintBitsToFloat(_e15);
-        k_counter = 0;
+        uint k_counter = 0u;
+        uint place = ((workgroup_id.x * 4u) + local_id.x);
+        uint _e13 = bits;
+        total = uintBitsToFloat(_e13);
+        k_counter = 0u;
         while(true) {
-            int k = k_counter;
-            if ((k >= 5)) {
+            uint k = k_counter;
+            if ((k >= 5u)) {
                 break;
             }
-            vec2 pair = _group_0_binding_0_cs[((place * 5) + k)];
-            float _e28 = total;
-            total = fma(pair.x, 2.0, _e28);
-            k_counter = (k + 1);
+            vec2 pair = _group_0_binding_0_cs[((place * 5u) + k)];
+            float _e26 = total;
+            total = fma(pair.x, 2.0, _e26);
+            k_counter = (k + 1u);
         }
-        float _e32 = total;
-        tile[int(local_id.x)] = _e32;
+        float _e30 = total;
+        tile[local_id.x] = _e30;
         memoryBarrierShared();
         barrier();
-        if ((int((uint(int(local_id.x)) / 3u)) == 0)) {
-            float _e47 = tile[(int(local_id.x) & 1)];
-            _group_0_binding_1_cs[place] = _e47;
+        if ((int((local_id.x / 3u)) == 0)) {
+            float _e43 = tile[(local_id.x % 2u)];
+            _group_0_binding_1_cs[place] = _e43;
         }
     }
     ");

@@ -7,7 +7,7 @@ use naga::{
 use super::EmitError;
 use super::module::{Emitter, Variable, scalar, size};
 use crate::dtype::{DType, Scalar};
-use crate::kernel::{Builtin, Expr, Type};
+use crate::kernel::{Expr, Type};
 use crate::scalar::{BinaryOp, UnaryOp};
 
 type Value = Handle<Expression>;
@@ -31,19 +31,14 @@ impl Emitter<'_> {
     pub fn value(&mut self, expr: &Expr) -> Result<Value, EmitError> {
         Ok(match expr {
             Expr::Literal(scalar) => self.literal(*scalar),
+            Expr::Builtin(_) | Expr::Quotient(..) | Expr::Remainder(..) => self.signed(expr)?,
+            Expr::Binary(..) if self.is_index(expr) => self.signed(expr)?,
             Expr::Variable(id) => match self.variables.get(id).copied() {
                 Some(Variable::Value(value)) => value,
+                Some(Variable::Index(value)) => self.cast(value, DType::I32),
                 Some(Variable::Local(pointer)) => self.emit(Expression::Load { pointer }),
                 None => return Err(EmitError::new(self.kernel, format!("variable number {id} is not declared"))),
             },
-            Expr::Builtin(builtin) => {
-                let (base, axis) = match *builtin {
-                    Builtin::WorkgroupId(axis) => (self.workgroup_id, axis),
-                    Builtin::LocalId(axis) => (self.local_id, axis),
-                };
-                let value = self.emit(Expression::AccessIndex { base, index: axis as u32 });
-                self.cast(value, DType::I32)
-            }
             Expr::Load { buffer, index } => self.load(self.buffers[*buffer], index)?,
             Expr::LoadShared { shared, index } => self.load(self.shared[*shared], index)?,
             Expr::Unary(op, a) => self.unary(*op, a)?,
@@ -52,18 +47,6 @@ impl Emitter<'_> {
                 let (arg, arg1, arg2) = (self.value(a)?, Some(self.value(b)?), Some(self.value(c)?));
                 self.emit(Expression::Math { fun: M::Fma, arg, arg1, arg2, arg3: None })
             }
-            // Of values of at least 0, so that neither needs the code that signed division takes.
-            Expr::Quotient(a, divisor) if divisor.is_power_of_two() => {
-                let left = self.value(a)?;
-                let right = self.literal(Scalar::from_i64(DType::U32, divisor.trailing_zeros() as i64));
-                self.emit(Expression::Binary { op: B::ShiftRight, left, right })
-            }
-            Expr::Remainder(a, divisor) if divisor.is_power_of_two() => {
-                let (left, right) = (self.value(a)?, self.literal(Scalar::i32((divisor - 1) as i32)));
-                self.emit(Expression::Binary { op: B::And, left, right })
-            }
-            Expr::Quotient(a, divisor) => self.divide(B::Divide, a, *divisor)?,
-            Expr::Remainder(a, divisor) => self.divide(B::Modulo, a, *divisor)?,
             Expr::Select(condition, then, otherwise) => {
                 let (accept, reject) = (self.value(then)?, self.value(otherwise)?);
                 let condition = self.value(condition)?;
@@ -108,6 +91,9 @@ impl Emitter<'_> {
         let constant = index.as_i32().and_then(|index| u32::try_from(index).ok());
         let access = match constant {
             Some(index) => Expression::AccessIndex { base, index },
+            None if matches!(index, Expr::Binary(..)) || self.is_index(index) => {
+                Expression::Access { base, index: self.unsigned(index)? }
+            }
             None => Expression::Access { base, index: self.value(index)? },
         };
         Ok(self.emit(access))
@@ -191,16 +177,13 @@ impl Emitter<'_> {
         Ok(self.emit(Expression::Binary { op, left, right }))
     }
 
-    /// `a` divided as u32.
-    fn divide(&mut self, op: B, a: &Expr, divisor: u32) -> Result<Value, EmitError> {
-        let a = self.value(a)?;
-        let left = self.cast(a, DType::U32);
-        let right = self.literal(Scalar::from_i64(DType::U32, divisor as i64));
-        let value = self.emit(Expression::Binary { op, left, right });
+    /// Index arithmetic, read as i32.
+    fn signed(&mut self, expr: &Expr) -> Result<Value, EmitError> {
+        let value = self.unsigned(expr)?;
         Ok(self.cast(value, DType::I32))
     }
 
-    fn cast(&mut self, expr: Value, dtype: DType) -> Value {
+    pub fn cast(&mut self, expr: Value, dtype: DType) -> Value {
         // So that the module names every type it computes with: writers look there for what to enable.
         self.ty(Type::scalar(dtype));
         let naga::Scalar { kind, width } = scalar(dtype);

@@ -110,7 +110,7 @@ pub enum Expr {
     Literal(Scalar),
     Variable(VariableId),
     Builtin(Builtin),
-    /// An element of a `Read` buffer.
+    /// An element of a `Read` buffer. Here and below an index is within its array: nothing checks it on the device.
     Load {
         buffer: usize,
         index: Box<Expr>,
