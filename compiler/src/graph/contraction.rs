@@ -98,8 +98,6 @@ pub enum ContractionLeaf {
 /// 0, and the body's second result, where it has one, is true. A place on which no valid point falls is 0, or the
 /// element of the default tensor.
 ///
-/// The ranges contain every point whose affine conditions hold; they may contain more.
-///
 /// Operands: the tensors of `accesses` (each is read by one at least), then the default tensor (of the node's type and
 /// shape) where `default` is set. The names of the variables are words, and distinct.
 ///

@@ -356,7 +356,10 @@ impl<'a> Builder<'a> {
         index: &[Affine],
         when: &[Affine],
     ) -> Result<Value, NestError> {
-        if index.iter().enumerate().any(|(axis, i)| i.as_variable() != Some(axis)) {
+        let at_place = |axis: usize, i: &Affine| {
+            i.as_variable() == Some(axis) || (self.axes[axis].extent == 1 && *i == Affine::constant(0))
+        };
+        if index.iter().enumerate().any(|(axis, i)| !at_place(axis, i)) {
             return Err(NestError::Internal("the group's contraction is read away from its place"));
         }
         if self.empty {

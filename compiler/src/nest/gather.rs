@@ -4,9 +4,10 @@
 //! place `o` and a reduction axis `t` in `0..2`, with the derived variable `q = floor(o / 2)`:
 //! `i = q - t`, `k = o - 2*q + 2*t`, and guards for what of `0 <= i`, `i < size`, `k < 3` the box does not prove.
 //!
-//! Why it is sound: the Hermite form of the output map is a bijection of the integer points. The first variables `z` are determined by the place (divisions that leave a remainder are
-//! guarded), the others are free to reduce over. Ranges of those follow from the conditions alone, since a contraction's
-//! ranges contain every point whose conditions hold; so replacing them by tighter ones loses nothing.
+//! Why it is sound: the Hermite form of the output map is a bijection of the integer points. The first variables `z`
+//! are determined by the place (divisions that leave a remainder are guarded), the others are free to reduce over. Every
+//! condition of the contraction, the ranges of its variables among them, becomes a guard unless it follows from the new
+//! axes' ranges and the other guards.
 
 use crate::affine::{Affine, Ranges, hermite, ranges};
 use crate::graph::Contraction;
@@ -18,7 +19,7 @@ use super::{Axis, Derived};
 pub(crate) struct Gather {
     pub reduction: Vec<Axis>,
     pub derived: Vec<Derived>,
-    /// A point counts only where all are at least 0; those that the box of the axes proves are left out.
+    /// A point counts only where all are at least 0; what follows from the rest is left out.
     pub guards: Vec<Affine>,
     /// Each index variable of the contraction in terms of the variables here.
     pub indices: Vec<Affine>,
@@ -46,13 +47,13 @@ pub(crate) fn gather(contraction: &Contraction, shape: &[usize], operand_shapes:
     for constraint in &contraction.constraints {
         conditions.push(constraint.substitute_all(&form.old)?);
     }
+    for (range, old) in contraction.indices.iter().zip(&form.old) {
+        conditions.push(old.sub(&Affine::constant(range.low))?);
+        conditions.push(Affine::constant(range.high - 1).sub(old)?);
+    }
     let mut bounding = conditions.clone();
     for (place, &size) in places.iter().zip(shape) {
         bounding.extend(within(place.clone(), size)?);
-    }
-    for (range, old) in contraction.indices.iter().zip(&form.old) {
-        bounding.push(old.sub(&Affine::constant(range.low))?);
-        bounding.push(Affine::constant(range.high - 1).sub(old)?);
     }
     let (ranges, mut empty) = match ranges(count, &bounding)? {
         Ranges::Bounded(ranges) => (ranges, false),
@@ -86,6 +87,7 @@ pub(crate) fn gather(contraction: &Contraction, shape: &[usize], operand_shapes:
             kept.push(guard);
         }
     }
+    let kept = builder.independent(kept, shape)?;
     let names: Vec<&str> = contraction.indices.iter().map(|r| r.name.as_str()).collect();
     let reduction = (0..builder.reductions)
         .map(|r| Axis { name: axis_name(free + r, r, &indices, &names), extent: builder.extents[r] })
@@ -169,6 +171,32 @@ impl Builder {
             bounds.push((low.div_euclid(derived.denominator), high.div_euclid(derived.denominator)));
         }
         Some(bounds)
+    }
+
+    /// `guards` without those that follow from the others, the box of the axes and what the derived variables are.
+    fn independent(&self, mut guards: Vec<Affine>, shape: &[usize]) -> Option<Vec<Affine>> {
+        let variables = self.free + self.reductions + self.derived.len();
+        let mut known = Vec::new();
+        for (variable, (low, high)) in self.bounds(shape)?.into_iter().enumerate() {
+            known.push(Affine::var(variable).sub(&Affine::constant(low))?);
+            known.push(Affine::constant(high).sub(&Affine::var(variable))?);
+        }
+        for (number, derived) in self.derived.iter().enumerate() {
+            // 0 <= numerator - denominator * q < denominator
+            let whole = Affine::var(self.free + self.reductions + number).scale(derived.denominator)?;
+            let rest = derived.numerator.sub(&whole)?;
+            known.push(Affine::constant(derived.denominator - 1).sub(&rest)?);
+            known.push(rest);
+        }
+        for number in (0..guards.len()).rev() {
+            let guard = guards.remove(number);
+            let refuted = Affine::constant(-1).sub(&guard)?;
+            let constraints: Vec<Affine> = known.iter().chain(&guards).chain([&refuted]).cloned().collect();
+            if ranges(variables, &constraints)? != Ranges::Empty {
+                guards.insert(number, guard);
+            }
+        }
+        Some(guards)
     }
 
     /// Narrows reduction axes to windows that slide with the other variables.

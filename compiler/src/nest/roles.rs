@@ -8,7 +8,8 @@ use super::{Leaf, Nest};
 
 /// A sum over `reduction` of `left * right`, where `left` depends on no column and `right` on no row.
 ///
-/// A guard that fails makes the factor to which it belongs 0.
+/// A guard that fails makes the factors to which it belongs 0: a term that does not count is then 0 times the other
+/// factor, which is 0 unless that factor is infinite or NaN.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Roles {
     /// Free axes of both factors, or of neither.
@@ -55,12 +56,17 @@ impl Nest {
         for guard in &self.guards {
             let mut axes = vec![false; self.axes.len()];
             self.depend(guard, &mut axes);
-            if !roles.columns.iter().any(|&c| axes[c]) {
-                roles.left_guards.push(guard.clone());
-            } else if !roles.rows.iter().any(|&r| axes[r]) {
-                roles.right_guards.push(guard.clone());
-            } else {
+            let of_rows = roles.rows.iter().any(|&r| axes[r]);
+            let of_columns = roles.columns.iter().any(|&c| axes[c]);
+            if of_rows && of_columns {
                 return None;
+            }
+            // One that mentions neither may protect the addresses of both.
+            if !of_columns {
+                roles.left_guards.push(guard.clone());
+            }
+            if !of_rows {
+                roles.right_guards.push(guard.clone());
             }
         }
         Some(roles)

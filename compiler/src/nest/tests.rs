@@ -89,7 +89,6 @@ graph up(%0, %1) -> (Y = %2)
       q0 = floor((-i0 + 2) / 2)
       where -r0 + q0 + 49 >= 0
       where r0 - q0 >= 0
-      where -i0 + 2*r0 - 2*q0 + 2 >= 0
       where i0 - 2*r0 + 2*q0 >= 0
       body
         v0 = in0[r0 - q0] : f32
