@@ -4,7 +4,7 @@
 //! need no padding in rows. Columns come in whole vectors (the packing pads B with zeros), rows one at a time.
 //! Per step of k, M broadcasts of A meet N loads of B in M·N multiply-adds.
 
-use crate::cpu::scratch::Plain;
+use crate::cpu::memory::Plain;
 
 /// The longest run of k in one panel: a panel of A (14 rows × 384 × 4 bytes = 21 KiB) stays in a 32 KiB L1 beside the passing B.
 /// It is also the row stride of a k-contiguous panel of A, a constant so that the kernel's addresses are immediates.

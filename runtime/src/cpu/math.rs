@@ -1,0 +1,177 @@
+//! Elementary functions of f32 that compile to vector code: straight-line, no calls, no table.
+//!
+//! Always true: they use only operations that IEEE 754 rounds, never a fused multiply-add, so that every processor gives the
+//! same bits. NaN gives NaN. Errors are at most 2 units in the last place, as the tests measure against f64.
+
+/// `x` between the bounds; NaN stays.
+#[inline(always)]
+fn clamp(x: f32, low: f32, high: f32) -> f32 {
+    let x = if x < low { low } else { x };
+    if x > high { high } else { x }
+}
+
+/// 2ⁿ for n in -126..=127.
+#[inline(always)]
+fn power_of_two(n: i32) -> f32 {
+    f32::from_bits(((n + 127) as u32) << 23)
+}
+
+/// Adding this to a float of magnitude below 2²² leaves its nearest integer in the low bits.
+const ROUNDER: f32 = 12_582_912.0; // 1.5 · 2²³
+
+/// `x = n ln 2 + r` with |r| ≤ ln 2 / 2; ln 2 in two parts, the first short enough for exact multiples.
+#[inline(always)]
+fn reduce(x: f32) -> (i32, f32) {
+    let shifted = x * std::f32::consts::LOG2_E + ROUNDER;
+    let n = shifted - ROUNDER;
+    let r = (x - n * 0.693_359_4) - n * -2.121_944_4e-4;
+    (shifted.to_bits().wrapping_sub(ROUNDER.to_bits()) as i32, r)
+}
+
+/// `exp(r) - 1 - r` for |r| ≤ ln 2 / 2, by Taylor's series.
+#[inline(always)]
+fn exp_tail(r: f32) -> f32 {
+    let p = 1.0 / 720.0 + r * (1.0 / 5040.0);
+    let p = 1.0 / 24.0 + r * (1.0 / 120.0 + r * p);
+    r * r * (0.5 + r * (1.0 / 6.0 + r * p))
+}
+
+/// eˣ.
+#[inline(always)]
+pub fn exp(x: f32) -> f32 {
+    // Beyond these the result is 0 or infinity whatever x is.
+    let (n, r) = reduce(clamp(x, -104.0, 89.0));
+    // In two steps, so that subnormal results are rounded once and the largest do not overflow early.
+    let half = n >> 1;
+    (1.0 + (r + exp_tail(r))) * power_of_two(half) * power_of_two(n.wrapping_sub(half))
+}
+
+/// ln x.
+#[inline(always)]
+pub fn log(x: f32) -> f32 {
+    const SQRT_HALF: u32 = 0x3f35_04f3;
+    let tiny = x < f32::MIN_POSITIVE;
+    let bits = (if tiny { x * 8_388_608.0 } else { x }).to_bits().wrapping_sub(SQRT_HALF);
+    let e = ((bits as i32) >> 23) as f32 - if tiny { 23.0 } else { 0.0 };
+    // x = 2ᵉ (1 + f) with 1 + f in √½..√2; ln(1 + f) = 2 artanh(s).
+    let f = f32::from_bits((bits & 0x007f_ffff).wrapping_add(SQRT_HALF)) - 1.0;
+    let s = f / (2.0 + f);
+    let z = s * s;
+    let series = z * (2.0 / 3.0 + z * (2.0 / 5.0 + z * (2.0 / 7.0 + z * (2.0 / 9.0))));
+    let half_square = 0.5 * f * f;
+    let near = e * 0.693_359_4 + (f - (half_square - (s * (half_square + series) + e * -2.121_944_4e-4)));
+    let result = if x == f32::INFINITY { x } else { near };
+    let result = if x == 0.0 { f32::NEG_INFINITY } else { result };
+    if x >= 0.0 { result } else { f32::NAN }
+}
+
+/// The hyperbolic tangent.
+#[inline(always)]
+pub fn tanh(x: f32) -> f32 {
+    let a = x.abs();
+    // Below 0.55: a polynomial in x² fitted to (tanh(x) / x - 1) / x².
+    let z = x * x;
+    let p = -0.053_910_066 + z * (0.021_312_745 + z * -0.006_615_756);
+    let small = x + x * (z * (-0.333_333_32 + z * (0.133_331_18 + z * p)));
+    let large = (1.0 - 2.0 / (exp(a + a) + 1.0)).copysign(x);
+    if a < 0.55 { small } else { large }
+}
+
+/// The error function.
+#[inline(always)]
+pub fn erf(x: f32) -> f32 {
+    let a = x.abs();
+    // Below 1: x times a polynomial in x² fitted to erf(x) / x.
+    let z = x * x;
+    let p = -8.018_855e-4 + z * 7.882_497e-5;
+    let p = 0.112_835_976 + z * (-0.026_854_329 + z * (0.005_189_312 + z * p));
+    let small = x + x * (0.128_379_17 + z * (-0.376_126_27 + z * p));
+    // From 1 to 4: 1 - exp(-p), p fitted to -ln erfc; beyond, 1 is the nearest float.
+    let b = if a > 4.0 { 4.0 } else { a };
+    let p = 4.741_118e-3 + b * (-5.929_505_3e-4 + b * (4.561_102e-5 + b * -1.615_045e-6));
+    let p = 1.130_170_3 + b * (0.631_931_34 + b * (0.109_983_3 + b * (-0.026_367_415 + b * p)));
+    let large = (1.0 - exp(-(b * p - 3.041_767_6e-4))).copysign(x);
+    if a < 1.0 { small } else if a >= 1.0 { large } else { x }
+}
+
+/// Arguments of [`sin`] and [`cos`] up to here are reduced accurately enough.
+pub const TRIGONOMETRIC_LIMIT: f32 = 1e6;
+
+/// Sine and cosine of `x - n π/2`, and n, for |x| ≤ [`TRIGONOMETRIC_LIMIT`]; in f64, which makes the reduction simple.
+#[inline(always)]
+fn quadrant(x: f32) -> (f64, f64, i64) {
+    const ROUNDER: f64 = 6_755_399_441_055_744.0; // 1.5 · 2⁵²
+    // π/2 in two parts, the first of 33 bits, so that its multiples are exact.
+    const HIGH: f64 = f64::from_bits(std::f64::consts::FRAC_PI_2.to_bits() & !0xf_ffff);
+    const LOW: f64 = (std::f64::consts::FRAC_PI_2 - HIGH) + 6.123_233_995_736_766e-17;
+    let x = x as f64;
+    let shifted = x * std::f64::consts::FRAC_2_PI + ROUNDER;
+    let n = shifted - ROUNDER;
+    let r = (x - n * HIGH) - n * LOW;
+    let z = r * r;
+    let sine = r * (1.0 + z * (-1.0 / 6.0 + z * (1.0 / 120.0 + z * (-1.0 / 5040.0 + z * (1.0 / 362_880.0)))));
+    let p = 1.0 / 24.0 + z * (-1.0 / 720.0 + z * (1.0 / 40_320.0 + z * (-1.0 / 3_628_800.0)));
+    (sine, 1.0 + z * (-0.5 + z * p), shifted.to_bits() as i64)
+}
+
+/// sin x, for |x| ≤ [`TRIGONOMETRIC_LIMIT`].
+#[inline(always)]
+pub fn sin(x: f32) -> f32 {
+    let (sine, cosine, n) = quadrant(x);
+    let y = if n & 1 == 0 { sine } else { cosine };
+    let y = (if n & 2 == 0 { y } else { -y }) as f32;
+    // Keeps -0.
+    if x == 0.0 { x } else { y }
+}
+
+/// cos x, for |x| ≤ [`TRIGONOMETRIC_LIMIT`].
+#[inline(always)]
+pub fn cos(x: f32) -> f32 {
+    let (sine, cosine, n) = quadrant(x);
+    let y = if n & 1 == 0 { cosine } else { sine };
+    (if (n + 1) & 2 == 0 { y } else { -y }) as f32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The greatest error of `f` against `exact`, in units in the last place, over floats of all magnitudes in `low..=high`.
+    fn error(f: impl Fn(f32) -> f32, exact: impl Fn(f64) -> f64, low: f32, high: f32) -> f64 {
+        let mut worst: f64 = 0.0;
+        let mut try_at = |x: f32| {
+            if !(low..=high).contains(&x) {
+                return;
+            }
+            let (got, want) = (f(x), exact(x as f64));
+            let nearest = want as f32;
+            if nearest.is_infinite() || nearest.is_nan() || want == 0.0 {
+                assert!(got == nearest || (got.is_nan() && nearest.is_nan()), "f({x:e}) = {got:e}, not {nearest:e}");
+                return;
+            }
+            let ulp = (f32::from_bits(nearest.abs().to_bits() + 1) as f64 - nearest.abs() as f64).abs();
+            let off = (got as f64 - want).abs() / ulp;
+            assert!(off < 100.0, "f({x:e}) = {got:e}, not {want:e}");
+            worst = worst.max(off);
+        };
+        (0..=u32::MAX).step_by(4099).for_each(|bits| try_at(f32::from_bits(bits)));
+        (-200_000..=200_000).for_each(|i| try_at(i as f32 * 5.3e-4));
+        worst
+    }
+
+    fn everywhere(f: impl Fn(f32) -> f32, exact: impl Fn(f64) -> f64) -> f64 {
+        assert!(f(f32::NAN).is_nan());
+        error(f, exact, f32::NEG_INFINITY, f32::INFINITY)
+    }
+
+    #[test]
+    fn within_two_units_in_the_last_place() {
+        assert!(everywhere(exp, f64::exp) < 1.5);
+        assert!(everywhere(log, f64::ln) < 1.5);
+        assert!(everywhere(tanh, f64::tanh) < 2.0);
+        assert!(everywhere(erf, libm::erf) < 2.0);
+        let limit = TRIGONOMETRIC_LIMIT;
+        assert!(error(sin, f64::sin, -limit, limit) < 1.0);
+        assert!(error(cos, f64::cos, -limit, limit) < 1.0);
+    }
+}

@@ -1,0 +1,460 @@
+//! The element types, and each scalar operation on each of them, as the compiler's `scalar` module defines it.
+//!
+//! Everything here is inlined into the loops of [`super::vector`]; what can be is free of branches and calls, so that those loops
+//! become vector code. Types are stored as they are in tensors; f16 and bf16 compute in f32 and round after each operation.
+
+use super::math;
+use super::memory::Plain;
+use tile_compiler::dtype::Scalar;
+use half::{bf16, f16};
+use tile_compiler::scalar::{BinaryOp, UnaryOp};
+
+/// A bool as tensors store it: true when not 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[repr(transparent)]
+pub struct Bool(pub u8);
+
+// SAFETY: every byte is a value.
+unsafe impl Plain for Bool {}
+
+/// An element type.
+pub trait Number: Plain + Default + PartialEq + Send + Sync {
+    /// f16, bf16, f32, f64.
+    const FLOAT: bool;
+    /// Exactly representable in f32.
+    const NARROW_FLOAT: bool = false;
+    /// Its values do not all fit an i64.
+    const U64: bool = false;
+    /// `op` of one value.
+    fn unary(op: UnaryOp, x: Self) -> Self;
+    /// A whole chunk of `op` where there is a better way than one by one; else false, and `out` is as it was.
+    #[inline(always)]
+    fn unary_chunk(_op: UnaryOp, _x: &[Self], _out: &mut [Self]) -> bool {
+        false
+    }
+    /// `op` of two values; not a comparison.
+    fn binary(op: BinaryOp, a: Self, b: Self) -> Self;
+    /// Less: false where either is NaN.
+    fn less(a: Self, b: Self) -> bool;
+    /// Equal: false where either is NaN.
+    fn equal(a: Self, b: Self) -> bool;
+    /// Exact but for 64-bit integers beyond 2⁵³.
+    fn to_f64(self) -> f64;
+    /// Rounds; to integers truncates and saturates, NaN to 0.
+    fn from_f64(x: f64) -> Self;
+    /// Exact for narrow floats.
+    fn to_f32(self) -> f32 {
+        self.to_f64() as f32
+    }
+    /// As [`Number::from_f64`].
+    fn from_f32(x: f32) -> Self {
+        Self::from_f64(x as f64)
+    }
+    /// Integers: u64 wraps.
+    fn to_i64(self) -> i64;
+    /// Integers wrap, floats round.
+    fn from_i64(x: i64) -> Self;
+
+    /// This value in another type, as [`tile_compiler::dtype::Scalar::cast`] does.
+    #[inline(always)]
+    fn cast<B: Number>(self) -> B {
+        if Self::NARROW_FLOAT {
+            B::from_f32(self.to_f32())
+        } else if Self::FLOAT || (Self::U64 && B::FLOAT) {
+            B::from_f64(self.to_f64())
+        } else {
+            B::from_i64(self.to_i64())
+        }
+    }
+}
+
+/// The element that a scalar of its type is.
+pub fn from_scalar<T: Number>(scalar: Scalar) -> T {
+    if T::FLOAT { T::from_f64(scalar.to_f64()) } else { T::from_i64(scalar.to_i64()) }
+}
+
+/// The functions for which an f64 is good enough for every narrower type and for integers.
+#[inline(always)]
+fn in_f64(op: UnaryOp, x: f64) -> f64 {
+    match op {
+        UnaryOp::Acos => libm::acos(x),
+        UnaryOp::Acosh => libm::acosh(x),
+        UnaryOp::Asin => libm::asin(x),
+        UnaryOp::Asinh => libm::asinh(x),
+        UnaryOp::Atan => libm::atan(x),
+        UnaryOp::Atanh => libm::atanh(x),
+        UnaryOp::Cos => libm::cos(x),
+        UnaryOp::Cosh => libm::cosh(x),
+        UnaryOp::Erf => libm::erf(x),
+        UnaryOp::Exp => libm::exp(x),
+        UnaryOp::Log => libm::log(x),
+        UnaryOp::Rsqrt => 1.0 / x.sqrt(),
+        UnaryOp::Sin => libm::sin(x),
+        UnaryOp::Sinh => libm::sinh(x),
+        UnaryOp::Sqrt => x.sqrt(),
+        UnaryOp::Tan => libm::tan(x),
+        UnaryOp::Tanh => libm::tanh(x),
+        UnaryOp::Neg => -x,
+        UnaryOp::Abs => x.abs(),
+        UnaryOp::Ceil => x.ceil(),
+        UnaryOp::Floor => x.floor(),
+        UnaryOp::Round => round(x),
+        UnaryOp::Recip => 1.0 / x,
+        UnaryOp::BitNot => 0.0,
+    }
+}
+
+/// To the nearest integer, halves away from zero, as vector units can: by truncation.
+#[inline(always)]
+fn round(x: f64) -> f64 {
+    let whole = x.trunc();
+    // The difference is exact.
+    if (x - whole).abs() >= 0.5 { whole + 1f64.copysign(x) } else { whole }
+}
+
+#[inline(always)]
+fn round_f32(x: f32) -> f32 {
+    let whole = x.trunc();
+    if (x - whole).abs() >= 0.5 { whole + 1f32.copysign(x) } else { whole }
+}
+
+macro_rules! float_arithmetic {
+    ($pow:expr) => {
+        #[inline(always)]
+        fn binary(op: BinaryOp, a: Self, b: Self) -> Self {
+            match op {
+                BinaryOp::Add => a + b,
+                BinaryOp::Sub => a - b,
+                BinaryOp::Mul => a * b,
+                BinaryOp::Div => a / b,
+                BinaryOp::Max => if a < b { b } else { a },
+                BinaryOp::Min => if b < a { b } else { a },
+                BinaryOp::Pow => $pow(a, b),
+                _ => 0.0,
+            }
+        }
+        #[inline(always)]
+        fn less(a: Self, b: Self) -> bool {
+            a < b
+        }
+        #[inline(always)]
+        fn equal(a: Self, b: Self) -> bool {
+            a == b
+        }
+        #[inline(always)]
+        fn to_f64(self) -> f64 {
+            self as f64
+        }
+        #[inline(always)]
+        fn from_f64(x: f64) -> Self {
+            x as Self
+        }
+        #[inline(always)]
+        fn to_i64(self) -> i64 {
+            self as i64
+        }
+        #[inline(always)]
+        fn from_i64(x: i64) -> Self {
+            x as Self
+        }
+    };
+}
+
+impl Number for f64 {
+    const FLOAT: bool = true;
+    #[inline(always)]
+    fn unary(op: UnaryOp, x: Self) -> Self {
+        in_f64(op, x)
+    }
+    float_arithmetic!(libm::pow);
+}
+
+impl Number for f32 {
+    const FLOAT: bool = true;
+    const NARROW_FLOAT: bool = true;
+    #[inline(always)]
+    fn unary(op: UnaryOp, x: Self) -> Self {
+        match op {
+            UnaryOp::Neg => -x,
+            UnaryOp::Abs => x.abs(),
+            UnaryOp::Ceil => x.ceil(),
+            UnaryOp::Floor => x.floor(),
+            UnaryOp::Round => round_f32(x),
+            UnaryOp::Recip => 1.0 / x,
+            UnaryOp::Sqrt => x.sqrt(),
+            UnaryOp::Rsqrt => 1.0 / x.sqrt(),
+            UnaryOp::Exp => math::exp(x),
+            UnaryOp::Log => math::log(x),
+            UnaryOp::Tanh => math::tanh(x),
+            UnaryOp::Erf => math::erf(x),
+            UnaryOp::Sin if x.abs() <= math::TRIGONOMETRIC_LIMIT => math::sin(x),
+            UnaryOp::Cos if x.abs() <= math::TRIGONOMETRIC_LIMIT => math::cos(x),
+            _ => in_f64(op, x as f64) as f32,
+        }
+    }
+    /// Sine and cosine without a branch, and then once more where the argument was too large for that.
+    #[inline(always)]
+    fn unary_chunk(op: UnaryOp, x: &[f32], out: &mut [f32]) -> bool {
+        match op {
+            UnaryOp::Sin => out.iter_mut().zip(x).for_each(|(out, x)| *out = math::sin(*x)),
+            UnaryOp::Cos => out.iter_mut().zip(x).for_each(|(out, x)| *out = math::cos(*x)),
+            _ => return false,
+        }
+        for (out, x) in out.iter_mut().zip(x) {
+            if x.abs() > math::TRIGONOMETRIC_LIMIT {
+                *out = in_f64(op, *x as f64) as f32;
+            }
+        }
+        true
+    }
+    float_arithmetic!(|a: f32, b: f32| if b == 2.0 { a * a } else { libm::pow(a as f64, b as f64) as f32 });
+    #[inline(always)]
+    fn to_f32(self) -> f32 {
+        self
+    }
+    #[inline(always)]
+    fn from_f32(x: f32) -> Self {
+        x
+    }
+}
+
+/// The f32 of an f16's bits.
+#[inline(always)]
+fn f16_to_f32(bits: u16) -> f32 {
+    let magnitude = ((bits & 0x7fff) as u32) << 13;
+    // Its exponent is 112 too small, which the product mends, of subnormals too; infinities and NaNs have none.
+    let finite = (f32::from_bits(magnitude) * f32::from_bits((127 + 112) << 23)).to_bits();
+    let magnitude = if magnitude >= 0x7c00 << 13 { magnitude | 0x7f80_0000 } else { finite };
+    f32::from_bits(magnitude | ((bits & 0x8000) as u32) << 16)
+}
+
+/// The bits of the nearest f16, ties to even.
+#[inline(always)]
+fn f32_to_f16(x: f32) -> u16 {
+    let bits = x.to_bits();
+    let magnitude = bits & 0x7fff_ffff;
+    let normal = magnitude.wrapping_sub(112 << 23).wrapping_add(0xfff + (magnitude >> 13 & 1)) >> 13;
+    // Added to ½, the last place of a number below 2⁻¹⁴ is an f16's.
+    let subnormal = (f32::from_bits(magnitude) + 0.5).to_bits().wrapping_sub(0.5f32.to_bits());
+    let special = if magnitude > 0x7f80_0000 { 0x7e00 } else { 0x7c00 };
+    let rounded = if magnitude < 113 << 23 { subnormal } else { normal };
+    let rounded = if magnitude >= 0x477f_f000 { special } else { rounded };
+    (rounded | (bits >> 16 & 0x8000)) as u16
+}
+
+#[inline(always)]
+fn bf16_to_f32(bits: u16) -> f32 {
+    f32::from_bits((bits as u32) << 16)
+}
+
+/// The bits of the nearest bf16, ties to even.
+#[inline(always)]
+fn f32_to_bf16(x: f32) -> u16 {
+    let bits = x.to_bits();
+    let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
+    (if x.is_nan() { bits >> 16 | 0x40 } else { rounded }) as u16
+}
+
+macro_rules! half_float {
+    ($t:ty, $to_f32:ident, $from_f32:ident, $from_f64:expr) => {
+        impl Number for $t {
+            const FLOAT: bool = true;
+            const NARROW_FLOAT: bool = true;
+            #[inline(always)]
+            fn unary(op: UnaryOp, x: Self) -> Self {
+                Self::from_f32(f32::unary(op, Number::to_f32(x)))
+            }
+            #[inline(always)]
+            fn binary(op: BinaryOp, a: Self, b: Self) -> Self {
+                Self::from_f32(f32::binary(op, Number::to_f32(a), Number::to_f32(b)))
+            }
+            #[inline(always)]
+            fn less(a: Self, b: Self) -> bool {
+                Number::to_f32(a) < Number::to_f32(b)
+            }
+            #[inline(always)]
+            fn equal(a: Self, b: Self) -> bool {
+                Number::to_f32(a) == Number::to_f32(b)
+            }
+            #[inline(always)]
+            fn to_f64(self) -> f64 {
+                Number::to_f32(self) as f64
+            }
+            #[inline(always)]
+            fn from_f64(x: f64) -> Self {
+                $from_f64(x)
+            }
+            #[inline(always)]
+            fn to_f32(self) -> f32 {
+                $to_f32(self.to_bits())
+            }
+            #[inline(always)]
+            fn from_f32(x: f32) -> Self {
+                Self::from_bits($from_f32(x))
+            }
+            #[inline(always)]
+            fn to_i64(self) -> i64 {
+                Number::to_f32(self) as i64
+            }
+            #[inline(always)]
+            fn from_i64(x: i64) -> Self {
+                $from_f64(x as f64)
+            }
+        }
+    };
+}
+half_float!(f16, f16_to_f32, f32_to_f16, f16::from_f64);
+half_float!(bf16, bf16_to_f32, f32_to_bf16, bf16::from_f64);
+
+macro_rules! integer {
+    ($($t:ident)*) => { $(
+        impl Number for $t {
+            const FLOAT: bool = false;
+            const U64: bool = $t::MAX as u128 == u64::MAX as u128;
+            #[inline(always)]
+            #[allow(unused_comparisons, reason = "of the unsigned types")]
+            fn unary(op: UnaryOp, x: Self) -> Self {
+                match op {
+                    UnaryOp::Neg => x.wrapping_neg(),
+                    UnaryOp::BitNot => !x,
+                    UnaryOp::Abs => if x < 0 { x.wrapping_neg() } else { x },
+                    UnaryOp::Ceil | UnaryOp::Floor | UnaryOp::Round => x,
+                    UnaryOp::Recip => if x == 0 { 0 } else { (1 as $t).wrapping_div(x) },
+                    _ => in_f64(op, x as f64) as $t,
+                }
+            }
+            #[inline(always)]
+            #[allow(unused_comparisons, reason = "of the unsigned types")]
+            fn binary(op: BinaryOp, a: Self, b: Self) -> Self {
+                let shift = u32::try_from(b).ok().filter(|shift| *shift < $t::BITS);
+                match op {
+                    BinaryOp::Add => a.wrapping_add(b),
+                    BinaryOp::Sub => a.wrapping_sub(b),
+                    BinaryOp::Mul => a.wrapping_mul(b),
+                    BinaryOp::Div => if b == 0 { 0 } else { a.wrapping_div(b) },
+                    BinaryOp::Max => if a < b { b } else { a },
+                    BinaryOp::Min => if b < a { b } else { a },
+                    BinaryOp::Pow => {
+                        let (mut base, mut exponent, mut result) = (a, b, if b < 0 { 0 } else { 1 });
+                        while exponent > 0 {
+                            if exponent & 1 == 1 {
+                                result = base.wrapping_mul(result);
+                            }
+                            base = base.wrapping_mul(base);
+                            exponent >>= 1;
+                        }
+                        result
+                    }
+                    BinaryOp::BitAnd => a & b,
+                    BinaryOp::BitOr => a | b,
+                    BinaryOp::BitXor => a ^ b,
+                    BinaryOp::ShiftLeft => shift.map_or(0, |shift| a << shift),
+                    BinaryOp::ShiftRight => shift.map_or(if a < 0 { !0 } else { 0 }, |shift| a >> shift),
+                    _ => 0,
+                }
+            }
+            #[inline(always)]
+            fn less(a: Self, b: Self) -> bool {
+                a < b
+            }
+            #[inline(always)]
+            fn equal(a: Self, b: Self) -> bool {
+                a == b
+            }
+            #[inline(always)]
+            fn to_f64(self) -> f64 {
+                self as f64
+            }
+            #[inline(always)]
+            fn from_f64(x: f64) -> Self {
+                x as $t
+            }
+            #[inline(always)]
+            fn from_f32(x: f32) -> Self {
+                x as $t
+            }
+            #[inline(always)]
+            fn to_i64(self) -> i64 {
+                self as i64
+            }
+            #[inline(always)]
+            fn from_i64(x: i64) -> Self {
+                x as $t
+            }
+        }
+    )* };
+}
+integer!(i8 i16 i32 i64 u8 u16 u32 u64);
+
+/// An unsigned integer of one bit, but that addition is or.
+impl Number for Bool {
+    const FLOAT: bool = false;
+    #[inline(always)]
+    fn unary(op: UnaryOp, x: Self) -> Self {
+        let bit = (x.0 != 0) as u8;
+        match op {
+            UnaryOp::BitNot => Bool(bit ^ 1),
+            UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Ceil | UnaryOp::Floor | UnaryOp::Round | UnaryOp::Recip => Bool(bit),
+            _ => Self::from_f64(in_f64(op, bit as f64)),
+        }
+    }
+    #[inline(always)]
+    fn binary(op: BinaryOp, a: Self, b: Self) -> Self {
+        let (a, b) = ((a.0 != 0) as u8, (b.0 != 0) as u8);
+        Bool(match op {
+            BinaryOp::Add | BinaryOp::Max | BinaryOp::BitOr => a | b,
+            BinaryOp::Sub | BinaryOp::BitXor => a ^ b,
+            BinaryOp::Mul | BinaryOp::Div | BinaryOp::Min | BinaryOp::BitAnd => a & b,
+            BinaryOp::Pow => a | (b ^ 1),
+            BinaryOp::ShiftLeft | BinaryOp::ShiftRight => a & (b ^ 1),
+            _ => 0,
+        })
+    }
+    #[inline(always)]
+    fn less(a: Self, b: Self) -> bool {
+        a.0 == 0 && b.0 != 0
+    }
+    #[inline(always)]
+    fn equal(a: Self, b: Self) -> bool {
+        (a.0 != 0) == (b.0 != 0)
+    }
+    #[inline(always)]
+    fn to_f64(self) -> f64 {
+        (self.0 != 0) as u8 as f64
+    }
+    #[inline(always)]
+    fn from_f64(x: f64) -> Self {
+        Bool((x != 0.0) as u8)
+    }
+    #[inline(always)]
+    fn to_i64(self) -> i64 {
+        (self.0 != 0) as i64
+    }
+    #[inline(always)]
+    fn from_i64(x: i64) -> Self {
+        Bool((x != 0) as u8)
+    }
+}
+
+/// Evaluates an expression with `$t` the Rust type of a `DType`.
+macro_rules! typed {
+    ($dtype:expr, $t:ident => $e:expr) => {{
+        use tile_compiler::dtype::DType;
+        match $dtype {
+            DType::Bool => { type $t = $crate::cpu::number::Bool; $e }
+            DType::I8 => { type $t = i8; $e }
+            DType::I16 => { type $t = i16; $e }
+            DType::I32 => { type $t = i32; $e }
+            DType::I64 => { type $t = i64; $e }
+            DType::U8 => { type $t = u8; $e }
+            DType::U16 => { type $t = u16; $e }
+            DType::U32 => { type $t = u32; $e }
+            DType::U64 => { type $t = u64; $e }
+            DType::F16 => { type $t = half::f16; $e }
+            DType::BF16 => { type $t = half::bf16; $e }
+            DType::F32 => { type $t = f32; $e }
+            DType::F64 => { type $t = f64; $e }
+        }
+    }};
+}
+pub(super) use typed;

@@ -1,0 +1,217 @@
+//! Walking a flattened range of axes in the longest pieces along which given expressions change evenly.
+
+use std::ops::Range;
+use tile_compiler::affine::Affine;
+use tile_compiler::nest::Nest;
+
+/// Consecutive axes of a nest as one row-major range of points: all its free axes, or all its reduction axes.
+#[derive(Clone, Debug)]
+pub struct Space {
+    first: usize,
+    extents: Vec<usize>,
+    /// Number of points.
+    pub size: usize,
+}
+
+impl Space {
+    /// The space of `axes` of the nest.
+    pub fn new(nest: &Nest, axes: Range<usize>) -> Self {
+        let extents: Vec<usize> = nest.axes[axes.clone()].iter().map(|a| a.extent).collect();
+        Self { first: axes.start, size: extents.iter().product(), extents }
+    }
+
+    /// Sets the space's variables in `point` to those of a point of the space.
+    pub fn locate(&self, mut position: usize, point: &mut [i64]) {
+        for (axis, extent) in self.extents.iter().enumerate().rev() {
+            point[self.first + axis] = (position % extent) as i64;
+            position /= extent;
+        }
+    }
+
+    /// Inclusive bounds of the space's variables over `length` points from `start` on.
+    fn bounds(&self, start: usize, length: usize, bounds: &mut Vec<(i64, i64)>) {
+        bounds.clear();
+        bounds.resize(self.extents.len(), (0, 0));
+        let (mut from, mut to) = (start, start + length - 1);
+        for (axis, extent) in self.extents.iter().enumerate().rev() {
+            // As long as the ends lie in different rounds of this axis, all its values occur.
+            let whole = from / extent != to / extent;
+            bounds[axis] =
+                if whole { (0, *extent as i64 - 1) } else { ((from % extent) as i64, (to % extent) as i64) };
+            (from, to) = (from / extent, to / extent);
+        }
+    }
+}
+
+/// An affine expression, ready to be evaluated.
+#[derive(Clone, Debug)]
+struct Expression {
+    terms: Vec<(usize, i64)>,
+    constant: i64,
+}
+
+impl Expression {
+    fn new(affine: &Affine) -> Self {
+        Self { terms: affine.terms().to_vec(), constant: affine.offset() }
+    }
+
+    fn at(&self, point: &[i64]) -> i64 {
+        self.terms.iter().fold(self.constant, |sum, (variable, c)| sum.wrapping_add(c.wrapping_mul(point[*variable])))
+    }
+}
+
+/// Some expressions over a nest's variables, and the pieces of a space along which all of them change evenly.
+#[derive(Clone, Debug)]
+pub struct Lines {
+    expressions: Vec<Expression>,
+    /// What each gains from a point to the next within a piece.
+    pub steps: Vec<i64>,
+    /// Points of a piece; pieces start at multiples of it.
+    pub run: usize,
+    /// The axes of the space outside a piece.
+    outer: usize,
+    /// What the expressions need of the nest's derived variables: the first so many.
+    derived: Vec<(Expression, i64)>,
+    /// Number of axes of the nest.
+    axes: usize,
+}
+
+/// Expressions at the start of one piece.
+pub struct Piece<'a> {
+    /// Of the first point, counted from the start of the walk.
+    pub at: usize,
+    /// Number of points.
+    pub length: usize,
+    /// The expressions' values at the first point.
+    pub values: &'a [i64],
+}
+
+impl Lines {
+    /// The lines of `affines` through `space`.
+    pub fn new<'a>(nest: &Nest, space: &Space, affines: impl IntoIterator<Item = &'a Affine>) -> Self {
+        let affines: Vec<&Affine> = affines.into_iter().collect();
+        let axes = nest.axes.len();
+        let deepest = affines.iter().flat_map(|a| a.variables()).max().map_or(0, |v| (v + 1).saturating_sub(axes));
+        let derived = &nest.derived[..deepest];
+        let bent = |axis: usize| derived.iter().any(|d| d.numerator.coefficient(axis) != 0);
+        let last = space.first + space.extents.len();
+        let mut steps = vec![0; affines.len()];
+        let (mut run, mut outer) = (1, space.extents.len());
+        while outer > 0 {
+            let axis = space.first + outer - 1;
+            let even = |(affine, step): (&&Affine, &i64)| {
+                axis + 1 == last || step.checked_mul(run as i64) == Some(affine.coefficient(axis))
+            };
+            if bent(axis) || !affines.iter().zip(&steps).all(even) {
+                break;
+            }
+            if axis + 1 == last {
+                steps = affines.iter().map(|a| a.coefficient(axis)).collect();
+            }
+            run *= space.extents[outer - 1];
+            outer -= 1;
+        }
+        Self {
+            expressions: affines.into_iter().map(Expression::new).collect(),
+            steps,
+            run,
+            outer,
+            derived: derived.iter().map(|d| (Expression::new(&d.numerator), d.denominator)).collect(),
+            axes,
+        }
+    }
+
+    fn evaluate(&self, point: &mut [i64], values: &mut Vec<i64>) {
+        for (number, (numerator, denominator)) in self.derived.iter().enumerate() {
+            point[self.axes + number] = numerator.at(point).div_euclid(*denominator);
+        }
+        values.clear();
+        values.extend(self.expressions.iter().map(|e| e.at(point)));
+    }
+
+    /// Visits `length` points from `start` on, piece by piece. The other variables are as `point` has them.
+    pub fn walk(&self, space: &Space, walker: &mut Walker, start: usize, length: usize, mut visit: impl FnMut(Piece)) {
+        let Walker { point, values, .. } = walker;
+        let end = start + length;
+        let mut position = start;
+        space.locate(position, point);
+        while position < end {
+            self.evaluate(point, values);
+            let piece = (self.run - position % self.run).min(end - position);
+            visit(Piece { at: position - start, length: piece, values });
+            position += piece;
+            // On to the next piece's first point: inner axes back to 0, outer ones count up.
+            point[space.first + self.outer..space.first + space.extents.len()].fill(0);
+            for axis in (0..self.outer).rev() {
+                let variable = &mut point[space.first + axis];
+                *variable += 1;
+                if *variable < space.extents[axis] as i64 {
+                    break;
+                }
+                *variable = 0;
+            }
+        }
+    }
+
+    /// Whether all expressions are proven to be at least 0 at `length` points from `start` on.
+    pub fn all_hold(&self, space: &Space, walker: &mut Walker, start: usize, length: usize) -> bool {
+        if self.expressions.is_empty() {
+            return true;
+        }
+        if !self.derived.is_empty() {
+            return false;
+        }
+        let Walker { point, bounds, .. } = walker;
+        space.bounds(start, length, bounds);
+        self.expressions.iter().all(|e| {
+            let least = e.terms.iter().fold(e.constant, |sum, (variable, c)| {
+                let bounds = variable.checked_sub(space.first).and_then(|axis| bounds.get(axis));
+                let (low, high) = bounds.copied().unwrap_or((point[*variable], point[*variable]));
+                sum.wrapping_add(c.wrapping_mul(if *c > 0 { low } else { high }))
+            });
+            least >= 0
+        })
+    }
+}
+
+/// The part of a piece where `value + i * step >= 0`, cut from `range`.
+pub fn where_at_least_zero(range: Range<i64>, value: i64, step: i64) -> Range<i64> {
+    let Range { start, end } = range;
+    match step {
+        0 if value >= 0 => start..end,
+        0 => start..start,
+        1.. => start.max(-value.div_euclid(step))..end,
+        _ => start..end.min(value.div_euclid(-step) + 1),
+    }
+}
+
+/// A thread's working memory for walks: the point, with every variable that the walked space does not have already set.
+#[derive(Clone, Debug)]
+pub struct Walker {
+    pub point: Vec<i64>,
+    values: Vec<i64>,
+    bounds: Vec<(i64, i64)>,
+}
+
+impl Walker {
+    /// At the nest's origin.
+    pub fn new(nest: &Nest) -> Self {
+        Self { point: vec![0; nest.axes.len() + nest.derived.len()], values: Vec::new(), bounds: Vec::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_lines_are_not_negative() {
+        for value in -7..8 {
+            for step in -3..4 {
+                let want: Vec<i64> = (0..6).filter(|i| value + i * step >= 0).collect();
+                let got: Vec<i64> = where_at_least_zero(0..6, value, step).collect();
+                assert_eq!(got, want, "{value} + {step} i");
+            }
+        }
+    }
+}

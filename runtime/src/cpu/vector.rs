@@ -1,0 +1,232 @@
+//! One operation over a chunk of elements: the loops that the cpu device spends its time in outside of matrix products.
+//!
+//! Each is written once, as a plain loop over slices of one length, and compiled for the baseline and for processors with AVX2; which one
+//! runs is decided by what the processor reports.
+
+use super::number::{Bool, Number};
+use tile_compiler::graph::Aggregation;
+use tile_compiler::scalar::{BinaryOp, UnaryOp};
+
+/// Defines a function whose body is also compiled with wider vectors, and chosen where the processor has them.
+macro_rules! vectorised {
+    ($(#[$doc:meta])* pub fn $name:ident<$($g:ident: $bound:ident),*>($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)? $body:block) => {
+        $(#[$doc])*
+        pub fn $name<$($g: $bound),*>($($arg: $ty),*) $(-> $ret)? {
+            #[inline(always)]
+            fn body<$($g: $bound),*>($($arg: $ty),*) $(-> $ret)? $body
+
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt,fma,f16c")]
+                fn wide<$($g: $bound),*>($($arg: $ty),*) $(-> $ret)? {
+                    body::<$($g),*>($($arg),*)
+                }
+                if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c")
+                    && is_x86_feature_detected!("bmi1") && is_x86_feature_detected!("bmi2") && is_x86_feature_detected!("lzcnt")
+                    && is_x86_feature_detected!("popcnt")
+                {
+                    // SAFETY: the processor has just said that it has these.
+                    return unsafe { wide::<$($g),*>($($arg),*) };
+                }
+            }
+            body::<$($g),*>($($arg),*)
+        }
+    };
+}
+
+#[inline(always)]
+fn map<A: Copy, B>(a: &[A], out: &mut [B], f: impl Fn(A) -> B) {
+    for (out, a) in out.iter_mut().zip(a) {
+        *out = f(*a);
+    }
+}
+
+#[inline(always)]
+fn zip<A: Copy, B>(a: &[A], b: &[A], out: &mut [B], f: impl Fn(A, A) -> B) {
+    for (out, (a, b)) in out.iter_mut().zip(a.iter().zip(b)) {
+        *out = f(*a, *b);
+    }
+}
+
+vectorised! {
+    /// `out = op(a)`, element by element.
+    pub fn unary<T: Number>(op: UnaryOp, a: &[T], out: &mut [T]) {
+        macro_rules! each {
+            ($($name:ident)*) => { match op { $(UnaryOp::$name => map(a, out, |x| T::unary(UnaryOp::$name, x))),* } };
+        }
+        if T::unary_chunk(op, a, out) {
+            return;
+        }
+        each!(Neg BitNot Abs Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Erf Exp Floor Log Recip Round Rsqrt Sin Sinh Sqrt Tan Tanh)
+    }
+}
+
+vectorised! {
+    /// `out = op(a, b)`, element by element; not a comparison.
+    pub fn binary<T: Number>(op: BinaryOp, a: &[T], b: &[T], out: &mut [T]) {
+        macro_rules! each {
+            ($($name:ident)*) => { match op {
+                $(BinaryOp::$name => zip(a, b, out, |x, y| T::binary(BinaryOp::$name, x, y)),)*
+                BinaryOp::Eq | BinaryOp::Ne | BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge => {}
+            } };
+        }
+        each!(Add Sub Mul Div Max Min Pow BitAnd BitOr BitXor ShiftLeft ShiftRight)
+    }
+}
+
+vectorised! {
+    /// `out = op(a, b)`, element by element; a comparison.
+    pub fn compare<T: Number>(op: BinaryOp, a: &[T], b: &[T], out: &mut [Bool]) {
+        match op {
+            BinaryOp::Eq => zip(a, b, out, |a, b| Bool(T::equal(a, b) as u8)),
+            BinaryOp::Ne => zip(a, b, out, |a, b| Bool(!T::equal(a, b) as u8)),
+            BinaryOp::Lt => zip(a, b, out, |a, b| Bool(T::less(a, b) as u8)),
+            BinaryOp::Le => zip(a, b, out, |a, b| Bool((T::less(a, b) | T::equal(a, b)) as u8)),
+            BinaryOp::Gt => zip(a, b, out, |a, b| Bool(T::less(b, a) as u8)),
+            _ => zip(a, b, out, |a, b| Bool((T::less(b, a) | T::equal(a, b)) as u8)),
+        }
+    }
+}
+
+vectorised! {
+    /// `out = condition ? a : b`, element by element.
+    pub fn select<T: Number>(condition: &[Bool], a: &[T], b: &[T], out: &mut [T]) {
+        for ((out, condition), (a, b)) in out.iter_mut().zip(condition).zip(a.iter().zip(b)) {
+            *out = if condition.0 != 0 { *a } else { *b };
+        }
+    }
+}
+
+vectorised! {
+    /// `out = a` in another type.
+    pub fn cast<A: Number, B: Number>(a: &[A], out: &mut [B]) {
+        map(a, out, |x| x.cast::<B>());
+    }
+}
+
+vectorised! {
+    /// `out[i] = data[start + i * step]`.
+    pub fn gather_strided<T: Number>(data: &[T], start: i64, step: i64, out: &mut [T]) {
+        match step {
+            0 => out.fill(data[start as usize]),
+            1 => out.copy_from_slice(&data[start as usize..][..out.len()]),
+            2.. => {
+                let from = data[start as usize..].iter().step_by(step as usize);
+                for (out, from) in out.iter_mut().zip(from) {
+                    *out = *from;
+                }
+            }
+            _ => {
+                for (i, out) in out.iter_mut().enumerate() {
+                    *out = data[(start + i as i64 * step) as usize];
+                }
+            }
+        }
+    }
+}
+
+/// Two aggregated values as one; for `Assign` the later. Not for the arg forms.
+#[inline(always)]
+pub fn combine<T: Number>(aggregation: Aggregation, a: T, b: T) -> T {
+    match aggregation {
+        Aggregation::Sum => T::binary(BinaryOp::Add, a, b),
+        Aggregation::Product => T::binary(BinaryOp::Mul, a, b),
+        Aggregation::Max | Aggregation::ArgMax => T::binary(BinaryOp::Max, a, b),
+        Aggregation::Min | Aggregation::ArgMin => T::binary(BinaryOp::Min, a, b),
+        Aggregation::Assign => b,
+    }
+}
+
+/// Evaluates an expression with `$constant` the aggregation `$name`, so that its loops are compiled for each.
+macro_rules! each_aggregation {
+    ($name:ident, $constant:ident => $e:expr) => {
+        match $name {
+            Aggregation::Sum => { const $constant: Aggregation = Aggregation::Sum; $e }
+            Aggregation::Product => { const $constant: Aggregation = Aggregation::Product; $e }
+            Aggregation::Max | Aggregation::ArgMax => { const $constant: Aggregation = Aggregation::Max; $e }
+            Aggregation::Min | Aggregation::ArgMin => { const $constant: Aggregation = Aggregation::Min; $e }
+            Aggregation::Assign => { const $constant: Aggregation = Aggregation::Assign; $e }
+        }
+    };
+}
+
+vectorised! {
+    /// Combines each of `values` that counts (`counts` not given: all) into its place in `sums`.
+    pub fn accumulate<T: Number>(aggregation: Aggregation, sums: &mut [T], values: &[T], counts: Option<&[Bool]>) {
+        #[inline(always)]
+        fn with<T: Number>(sums: &mut [T], values: &[T], counts: Option<&[Bool]>, f: impl Fn(T, T) -> T) {
+            let pairs = sums.iter_mut().zip(values);
+            match counts {
+                None => pairs.for_each(|(sum, x)| *sum = f(*sum, *x)),
+                Some(counts) => pairs.zip(counts).for_each(|((sum, x), counts)| {
+                    let next = f(*sum, *x);
+                    *sum = if counts.0 != 0 { next } else { *sum };
+                }),
+            }
+        }
+        each_aggregation!(aggregation, A => with(sums, values, counts, |a, b| combine(A, a, b)))
+    }
+}
+
+vectorised! {
+    /// All values that count (`counts` not given: all) as one; in 32 interleaved parts, then those in a tree.
+    pub fn fold<T: Number>(aggregation: Aggregation, identity: T, values: &[T], counts: Option<&[Bool]>) -> T {
+        #[inline(always)]
+        fn with<T: Number>(identity: T, values: &[T], counts: Option<&[Bool]>, f: impl Fn(T, T) -> T) -> T {
+            let mut parts = [identity; 32];
+            match counts {
+                None => {
+                    let (whole, rest) = values.as_chunks::<32>();
+                    for chunk in whole {
+                        for (part, x) in parts.iter_mut().zip(chunk) {
+                            *part = f(*part, *x);
+                        }
+                    }
+                    for (part, x) in parts.iter_mut().zip(rest) {
+                        *part = f(*part, *x);
+                    }
+                }
+                Some(counts) => {
+                    for (values, counts) in values.chunks(32).zip(counts.chunks(32)) {
+                        for ((part, x), counts) in parts.iter_mut().zip(values).zip(counts) {
+                            let next = f(*part, *x);
+                            *part = if counts.0 != 0 { next } else { *part };
+                        }
+                    }
+                }
+            }
+            let mut half = parts.len() / 2;
+            while half > 0 {
+                for i in 0..half {
+                    parts[i] = f(parts[i], parts[i + half]);
+                }
+                half /= 2;
+            }
+            parts[0]
+        }
+        each_aggregation!(aggregation, A => with(identity, values, counts, |a, b| combine(A, a, b)))
+    }
+}
+
+/// The best value so far and its position, for the arg forms.
+#[derive(Clone, Copy, Debug)]
+pub struct Best<T> {
+    pub value: T,
+    pub position: i32,
+    /// Whether there has been any.
+    pub found: bool,
+}
+
+impl<T: Number> Best<T> {
+    /// Keeps the better of two; of equals (all NaNs are) the one at the lesser position. A NaN is never better than a number.
+    pub fn take(&mut self, other: Best<T>, greatest: bool) {
+        let (a, b) = (self.value, other.value);
+        let better = if greatest { T::less(a, b) } else { T::less(b, a) };
+        let (a_number, b_number) = (T::equal(a, a), T::equal(b, b));
+        let equal = T::equal(a, b) || (!a_number && !b_number);
+        let wins = better || (b_number && !a_number) || (equal && other.position < self.position);
+        if other.found && (!self.found || wins) {
+            *self = other;
+        }
+    }
+}
