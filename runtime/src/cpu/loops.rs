@@ -6,7 +6,6 @@
 //! partial sums of bounded length, so that its error stays small however many terms it has.
 
 use super::contraction;
-use super::memory::Buffer;
 use super::number::{Bool, Number, from_scalar, typed};
 use super::shared::Shared;
 use super::space::{Lines, Space, where_at_least_zero};
@@ -24,8 +23,8 @@ use tile_compiler::nest::Nest;
 pub enum RunError {
     /// Not as many buffers as the nest has operands and outputs.
     Count,
-    /// A buffer is smaller than its tensor.
-    TooSmall {
+    /// A buffer is smaller than its tensor, or not aligned.
+    Buffer {
         /// What the tensor takes.
         bytes: usize,
     },
@@ -35,7 +34,7 @@ impl fmt::Display for RunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             RunError::Count => write!(f, "a nest was given more or fewer buffers than it has operands and outputs"),
-            RunError::TooSmall { bytes } => write!(f, "a buffer is smaller than the {bytes} bytes of its tensor"),
+            RunError::Buffer { bytes } => write!(f, "a buffer is not aligned to 8, or has not the {bytes} bytes of its tensor"),
         }
     }
 }
@@ -43,20 +42,23 @@ impl fmt::Display for RunError {
 impl std::error::Error for RunError {}
 
 /// Computes every output of `nest`, which must be verified: reads `operands` and overwrites `outputs`, in the nest's order.
-pub fn run(nest: &Nest, operands: &[&Buffer], outputs: &mut [&mut Buffer]) -> Result<(), RunError> {
+///
+/// Each is the bytes of its tensor, row-major, [`DType::size`] bytes an element (a bool is one byte), or more;
+/// aligned to 8 bytes (best to 64).
+pub fn run(nest: &Nest, operands: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), RunError> {
     if operands.len() != nest.operands.len() || outputs.len() != nest.outputs.len() {
         return Err(RunError::Count);
     }
-    let held = operands.iter().map(|b| b.bytes().len()).chain(outputs.iter().map(|b| b.bytes().len()));
-    for (ty, held) in nest.operands.iter().chain(&nest.outputs).zip(held) {
+    let buffers = operands.iter().copied().chain(outputs.iter().map(|b| &**b));
+    for (ty, buffer) in nest.operands.iter().chain(&nest.outputs).zip(buffers) {
         let bytes = ty.elements().saturating_mul(ty.dtype.size());
-        if held < bytes {
-            return Err(RunError::TooSmall { bytes });
+        if buffer.len() < bytes || buffer.as_ptr().align_offset(8) != 0 {
+            return Err(RunError::Buffer { bytes });
         }
     }
     let free = Space::new(nest, 0..nest.free);
     let epilogue = Tape::new(nest, &nest.epilogue, &nest.epilogue.results, free, &[]);
-    let outputs = outputs.iter_mut().map(|b| Shared::new(b.bytes_mut())).collect();
+    let outputs = outputs.iter_mut().map(|b| Shared::new(b)).collect();
     let job = Job { nest, operands, outputs, epilogue };
     match (nest.aggregation, nest.accumulator()) {
         (Some(aggregation), Some(dtype)) => {
@@ -97,7 +99,7 @@ pub fn parallel(total: usize, work: usize, f: impl Fn(Range<usize>) + Send + Syn
 /// A nest, its buffers, and its epilogue, which ends every way of running it.
 pub struct Job<'a> {
     pub nest: &'a Nest,
-    pub operands: &'a [&'a Buffer],
+    pub operands: &'a [&'a [u8]],
     outputs: Vec<Shared<'a, u8>>,
     pub epilogue: Tape<'a>,
 }

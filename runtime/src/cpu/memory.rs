@@ -1,9 +1,9 @@
-//! The cpu device's memory: bytes aligned to cache lines, seen as elements of whatever type the nest says.
+//! Bytes aligned to cache lines, seen as elements of whatever type a nest says.
 
 /// One cache line; the unit of allocation gives every buffer its alignment.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
-pub(super) struct Line(pub(super) [u8; 64]);
+pub struct Line(pub [u8; 64]);
 
 /// Types of which every bit pattern is a value.
 ///
@@ -18,51 +18,38 @@ macro_rules! plain {
 }
 plain!(u8 u16 u32 u64 i8 i16 i32 i64 f32 f64 half::f16 half::bf16);
 
-/// Aligned memory for the elements of a tensor.
+/// A buffer of elements whose type changes with its use.
 #[derive(Clone, Default)]
-pub struct Buffer {
-    lines: Vec<Line>,
-    bytes: usize,
-}
+pub struct Register(Vec<Line>);
 
-impl Buffer {
+impl Register {
     /// `bytes` zeros.
     pub fn zeroed(bytes: usize) -> Self {
-        Self { lines: vec![Line([0; 64]); bytes.div_ceil(64)], bytes }
+        Self(vec![Line([0; 64]); bytes.div_ceil(64)])
     }
 
-    /// A copy of `bytes`.
-    pub fn from_bytes(bytes: &[u8]) -> Self {
-        let mut buffer = Self::zeroed(bytes.len());
-        buffer.bytes_mut().copy_from_slice(bytes);
-        buffer
+    /// As many elements as it holds.
+    pub fn elements<T: Plain>(&self) -> &[T] {
+        // SAFETY: the lines are initialised and aligned for every `Plain`, of which any bits are a value.
+        unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), size_of_val(&*self.0) / size_of::<T>()) }
     }
 
-    /// Its content.
-    pub fn bytes(&self) -> &[u8] {
-        self.elements()
-    }
-
-    /// Its content.
-    pub fn bytes_mut(&mut self) -> &mut [u8] {
-        self.elements_mut()
-    }
-
-    /// As many whole elements as it holds.
-    pub(super) fn elements<T: Plain>(&self) -> &[T] {
-        // SAFETY: the lines hold at least `bytes` initialised bytes, aligned for every `Plain`, of which any bits are a value.
-        unsafe { std::slice::from_raw_parts(self.lines.as_ptr().cast(), self.bytes / size_of::<T>()) }
-    }
-
-    /// As many whole elements as it holds.
-    pub(super) fn elements_mut<T: Plain>(&mut self) -> &mut [T] {
+    /// As many elements as it holds.
+    pub fn elements_mut<T: Plain>(&mut self) -> &mut [T] {
+        let count = size_of_val(&*self.0) / size_of::<T>();
         // SAFETY: as for `elements`.
-        unsafe { std::slice::from_raw_parts_mut(self.lines.as_mut_ptr().cast(), self.bytes / size_of::<T>()) }
+        unsafe { std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), count) }
     }
+}
+
+/// The elements that a tensor's bytes are. They must be aligned: what does not fill an aligned element is left out.
+pub fn elements<T: Plain>(bytes: &[u8]) -> &[T] {
+    // SAFETY: any bytes are a `Plain`.
+    unsafe { bytes.align_to().1 }
 }
 
 /// The elements' bytes.
-pub(super) fn bytes_of<T: Plain>(elements: &[T]) -> &[u8] {
+pub fn bytes_of<T: Plain>(elements: &[T]) -> &[u8] {
     // SAFETY: every byte of a plain number is initialised.
     unsafe { std::slice::from_raw_parts(elements.as_ptr().cast(), size_of_val(elements)) }
 }

@@ -20,4 +20,6 @@ mod vector;
 pub mod gemm;
 
 pub use loops::{RunError, run};
-pub use memory::Buffer;
+
+#[cfg(test)]
+mod tests;

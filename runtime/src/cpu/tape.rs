@@ -3,7 +3,7 @@
 //! Loads whose elements follow each other are read in place; the values of the other instructions lie in registers, buffers of
 //! [`CHUNK`] elements that are few enough (a register is reused after its last reader) to stay in L1.
 
-use super::memory::{Buffer, Plain, bytes_of};
+use super::memory::{Plain, Register, bytes_of, elements};
 use super::number::{Bool, Number, from_scalar, typed};
 use super::space::{Lines, Piece, Space, Walker, where_at_least_zero};
 use super::vector;
@@ -178,8 +178,8 @@ enum At {
 /// A thread's state while it runs a tape.
 pub struct Machine<'t, 'n> {
     tape: &'t Tape<'n>,
-    operands: &'t [&'t Buffer],
-    registers: Vec<Buffer>,
+    operands: &'t [&'t [u8]],
+    registers: Vec<Register>,
     at: Vec<At>,
     addresses: Vec<i64>,
     /// The variables that the tape's space does not have are to be set in it.
@@ -189,8 +189,8 @@ pub struct Machine<'t, 'n> {
 
 impl<'t, 'n> Machine<'t, 'n> {
     /// A machine over the nest's operands.
-    pub fn new(tape: &'t Tape<'n>, operands: &'t [&'t Buffer]) -> Self {
-        let mut registers = vec![Buffer::zeroed(CHUNK * 8); tape.registers];
+    pub fn new(tape: &'t Tape<'n>, operands: &'t [&'t [u8]]) -> Self {
+        let mut registers = vec![Register::zeroed(CHUNK * 8); tape.registers];
         let mut at = vec![At::Register(0); tape.dtypes.len()];
         for &(value, register, scalar) in &tape.constants {
             typed!(scalar.dtype, T => registers[register].elements_mut::<T>().fill(from_scalar(scalar)));
@@ -212,7 +212,7 @@ impl<'t, 'n> Machine<'t, 'n> {
     pub fn value<T: Number>(&self, value: Value) -> &[T] {
         match self.at[value] {
             At::Register(register) => &self.registers[register].elements()[..self.length],
-            At::Operand(operand, start) => &self.operands[operand].elements()[start..start + self.length],
+            At::Operand(operand, start) => &elements(self.operands[operand])[start..start + self.length],
         }
     }
 
@@ -266,7 +266,7 @@ impl<'t, 'n> Machine<'t, 'n> {
     /// Reads a chunk: in place if its elements follow each other, else into `out`.
     fn load<T: Number>(&mut self, reader: &Reader, start: usize, value: Value, out: &mut [T]) {
         let (space, length) = (&self.tape.space, out.len());
-        let data: &[T] = self.operands[reader.operand].elements();
+        let data: &[T] = elements(self.operands[reader.operand]);
         let whole = reader.conditions.all_hold(space, &mut self.walker, start, length);
         let lines = if whole { &reader.offset } else { &reader.guarded };
         let step = lines.steps[0];
@@ -311,7 +311,7 @@ impl<'t, 'n> Machine<'t, 'n> {
                                 typed!(*dtype, D => self.registers[register].elements::<D>()[at].to_i64())
                             }
                             At::Operand(operand, start) => {
-                                typed!(*dtype, D => self.operands[operand].elements::<D>()[start + at].to_i64())
+                                typed!(*dtype, D => elements::<D>(self.operands[operand])[start + at].to_i64())
                             }
                         };
                         address += index * stride;

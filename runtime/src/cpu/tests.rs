@@ -1,0 +1,342 @@
+//! Random nests against their definition, evaluated point by point with the compiler's scalar semantics.
+
+use super::memory::Register;
+use super::*;
+use proptest::prelude::RngExt as _;
+use proptest::test_runner::{Config, TestRng, TestRunner};
+use tile_compiler::affine::Affine;
+use tile_compiler::dtype::{DType, Scalar};
+use tile_compiler::graph::Aggregation;
+use tile_compiler::nest::{Axis, Derived, Leaf, Load, Nest};
+use tile_compiler::scalar::{BinaryOp, Inst, Program, UnaryOp, Value};
+use tile_compiler::tensor::{Tensor, TensorType};
+
+/// Draws.
+struct Draw<'a>(&'a mut TestRng);
+
+impl Draw<'_> {
+    fn below(&mut self, n: usize) -> usize {
+        self.0.random_range(0..n)
+    }
+
+    fn of<T: Clone>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len())].clone()
+    }
+
+    fn chance(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+}
+
+/// What a nest's programs compute: the generator below fills it in.
+struct Generator<'a, 'b> {
+    draw: &'b mut Draw<'a>,
+    nest: Nest,
+}
+
+impl Generator<'_, '_> {
+    fn affine(&mut self, variables: &[usize]) -> Affine {
+        let terms: Vec<(usize, i64)> =
+            variables.iter().map(|&v| (v, self.draw.of(&[0, 0, 1, 1, 2, -1, 3]))).collect();
+        let constant = self.draw.below(5) as i64 - 2;
+        Affine::new(terms, constant).unwrap()
+    }
+
+    /// A load that is in range: by its address alone, or by its conditions.
+    fn load(&mut self, dtype: DType, variables: &[usize], dynamic: Option<Value>) -> Load {
+        let bounds = self.nest.variable_bounds();
+        let mut offset = self.affine(variables);
+        let (low, high) = offset.bounds(&bounds).unwrap();
+        let mut when = Vec::new();
+        let size = if self.draw.chance(40) {
+            let size = 1 + self.draw.below((high - low + 1) as usize) as i64;
+            when = vec![offset.clone(), Affine::constant(size - 1).sub(&offset).unwrap()];
+            size
+        } else {
+            offset = offset.sub(&Affine::constant(low)).unwrap();
+            high - low + 1
+        };
+        // Dynamic values are in 0..4, times a stride of 2.
+        let size = size + if dynamic.is_some() { 6 } else { 0 };
+        self.nest.operands.push(TensorType::new(dtype, [size as usize]));
+        let dynamic = dynamic.map(|value| (value, 2)).into_iter().collect();
+        Load { operand: self.nest.operands.len() - 1, offset, dynamic, when }
+    }
+
+    fn program(&mut self, dtype: DType, variables: &[usize], epilogue: bool) -> Program<Leaf> {
+        let mut program = Program::default();
+        let mut values: Vec<Value> = Vec::new();
+        if epilogue && let Some(accumulated) = self.nest.accumulated_type() {
+            let value = program.push(Inst::Leaf(Leaf::Accumulator), accumulated);
+            let value = program.cast(value, dtype);
+            let written = program.push(Inst::Leaf(Leaf::Written), DType::Bool);
+            let other = program.constant(Scalar::from_i64(dtype, 3));
+            values.push(if self.draw.chance(50) { program.select(written, value, other) } else { value });
+        }
+        for _ in 0..1 + self.draw.below(2) {
+            let load = self.load(dtype, variables, None);
+            values.push(program.push(Inst::Leaf(Leaf::Load(load)), dtype));
+        }
+        if self.draw.chance(30) {
+            let index = self.affine(variables);
+            let value = program.push(Inst::Leaf(Leaf::Index(index)), DType::I32);
+            values.push(program.cast(value, dtype));
+            let three = program.constant(Scalar::i32(3));
+            let clamped = program.binary(BinaryOp::BitAnd, value, three);
+            let load = self.load(dtype, variables, Some(clamped));
+            values.push(program.push(Inst::Leaf(Leaf::Load(load)), dtype));
+        }
+        for _ in 0..self.draw.below(4) {
+            let (a, b) = (self.draw.of(&values), self.draw.of(&values));
+            let value = match self.draw.below(8) {
+                0 => {
+                    let condition = program.binary(self.draw.of(&[BinaryOp::Lt, BinaryOp::Eq, BinaryOp::Ge]), a, b);
+                    program.select(condition, a, b)
+                }
+                1 => {
+                    let other = self.draw.of(&DType::ALL);
+                    let there = program.cast(a, other);
+                    program.cast(there, dtype)
+                }
+                2 => program.unary(self.draw.of(&[UnaryOp::Neg, UnaryOp::Abs, UnaryOp::Floor, UnaryOp::Round]), a),
+                3 if !dtype.is_float() => {
+                    let bits = [BinaryOp::BitAnd, BinaryOp::BitXor, BinaryOp::ShiftLeft, BinaryOp::ShiftRight, BinaryOp::Pow];
+                    program.binary(self.draw.of(&bits), a, b)
+                }
+                _ => {
+                    let ops = [BinaryOp::Add, BinaryOp::Sub, BinaryOp::Mul, BinaryOp::Div, BinaryOp::Max, BinaryOp::Min];
+                    program.binary(self.draw.of(&ops), a, b)
+                }
+            };
+            values.push(value);
+        }
+        program.results = vec![values[values.len() - 1]];
+        program
+    }
+}
+
+fn nest(draw: &mut Draw) -> Nest {
+    let dtype = draw.of(&DType::ALL);
+    let free = draw.below(4);
+    let reduction = draw.below(3);
+    let long = draw.below(8);
+    let axes: Vec<Axis> = (0..free + reduction)
+        .map(|i| Axis { name: format!("i{i}"), extent: if i == long { 2 + draw.below(3000) } else { 2 + draw.below(6) } })
+        .collect();
+    let aggregates = reduction > 0 || draw.chance(40);
+    let places: Vec<usize> = axes[..free].iter().map(|a| a.extent).collect();
+    let mut nest = Nest {
+        name: "random".into(),
+        axes,
+        free,
+        derived: Vec::new(),
+        guards: Vec::new(),
+        operands: Vec::new(),
+        aggregation: aggregates.then(|| if reduction == 0 { Aggregation::Assign } else { draw.of(&Aggregation::ALL) }),
+        position: None,
+        body: Program::default(),
+        epilogue: Program::default(),
+        outputs: vec![TensorType::new(dtype, places)],
+    };
+    // `Assign` wants at most one point a place.
+    if reduction > 0 && nest.aggregation == Some(Aggregation::Assign) {
+        nest.aggregation = Some(Aggregation::Sum);
+    }
+    let count = nest.axes.len();
+    let mut generator = Generator { draw, nest };
+    if count > 0 && generator.draw.chance(30) {
+        let axis = generator.draw.below(count);
+        let numerator = generator.affine(&[axis]);
+        generator.nest.derived.push(Derived { numerator, denominator: 2 + generator.draw.below(2) as i64 });
+    }
+    let free_only: Vec<usize> = (0..count + generator.nest.derived.len())
+        .filter(|&v| !generator.nest.depends_on_reduction(v))
+        .collect();
+    let all: Vec<usize> = (0..count + generator.nest.derived.len()).collect();
+    if aggregates {
+        for _ in 0..generator.draw.below(3) {
+            let guard = generator.affine(&all);
+            generator.nest.guards.push(guard);
+        }
+        let body = generator.program(dtype, &all, false);
+        generator.nest.body = body;
+        let body = &mut generator.nest.body;
+        if matches!(dtype, DType::F16 | DType::BF16) && generator.nest.aggregation == Some(Aggregation::Sum) {
+            let value = body.cast(body.results[0], DType::F32);
+            body.results[0] = value;
+        }
+        if generator.draw.chance(25) {
+            let zero = body.constant(Scalar::zero(dtype));
+            let first = (0..body.insts.len()).find(|&v| matches!(body.insts[v].0, Inst::Leaf(Leaf::Load(_)))).unwrap();
+            let valid = body.binary(BinaryOp::Gt, first, zero);
+            body.results.push(valid);
+        }
+        if matches!(generator.nest.aggregation, Some(Aggregation::ArgMax | Aggregation::ArgMin)) {
+            let mut position = Affine::constant(0);
+            for axis in free..count {
+                let extent = generator.nest.axes[axis].extent as i64;
+                position = position.scale(extent).unwrap().add(&Affine::var(axis)).unwrap();
+            }
+            generator.nest.position = Some(position);
+        }
+    }
+    let epilogue = generator.program(dtype, &free_only, true);
+    generator.nest.epilogue = epilogue;
+    generator.nest
+}
+
+fn load(nest: &Nest, load: &Load, point: &[i64], values: &[Scalar], operands: &[Tensor]) -> Scalar {
+    if load.when.iter().any(|when| when.evaluate(point).unwrap() < 0) {
+        return Scalar::zero(nest.operands[load.operand].dtype);
+    }
+    let dynamic: i64 = load.dynamic.iter().map(|(value, stride)| values[*value].to_i64() * stride).sum();
+    operands[load.operand].get((load.offset.evaluate(point).unwrap() + dynamic) as usize)
+}
+
+/// The values of a program at a point.
+fn evaluate(nest: &Nest, program: &Program<Leaf>, point: &[i64], operands: &[Tensor], sum: Scalar, written: bool) -> Vec<Scalar> {
+    let mut values: Vec<Scalar> = Vec::new();
+    for (inst, dtype) in &program.insts {
+        let value = match inst {
+            Inst::Const(scalar) => *scalar,
+            Inst::Leaf(Leaf::Load(l)) => load(nest, l, point, &values, operands),
+            Inst::Leaf(Leaf::Index(affine)) => Scalar::i32(affine.evaluate(point).unwrap() as i32),
+            Inst::Leaf(Leaf::Accumulator) => sum,
+            Inst::Leaf(Leaf::Written) => Scalar::bool(written),
+            Inst::Unary(op, a) => op.evaluate(values[*a]),
+            Inst::Binary(op, a, b) => op.evaluate(values[*a], values[*b]),
+            Inst::Select(c, a, b) => if values[*c].is_true() { values[*a] } else { values[*b] },
+            Inst::Cast(a) => values[*a].cast(*dtype),
+        };
+        values.push(value);
+    }
+    program.results.iter().map(|&r| values[r]).collect()
+}
+
+/// The nest's first output, by definition.
+fn reference(nest: &Nest, operands: &[Tensor]) -> Tensor {
+    let mut output = Tensor::zeros(nest.outputs[0].clone()).unwrap();
+    for place in 0..nest.places() {
+        let (mut sum, mut found, mut position) = (Scalar::i32(0), false, 0);
+        if let (Some(aggregation), Some(dtype)) = (nest.aggregation, nest.accumulator()) {
+            sum = aggregation.identity(dtype);
+            for t in 0..nest.reduction_points() {
+                let point = locate(nest, place, t);
+                if nest.guards.iter().any(|g| g.evaluate(&point).unwrap() < 0) {
+                    continue;
+                }
+                let results = evaluate(nest, &nest.body, &point, operands, sum, false);
+                if results.get(1).is_some_and(|valid| !valid.is_true()) {
+                    continue;
+                }
+                let value = results[0];
+                let op = match aggregation {
+                    Aggregation::Sum => BinaryOp::Add,
+                    Aggregation::Product => BinaryOp::Mul,
+                    Aggregation::Max => BinaryOp::Max,
+                    Aggregation::Min => BinaryOp::Min,
+                    Aggregation::Assign => {
+                        (sum, found) = (value, true);
+                        continue;
+                    }
+                    Aggregation::ArgMax | Aggregation::ArgMin => {
+                        let at = nest.position.as_ref().unwrap().evaluate(&point).unwrap() as i32;
+                        let better = if aggregation == Aggregation::ArgMax { BinaryOp::Gt } else { BinaryOp::Lt };
+                        let nan = |s: Scalar| s.to_f64().is_nan();
+                        let wins = better.evaluate(value, sum).is_true() || (nan(sum) && !nan(value));
+                        let ties = BinaryOp::Eq.evaluate(value, sum).is_true() || (nan(sum) && nan(value));
+                        if !found || wins || (ties && at < position) {
+                            (sum, position) = (value, at);
+                        }
+                        found = true;
+                        continue;
+                    }
+                };
+                sum = op.evaluate(sum, value);
+                found = true;
+            }
+        }
+        if nest.position.is_some() {
+            sum = Scalar::i32(position);
+        }
+        let point = locate(nest, place, 0);
+        output.set(place, evaluate(nest, &nest.epilogue, &point, operands, sum, found)[0]);
+    }
+    output
+}
+
+fn locate(nest: &Nest, mut place: usize, mut t: usize) -> Vec<i64> {
+    let mut point = vec![0; nest.axes.len()];
+    for axis in (0..nest.axes.len()).rev() {
+        let rest = if axis >= nest.free { &mut t } else { &mut place };
+        point[axis] = (*rest % nest.axes[axis].extent) as i64;
+        *rest /= nest.axes[axis].extent;
+    }
+    for derived in &nest.derived {
+        point.push(derived.numerator.evaluate(&point).unwrap().div_euclid(derived.denominator));
+    }
+    point
+}
+
+fn operands(draw: &mut Draw, nest: &Nest) -> Vec<Tensor> {
+    let fill = |ty: &TensorType, draw: &mut Draw| {
+        let count = ty.elements();
+        let special = draw.chance(10);
+        let scalars: Vec<Scalar> = (0..count)
+            .map(|_| match draw.below(if special { 12 } else { 10 }) {
+                10 => Scalar::from_f64(ty.dtype, f64::NAN),
+                11 => Scalar::from_f64(ty.dtype, f64::INFINITY),
+                n => Scalar::from_i64(ty.dtype, n as i64 - 4),
+            })
+            .collect();
+        Tensor::from_scalars(ty.clone(), scalars).unwrap()
+    };
+    nest.operands.iter().map(|ty| fill(ty, draw)).collect()
+}
+
+fn native(nest: &Nest, operands: &[Tensor]) -> Tensor {
+    let aligned = |bytes: &[u8]| {
+        let mut register = Register::zeroed(bytes.len());
+        register.elements_mut()[..bytes.len()].copy_from_slice(bytes);
+        register
+    };
+    let registers: Vec<Register> = operands.iter().map(|t| aligned(t.bytes())).collect();
+    let operands: Vec<&[u8]> = registers.iter().map(Register::elements).collect();
+    let ty = nest.outputs[0].clone();
+    let bytes = ty.elements() * ty.dtype.size();
+    let mut output = Register::zeroed(bytes);
+    run(nest, &operands, &mut [output.elements_mut()]).unwrap();
+    Tensor::from_bytes(ty, output.elements()[..bytes].to_vec()).unwrap()
+}
+
+/// Equal, but for the order in which floats were summed.
+fn alike(a: Scalar, b: Scalar) -> bool {
+    let (x, y) = (a.to_f64(), b.to_f64());
+    let tolerance = match a.dtype {
+        DType::BF16 => 0.02,
+        DType::F16 => 4e-3,
+        DType::F32 => 1e-4,
+        DType::F64 => 1e-9,
+        _ => 0.0,
+    };
+    a == b || x == y || (x.is_nan() && y.is_nan()) || (x - y).abs() <= tolerance * x.abs().max(y.abs()).max(1.0)
+}
+
+#[test]
+fn random_nests_equal_their_definition() {
+    let mut runner = TestRunner::new(Config::with_cases(1));
+    for case in 0..600 {
+        let mut draw = Draw(runner.rng());
+        let nest = nest(&mut draw);
+        nest.verify().unwrap();
+        if nest.places() * nest.reduction_points() > 40_000 {
+            continue;
+        }
+        let operands = operands(&mut draw, &nest);
+        let (got, want) = (native(&nest, &operands), reference(&nest, &operands));
+        for place in 0..nest.places() {
+            let (got, want) = (got.get(place), want.get(place));
+            assert!(alike(got, want), "case {case}: place {place} is {got:?}, not {want:?}\n{nest}");
+        }
+    }
+}
