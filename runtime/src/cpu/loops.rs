@@ -34,7 +34,9 @@ impl fmt::Display for RunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             RunError::Count => write!(f, "a nest was given more or fewer buffers than it has operands and outputs"),
-            RunError::Buffer { bytes } => write!(f, "a buffer is not aligned to 8, or has not the {bytes} bytes of its tensor"),
+            RunError::Buffer { bytes } => {
+                write!(f, "a buffer is not aligned to 8, or has not the {bytes} bytes of its tensor")
+            }
         }
     }
 }

@@ -91,7 +91,13 @@ pub fn erf(x: f32) -> f32 {
     let p = 4.741_118e-3 + b * (-5.929_505_3e-4 + b * (4.561_102e-5 + b * -1.615_045e-6));
     let p = 1.130_170_3 + b * (0.631_931_34 + b * (0.109_983_3 + b * (-0.026_367_415 + b * p)));
     let large = (1.0 - exp(-(b * p - 3.041_767_6e-4))).copysign(x);
-    if a < 1.0 { small } else if a >= 1.0 { large } else { x }
+    if a < 1.0 {
+        small
+    } else if a >= 1.0 {
+        large
+    } else {
+        x
+    }
 }
 
 /// Arguments of [`sin`] and [`cos`] up to here are reduced accurately enough.

@@ -5,8 +5,9 @@
 
 use super::math;
 use super::memory::Plain;
-use tile_compiler::dtype::Scalar;
+use super::vector;
 use half::{bf16, f16};
+use tile_compiler::dtype::Scalar;
 use tile_compiler::scalar::{BinaryOp, UnaryOp};
 
 /// A bool as tensors store it: true when not 0.
@@ -34,6 +35,11 @@ pub trait Number: Plain + Default + PartialEq + Send + Sync {
     }
     /// `op` of two values; not a comparison.
     fn binary(op: BinaryOp, a: Self, b: Self) -> Self;
+    /// As [`Number::unary_chunk`].
+    #[inline(always)]
+    fn binary_chunk(_op: BinaryOp, _a: &[Self], _b: &[Self], _out: &mut [Self]) -> bool {
+        false
+    }
     /// Less: false where either is NaN.
     fn less(a: Self, b: Self) -> bool;
     /// Equal: false where either is NaN.
@@ -54,18 +60,6 @@ pub trait Number: Plain + Default + PartialEq + Send + Sync {
     fn to_i64(self) -> i64;
     /// Integers wrap, floats round.
     fn from_i64(x: i64) -> Self;
-
-    /// This value in another type, as [`tile_compiler::dtype::Scalar::cast`] does.
-    #[inline(always)]
-    fn cast<B: Number>(self) -> B {
-        if Self::NARROW_FLOAT {
-            B::from_f32(self.to_f32())
-        } else if Self::FLOAT || (Self::U64 && B::FLOAT) {
-            B::from_f64(self.to_f64())
-        } else {
-            B::from_i64(self.to_i64())
-        }
-    }
 }
 
 /// The element that a scalar of its type is.
@@ -73,8 +67,8 @@ pub fn from_scalar<T: Number>(scalar: Scalar) -> T {
     if T::FLOAT { T::from_f64(scalar.to_f64()) } else { T::from_i64(scalar.to_i64()) }
 }
 
-/// The functions for which an f64 is good enough for every narrower type and for integers.
-#[inline(always)]
+/// Operations as f64 has them; by calls, out of line.
+#[inline(never)]
 fn in_f64(op: UnaryOp, x: f64) -> f64 {
     match op {
         UnaryOp::Acos => libm::acos(x),
@@ -94,14 +88,14 @@ fn in_f64(op: UnaryOp, x: f64) -> f64 {
         UnaryOp::Sqrt => x.sqrt(),
         UnaryOp::Tan => libm::tan(x),
         UnaryOp::Tanh => libm::tanh(x),
-        UnaryOp::Neg => -x,
-        UnaryOp::Abs => x.abs(),
-        UnaryOp::Ceil => x.ceil(),
-        UnaryOp::Floor => x.floor(),
-        UnaryOp::Round => round(x),
-        UnaryOp::Recip => 1.0 / x,
-        UnaryOp::BitNot => 0.0,
+        UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Ceil | UnaryOp::Floor | UnaryOp::Round => x,
+        UnaryOp::Recip | UnaryOp::BitNot => 0.0,
     }
+}
+
+#[inline(never)]
+fn pow_f64(a: f64, b: f64) -> f64 {
+    libm::pow(a, b)
 }
 
 /// To the nearest integer, halves away from zero, as vector units can: by truncation.
@@ -127,8 +121,20 @@ macro_rules! float_arithmetic {
                 BinaryOp::Sub => a - b,
                 BinaryOp::Mul => a * b,
                 BinaryOp::Div => a / b,
-                BinaryOp::Max => if a < b { b } else { a },
-                BinaryOp::Min => if b < a { b } else { a },
+                BinaryOp::Max => {
+                    if a < b {
+                        b
+                    } else {
+                        a
+                    }
+                }
+                BinaryOp::Min => {
+                    if b < a {
+                        b
+                    } else {
+                        a
+                    }
+                }
                 BinaryOp::Pow => $pow(a, b),
                 _ => 0.0,
             }
@@ -164,9 +170,19 @@ impl Number for f64 {
     const FLOAT: bool = true;
     #[inline(always)]
     fn unary(op: UnaryOp, x: Self) -> Self {
-        in_f64(op, x)
+        match op {
+            UnaryOp::Neg => -x,
+            UnaryOp::Abs => x.abs(),
+            UnaryOp::Ceil => x.ceil(),
+            UnaryOp::Floor => x.floor(),
+            UnaryOp::Round => round(x),
+            UnaryOp::Recip => 1.0 / x,
+            UnaryOp::Sqrt => x.sqrt(),
+            UnaryOp::Rsqrt => 1.0 / x.sqrt(),
+            _ => in_f64(op, x),
+        }
     }
-    float_arithmetic!(libm::pow);
+    float_arithmetic!(pow_f64);
 }
 
 impl Number for f32 {
@@ -207,7 +223,7 @@ impl Number for f32 {
         }
         true
     }
-    float_arithmetic!(|a: f32, b: f32| if b == 2.0 { a * a } else { libm::pow(a as f64, b as f64) as f32 });
+    float_arithmetic!(|a: f32, b: f32| if b == 2.0 { a * a } else { pow_f64(a as f64, b as f64) as f32 });
     #[inline(always)]
     fn to_f32(self) -> f32 {
         self
@@ -267,6 +283,26 @@ macro_rules! half_float {
             #[inline(always)]
             fn binary(op: BinaryOp, a: Self, b: Self) -> Self {
                 Self::from_f32(f32::binary(op, Number::to_f32(a), Number::to_f32(b)))
+            }
+            fn unary_chunk(op: UnaryOp, x: &[Self], out: &mut [Self]) -> bool {
+                let mut wide = [0.0f32; 256];
+                let mut results = [0.0f32; 256];
+                for (x, out) in x.chunks(256).zip(out.chunks_mut(256)) {
+                    vector::to_f32(x, &mut wide);
+                    vector::unary(op, &wide[..x.len()], &mut results);
+                    vector::from_f32(&results, out);
+                }
+                true
+            }
+            fn binary_chunk(op: BinaryOp, a: &[Self], b: &[Self], out: &mut [Self]) -> bool {
+                let (mut left, mut right, mut results) = ([0.0f32; 256], [0.0f32; 256], [0.0f32; 256]);
+                for ((a, b), out) in a.chunks(256).zip(b.chunks(256)).zip(out.chunks_mut(256)) {
+                    vector::to_f32(a, &mut left);
+                    vector::to_f32(b, &mut right);
+                    vector::binary(op, &left[..a.len()], &right[..a.len()], &mut results);
+                    vector::from_f32(&results, out);
+                }
+                true
             }
             #[inline(always)]
             fn less(a: Self, b: Self) -> bool {
@@ -441,19 +477,58 @@ macro_rules! typed {
     ($dtype:expr, $t:ident => $e:expr) => {{
         use tile_compiler::dtype::DType;
         match $dtype {
-            DType::Bool => { type $t = $crate::cpu::number::Bool; $e }
-            DType::I8 => { type $t = i8; $e }
-            DType::I16 => { type $t = i16; $e }
-            DType::I32 => { type $t = i32; $e }
-            DType::I64 => { type $t = i64; $e }
-            DType::U8 => { type $t = u8; $e }
-            DType::U16 => { type $t = u16; $e }
-            DType::U32 => { type $t = u32; $e }
-            DType::U64 => { type $t = u64; $e }
-            DType::F16 => { type $t = half::f16; $e }
-            DType::BF16 => { type $t = half::bf16; $e }
-            DType::F32 => { type $t = f32; $e }
-            DType::F64 => { type $t = f64; $e }
+            DType::Bool => {
+                type $t = $crate::cpu::number::Bool;
+                $e
+            }
+            DType::I8 => {
+                type $t = i8;
+                $e
+            }
+            DType::I16 => {
+                type $t = i16;
+                $e
+            }
+            DType::I32 => {
+                type $t = i32;
+                $e
+            }
+            DType::I64 => {
+                type $t = i64;
+                $e
+            }
+            DType::U8 => {
+                type $t = u8;
+                $e
+            }
+            DType::U16 => {
+                type $t = u16;
+                $e
+            }
+            DType::U32 => {
+                type $t = u32;
+                $e
+            }
+            DType::U64 => {
+                type $t = u64;
+                $e
+            }
+            DType::F16 => {
+                type $t = half::f16;
+                $e
+            }
+            DType::BF16 => {
+                type $t = half::bf16;
+                $e
+            }
+            DType::F32 => {
+                type $t = f32;
+                $e
+            }
+            DType::F64 => {
+                type $t = f64;
+                $e
+            }
         }
     }};
 }

@@ -36,8 +36,7 @@ impl Space {
         for (axis, extent) in self.extents.iter().enumerate().rev() {
             // As long as the ends lie in different rounds of this axis, all its values occur.
             let whole = from / extent != to / extent;
-            bounds[axis] =
-                if whole { (0, *extent as i64 - 1) } else { ((from % extent) as i64, (to % extent) as i64) };
+            bounds[axis] = if whole { (0, *extent as i64 - 1) } else { ((from % extent) as i64, (to % extent) as i64) };
             (from, to) = (from / extent, to / extent);
         }
     }

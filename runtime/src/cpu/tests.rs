@@ -36,8 +36,7 @@ struct Generator<'a, 'b> {
 
 impl Generator<'_, '_> {
     fn affine(&mut self, variables: &[usize]) -> Affine {
-        let terms: Vec<(usize, i64)> =
-            variables.iter().map(|&v| (v, self.draw.of(&[0, 0, 1, 1, 2, -1, 3]))).collect();
+        let terms: Vec<(usize, i64)> = variables.iter().map(|&v| (v, self.draw.of(&[0, 0, 1, 1, 2, -1, 3]))).collect();
         let constant = self.draw.below(5) as i64 - 2;
         Affine::new(terms, constant).unwrap()
     }
@@ -100,11 +99,13 @@ impl Generator<'_, '_> {
                 }
                 2 => program.unary(self.draw.of(&[UnaryOp::Neg, UnaryOp::Abs, UnaryOp::Floor, UnaryOp::Round]), a),
                 3 if !dtype.is_float() => {
-                    let bits = [BinaryOp::BitAnd, BinaryOp::BitXor, BinaryOp::ShiftLeft, BinaryOp::ShiftRight, BinaryOp::Pow];
+                    let bits =
+                        [BinaryOp::BitAnd, BinaryOp::BitXor, BinaryOp::ShiftLeft, BinaryOp::ShiftRight, BinaryOp::Pow];
                     program.binary(self.draw.of(&bits), a, b)
                 }
                 _ => {
-                    let ops = [BinaryOp::Add, BinaryOp::Sub, BinaryOp::Mul, BinaryOp::Div, BinaryOp::Max, BinaryOp::Min];
+                    let ops =
+                        [BinaryOp::Add, BinaryOp::Sub, BinaryOp::Mul, BinaryOp::Div, BinaryOp::Max, BinaryOp::Min];
                     program.binary(self.draw.of(&ops), a, b)
                 }
             };
@@ -121,7 +122,10 @@ fn nest(draw: &mut Draw) -> Nest {
     let reduction = draw.below(3);
     let long = draw.below(8);
     let axes: Vec<Axis> = (0..free + reduction)
-        .map(|i| Axis { name: format!("i{i}"), extent: if i == long { 2 + draw.below(3000) } else { 2 + draw.below(6) } })
+        .map(|i| Axis {
+            name: format!("i{i}"),
+            extent: if i == long { 2 + draw.below(3000) } else { 2 + draw.below(6) },
+        })
         .collect();
     let aggregates = reduction > 0 || draw.chance(40);
     let places: Vec<usize> = axes[..free].iter().map(|a| a.extent).collect();
@@ -149,9 +153,8 @@ fn nest(draw: &mut Draw) -> Nest {
         let numerator = generator.affine(&[axis]);
         generator.nest.derived.push(Derived { numerator, denominator: 2 + generator.draw.below(2) as i64 });
     }
-    let free_only: Vec<usize> = (0..count + generator.nest.derived.len())
-        .filter(|&v| !generator.nest.depends_on_reduction(v))
-        .collect();
+    let free_only: Vec<usize> =
+        (0..count + generator.nest.derived.len()).filter(|&v| !generator.nest.depends_on_reduction(v)).collect();
     let all: Vec<usize> = (0..count + generator.nest.derived.len()).collect();
     if aggregates {
         for _ in 0..generator.draw.below(3) {
@@ -194,7 +197,14 @@ fn load(nest: &Nest, load: &Load, point: &[i64], values: &[Scalar], operands: &[
 }
 
 /// The values of a program at a point.
-fn evaluate(nest: &Nest, program: &Program<Leaf>, point: &[i64], operands: &[Tensor], sum: Scalar, written: bool) -> Vec<Scalar> {
+fn evaluate(
+    nest: &Nest,
+    program: &Program<Leaf>,
+    point: &[i64],
+    operands: &[Tensor],
+    sum: Scalar,
+    written: bool,
+) -> Vec<Scalar> {
     let mut values: Vec<Scalar> = Vec::new();
     for (inst, dtype) in &program.insts {
         let value = match inst {
@@ -205,7 +215,13 @@ fn evaluate(nest: &Nest, program: &Program<Leaf>, point: &[i64], operands: &[Ten
             Inst::Leaf(Leaf::Written) => Scalar::bool(written),
             Inst::Unary(op, a) => op.evaluate(values[*a]),
             Inst::Binary(op, a, b) => op.evaluate(values[*a], values[*b]),
-            Inst::Select(c, a, b) => if values[*c].is_true() { values[*a] } else { values[*b] },
+            Inst::Select(c, a, b) => {
+                if values[*c].is_true() {
+                    values[*a]
+                } else {
+                    values[*b]
+                }
+            }
             Inst::Cast(a) => values[*a].cast(*dtype),
         };
         values.push(value);

@@ -64,6 +64,9 @@ vectorised! {
 vectorised! {
     /// `out = op(a, b)`, element by element; not a comparison.
     pub fn binary<T: Number>(op: BinaryOp, a: &[T], b: &[T], out: &mut [T]) {
+        if T::binary_chunk(op, a, b, out) {
+            return;
+        }
         macro_rules! each {
             ($($name:ident)*) => { match op {
                 $(BinaryOp::$name => zip(a, b, out, |x, y| T::binary(BinaryOp::$name, x, y)),)*
@@ -97,10 +100,41 @@ vectorised! {
     }
 }
 
-vectorised! {
-    /// `out = a` in another type.
-    pub fn cast<A: Number, B: Number>(a: &[A], out: &mut [B]) {
-        map(a, out, |x| x.cast::<B>());
+macro_rules! conversions {
+    ($($name:ident: $from:ident -> $to:ident, $method:expr;)*) => { $(
+        vectorised! {
+            /// `out = a`, as far as both go, as [`Number`] converts.
+            pub fn $name<T: Number>(a: &[$from], out: &mut [$to]) {
+                map(a, out, $method);
+            }
+        }
+    )* };
+}
+conversions! {
+    to_f32: T -> f32, |x| x.to_f32();
+    to_f64: T -> f64, |x| x.to_f64();
+    to_i64: T -> i64, |x| x.to_i64();
+    from_f32: f32 -> T, T::from_f32;
+    from_f64: f64 -> T, T::from_f64;
+    from_i64: i64 -> T, T::from_i64;
+}
+
+/// `out = a` in another type, as [`tile_compiler::dtype::Scalar::cast`] does: by way of a type that holds every value of the first.
+pub fn cast<A: Number, B: Number>(a: &[A], out: &mut [B]) {
+    for (a, out) in a.chunks(256).zip(out.chunks_mut(256)) {
+        if A::NARROW_FLOAT {
+            let mut wide = [0.0; 256];
+            to_f32(a, &mut wide);
+            from_f32(&wide, out);
+        } else if A::FLOAT || (A::U64 && B::FLOAT) {
+            let mut wide = [0.0; 256];
+            to_f64(a, &mut wide);
+            from_f64(&wide, out);
+        } else {
+            let mut wide = [0; 256];
+            to_i64(a, &mut wide);
+            from_i64(&wide, out);
+        }
     }
 }
 
@@ -141,11 +175,26 @@ pub fn combine<T: Number>(aggregation: Aggregation, a: T, b: T) -> T {
 macro_rules! each_aggregation {
     ($name:ident, $constant:ident => $e:expr) => {
         match $name {
-            Aggregation::Sum => { const $constant: Aggregation = Aggregation::Sum; $e }
-            Aggregation::Product => { const $constant: Aggregation = Aggregation::Product; $e }
-            Aggregation::Max | Aggregation::ArgMax => { const $constant: Aggregation = Aggregation::Max; $e }
-            Aggregation::Min | Aggregation::ArgMin => { const $constant: Aggregation = Aggregation::Min; $e }
-            Aggregation::Assign => { const $constant: Aggregation = Aggregation::Assign; $e }
+            Aggregation::Sum => {
+                const $constant: Aggregation = Aggregation::Sum;
+                $e
+            }
+            Aggregation::Product => {
+                const $constant: Aggregation = Aggregation::Product;
+                $e
+            }
+            Aggregation::Max | Aggregation::ArgMax => {
+                const $constant: Aggregation = Aggregation::Max;
+                $e
+            }
+            Aggregation::Min | Aggregation::ArgMin => {
+                const $constant: Aggregation = Aggregation::Min;
+                $e
+            }
+            Aggregation::Assign => {
+                const $constant: Aggregation = Aggregation::Assign;
+                $e
+            }
         }
     };
 }
