@@ -2,6 +2,7 @@
 
 mod errors;
 mod graphs;
+mod meaning;
 
 use super::*;
 
