@@ -191,7 +191,7 @@ impl Planner<'_> {
                 let (mut nest, operands) = nest::build(graph, root, group.contraction, &|id| self.is_in_memory(id))?;
                 nest.name = self.unique(&nest.name);
                 nest.verify()?;
-                self.check_types(root, &nest)?;
+                self.check_limits(root, &nest)?;
                 let schedule = schedule::choose(&nest, self.profile);
                 let kernel = schedule::kernel(&nest, &schedule, self.profile);
                 let kernel = kernel.map_err(|e| self.schedule_error(root, e))?;
@@ -207,8 +207,12 @@ impl Planner<'_> {
         is_source(&self.graph.node(id).op) || self.of_node.contains_key(&id)
     }
 
-    /// Refuses types that the device has not, anywhere in the nest.
-    fn check_types(&self, root: NodeId, nest: &Nest) -> Result<(), PlanError> {
+    /// Refuses types that the device has not, anywhere in the nest, and more tensors than a kernel may bind.
+    fn check_limits(&self, root: NodeId, nest: &Nest) -> Result<(), PlanError> {
+        let tensors = nest.operands.len() + nest.outputs.len();
+        if tensors > self.profile.max_buffers as usize {
+            return Err(self.unsupported(root, format!("kernel that binds {tensors} tensors")));
+        }
         let programs = nest.body.insts.iter().chain(&nest.epilogue.insts);
         let missing = programs.map(|(_, dtype)| *dtype).find(|&d| self.profile.storage(d).is_none());
         match missing {
