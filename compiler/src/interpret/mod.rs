@@ -17,6 +17,7 @@ use crate::dtype::{DType, Scalar};
 use crate::graph::{Graph, NodeId, Op};
 use crate::tensor::{Tensor, TensorType};
 
+pub use random::prng_step;
 use walk::Walk;
 
 /// Why a graph has no results.

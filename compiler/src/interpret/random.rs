@@ -9,7 +9,7 @@ use super::{Error, blank, copy};
 const LANES: usize = PRNG_SHAPE[1];
 
 /// The three words of one lane after a step.
-fn step([a, b, c]: [u32; 3]) -> [u32; 3] {
+pub fn prng_step([a, b, c]: [u32; 3]) -> [u32; 3] {
     [
         ((a & !1) << 12) ^ (((a << 13) ^ a) >> 19),
         ((b & !7) << 4) ^ (((b << 2) ^ b) >> 25),
@@ -27,7 +27,7 @@ pub(super) fn values(state: &Tensor, ty: &TensorType) -> Result<Tensor, Error> {
     for first in 0..LANES.min(ty.elements()) {
         let mut words = lane(state, first);
         for position in (first..ty.elements()).step_by(LANES) {
-            words = step(words);
+            words = prng_step(words);
             let bits = (words[0] ^ words[1] ^ words[2]) >> 8;
             result.set(position, Scalar::f32(bits as f32 / (1 << 24) as f32));
         }
@@ -39,7 +39,7 @@ pub(super) fn values(state: &Tensor, ty: &TensorType) -> Result<Tensor, Error> {
 pub(super) fn state(state: &Tensor, elements: usize) -> Result<Tensor, Error> {
     let mut result = copy(state, state.ty())?;
     for first in 0..LANES.min(elements) {
-        let words = (first..elements).step_by(LANES).fold(lane(state, first), |words, _| step(words));
+        let words = (first..elements).step_by(LANES).fold(lane(state, first), |words, _| prng_step(words));
         for (word, bits) in words.into_iter().enumerate() {
             result.set(word * LANES + first, Scalar::from_bits(state.dtype(), bits.into()));
         }

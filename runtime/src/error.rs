@@ -1,0 +1,122 @@
+//! What can go wrong between a program's text and its results.
+
+use std::fmt;
+
+use tile_compiler::dtype::DType;
+use tile_compiler::tensor::TensorType;
+use tile_lang::diagnostic::Diagnostic;
+
+use crate::data::npy::NpyError;
+
+/// Every error of this crate. `Display` says in a sentence what is wrong, with the names and sizes.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The program is wrong, or does not go together with the shapes and constants given for it.
+    Program { source: String, diagnostics: Vec<Diagnostic> },
+    /// An input that the program needs was not given.
+    MissingInput { name: String, expected: TensorType },
+    /// An input was given that the program does not have.
+    UnknownInput { name: String, inputs: Vec<String> },
+    /// An input was given with another type or shape than the session was built for.
+    WrongInput { name: String, expected: TensorType, given: TensorType },
+    /// There is no device of this name.
+    NoDevice { name: String, reason: String },
+    /// The device has too little memory left.
+    OutOfMemory { device: String, what: String },
+    /// The device stopped working: it was removed, reset or ran for too long.
+    DeviceLost { device: String, reason: String },
+    /// The device or its driver failed otherwise.
+    Device { device: String, doing: String, source: Box<dyn std::error::Error + Send + Sync> },
+    /// A fault of this software, such as a kernel that the kernel checker refuses.
+    Internal { what: String },
+    /// A `.npy` file could not be read.
+    Npy(NpyError),
+}
+
+/// Who can mend an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blame {
+    /// The program, its sizes, or what was given to it. The command line exits with 1.
+    Input,
+    /// The device or the machine. The command line exits with 3.
+    Machine,
+}
+
+impl Error {
+    pub fn blame(&self) -> Blame {
+        match self {
+            Error::Program { .. }
+            | Error::MissingInput { .. }
+            | Error::UnknownInput { .. }
+            | Error::WrongInput { .. }
+            | Error::Npy(_) => Blame::Input,
+            Error::NoDevice { .. }
+            | Error::OutOfMemory { .. }
+            | Error::DeviceLost { .. }
+            | Error::Device { .. }
+            | Error::Internal { .. } => Blame::Machine,
+        }
+    }
+
+    /// The whole text for a person: for a program, which was read from a file called `name`, its diagnostics with the
+    /// lines that they are about, with terminal colours if `color`; else the sentence and a newline.
+    pub fn render(&self, name: &str, color: bool) -> String {
+        match self {
+            Error::Program { source, diagnostics } => tile_lang::render(diagnostics, name, source, color),
+            _ => format!("error: {self}\n"),
+        }
+    }
+
+    /// A tensor that the plan stores in a type that cannot hold it.
+    pub(crate) fn unstorable(ty: &TensorType, storage: DType) -> Error {
+        Error::Internal { what: format!("{ty} is to be stored as {storage}") }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Program { diagnostics, .. } => {
+                let mut messages = diagnostics.iter().filter(|d| d.is_error()).map(|d| d.message.as_str());
+                let first = messages.next().unwrap_or("the program is wrong");
+                match messages.count() {
+                    0 => f.write_str(first),
+                    more => write!(f, "{first} (and {more} more errors)"),
+                }
+            }
+            Error::MissingInput { name, expected } => write!(f, "input `{name}` is missing; it is {expected}"),
+            Error::UnknownInput { name, inputs } if inputs.is_empty() => {
+                write!(f, "there is no input `{name}`: the program has none")
+            }
+            Error::UnknownInput { name, inputs } => {
+                write!(f, "there is no input `{name}`; the inputs are {}", inputs.join(", "))
+            }
+            Error::WrongInput { name, expected, given } => {
+                write!(f, "input `{name}` must be {expected}, but is {given}")
+            }
+            Error::NoDevice { name, reason } => write!(f, "there is no device `{name}`: {reason}"),
+            Error::OutOfMemory { device, what } => write!(f, "{device} has too little memory left for {what}"),
+            Error::DeviceLost { device, reason } => write!(f, "{device} was lost: {reason}"),
+            Error::Device { device, doing, source } => write!(f, "{device} failed {doing}: {source}"),
+            Error::Internal { what } => write!(f, "internal error, please report it: {what}"),
+            Error::Npy(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Device { source, .. } => Some(source.as_ref()),
+            Error::Npy(error) => std::error::Error::source(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<NpyError> for Error {
+    fn from(error: NpyError) -> Error {
+        Error::Npy(error)
+    }
+}

@@ -1,0 +1,124 @@
+//! [`Executable`]: what each kind of device makes of a program, behind one interface.
+
+use tile_compiler::graph::{Graph, NodeId, Op};
+use tile_compiler::interpret;
+use tile_compiler::kernel::Kernel;
+use tile_compiler::plan::{Plan, Step};
+use tile_compiler::tensor::Tensor;
+
+use crate::device::{Device, Kind};
+use crate::error::Error;
+use crate::host::{self, HostExecutable};
+#[cfg(feature = "wgpu")]
+use crate::wgpu::GpuExecutable;
+
+/// A program with its memory on a device. Inputs and outputs are numbered as in the graph or plan it was made from.
+pub enum Executable {
+    Reference(ReferenceExecutable),
+    Host(HostExecutable),
+    #[cfg(feature = "wgpu")]
+    Gpu(GpuExecutable),
+}
+
+impl Executable {
+    /// Makes ready a plan for the device's profile.
+    pub async fn new(device: &Device, plan: Plan) -> Result<Executable, Error> {
+        match &device.0 {
+            Kind::Cpu => HostExecutable::new(plan, "cpu", host::run_native).map(Executable::Host),
+            Kind::Check(_) => HostExecutable::new(plan, "check", host::run_checked).map(Executable::Host),
+            Kind::Reference => Err(Error::Internal { what: "the reference device runs graphs, not plans".into() }),
+            #[cfg(feature = "wgpu")]
+            Kind::Wgpu { gpu, checked } => GpuExecutable::new(gpu.clone(), plan, *checked).await.map(Executable::Gpu),
+        }
+    }
+
+    /// Gives the input of this number, a tensor of its type. It stays until it is given again.
+    pub async fn set(&mut self, input: usize, tensor: &Tensor) -> Result<(), Error> {
+        match self {
+            Executable::Reference(reference) => {
+                reference.inputs[input].1 = Some(tensor.clone());
+                Ok(())
+            }
+            Executable::Host(host) => host.set(input, tensor),
+            #[cfg(feature = "wgpu")]
+            Executable::Gpu(gpu) => gpu.set(input, tensor).await,
+        }
+    }
+
+    /// Runs the program once, on inputs that have all been given. The outputs stay on the device.
+    pub async fn execute(&mut self) -> Result<(), Error> {
+        match self {
+            Executable::Reference(reference) => reference.execute(),
+            Executable::Host(host) => host.execute(),
+            #[cfg(feature = "wgpu")]
+            Executable::Gpu(gpu) => gpu.execute().await,
+        }
+    }
+
+    /// The outputs of the last run, in their order.
+    pub async fn read(&self) -> Result<Vec<Tensor>, Error> {
+        match self {
+            Executable::Reference(reference) => Ok(reference.outputs.clone()),
+            Executable::Host(host) => host.read(),
+            #[cfg(feature = "wgpu")]
+            Executable::Gpu(gpu) => gpu.read().await,
+        }
+    }
+
+    /// [`Executable::execute`], then [`Executable::read`], in one go where the device can.
+    pub async fn run(&mut self) -> Result<Vec<Tensor>, Error> {
+        #[cfg(feature = "wgpu")]
+        if let Executable::Gpu(gpu) = self {
+            return gpu.run().await;
+        }
+        self.execute().await?;
+        self.read().await
+    }
+}
+
+/// A graph under the reference interpreter.
+pub struct ReferenceExecutable {
+    graph: Graph,
+    inputs: Vec<(String, Option<Tensor>)>,
+    outputs: Vec<Tensor>,
+}
+
+impl ReferenceExecutable {
+    pub fn new(graph: Graph) -> ReferenceExecutable {
+        let inputs = graph.inputs.iter().map(|&id| (input_name(&graph, id).to_owned(), None)).collect();
+        ReferenceExecutable { graph, inputs, outputs: Vec::new() }
+    }
+
+    fn execute(&mut self) -> Result<(), Error> {
+        let given = self.inputs.iter().filter_map(|(name, tensor)| Some((name, tensor.clone()?)));
+        let outputs = interpret::run(&self.graph, &given.collect::<Vec<_>>()).map_err(|error| match error {
+            interpret::Error::OutOfMemory { bytes } => {
+                Error::OutOfMemory { device: "reference".into(), what: format!("{bytes} bytes") }
+            }
+            error => Error::Internal { what: error.to_string() },
+        })?;
+        self.outputs = outputs.into_iter().map(|(_, tensor)| tensor).collect();
+        Ok(())
+    }
+}
+
+/// The name of an input of the graph.
+pub fn input_name(graph: &Graph, id: NodeId) -> &str {
+    match &graph.node(id).op {
+        Op::Input(name) => name,
+        _ => "",
+    }
+}
+
+/// The kernel of a step, in a plan for shaders.
+pub fn kernel(step: &Step) -> Result<&Kernel, Error> {
+    step.kernel.as_ref().ok_or_else(|| Error::Internal { what: format!("step {} has no kernel", step.name) })
+}
+
+/// The module that a device is given for a kernel.
+pub fn emit(kernel: &Kernel) -> Result<naga::Module, Error> {
+    tile_compiler::emit::module(kernel).map_err(|error| Error::Internal { what: error.to_string() })
+}
+
+#[cfg(test)]
+mod tests;

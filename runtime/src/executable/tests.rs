@@ -1,0 +1,139 @@
+use tile_compiler::dtype::{DType, Scalar};
+use tile_compiler::kernel::Kernel;
+use tile_compiler::plan::{Buffer, BufferId, Content, Plan, Port, Step, Work};
+use tile_compiler::profile::Profile;
+use tile_compiler::tensor::{Tensor, TensorType};
+
+use super::Executable;
+use crate::Device;
+
+/// The devices that run kernels: the checker, and whichever adapter is there.
+fn devices() -> Vec<Device> {
+    let adapter = Device::wgpu(0).into_iter().flat_map(|device| [device.clone(), device.checked()]);
+    std::iter::once(Device::check(Profile::generic())).chain(adapter).collect()
+}
+
+fn tensor(dtype: DType, values: &[f64]) -> Tensor {
+    Tensor::from_scalars(TensorType::new(dtype, [values.len()]), values.iter().map(|&v| Scalar::from_f64(dtype, v)))
+        .unwrap()
+}
+
+fn buffer(dtype: DType, storage: DType, content: Content) -> Buffer {
+    Buffer { ty: TensorType::new(dtype, [5]), storage, content }
+}
+
+fn step(operands: &[BufferId], outputs: &[BufferId], kernel: &str) -> Step {
+    let kernel = Kernel::parse(kernel).unwrap();
+    // What the kernel computes is its own affair.
+    let work = Work::PrngState { elements: 0 };
+    Step { name: kernel.name.clone(), work, kernel: Some(kernel), operands: operands.into(), outputs: outputs.into() }
+}
+
+fn port(name: &str, dtype: DType, shape: &[usize], buffer: BufferId) -> Port {
+    Port { name: name.into(), ty: TensorType::new(dtype, shape), buffer }
+}
+
+/// `T = X * C; Y = T > 2; Z = T - X`, with X u8 and Y bool, both stored as u32. T lives in a slot larger than itself.
+fn plan() -> Plan {
+    Plan {
+        name: "test".into(),
+        profile: Profile::generic(),
+        buffers: vec![
+            buffer(DType::U8, DType::U32, Content::Input),
+            buffer(DType::F32, DType::F32, Content::Constant(tensor(DType::F32, &[0.5, 1.0, 1.5, 2.0, 2.5]))),
+            buffer(DType::F32, DType::F32, Content::Temporary { slot: 0 }),
+            buffer(DType::Bool, DType::U32, Content::Output),
+            buffer(DType::F32, DType::F32, Content::Output),
+        ],
+        slots: vec![32],
+        steps: vec![
+            step(
+                &[0, 1],
+                &[2],
+                "kernel scale workgroup(8, 1, 1) grid(1, 1, 1) {
+                    read x: u32[5];
+                    read c: f32[5];
+                    write t: f32[5];
+                    let i = local.x;
+                    if i < 5 {
+                        t[i] = f32(x[i]) * c[i];
+                    }
+                }",
+            ),
+            step(
+                &[2],
+                &[3],
+                "kernel above workgroup(4, 1, 1) grid(2, 1, 1) {
+                    read t: f32[5];
+                    write y: u32[5];
+                    let i = workgroup.x * 4 + local.x;
+                    if i < 5 {
+                        y[i] = u32(t[i] > 2.0);
+                    }
+                }",
+            ),
+            step(
+                &[2, 0],
+                &[4],
+                "kernel difference workgroup(8, 1, 1) grid(1, 1, 1) {
+                    read t: f32[5];
+                    read x: u32[5];
+                    write z: f32[5];
+                    let i = local.x;
+                    if i < 5 {
+                        z[i] = t[i] - f32(x[i]);
+                    }
+                }",
+            ),
+        ],
+        inputs: vec![port("X", DType::U8, &[5], 0)],
+        // An output may be an input or a constant, and two may share a buffer, in different shapes.
+        outputs: vec![
+            port("Y", DType::Bool, &[5], 3),
+            port("Z", DType::F32, &[5], 4),
+            port("Column", DType::F32, &[5, 1], 4),
+            port("Same", DType::U8, &[1, 5], 0),
+            port("C", DType::F32, &[5], 1),
+        ],
+    }
+}
+
+#[test]
+fn a_plan_runs_the_same_on_every_device() {
+    for device in devices() {
+        let mut executable = pollster::block_on(Executable::new(&device, plan())).unwrap();
+        for x in [[1.0, 2.0, 3.0, 4.0, 255.0], [9.0, 0.0, 1.0, 1.0, 1.0]] {
+            pollster::block_on(executable.set(0, &tensor(DType::U8, &x))).unwrap();
+            let outputs = pollster::block_on(executable.run()).unwrap();
+            let c = [0.5, 1.0, 1.5, 2.0, 2.5];
+            let t = [0, 1, 2, 3, 4].map(|i| x[i] * c[i]);
+            let z = [0, 1, 2, 3, 4].map(|i| t[i] - x[i]);
+            assert_eq!(outputs[0], tensor(DType::Bool, &t.map(|t| f64::from(t > 2.0))), "{}", device.name());
+            assert_eq!(outputs[1], tensor(DType::F32, &z));
+            assert_eq!(outputs[2].shape(), [5, 1]);
+            assert_eq!(outputs[2].bytes(), outputs[1].bytes());
+            assert_eq!(outputs[3].to_f64s(), x);
+            assert_eq!(outputs[4].to_f64s(), c);
+        }
+    }
+}
+
+/// What a device can't do is an error that says so.
+#[test]
+fn a_device_that_fails_says_why() {
+    let error = |device: &Device, plan: Plan| {
+        let executable = pollster::block_on(Executable::new(device, plan));
+        executable.and_then(|mut executable| pollster::block_on(executable.run())).unwrap_err().to_string()
+    };
+    let mut unwritten = plan();
+    unwritten.steps.truncate(1);
+    unwritten.steps[0].kernel.as_mut().unwrap().grid = [0, 1, 1];
+    insta::assert_snapshot!(error(&Device::check(Profile::generic()), unwritten), @"");
+    let Ok(device) = Device::wgpu(0) else { return };
+    let mut large = plan();
+    large.slots[0] = u64::MAX / 8;
+    insta::assert_snapshot!(error(&device, large), @"");
+    let mut wide = plan();
+    wide.steps[0].kernel.as_mut().unwrap().workgroup = [1 << 20, 1, 1];
+    insta::assert_snapshot!(error(&device, wide), @"");
+}

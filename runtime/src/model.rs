@@ -1,0 +1,153 @@
+//! [`Model`]: a checked program, and the way from there to a [`Session`].
+
+use tile_compiler::dtype::{DType, Scalar};
+use tile_compiler::graph::{Graph, NodeId};
+use tile_compiler::lower::{Binding, Bindings, lower};
+use tile_compiler::pipeline::{self, PlanError};
+use tile_compiler::plan::Port;
+use tile_compiler::tensor::TensorType;
+use tile_lang::Program;
+use tile_lang::diagnostic::Diagnostic;
+
+use crate::device::{Device, Kind};
+use crate::error::Error;
+use crate::executable::{Executable, ReferenceExecutable, input_name};
+use crate::session::Session;
+
+/// A checked program, not yet bound to shapes or a device.
+#[derive(Clone, Debug)]
+pub struct Model {
+    source: String,
+    program: Program,
+    warnings: Vec<Diagnostic>,
+}
+
+impl Model {
+    /// Reads and checks the text of a Tile program.
+    ///
+    /// # Errors
+    /// [`Error::Program`], with everything that is wrong with it.
+    pub fn compile(source: &str) -> Result<Model, Error> {
+        let checked = tile_lang::check(source);
+        match checked.program {
+            Some(program) => Ok(Model { source: source.into(), program, warnings: checked.diagnostics }),
+            None => Err(Error::Program { source: source.into(), diagnostics: checked.diagnostics }),
+        }
+    }
+
+    /// What is questionable in the program, though not wrong.
+    pub fn warnings(&self) -> &[Diagnostic] {
+        &self.warnings
+    }
+
+    /// Begins to make the program ready for a device: give the inputs' shapes, then [`SessionBuilder::build`].
+    pub fn on<'a>(&'a self, device: &'a Device) -> SessionBuilder<'a> {
+        SessionBuilder { model: self, device, entry: None, bindings: Bindings::default() }
+    }
+}
+
+/// The shapes and constants for which a program is to be compiled.
+#[derive(Clone)]
+pub struct SessionBuilder<'a> {
+    model: &'a Model,
+    device: &'a Device,
+    entry: Option<String>,
+    bindings: Bindings,
+}
+
+impl SessionBuilder<'_> {
+    /// The function to run. Otherwise it is the last one of the file.
+    pub fn entry(mut self, name: impl Into<String>) -> Self {
+        self.entry = Some(name.into());
+        self
+    }
+
+    /// The type of an input: a [`TensorType`], or a shape alone for f32. An input whose sizes follow from other inputs
+    /// and [`SessionBuilder::dim`]s need not be given: it is f32.
+    pub fn input(mut self, name: impl Into<String>, ty: impl InputType) -> Self {
+        self.bindings.inputs.insert(name.into(), Binding::Tensor(ty.tensor_type()));
+        self
+    }
+
+    /// Binds an input to a number, which the program is then compiled for.
+    pub fn constant(mut self, name: impl Into<String>, value: Scalar) -> Self {
+        let binding =
+            if value.dtype.is_float() { Binding::Float(value.to_f64()) } else { Binding::Int(value.to_i64()) };
+        self.bindings.inputs.insert(name.into(), binding);
+        self
+    }
+
+    /// A size, by its name in the header.
+    pub fn dim(mut self, name: impl Into<String>, size: usize) -> Self {
+        self.bindings.sizes.insert(name.into(), size);
+        self
+    }
+
+    /// Compiles the program and allocates its memory on the device.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn build(self) -> Result<Session, Error> {
+        pollster::block_on(self.build_async())
+    }
+
+    /// The async form of [`SessionBuilder::build`].
+    pub async fn build_async(self) -> Result<Session, Error> {
+        let faulty = |diagnostics| Error::Program { source: self.model.source.clone(), diagnostics };
+        let mut graph = lower(&self.model.program, self.entry.as_deref(), &self.bindings).map_err(faulty)?;
+        if let Kind::Reference = self.device.0 {
+            let inputs =
+                graph.inputs.iter().map(|&id| (input_name(&graph, id).into(), graph.node(id).ty.clone())).collect();
+            let outputs = graph.outputs.iter().map(|(name, id)| (name.clone(), graph.node(*id).ty.clone())).collect();
+            return Ok(Session::new(inputs, outputs, Executable::Reference(ReferenceExecutable::new(graph))));
+        }
+        pipeline::optimise(&mut graph);
+        let plan =
+            pipeline::plan(&graph, &self.device.profile()).map_err(|error| match diagnostic(&error, &graph) {
+                Some(diagnostic) => faulty(vec![diagnostic]),
+                None => Error::Internal { what: error.to_string() },
+            })?;
+        let ports = |ports: &[Port]| ports.iter().map(|p| (p.name.clone(), p.ty.clone())).collect();
+        let (inputs, outputs) = (ports(&plan.inputs), ports(&plan.outputs));
+        Ok(Session::new(inputs, outputs, Executable::new(self.device, plan).await?))
+    }
+}
+
+/// What of the program a device cannot run, at the place where the source computes it; `None` for a bug of ours.
+fn diagnostic(error: &PlanError, graph: &Graph) -> Option<Diagnostic> {
+    let (code, value) = match error {
+        PlanError::TooLarge { value, .. } => ("E0290", value),
+        PlanError::Unsupported { value, .. } => ("E0291", value),
+        PlanError::Internal(_) => return None,
+    };
+    let is_it = |id: &NodeId| input_name(graph, *id) == value || graph.node(*id).name.as_ref() == Some(value);
+    let span = graph.ids().find(is_it).and_then(|id| graph.node(id).span).unwrap_or_default();
+    Some(Diagnostic::error(code, span, error.to_string()))
+}
+
+/// What says the type of an input: a [`TensorType`], or a shape, whose elements are then f32.
+pub trait InputType {
+    fn tensor_type(self) -> TensorType;
+}
+
+impl InputType for TensorType {
+    fn tensor_type(self) -> TensorType {
+        self
+    }
+}
+
+impl InputType for Vec<usize> {
+    fn tensor_type(self) -> TensorType {
+        TensorType::new(DType::F32, self)
+    }
+}
+
+impl InputType for &[usize] {
+    fn tensor_type(self) -> TensorType {
+        TensorType::new(DType::F32, self)
+    }
+}
+
+impl<const N: usize> InputType for [usize; N] {
+    fn tensor_type(self) -> TensorType {
+        TensorType::new(DType::F32, self)
+    }
+}

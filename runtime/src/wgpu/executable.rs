@@ -1,0 +1,276 @@
+//! [`GpuExecutable`]: a plan with its buffers and pipelines on a GPU.
+//!
+//! All launches of a run go into one compute pass and one submission, with the copies that bring the results back.
+//! Each slot of temporaries is a buffer of its own: wgpu orders launches by the buffers that they share.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use tile_compiler::kernel::{Access, Kernel};
+use tile_compiler::plan::{Content, Plan, Port};
+use tile_compiler::tensor::Tensor;
+use wgpu::{
+    BindGroup, BindGroupDescriptor, BindGroupEntry, BindGroupLayoutDescriptor, BindGroupLayoutEntry, BindingResource,
+    BindingType, Buffer, BufferBinding, BufferBindingType, BufferDescriptor, BufferSize, BufferUsages,
+    CommandEncoderDescriptor, ComputePassDescriptor, ComputePipeline, ComputePipelineDescriptor,
+    PipelineCompilationOptions, PipelineLayoutDescriptor, ShaderModuleDescriptor, ShaderRuntimeChecks, ShaderSource,
+    ShaderStages, SubmissionIndex,
+};
+
+use super::gpu::{Gpu, Mapping};
+use crate::error::Error;
+use crate::executable::{emit, kernel};
+use crate::storage::{from_storage, to_storage};
+
+/// A plan made ready to run.
+pub struct GpuExecutable {
+    gpu: Arc<Gpu>,
+    plan: Plan,
+    /// The memory behind each of the plan's buffers; temporaries of one slot share theirs.
+    buffers: Vec<Buffer>,
+    launches: Vec<Launch>,
+    readbacks: Vec<Readback>,
+}
+
+/// A step.
+struct Launch {
+    pipeline: ComputePipeline,
+    bindings: BindGroup,
+    grid: [u32; 3],
+}
+
+/// A buffer that holds outputs, and the mappable one into which it is copied.
+struct Readback {
+    source: usize,
+    target: Buffer,
+}
+
+impl GpuExecutable {
+    /// Allocates what the plan needs, uploads its constants, and compiles its kernels. With `checked`, kernels check
+    /// their accesses as they run.
+    pub async fn new(gpu: Arc<Gpu>, plan: Plan, checked: bool) -> Result<GpuExecutable, Error> {
+        let buffers = gpu.scoped("to allocate the program's buffers", || allocate(&gpu, &plan)).await?;
+        let launches =
+            gpu.scoped("to compile the program's kernels", || prepare(&gpu, &plan, &buffers, checked)).await?;
+        let readbacks = gpu.scoped("to allocate memory for the results", || Ok(readbacks(&gpu, &plan))).await?;
+        Ok(GpuExecutable { gpu, plan, buffers, launches, readbacks })
+    }
+
+    /// Uploads the input of this number, a tensor of its port's type. It stays until it is set again.
+    pub async fn set(&mut self, input: usize, tensor: &Tensor) -> Result<(), Error> {
+        let id = self.plan.inputs[input].buffer;
+        self.gpu.scoped("to take an input", || upload(&self.gpu, &self.plan, &self.buffers, id, tensor)).await
+    }
+
+    /// Runs every step, and waits for the last.
+    pub async fn execute(&self) -> Result<(), Error> {
+        let submission = self.submit(true, false).await?;
+        self.gpu.wait(submission)
+    }
+
+    /// The outputs of the last run, in the plan's order.
+    pub async fn read(&self) -> Result<Vec<Tensor>, Error> {
+        let submission = self.submit(false, true).await?;
+        self.collect(submission).await
+    }
+
+    /// Runs every step, and gives the outputs in the plan's order.
+    pub async fn run(&self) -> Result<Vec<Tensor>, Error> {
+        let submission = self.submit(true, true).await?;
+        self.collect(submission).await
+    }
+
+    /// Hands over to the device, in one submission, all launches if `execute`, then the copies of the results if `read`.
+    async fn submit(&self, execute: bool, read: bool) -> Result<SubmissionIndex, Error> {
+        let submit = || {
+            let mut encoder = self.gpu.device.create_command_encoder(&CommandEncoderDescriptor::default());
+            if execute {
+                let mut pass = encoder.begin_compute_pass(&ComputePassDescriptor::default());
+                for launch in &self.launches {
+                    let [x, y, z] = launch.grid;
+                    pass.set_pipeline(&launch.pipeline);
+                    pass.set_bind_group(0, &launch.bindings, &[]);
+                    pass.dispatch_workgroups(x, y, z);
+                }
+            }
+            if read {
+                for Readback { source, target } in &self.readbacks {
+                    encoder.copy_buffer_to_buffer(&self.buffers[*source], 0, target, 0, target.size());
+                }
+            }
+            Ok(self.gpu.queue.submit([encoder.finish()]))
+        };
+        self.gpu.scoped("to run the program", submit).await
+    }
+
+    /// The outputs that `submission` copies.
+    async fn collect(&self, submission: SubmissionIndex) -> Result<Vec<Tensor>, Error> {
+        let mappings: Vec<Mapping> = self.readbacks.iter().map(|readback| Mapping::start(&readback.target)).collect();
+        let mut result = self.gpu.wait(submission).map(|()| vec![None; self.plan.outputs.len()]);
+        for (readback, mapping) in self.readbacks.iter().zip(mappings) {
+            if let Ok(outputs) = &mut result {
+                match self.gpu.read(&readback.target, mapping).await {
+                    Ok(view) => self.take(readback.source, &view, outputs),
+                    Err(error) => result = Err(error),
+                }
+            }
+            readback.target.unmap();
+        }
+        let missing = |port: &Port| Error::unstorable(&port.ty, self.plan.buffers[port.buffer].storage);
+        result?.into_iter().zip(&self.plan.outputs).map(|(tensor, port)| tensor.ok_or_else(|| missing(port))).collect()
+    }
+
+    /// Fills in those outputs that live in buffer `source`, which holds `bytes`.
+    fn take(&self, source: usize, bytes: &[u8], outputs: &mut [Option<Tensor>]) {
+        let storage = self.plan.buffers[source].storage;
+        for (output, port) in outputs.iter_mut().zip(&self.plan.outputs) {
+            if port.buffer == source {
+                *output = from_storage(bytes, storage, &port.ty);
+            }
+        }
+    }
+}
+
+/// Device memory comes in units of 4 bytes.
+fn aligned(bytes: u64) -> u64 {
+    bytes.next_multiple_of(wgpu::COPY_BUFFER_ALIGNMENT)
+}
+
+/// The memory behind each of the plan's buffers, with constants uploaded.
+fn allocate(gpu: &Gpu, plan: &Plan) -> Result<Vec<Buffer>, Error> {
+    let create = |bytes: u64| {
+        gpu.device.create_buffer(&BufferDescriptor {
+            label: None,
+            size: aligned(bytes),
+            usage: BufferUsages::STORAGE | BufferUsages::COPY_SRC | BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        })
+    };
+    let slots: Vec<Buffer> = plan.slots.iter().map(|&bytes| create(bytes)).collect();
+    let place = |buffer: &tile_compiler::plan::Buffer| match buffer.content {
+        Content::Temporary { slot } => slots[slot].clone(),
+        _ => create(buffer.bytes()),
+    };
+    let buffers: Vec<Buffer> = plan.buffers.iter().map(place).collect();
+    for (id, buffer) in plan.buffers.iter().enumerate() {
+        if let Content::Constant(tensor) = &buffer.content {
+            upload(gpu, plan, &buffers, id, tensor)?;
+        }
+    }
+    Ok(buffers)
+}
+
+/// Writes `tensor` to buffer `id` of the plan.
+fn upload(gpu: &Gpu, plan: &Plan, buffers: &[Buffer], id: usize, tensor: &Tensor) -> Result<(), Error> {
+    let storage = plan.buffers[id].storage;
+    let mut bytes = to_storage(tensor, storage).ok_or_else(|| Error::unstorable(tensor.ty(), storage))?;
+    let length = aligned(bytes.len() as u64) as usize;
+    if length != bytes.len() {
+        bytes.to_mut().resize(length, 0);
+    }
+    gpu.queue.write_buffer(&buffers[id], 0, &bytes);
+    Ok(())
+}
+
+/// Compiles each distinct kernel once, and binds every step's buffers.
+fn prepare(gpu: &Gpu, plan: &Plan, buffers: &[Buffer], checked: bool) -> Result<Vec<Launch>, Error> {
+    let mut compiled: Vec<(&Kernel, ComputePipeline)> = Vec::new();
+    let mut launches = Vec::with_capacity(plan.steps.len());
+    for step in &plan.steps {
+        let kernel = kernel(step)?;
+        let pipeline = match compiled.iter().find(|(other, _)| is_same_code(kernel, other)) {
+            Some((_, pipeline)) => pipeline.clone(),
+            None => {
+                let pipeline = compile(gpu, kernel, checked)?;
+                compiled.push((kernel, pipeline.clone()));
+                pipeline
+            }
+        };
+        let ids = step.operands.iter().chain(&step.outputs);
+        let entries: Vec<BindGroupEntry<'_>> = (0..)
+            .zip(ids)
+            .map(|(binding, &id)| BindGroupEntry {
+                binding,
+                resource: BindingResource::Buffer(BufferBinding {
+                    buffer: &buffers[id],
+                    offset: 0,
+                    size: BufferSize::new(aligned(plan.buffers[id].bytes())),
+                }),
+            })
+            .collect();
+        let bindings = gpu.device.create_bind_group(&BindGroupDescriptor {
+            label: Some(&kernel.name),
+            layout: &pipeline.get_bind_group_layout(0),
+            entries: &entries,
+        });
+        launches.push(Launch { pipeline, bindings, grid: kernel.grid });
+    }
+    Ok(launches)
+}
+
+/// Whether two kernels differ in nothing but names and grid.
+fn is_same_code(a: &Kernel, b: &Kernel) -> bool {
+    a.workgroup == b.workgroup
+        && a.body == b.body
+        && a.buffers.iter().map(|x| (x.ty, x.length, x.access)).eq(b.buffers.iter().map(|x| (x.ty, x.length, x.access)))
+        && a.shared.iter().map(|x| (x.ty, x.length)).eq(b.shared.iter().map(|x| (x.ty, x.length)))
+        && a.variables.iter().map(|x| x.ty).eq(b.variables.iter().map(|x| x.ty))
+}
+
+fn compile(gpu: &Gpu, kernel: &Kernel, checked: bool) -> Result<ComputePipeline, Error> {
+    let module = emit(kernel)?;
+    let label = Some(kernel.name.as_str());
+    let descriptor = ShaderModuleDescriptor { label, source: ShaderSource::Naga(Cow::Owned(module)) };
+    let checks = if checked { ShaderRuntimeChecks::checked() } else { ShaderRuntimeChecks::unchecked() };
+    // SAFETY: the compiler has proven that every access of a kernel is within its buffer and every divisor not 0, and
+    // its loops are counted; the buffers bound have the kernel's lengths.
+    let module = unsafe { gpu.device.create_shader_module_trusted(descriptor, checks) };
+    let entries: Vec<BindGroupLayoutEntry> = (0..)
+        .zip(&kernel.buffers)
+        .map(|(binding, buffer)| BindGroupLayoutEntry {
+            binding,
+            visibility: ShaderStages::COMPUTE,
+            ty: BindingType::Buffer {
+                ty: BufferBindingType::Storage { read_only: buffer.access == Access::Read },
+                has_dynamic_offset: false,
+                min_binding_size: None,
+            },
+            count: None,
+        })
+        .collect();
+    let bind_group_layout =
+        gpu.device.create_bind_group_layout(&BindGroupLayoutDescriptor { label, entries: &entries });
+    let layout = gpu.device.create_pipeline_layout(&PipelineLayoutDescriptor {
+        label,
+        bind_group_layouts: &[Some(&bind_group_layout)],
+        immediate_size: 0,
+    });
+    Ok(gpu.device.create_compute_pipeline(&ComputePipelineDescriptor {
+        label,
+        layout: Some(&layout),
+        module: &module,
+        entry_point: None,
+        compilation_options: PipelineCompilationOptions {
+            zero_initialize_workgroup_memory: false,
+            ..PipelineCompilationOptions::default()
+        },
+        cache: gpu.pipeline_cache.as_ref(),
+    }))
+}
+
+/// A mappable buffer for each one that holds outputs.
+fn readbacks(gpu: &Gpu, plan: &Plan) -> Vec<Readback> {
+    let mut sources: Vec<usize> = plan.outputs.iter().map(|port| port.buffer).collect();
+    sources.sort_unstable();
+    sources.dedup();
+    let readback = |source: usize| {
+        let target = gpu.device.create_buffer(&BufferDescriptor {
+            label: None,
+            size: aligned(plan.buffers[source].bytes()),
+            usage: BufferUsages::MAP_READ | BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        });
+        Readback { source, target }
+    };
+    sources.into_iter().map(readback).collect()
+}

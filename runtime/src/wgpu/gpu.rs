@@ -1,0 +1,154 @@
+//! [`Gpu`]: an open wgpu device, and the way from what it reports to our errors.
+
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use tile_compiler::profile::Profile;
+use wgpu::{
+    Buffer, BufferView, Device, ErrorFilter, Features, MapMode, PipelineCache, PipelineCacheDescriptor, PollType,
+    Queue, SubmissionIndex,
+};
+
+use super::adapter;
+use crate::error::Error;
+
+/// An open device with its queue.
+pub struct Gpu {
+    pub name: String,
+    pub device: Device,
+    pub queue: Queue,
+    pub profile: Profile,
+    /// What the driver has compiled, for all sessions.
+    pub pipeline_cache: Option<PipelineCache>,
+    /// Why the device was lost, once it is.
+    lost: Arc<Mutex<Option<String>>>,
+}
+
+impl Gpu {
+    /// A device that nobody else uses.
+    pub fn own(name: String, device: Device, queue: Queue) -> Gpu {
+        let gpu = Gpu::shared(name, device, queue);
+        let lost = gpu.lost.clone();
+        gpu.device.set_device_lost_callback(move |_, reason| *lock(&lost) = Some(reason));
+        // Every call that can fail is within an error scope; what wgpu does between them, such as freeing, must not panic.
+        gpu.device.on_uncaptured_error(Arc::new(|_| {}));
+        gpu
+    }
+
+    /// A device that an app brings, and on which its own callbacks stay.
+    pub fn shared(name: String, device: Device, queue: Queue) -> Gpu {
+        let profile = adapter::profile(device.adapter_info().name, &device.limits(), device.features());
+        let descriptor = PipelineCacheDescriptor { label: None, data: None, fallback: true };
+        // SAFETY: it starts without data.
+        let pipeline_cache = (device.features().contains(Features::PIPELINE_CACHE))
+            .then(|| unsafe { device.create_pipeline_cache(&descriptor) });
+        Gpu { name, device, queue, profile, pipeline_cache, lost: Arc::default() }
+    }
+
+    /// Calls `f`, and gives the first error that the device reports for what it did. `doing` completes "failed".
+    pub async fn scoped<T>(&self, doing: &str, f: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+        let scopes = [ErrorFilter::Validation, ErrorFilter::Internal, ErrorFilter::OutOfMemory]
+            .map(|filter| self.device.push_error_scope(filter));
+        let value = f();
+        // Innermost first. What follows from a lack of memory is reported too, but as invalid use.
+        let mut reports = Vec::new();
+        for scope in scopes.into_iter().rev() {
+            reports.push(scope.pop());
+        }
+        for report in reports {
+            if let Some(error) = report.await {
+                return Err(self.error(doing, error));
+            }
+        }
+        self.check_lost()?;
+        value
+    }
+
+    fn error(&self, doing: &str, error: wgpu::Error) -> Error {
+        let (device, doing) = (self.name.clone(), doing.to_owned());
+        match error {
+            wgpu::Error::OutOfMemory { .. } => Error::OutOfMemory { device, what: doing },
+            error => Error::Device { device, doing, source: error.to_string().into() },
+        }
+    }
+
+    fn check_lost(&self) -> Result<(), Error> {
+        match &*lock(&self.lost) {
+            Some(reason) => Err(Error::DeviceLost { device: self.name.clone(), reason: reason.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits for `submission`, so that the callbacks of maps are called. In a browser its event loop does, later.
+    pub fn wait(&self, submission: SubmissionIndex) -> Result<(), Error> {
+        let poll = PollType::Wait { submission_index: Some(submission), timeout: None };
+        // wgpu panics where the device is lost while it waits.
+        let waited = catch_unwind(AssertUnwindSafe(|| self.device.poll(poll)));
+        self.check_lost()?;
+        match waited {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => Err(Error::Device {
+                device: self.name.clone(),
+                doing: "while it was waited for".into(),
+                source: Box::new(error),
+            }),
+            Err(_) => {
+                Err(Error::DeviceLost { device: self.name.clone(), reason: "it failed while it was waited for".into() })
+            }
+        }
+    }
+
+    /// What a mapped buffer holds, once `mapping` is done.
+    pub async fn read(&self, buffer: &Buffer, mapping: Mapping) -> Result<BufferView, Error> {
+        let mapped = match mapping.await {
+            Ok(()) => buffer.get_mapped_range(..).map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        self.check_lost()?;
+        let (device, doing) = (self.name.clone(), "to hand over a result".to_owned());
+        mapped.map_err(|error| Error::Device { device, doing, source: error.into() })
+    }
+}
+
+type MapResult = Result<(), wgpu::BufferAsyncError>;
+
+/// A buffer on its way to being mapped for reading.
+pub struct Mapping(Arc<Mutex<(Option<MapResult>, Option<Waker>)>>);
+
+impl Mapping {
+    pub fn start(buffer: &Buffer) -> Mapping {
+        let state = Arc::new(Mutex::new((None, None::<Waker>)));
+        let mapping = Mapping(state.clone());
+        buffer.map_async(MapMode::Read, .., move |result| {
+            let mut state = lock(&state);
+            state.0 = Some(result);
+            if let Some(waker) = state.1.take() {
+                waker.wake();
+            }
+        });
+        mapping
+    }
+}
+
+impl Future for Mapping {
+    type Output = MapResult;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<MapResult> {
+        let mut state = lock(&self.0);
+        match state.0.take() {
+            Some(result) => Poll::Ready(result),
+            None => {
+                state.1 = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+/// The content, also where a thread panicked while it held the lock.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
