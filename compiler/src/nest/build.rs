@@ -10,7 +10,7 @@ use std::fmt;
 
 use crate::affine::Affine;
 use crate::dtype::{DType, Scalar};
-use crate::graph::{Aggregation, Contraction, ContractionLeaf, Graph, NodeId, Op};
+use crate::graph::{Aggregation, Contraction, Graph, NodeId, Op};
 use crate::scalar::{BinaryOp, Inst, Program, Value};
 
 use super::gather::{Gather, gather};
@@ -191,8 +191,9 @@ fn kernel_name(graph: &Graph, root: NodeId) -> String {
 
 type MemoKey = (NodeId, Vec<Affine>, Vec<Affine>);
 
-struct Builder<'a> {
-    graph: &'a Graph,
+/// A nest while it is built.
+pub(super) struct Builder<'a> {
+    pub graph: &'a Graph,
     root: NodeId,
     materialised: &'a dyn Fn(NodeId) -> bool,
     axes: Vec<Axis>,
@@ -209,24 +210,24 @@ struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    fn overflow(&self) -> NestError {
+    pub fn overflow(&self) -> NestError {
         NestError::Overflow { value: value_name(self.graph, self.root) }
     }
 
-    fn contraction_op(&self, id: NodeId) -> Result<&'a Contraction, NestError> {
+    pub fn contraction_op(&self, id: NodeId) -> Result<&'a Contraction, NestError> {
         match &self.graph.node(id).op {
             Op::Contraction(op) => Ok(op),
             _ => Err(NestError::Internal("the group's contraction is another operation")),
         }
     }
 
-    fn gather(&self, id: NodeId, op: &Contraction) -> Option<Gather> {
+    pub fn gather(&self, id: NodeId, op: &Contraction) -> Option<Gather> {
         let shapes: Vec<Vec<usize>> = self.graph.operands(id).iter().map(|&o| self.graph.shape(o).to_vec()).collect();
         gather(op, self.graph.shape(id), &shapes)
     }
 
     /// The value of `id`'s element at `index`, needed only where all of `when` are at least 0.
-    fn element(
+    pub fn element(
         &mut self,
         program: &mut Program<Leaf>,
         id: NodeId,
@@ -298,7 +299,7 @@ impl<'a> Builder<'a> {
     }
 
     /// The tensor whose memory a chain of reshapes shows.
-    fn storage(&self, mut id: NodeId) -> NodeId {
+    pub fn storage(&self, mut id: NodeId) -> NodeId {
         while matches!(self.graph.node(id).op, Op::Reshape) {
             id = self.graph.operands(id)[0];
         }
@@ -306,7 +307,7 @@ impl<'a> Builder<'a> {
     }
 
     /// The row-major position of an element.
-    fn linear(&self, id: NodeId, index: &[Affine]) -> Result<Affine, NestError> {
+    pub fn linear(&self, id: NodeId, index: &[Affine]) -> Result<Affine, NestError> {
         let strides = self.graph.node(id).ty.strides();
         let mut offset = Affine::constant(0);
         for (coordinate, stride) in index.iter().zip(strides) {
@@ -317,7 +318,7 @@ impl<'a> Builder<'a> {
         Ok(offset)
     }
 
-    fn operand_number(&mut self, id: NodeId) -> usize {
+    pub fn operand_number(&mut self, id: NodeId) -> usize {
         self.operands.iter().position(|&o| o == id).unwrap_or_else(|| {
             self.operands.push(id);
             self.operands.len() - 1
@@ -331,7 +332,7 @@ impl<'a> Builder<'a> {
     }
 
     /// What stands in a place of a contraction where nothing was written.
-    fn unwritten(
+    pub fn unwritten(
         &mut self,
         program: &mut Program<Leaf>,
         id: NodeId,
@@ -380,58 +381,7 @@ impl<'a> Builder<'a> {
         Ok(program.select(written, value, otherwise))
     }
 
-    /// A contraction of at most one point a place, at any index: its guards become conditions on its loads.
-    fn view(
-        &mut self,
-        program: &mut Program<Leaf>,
-        id: NodeId,
-        op: &'a Contraction,
-        index: &[Affine],
-        when: &[Affine],
-    ) -> Result<Value, NestError> {
-        let form = self.gather(id, op).ok_or_else(|| self.overflow())?;
-        if form.empty {
-            return self.unwritten(program, id, index, when);
-        }
-        if form.reduction.iter().any(|axis| axis.extent != 1) {
-            return Err(NestError::Internal("a contraction with a reduction is inlined"));
-        }
-        // Its places are at `index`, its reduction axes have one value, its derived variables become the nest's.
-        let mut values: Vec<Affine> = index.to_vec();
-        values.resize(index.len() + form.reduction.len(), Affine::constant(0));
-        for derived in &form.derived {
-            let numerator = derived.numerator.substitute_all(&values).ok_or_else(|| self.overflow())?;
-            values.push(self.derive(numerator, derived.denominator));
-        }
-        let here = |a: &Affine| a.substitute_all(&values);
-        let indices: Option<Vec<Affine>> = form.indices.iter().map(here).collect();
-        let guards: Option<Vec<Affine>> = form.guards.iter().map(here).collect();
-        let (indices, guards) = indices.zip(guards).ok_or_else(|| self.overflow())?;
-        let mut inner = when.to_vec();
-        inner.extend(guards.iter().filter(|g| !when.contains(g)).cloned());
-        let (value, _) = self.body(program, id, op, &indices, &inner)?;
-        let zero_outside = !op.default && matches!(program.insts[value].0, Inst::Leaf(Leaf::Load(_)));
-        if guards.is_empty() || zero_outside {
-            return Ok(value);
-        }
-        let mut inside: Option<Value> = None;
-        for guard in guards {
-            let position = program.push(Inst::Leaf(Leaf::Index(guard)), DType::I32);
-            let zero = program.constant(Scalar::i32(0));
-            let holds = program.binary(BinaryOp::Ge, position, zero);
-            inside = Some(match inside {
-                Some(others) => program.binary(BinaryOp::BitAnd, others, holds),
-                None => holds,
-            });
-        }
-        let otherwise = self.unwritten(program, id, index, when)?;
-        match inside {
-            Some(inside) => Ok(program.select(inside, value, otherwise)),
-            None => Ok(value),
-        }
-    }
-
-    fn derive(&mut self, numerator: Affine, denominator: i64) -> Affine {
+    pub fn derive(&mut self, numerator: Affine, denominator: i64) -> Affine {
         let derived = Derived { numerator, denominator };
         let number = self.derived.iter().position(|d| *d == derived).unwrap_or_else(|| {
             self.derived.push(derived);
@@ -439,93 +389,4 @@ impl<'a> Builder<'a> {
         });
         Affine::var(self.axes.len() + number)
     }
-
-    /// A contraction's body where its index variables are `indices`: the value, and whether the point counts.
-    fn body(
-        &mut self,
-        program: &mut Program<Leaf>,
-        id: NodeId,
-        op: &'a Contraction,
-        indices: &[Affine],
-        when: &[Affine],
-    ) -> Result<(Value, Option<Value>), NestError> {
-        let operands = self.graph.operands(id);
-        let mut values: Vec<Value> = Vec::with_capacity(op.accesses.len());
-        let mut valid: Option<Value> = None;
-        for access in &op.accesses {
-            let operand = operands[access.operand];
-            let affine: Option<Vec<Affine>> = access.index.iter().map(|i| i.affine.substitute_all(indices)).collect();
-            let affine = affine.ok_or_else(|| self.overflow())?;
-            if access.index.iter().all(|i| i.access.is_none()) {
-                values.push(self.element(program, operand, &affine, when)?);
-                continue;
-            }
-            let mut fixed = affine.clone();
-            let mut dynamic = Vec::new();
-            let strides = self.graph.node(operand).ty.strides();
-            for (axis, index) in access.index.iter().enumerate() {
-                let Some(read) = index.access else { continue };
-                let size = self.graph.shape(operand)[axis];
-                let (clamped, in_range) = clamped_index(program, values[read], &affine[axis], size);
-                fixed[axis] = Affine::constant(0);
-                dynamic.push((clamped, i64::try_from(strides[axis]).map_err(|_| self.overflow())?));
-                valid = Some(match valid {
-                    Some(others) => program.binary(BinaryOp::BitAnd, others, in_range),
-                    None => in_range,
-                });
-            }
-            let offset = self.linear(operand, &fixed)?;
-            let storage = self.storage(operand);
-            let load = Load { operand: self.operand_number(storage), offset, dynamic, when: when.to_vec() };
-            values.push(program.push(Inst::Leaf(Leaf::Load(load)), self.graph.dtype(operand)));
-        }
-        let mut overflow = false;
-        let results = program.append(&op.body, |program, leaf, dtype| match leaf {
-            ContractionLeaf::Access(access) => values[*access],
-            ContractionLeaf::Index(affine) => {
-                let affine = affine.substitute_all(indices).unwrap_or_else(|| {
-                    overflow = true;
-                    Affine::constant(0)
-                });
-                program.push(Inst::Leaf(Leaf::Index(affine)), dtype)
-            }
-        });
-        if overflow {
-            return Err(self.overflow());
-        }
-        let counts = match (valid, results.get(1)) {
-            (Some(a), Some(&b)) => Some(program.binary(BinaryOp::BitAnd, a, b)),
-            (a, b) => a.or(b.copied()),
-        };
-        Ok((results[0], counts))
-    }
-}
-
-/// `value + offset` clamped into `0..size` as i32, and whether it was in range. `size` is at least 1 and fits i32.
-fn clamped_index(program: &mut Program<Leaf>, value: Value, offset: &Affine, size: usize) -> (Value, Value) {
-    let dtype = program.dtype(value);
-    let limit = 1 << 30;
-    // Wider values are cut to ±2^30 first, so that neither the cast nor the sum wraps into the range.
-    let mut value = value;
-    if dtype.bits() > 31 || dtype == DType::U32 {
-        if dtype.is_signed_integer() {
-            let low = program.constant(Scalar::from_i64(dtype, -limit));
-            value = program.binary(BinaryOp::Max, value, low);
-        }
-        let high = program.constant(Scalar::from_i64(dtype, limit));
-        value = program.binary(BinaryOp::Min, value, high);
-    }
-    let mut value = program.cast(value, DType::I32);
-    if *offset != Affine::constant(0) {
-        let offset = program.push(Inst::Leaf(Leaf::Index(offset.clone())), DType::I32);
-        value = program.binary(BinaryOp::Add, value, offset);
-    }
-    let zero = program.constant(Scalar::i32(0));
-    let last = program.constant(Scalar::i32(size.min(limit as usize) as i32 - 1));
-    let not_below = program.binary(BinaryOp::Ge, value, zero);
-    let not_above = program.binary(BinaryOp::Le, value, last);
-    let in_range = program.binary(BinaryOp::BitAnd, not_below, not_above);
-    let at_least = program.binary(BinaryOp::Max, value, zero);
-    let clamped = program.binary(BinaryOp::Min, at_least, last);
-    (clamped, in_range)
 }

@@ -23,6 +23,7 @@
 
 mod build;
 mod gather;
+mod inline;
 mod roles;
 mod simplify;
 #[cfg(test)]

@@ -1,0 +1,151 @@
+//! Contractions inside a nest's programs: their bodies at given indices, and those without a reduction at any place.
+
+use crate::affine::Affine;
+use crate::dtype::{DType, Scalar};
+use crate::graph::{Contraction, ContractionLeaf, NodeId};
+use crate::scalar::{BinaryOp, Inst, Program, Value};
+
+use super::build::{Builder, NestError};
+use super::{Leaf, Load};
+
+impl<'a> Builder<'a> {
+    /// A contraction of at most one point a place, at any index: its guards become conditions on its loads.
+    pub fn view(
+        &mut self,
+        program: &mut Program<Leaf>,
+        id: NodeId,
+        op: &'a Contraction,
+        index: &[Affine],
+        when: &[Affine],
+    ) -> Result<Value, NestError> {
+        let form = self.gather(id, op).ok_or_else(|| self.overflow())?;
+        if form.empty {
+            return self.unwritten(program, id, index, when);
+        }
+        if form.reduction.iter().any(|axis| axis.extent != 1) {
+            return Err(NestError::Internal("a contraction with a reduction is inlined"));
+        }
+        // Its places are at `index`, its reduction axes have one value, its derived variables become the nest's.
+        let mut values: Vec<Affine> = index.to_vec();
+        values.resize(index.len() + form.reduction.len(), Affine::constant(0));
+        for derived in &form.derived {
+            let numerator = derived.numerator.substitute_all(&values).ok_or_else(|| self.overflow())?;
+            values.push(self.derive(numerator, derived.denominator));
+        }
+        let here = |a: &Affine| a.substitute_all(&values);
+        let indices: Option<Vec<Affine>> = form.indices.iter().map(here).collect();
+        let guards: Option<Vec<Affine>> = form.guards.iter().map(here).collect();
+        let (indices, guards) = indices.zip(guards).ok_or_else(|| self.overflow())?;
+        let mut inner = when.to_vec();
+        inner.extend(guards.iter().filter(|g| !when.contains(g)).cloned());
+        let (value, _) = self.body(program, id, op, &indices, &inner)?;
+        let zero_outside = !op.default && matches!(program.insts[value].0, Inst::Leaf(Leaf::Load(_)));
+        if guards.is_empty() || zero_outside {
+            return Ok(value);
+        }
+        let mut inside: Option<Value> = None;
+        for guard in guards {
+            let position = program.push(Inst::Leaf(Leaf::Index(guard)), DType::I32);
+            let zero = program.constant(Scalar::i32(0));
+            let holds = program.binary(BinaryOp::Ge, position, zero);
+            inside = Some(match inside {
+                Some(others) => program.binary(BinaryOp::BitAnd, others, holds),
+                None => holds,
+            });
+        }
+        let otherwise = self.unwritten(program, id, index, when)?;
+        match inside {
+            Some(inside) => Ok(program.select(inside, value, otherwise)),
+            None => Ok(value),
+        }
+    }
+
+    /// A contraction's body where its index variables are `indices`: the value, and whether the point counts.
+    pub fn body(
+        &mut self,
+        program: &mut Program<Leaf>,
+        id: NodeId,
+        op: &'a Contraction,
+        indices: &[Affine],
+        when: &[Affine],
+    ) -> Result<(Value, Option<Value>), NestError> {
+        let operands = self.graph.operands(id);
+        let mut values: Vec<Value> = Vec::with_capacity(op.accesses.len());
+        let mut valid: Option<Value> = None;
+        for access in &op.accesses {
+            let operand = operands[access.operand];
+            let affine: Option<Vec<Affine>> = access.index.iter().map(|i| i.affine.substitute_all(indices)).collect();
+            let affine = affine.ok_or_else(|| self.overflow())?;
+            if access.index.iter().all(|i| i.access.is_none()) {
+                values.push(self.element(program, operand, &affine, when)?);
+                continue;
+            }
+            let mut fixed = affine.clone();
+            let mut dynamic = Vec::new();
+            let strides = self.graph.node(operand).ty.strides();
+            for (axis, index) in access.index.iter().enumerate() {
+                let Some(read) = index.access else { continue };
+                let size = self.graph.shape(operand)[axis];
+                let (clamped, in_range) = clamped_index(program, values[read], &affine[axis], size);
+                fixed[axis] = Affine::constant(0);
+                dynamic.push((clamped, i64::try_from(strides[axis]).map_err(|_| self.overflow())?));
+                valid = Some(match valid {
+                    Some(others) => program.binary(BinaryOp::BitAnd, others, in_range),
+                    None => in_range,
+                });
+            }
+            let offset = self.linear(operand, &fixed)?;
+            let storage = self.storage(operand);
+            let load = Load { operand: self.operand_number(storage), offset, dynamic, when: when.to_vec() };
+            values.push(program.push(Inst::Leaf(Leaf::Load(load)), self.graph.dtype(operand)));
+        }
+        let mut overflow = false;
+        let results = program.append(&op.body, |program, leaf, dtype| match leaf {
+            ContractionLeaf::Access(access) => values[*access],
+            ContractionLeaf::Index(affine) => {
+                let affine = affine.substitute_all(indices).unwrap_or_else(|| {
+                    overflow = true;
+                    Affine::constant(0)
+                });
+                program.push(Inst::Leaf(Leaf::Index(affine)), dtype)
+            }
+        });
+        if overflow {
+            return Err(self.overflow());
+        }
+        let counts = match (valid, results.get(1)) {
+            (Some(a), Some(&b)) => Some(program.binary(BinaryOp::BitAnd, a, b)),
+            (a, b) => a.or(b.copied()),
+        };
+        Ok((results[0], counts))
+    }
+}
+
+/// `value + offset` clamped into `0..size` as i32, and whether it was in range. `size` is at least 1 and fits i32.
+fn clamped_index(program: &mut Program<Leaf>, value: Value, offset: &Affine, size: usize) -> (Value, Value) {
+    let dtype = program.dtype(value);
+    let limit = 1 << 30;
+    // Wider values are cut to ±2^30 first, so that neither the cast nor the sum wraps into the range.
+    let mut value = value;
+    if dtype.bits() > 31 || dtype == DType::U32 {
+        if dtype.is_signed_integer() {
+            let low = program.constant(Scalar::from_i64(dtype, -limit));
+            value = program.binary(BinaryOp::Max, value, low);
+        }
+        let high = program.constant(Scalar::from_i64(dtype, limit));
+        value = program.binary(BinaryOp::Min, value, high);
+    }
+    let mut value = program.cast(value, DType::I32);
+    if *offset != Affine::constant(0) {
+        let offset = program.push(Inst::Leaf(Leaf::Index(offset.clone())), DType::I32);
+        value = program.binary(BinaryOp::Add, value, offset);
+    }
+    let zero = program.constant(Scalar::i32(0));
+    let last = program.constant(Scalar::i32(size.min(limit as usize) as i32 - 1));
+    let not_below = program.binary(BinaryOp::Ge, value, zero);
+    let not_above = program.binary(BinaryOp::Le, value, last);
+    let in_range = program.binary(BinaryOp::BitAnd, not_below, not_above);
+    let at_least = program.binary(BinaryOp::Max, value, zero);
+    let clamped = program.binary(BinaryOp::Min, at_least, last);
+    (clamped, in_range)
+}
