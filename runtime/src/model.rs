@@ -113,14 +113,14 @@ impl SessionBuilder<'_> {
 
 /// What of the program a device cannot run, at the place where the source computes it; `None` for a bug of ours.
 fn diagnostic(error: &PlanError, graph: &Graph) -> Option<Diagnostic> {
-    let (code, value) = match error {
-        PlanError::TooLarge { value, .. } => ("E0290", value),
-        PlanError::Unsupported { value, .. } => ("E0291", value),
+    let (code, value, help) = match error {
+        PlanError::TooLarge { value, .. } => ("E0290", value, "use smaller sizes, or the device `cpu`"),
+        PlanError::Unsupported { value, .. } => ("E0291", value, "use the device `cpu`, which has every type"),
         PlanError::Internal(_) => return None,
     };
     let is_it = |id: &NodeId| input_name(graph, *id) == value || graph.node(*id).name.as_ref() == Some(value);
     let span = graph.ids().find(is_it).and_then(|id| graph.node(id).span).unwrap_or_default();
-    Some(Diagnostic::error(code, span, error.to_string()))
+    Some(Diagnostic::error(code, span, error.to_string()).help(help))
 }
 
 /// What says the type of an input: a [`TensorType`], or a shape, whose elements are then f32.
