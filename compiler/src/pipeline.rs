@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::fmt;
 
+use tile_lang::diagnostic::Diagnostic;
+
 use crate::graph::{Graph, NodeId, Op};
 use crate::nest::{self, InvalidNest, Nest, NestError};
 use crate::passes::{Group, dead, fold, fuse, is_source, share, storage};
@@ -20,6 +22,19 @@ pub enum PlanError {
     TooLarge { value: String, ty: TensorType, bytes: u64, limit: u64, device: String },
     /// A bug of ours.
     Internal(String),
+}
+
+impl PlanError {
+    /// The error at the place where the source of `graph` computes the value; `None` for a bug of ours.
+    pub fn diagnostic(&self, graph: &Graph) -> Option<Diagnostic> {
+        let (code, value) = match self {
+            PlanError::TooLarge { value, .. } => ("E0290", value),
+            PlanError::Unsupported { value, .. } => ("E0291", value),
+            PlanError::Internal(_) => return None,
+        };
+        let span = graph.ids().find(|&id| value_name(graph, id) == *value).and_then(|id| graph.node(id).span);
+        Some(Diagnostic::error(code, span.unwrap_or_default(), self.to_string()))
+    }
 }
 
 impl fmt::Display for PlanError {
@@ -91,11 +106,7 @@ struct Planner<'a> {
 
 impl Planner<'_> {
     fn value_name(&self, id: NodeId) -> String {
-        let node = self.graph.node(id);
-        match &node.op {
-            Op::Input(name) => name.clone(),
-            _ => node.name.clone().unwrap_or_else(|| format!("%{}", id.index())),
-        }
+        value_name(self.graph, id)
     }
 
     /// The buffer of a node, made with this content where it has none.
@@ -241,5 +252,14 @@ impl Planner<'_> {
         let uses = self.names.entry(name.to_string()).or_insert(0);
         *uses += 1;
         if *uses == 1 { name.to_string() } else { format!("{name}_{uses}") }
+    }
+}
+
+/// What messages call a node.
+fn value_name(graph: &Graph, id: NodeId) -> String {
+    let node = graph.node(id);
+    match &node.op {
+        Op::Input(name) => name.clone(),
+        _ => node.name.clone().unwrap_or_else(|| format!("%{}", id.index())),
     }
 }

@@ -1,9 +1,8 @@
 //! [`Model`]: a checked program, and the way from there to a [`Session`].
 
 use tile_compiler::dtype::{DType, Scalar};
-use tile_compiler::graph::{Graph, NodeId};
 use tile_compiler::lower::{Binding, Bindings, lower};
-use tile_compiler::pipeline::{self, PlanError};
+use tile_compiler::pipeline;
 use tile_compiler::plan::Port;
 use tile_compiler::tensor::TensorType;
 use tile_lang::Program;
@@ -38,6 +37,11 @@ impl Model {
     /// What is questionable in the program, though not wrong.
     pub fn warnings(&self) -> &[Diagnostic] {
         &self.warnings
+    }
+
+    /// The checked program.
+    pub fn program(&self) -> &Program {
+        &self.program
     }
 
     /// Begins to make the program ready for a device: give the inputs' shapes, then [`SessionBuilder::build`].
@@ -100,27 +104,14 @@ impl SessionBuilder<'_> {
             return Ok(Session::new(inputs, outputs, Executable::Reference(ReferenceExecutable::new(graph))));
         }
         pipeline::optimise(&mut graph);
-        let plan =
-            pipeline::plan(&graph, &self.device.profile()).map_err(|error| match diagnostic(&error, &graph) {
-                Some(diagnostic) => faulty(vec![diagnostic]),
-                None => Error::Internal { what: error.to_string() },
-            })?;
+        let plan = pipeline::plan(&graph, &self.device.profile()).map_err(|error| match error.diagnostic(&graph) {
+            Some(diagnostic) => faulty(vec![diagnostic]),
+            None => Error::Internal { what: error.to_string() },
+        })?;
         let ports = |ports: &[Port]| ports.iter().map(|p| (p.name.clone(), p.ty.clone())).collect();
         let (inputs, outputs) = (ports(&plan.inputs), ports(&plan.outputs));
         Ok(Session::new(inputs, outputs, Executable::new(self.device, plan).await?))
     }
-}
-
-/// What of the program a device cannot run, at the place where the source computes it; `None` for a bug of ours.
-fn diagnostic(error: &PlanError, graph: &Graph) -> Option<Diagnostic> {
-    let (code, value, help) = match error {
-        PlanError::TooLarge { value, .. } => ("E0290", value, "use smaller sizes, or the device `cpu`"),
-        PlanError::Unsupported { value, .. } => ("E0291", value, "use the device `cpu`, which has every type"),
-        PlanError::Internal(_) => return None,
-    };
-    let is_it = |id: &NodeId| input_name(graph, *id) == value || graph.node(*id).name.as_ref() == Some(value);
-    let span = graph.ids().find(is_it).and_then(|id| graph.node(id).span).unwrap_or_default();
-    Some(Diagnostic::error(code, span, error.to_string()).help(help))
 }
 
 /// What says the type of an input: a [`TensorType`], or a shape, whose elements are then f32.

@@ -12,6 +12,7 @@
 //! The text form ([`Graph`]'s `Display`, described in [`text`]) parses back to an equal graph: see [`Graph::parse`].
 
 mod contraction;
+mod dot;
 mod parse;
 pub mod text;
 mod verify;
