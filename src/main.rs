@@ -1,1 +1,75 @@
-fn main() {}
+//! `tilec`, the command line: arguments, files and printing, one file a command. What an app would want is in the libraries.
+
+mod arguments;
+mod check;
+mod devices;
+mod emit;
+mod fmt;
+mod json;
+mod random;
+mod run;
+mod source;
+mod summary;
+mod terminal;
+
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, Parser, Subcommand};
+
+use crate::arguments::Sizes;
+use crate::terminal::Terminal;
+
+/// A small, fast tensor compiler: Tile programs to GPU kernels and results.
+#[derive(Parser)]
+#[command(version, args_conflicts_with_subcommands = true, arg_required_else_help = true)]
+#[command(override_usage = "tilec <FILE> --emit <KIND>... [-o <DIR>]\n       tilec <COMMAND>")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    emit: Option<emit::Emit>,
+    #[command(flatten)]
+    sizes: Sizes,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Args)]
+struct Output {
+    /// Print results and errors only
+    #[arg(short, long, global = true)]
+    quiet: bool,
+    /// Say more of what happens
+    #[arg(short, long, global = true, conflicts_with = "quiet")]
+    verbose: bool,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Parse and check files
+    Check(check::Check),
+    /// Format files in place
+    Fmt(fmt::Fmt),
+    /// Run a program
+    Run(run::Run),
+    /// List the devices of this machine
+    Devices(devices::Devices),
+}
+
+fn main() -> ExitCode {
+    // Wrong usage ends here, with exit code 2.
+    let arguments = Arguments::parse();
+    let terminal = Terminal::new(arguments.output.quiet, arguments.output.verbose);
+    let result = match (arguments.command, arguments.emit) {
+        (Some(Command::Check(arguments)), _) => check::check(&arguments, &terminal),
+        (Some(Command::Fmt(arguments)), _) => fmt::fmt(&arguments, &terminal),
+        (Some(Command::Run(arguments)), _) => run::run(&arguments, &terminal),
+        (Some(Command::Devices(arguments)), _) => devices::devices(&arguments),
+        (None, Some(emit)) => emit::emit(&emit, &arguments.sizes, &terminal),
+        (None, None) => Arguments::command()
+            .error(ErrorKind::MissingRequiredArgument, "<FILE> with --emit is missing, or a command")
+            .exit(),
+    };
+    terminal::exit(result)
+}

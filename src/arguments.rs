@@ -1,0 +1,111 @@
+//! The values of options: `X=1x224x224x3`, `N=8`, `X=x.npy`, each read here so that clap reports what is wrong with them.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use tile_compiler::dtype::{DType, Scalar};
+use tile_compiler::lower::{Binding, Bindings};
+use tile_compiler::tensor::TensorType;
+
+/// What every command that compiles takes.
+#[derive(Args)]
+pub struct Sizes {
+    /// The shape of an input, and its type if not f32: X=1x224x224x3, X=f16:8x3, X=i32: (rank 0)
+    #[arg(long, value_name = "X=SHAPE", value_parser = shape)]
+    pub shape: Vec<(String, TensorType)>,
+    /// A size that the inputs name: N=8
+    #[arg(long, value_name = "N=SIZE", value_parser = dim)]
+    pub dim: Vec<(String, usize)>,
+    /// The function to compile [default: the last of the file]
+    #[arg(long, value_name = "NAME")]
+    pub entry: Option<String>,
+}
+
+impl Sizes {
+    /// What the options say of the entry's inputs.
+    pub fn bindings(&self) -> Bindings {
+        Bindings {
+            inputs: self.shape.iter().map(|(name, ty)| (name.clone(), Binding::Tensor(ty.clone()))).collect(),
+            sizes: self.dim.iter().cloned().collect(),
+        }
+    }
+}
+
+/// What `--input` binds.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Input {
+    File(PathBuf),
+    Number(Scalar),
+}
+
+fn name_and_value(text: &str) -> Result<(String, &str), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_string(), value)),
+        _ => Err("it wants NAME=VALUE".to_string()),
+    }
+}
+
+/// `X=1x2x3`, `X=f16:1x2x3`, `X=f16:` for rank 0.
+pub fn shape(text: &str) -> Result<(String, TensorType), String> {
+    let (name, value) = name_and_value(text)?;
+    let (dtype, sizes) = match value.split_once(':') {
+        Some((dtype, sizes)) => {
+            (DType::parse(dtype).ok_or_else(|| format!("`{dtype}` is not an element type"))?, sizes)
+        }
+        None => (DType::F32, value),
+    };
+    let shape: Vec<usize> = match sizes {
+        "" => Vec::new(),
+        _ => sizes.split('x').map(size).collect::<Result<_, _>>()?,
+    };
+    Ok((name, TensorType::new(dtype, shape)))
+}
+
+/// `N=8`
+pub fn dim(text: &str) -> Result<(String, usize), String> {
+    let (name, value) = name_and_value(text)?;
+    Ok((name, size(value)?))
+}
+
+/// `X=x.npy`, `S=3`, `S=2.5`: what reads as a number is one, an i32 without and an f32 with a decimal point.
+pub fn input(text: &str) -> Result<(String, Input), String> {
+    let (name, value) = name_and_value(text)?;
+    let input = if let Ok(integer) = value.parse::<i32>() {
+        Input::Number(Scalar::i32(integer))
+    } else if value.starts_with(|c: char| c.is_ascii_digit() || "-+.".contains(c))
+        && let Ok(float) = value.parse::<f32>()
+    {
+        Input::Number(Scalar::f32(float))
+    } else {
+        Input::File(value.into())
+    };
+    Ok((name, input))
+}
+
+fn size(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| format!("`{text}` is not a size"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes() {
+        assert_eq!(shape("X=2x3"), Ok(("X".into(), TensorType::new(DType::F32, [2, 3]))));
+        assert_eq!(shape("X=f16:7"), Ok(("X".into(), TensorType::new(DType::F16, [7]))));
+        assert_eq!(shape("X=i32:"), Ok(("X".into(), TensorType::scalar(DType::I32))));
+        assert_eq!(shape("X=2,3"), Err("`2,3` is not a size".into()));
+        assert_eq!(shape("X=f17:2"), Err("`f17` is not an element type".into()));
+        assert_eq!(shape("2x3"), Err("it wants NAME=VALUE".into()));
+    }
+
+    #[test]
+    fn inputs() {
+        assert_eq!(input("S=3"), Ok(("S".into(), Input::Number(Scalar::i32(3)))));
+        assert_eq!(input("S=-2.5"), Ok(("S".into(), Input::Number(Scalar::f32(-2.5)))));
+        assert_eq!(input("S=1e3"), Ok(("S".into(), Input::Number(Scalar::f32(1000.0)))));
+        assert_eq!(input("S=inf"), Ok(("S".into(), Input::File("inf".into()))));
+        assert_eq!(input("X=a=b.npy"), Ok(("X".into(), Input::File("a=b.npy".into()))));
+    }
+}

@@ -1,0 +1,65 @@
+//! `tilec devices`: where programs can run on this machine.
+
+use tile_runtime::{Device, DeviceInfo};
+
+use crate::json;
+use crate::terminal::{Failure, print};
+
+#[derive(clap::Args)]
+pub struct Devices {
+    /// Print them as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Lists every device; the default one has a star.
+pub fn devices(arguments: &Devices) -> Result<(), Failure> {
+    let devices = Device::list();
+    let text = if arguments.json {
+        json::list(devices.iter().map(json_text)) + "\n"
+    } else {
+        devices.iter().map(line).collect()
+    };
+    print(text.as_bytes())
+}
+
+fn line(device: &DeviceInfo) -> String {
+    let star = if device.default { '*' } else { ' ' };
+    let memory = device.memory.map(|bytes| format!(", {} MiB", bytes >> 20)).unwrap_or_default();
+    let profile = &device.profile;
+    let mut text =
+        format!("{star} {:<8}{} ({}, {}{memory})\n", device.name, device.adapter, device.backend, device.kind);
+    if profile.max_invocations > 1 {
+        let binding = profile.max_binding_bytes >> 20;
+        let shared = profile.max_shared_bytes >> 10;
+        text += &format!(
+            "          {} invocations a workgroup, {shared} KiB of workgroup memory, {binding} MiB a binding\n",
+            profile.max_invocations
+        );
+    }
+    if !device.features.is_empty() {
+        text += &format!("          {}\n", device.features.join(", "));
+    }
+    text
+}
+
+fn json_text(device: &DeviceInfo) -> String {
+    let profile = &device.profile;
+    format!(
+        "{{\"name\":{},\"adapter\":{},\"backend\":{},\"kind\":{},\"default\":{},\"memory\":{},\"features\":{},\
+         \"limits\":{{\"max_invocations\":{},\"max_shared_bytes\":{},\"max_buffers\":{},\"max_binding_bytes\":{},\
+         \"max_buffer_bytes\":{}}}}}",
+        json::string(&device.name),
+        json::string(&device.adapter),
+        json::string(&device.backend),
+        json::string(device.kind),
+        device.default,
+        device.memory.map_or("null".into(), |bytes| bytes.to_string()),
+        json::list(device.features.iter().map(|feature| json::string(feature))),
+        profile.max_invocations,
+        profile.max_shared_bytes,
+        profile.max_buffers,
+        profile.max_binding_bytes,
+        profile.max_buffer_bytes,
+    )
+}

@@ -1,0 +1,221 @@
+//! `tilec FILE --emit …`: what each phase makes of a program, down to the kernels in five shading languages.
+
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use tile_compiler::emit::{Target, write};
+use tile_compiler::graph::Graph;
+use tile_compiler::lower::{Binding, Bindings, lower};
+use tile_compiler::pipeline;
+use tile_compiler::plan::{Plan, Work};
+use tile_compiler::profile::Profile;
+use tile_lang::ast::{DimKind, Function};
+
+use crate::arguments::Sizes;
+use crate::source::Source;
+use crate::terminal::{Failure, Terminal, print};
+
+/// The size of every dimension that nothing gives.
+const ASSUMED: usize = 64;
+
+#[derive(clap::Args)]
+pub struct Emit {
+    /// A Tile file
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// What to show: a phase of the compiler, or the kernels in a shading language
+    #[arg(long, value_name = "KIND", value_delimiter = ',', required = true)]
+    emit: Vec<Kind>,
+    /// Write a file for each listing here, instead of all to standard output
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// The device profile to schedule for
+    #[arg(long, value_name = "NAME", default_value = "generic")]
+    target: ProfileName,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Kind {
+    /// The words of the file
+    Tokens,
+    /// The syntax tree
+    Ast,
+    /// The tensor graph, optimised
+    Graph,
+    /// Steps and buffers
+    Plan,
+    /// The scheduled loop nests
+    Kernels,
+    Wgsl,
+    Msl,
+    /// Disassembled on standard output, a binary module in a file
+    Spirv,
+    Hlsl,
+    Glsl,
+    /// The tensor graph for Graphviz
+    Dot,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum ProfileName {
+    /// What every browser and every adapter has; never depends on the machine
+    Generic,
+    /// The embedded cpu device
+    Cpu,
+}
+
+/// One file's worth of output.
+struct Listing {
+    kind: &'static str,
+    /// The name of the file that `-o` writes.
+    file: String,
+    text: String,
+    /// What the file holds, where that is not the text.
+    binary: Option<Vec<u8>>,
+}
+
+/// Prints or writes the listings, in the order in which they were asked for.
+pub fn emit(arguments: &Emit, sizes: &Sizes, terminal: &Terminal) -> Result<(), Failure> {
+    let source = Source::load(&arguments.file, terminal)?;
+    let mut compiled = None;
+    let mut listings = Vec::new();
+    for &kind in &arguments.emit {
+        if kind == Kind::Tokens || kind == Kind::Ast {
+            listings.push(of_text(kind, &source));
+        } else {
+            if compiled.is_none() {
+                compiled = Some(compile(arguments.target, sizes, &source, terminal)?);
+            }
+            if let Some((graph, plan)) = &compiled {
+                listings.extend(of_program(kind, graph, plan)?);
+            }
+        }
+    }
+    match &arguments.output {
+        Some(folder) => write_files(folder, listings, terminal),
+        None => print(listing(&listings, arguments.emit.len() > 1).as_bytes()),
+    }
+}
+
+fn compile(target: ProfileName, sizes: &Sizes, source: &Source, terminal: &Terminal) -> Result<(Graph, Plan), Failure> {
+    let profile = match target {
+        ProfileName::Generic => Profile::generic(),
+        ProfileName::Cpu => Profile::cpu(),
+    };
+    let program = source.model.program();
+    let entry = sizes.entry.as_deref();
+    let mut bindings = sizes.bindings();
+    let function = program.entry(entry).map_err(|error| source.rejected(&[error]))?;
+    let assumed = assume_sizes(function, &mut bindings);
+    if !assumed.is_empty() {
+        let names = assumed.join(" = ");
+        terminal.note(&format!("{names} = {ASSUMED} is assumed; `--dim {}=…` gives another size", assumed[0]));
+    }
+    let mut graph = lower(program, entry, &bindings).map_err(|errors| source.rejected(&errors))?;
+    pipeline::optimise(&mut graph);
+    let plan = pipeline::plan(&graph, &profile).map_err(|error| match error.diagnostic(&graph) {
+        Some(diagnostic) => source.rejected(&[diagnostic]),
+        None => Failure::machine(error.to_string()),
+    })?;
+    Ok((graph, plan))
+}
+
+/// Gives a size to every name in the header that has none, and returns these names.
+fn assume_sizes(function: &Function, bindings: &mut Bindings) -> Vec<String> {
+    let is_given = |name: &str| matches!(bindings.inputs.get(name), Some(Binding::Tensor(_)));
+    let names = |given: bool| {
+        let inputs = function.inputs.iter().filter(move |input| is_given(&input.name.name) == given);
+        inputs.flat_map(|input| input.dims.iter().flatten()).filter_map(|dim| match &dim.kind {
+            DimKind::Name(name) => Some(name),
+            DimKind::Size(_) | DimKind::Ellipsis => None,
+        })
+    };
+    let known: Vec<&String> = names(true).chain(bindings.sizes.keys()).collect();
+    let mut assumed: Vec<String> = Vec::new();
+    for name in names(false) {
+        if !known.contains(&name) && !assumed.contains(name) {
+            assumed.push(name.clone());
+        }
+    }
+    bindings.sizes.extend(assumed.iter().map(|name| (name.clone(), ASSUMED)));
+    assumed
+}
+
+fn of_text(kind: Kind, source: &Source) -> Listing {
+    let stem = source.path.file_stem().unwrap_or_default().to_string_lossy();
+    let (kind, text) = match kind {
+        Kind::Tokens => ("tokens", tile_lang::tokens_text(&source.text)),
+        _ => ("ast", tile_lang::ast_text(&tile_lang::parse(&source.text).file)),
+    };
+    Listing { kind, file: format!("{stem}.{kind}"), text, binary: None }
+}
+
+fn of_program(kind: Kind, graph: &Graph, plan: &Plan) -> Result<Vec<Listing>, Failure> {
+    let whole = |kind: &'static str, text: String| {
+        Ok(vec![Listing { kind, file: format!("{}.{kind}", plan.name), text, binary: None }])
+    };
+    match kind {
+        Kind::Graph => whole("graph", graph.to_string()),
+        Kind::Dot => whole("dot", graph.dot()),
+        Kind::Plan => whole("plan", plan.to_string()),
+        Kind::Kernels => Ok(kernels(plan)),
+        Kind::Wgsl => shaders(plan, Target::Wgsl),
+        Kind::Msl => shaders(plan, Target::Msl),
+        Kind::Spirv => shaders(plan, Target::Spirv),
+        Kind::Hlsl => shaders(plan, Target::Hlsl),
+        Kind::Glsl => shaders(plan, Target::Glsl),
+        Kind::Tokens | Kind::Ast => Ok(Vec::new()),
+    }
+}
+
+/// Every kernel; for a profile without kernels, the loop nest that its device runs instead.
+fn kernels(plan: &Plan) -> Vec<Listing> {
+    let steps = plan.steps.iter().filter_map(|step| {
+        let text = match (&step.kernel, &step.work) {
+            (Some(kernel), _) => kernel.to_string(),
+            (None, Work::Nest { nest, .. }) => nest.to_string(),
+            (None, _) => return None,
+        };
+        Some(Listing { kind: "kernels", file: format!("{}.kernel", step.name), text, binary: None })
+    });
+    steps.collect()
+}
+
+fn shaders(plan: &Plan, target: Target) -> Result<Vec<Listing>, Failure> {
+    let kernels = plan.steps.iter().filter_map(|step| step.kernel.as_ref());
+    let listings = kernels.map(|kernel| {
+        let listing = write(kernel, target).map_err(|error| Failure::input(error.to_string()))?;
+        let file = format!("{}.{}", kernel.name, target.extension());
+        Ok(Listing { kind: target.name(), file, text: listing.text(), binary: Some(listing.bytes()) })
+    });
+    listings.collect()
+}
+
+/// All in one text; where there are several kinds, each is headed by its name.
+fn listing(listings: &[Listing], headed: bool) -> String {
+    let mut text = String::new();
+    let mut kind = "";
+    for listing in listings {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        if headed && kind != listing.kind {
+            kind = listing.kind;
+            text += &format!("// {kind}\n\n");
+        }
+        text += listing.text.trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+fn write_files(folder: &Path, listings: Vec<Listing>, terminal: &Terminal) -> Result<(), Failure> {
+    std::fs::create_dir_all(folder).map_err(|error| Failure::writing(folder, &error))?;
+    for listing in listings {
+        let path = folder.join(&listing.file);
+        let bytes = listing.binary.unwrap_or_else(|| listing.text.into_bytes());
+        std::fs::write(&path, bytes).map_err(|error| Failure::writing(&path, &error))?;
+        terminal.detail(&format!("wrote {}", path.display()));
+    }
+    Ok(())
+}

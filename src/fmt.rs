@@ -1,0 +1,36 @@
+//! `tilec fmt FILE...`: the one layout, in place.
+
+use std::path::{Path, PathBuf};
+
+use crate::source::read;
+use crate::terminal::{Failure, Terminal, print};
+
+#[derive(clap::Args)]
+pub struct Fmt {
+    /// Tile files
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Change nothing; name the files that are not formatted, and fail if there are any
+    #[arg(long)]
+    check: bool,
+}
+
+/// Formats every file, also after one that has errors. A file with syntax errors stays as it is.
+pub fn fmt(arguments: &Fmt, terminal: &Terminal) -> Result<(), Failure> {
+    let failures = arguments.files.iter().filter_map(|file| fmt_file(file, arguments.check, terminal).err());
+    failures.reduce(Failure::and).map_or(Ok(()), Err)
+}
+
+fn fmt_file(file: &Path, check: bool, terminal: &Terminal) -> Result<(), Failure> {
+    let text = read(file)?;
+    let formatted = tile_lang::format(&text).map_err(|errors| terminal.rejected(file, &text, &errors))?;
+    if formatted == text {
+        Ok(())
+    } else if check {
+        print(format!("{}\n", file.display()).as_bytes())?;
+        Err(Failure::input(format!("{} is not formatted", file.display())))
+    } else {
+        terminal.detail(&format!("formatted {}", file.display()));
+        std::fs::write(file, formatted).map_err(|error| Failure::writing(file, &error))
+    }
+}

@@ -1,0 +1,180 @@
+//! `tilec run FILE`: an entry's outputs, shown or written as `.npy`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use tile_runtime::data::npy;
+use tile_runtime::{Device, Outputs, Scalar, Session, Tensor};
+
+use crate::arguments::{Input, Sizes, input};
+use crate::json;
+use crate::random::random;
+use crate::source::Source;
+use crate::summary::summary;
+use crate::terminal::{Failure, Terminal, print};
+
+#[derive(clap::Args)]
+pub struct Run {
+    /// A Tile file
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// An input: an array, which brings its type and shape (X=x.npy), or a constant (S=3, S=2.5)
+    #[arg(long, value_name = "X=VALUE", value_parser = input)]
+    input: Vec<(String, Input)>,
+    #[command(flatten)]
+    sizes: Sizes,
+    /// Fill inputs that are not given with random values
+    #[arg(long, value_name = "SEED")]
+    random: Option<u64>,
+    /// Where to run: cpu, wgpu, wgpu:N [default: TILE_DEVICE, else the best real GPU, else cpu]
+    #[arg(long, value_name = "NAME")]
+    device: Option<String>,
+    /// Write each output as DIR/NAME.npy instead of showing it
+    #[arg(long, value_name = "DIR")]
+    output_dir: Option<PathBuf>,
+    /// Print the results as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the entry once.
+pub fn run(arguments: &Run, terminal: &Terminal) -> Result<(), Failure> {
+    let source = Source::load(&arguments.file, terminal)?;
+    let given = read_inputs(arguments, &source)?;
+    let device = device(arguments, &source)?;
+    let started = Instant::now();
+    let mut session = session(arguments, &source, &device, &given)?;
+    terminal.detail(&format!("device {}; compiled in {:.1?}", device.name(), started.elapsed()));
+    let inputs = inputs(arguments, &source, &session, given)?;
+    let started = Instant::now();
+    let outputs = session.run(inputs).map_err(|error| source.failed(&error))?;
+    terminal.detail(&format!("ran in {:.1?}", started.elapsed()));
+
+    let mut files = Vec::new();
+    if let Some(folder) = &arguments.output_dir {
+        std::fs::create_dir_all(folder).map_err(|error| Failure::writing(folder, &error))?;
+        for (name, tensor) in outputs.iter() {
+            files.push(write_output(folder, name, tensor)?);
+        }
+    }
+    let text = if arguments.json {
+        json_text(&device, &outputs, &files)
+    } else if files.is_empty() {
+        outputs.iter().map(|(name, tensor)| summary(name, tensor)).collect()
+    } else {
+        let lines = outputs.iter().zip(&files);
+        lines.map(|((name, tensor), file)| format!("{name} {} {}\n", tensor.ty(), file.display())).collect()
+    };
+    print(text.as_bytes())
+}
+
+/// The arrays that the command line names.
+fn read_inputs(arguments: &Run, source: &Source) -> Result<BTreeMap<String, Tensor>, Failure> {
+    let mut given = BTreeMap::new();
+    for (name, input) in &arguments.input {
+        let Input::File(path) = input else { continue };
+        let file = std::fs::File::open(path).map_err(npy::NpyError::Io);
+        let tensor = file.and_then(|file| npy::read(std::io::BufReader::new(file))).map_err(|error| {
+            let what = format!("{}: {error}", path.display());
+            source.wrong_input(arguments.sizes.entry.as_deref(), name, "E0301", &what, "numpy.save writes such a file")
+        })?;
+        given.insert(name.clone(), tensor);
+    }
+    Ok(given)
+}
+
+fn device(arguments: &Run, source: &Source) -> Result<Device, Failure> {
+    match arguments.device.clone().or_else(|| std::env::var("TILE_DEVICE").ok()) {
+        Some(name) => Device::named(&name).map_err(|error| source.failed(&error)),
+        None => Ok(Device::best()),
+    }
+}
+
+fn session(
+    arguments: &Run,
+    source: &Source,
+    device: &Device,
+    given: &BTreeMap<String, Tensor>,
+) -> Result<Session, Failure> {
+    let mut builder = source.model.on(device);
+    if let Some(entry) = &arguments.sizes.entry {
+        builder = builder.entry(entry);
+    }
+    for (name, ty) in &arguments.sizes.shape {
+        if let Some(tensor) = given.get(name).filter(|tensor| tensor.ty() != ty) {
+            let what = format!("the array for `{name}` is {}, but `--shape` says {ty}", tensor.ty());
+            let help = "leave `--shape` out: an array brings its own";
+            return Err(source.wrong_input(arguments.sizes.entry.as_deref(), name, "E0303", &what, help));
+        }
+        builder = builder.input(name, ty.clone());
+    }
+    for (name, tensor) in given {
+        builder = builder.input(name, tensor.ty().clone());
+    }
+    for (name, input) in &arguments.input {
+        if let Input::Number(value) = input {
+            builder = builder.constant(name, *value);
+        }
+    }
+    for (name, size) in &arguments.sizes.dim {
+        builder = builder.dim(name, *size);
+    }
+    builder.build().map_err(|error| source.failed(&error))
+}
+
+/// A tensor for every input of the session.
+fn inputs(
+    arguments: &Run,
+    source: &Source,
+    session: &Session,
+    mut given: BTreeMap<String, Tensor>,
+) -> Result<Vec<(String, Tensor)>, Failure> {
+    let mut inputs = Vec::new();
+    for (name, ty) in session.inputs() {
+        let tensor = match (given.remove(name), arguments.random) {
+            (Some(tensor), _) => tensor,
+            (None, Some(seed)) => random(ty.clone(), name, seed)
+                .ok_or_else(|| Failure::input(format!("input `{name}`, {ty}, is larger than memory can be")))?,
+            (None, None) => {
+                let what = format!("input `{name}`, {ty}, is missing");
+                let help = format!("give it an array with `--input {name}=x.npy`, or random values with `--random 1`");
+                return Err(source.wrong_input(arguments.sizes.entry.as_deref(), name, "E0302", &what, &help));
+            }
+        };
+        inputs.push((name.to_string(), tensor));
+    }
+    Ok(inputs)
+}
+
+/// Writes `folder/NAME.npy`; what is no letter, digit, `_`, `-` or `.` in the name becomes `_`.
+fn write_output(folder: &Path, name: &str, tensor: &Tensor) -> Result<PathBuf, Failure> {
+    let safe = |c: char| if c.is_ascii_alphanumeric() || "_-.".contains(c) { c } else { '_' };
+    let path = folder.join(format!("{}.npy", name.chars().map(safe).collect::<String>()));
+    let write = || {
+        let mut file = std::io::BufWriter::new(std::fs::File::create(&path)?);
+        npy::write(tensor, &mut file)?;
+        std::io::Write::flush(&mut file)
+    };
+    write().map_err(|error| Failure::writing(&path, &error))?;
+    Ok(path)
+}
+
+/// `{"device", "outputs": [{"name", "dtype", "shape", "file" or "values"}]}`: values in row-major order, those that JSON
+/// has no number for as strings.
+fn json_text(device: &Device, outputs: &Outputs, files: &[PathBuf]) -> String {
+    let outputs = outputs.iter().enumerate().map(|(number, (name, tensor))| {
+        let shape = json::list(tensor.shape().iter().map(usize::to_string));
+        let content = match files.get(number) {
+            Some(file) => format!("\"file\":{}", json::string(&file.display().to_string())),
+            None => format!("\"values\":{}", json::list(tensor.scalars().map(json_number))),
+        };
+        let name = json::string(name);
+        format!("{{\"name\":{name},\"dtype\":\"{}\",\"shape\":{shape},{content}}}", tensor.dtype())
+    });
+    format!("{{\"device\":{},\"outputs\":{}}}\n", json::string(device.name()), json::list(outputs))
+}
+
+fn json_number(value: Scalar) -> String {
+    if value.to_f64().is_finite() { value.to_string() } else { json::string(&value.to_string()) }
+}

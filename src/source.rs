@@ -1,0 +1,54 @@
+//! A Tile file that was read and checked, and what is wrong with it in later phases.
+
+use std::path::{Path, PathBuf};
+
+use tile_lang::diagnostic::Diagnostic;
+use tile_runtime::{Error, Model};
+
+use crate::terminal::{Failure, Terminal};
+
+/// A file whose program is in order.
+pub struct Source<'t> {
+    pub path: PathBuf,
+    pub text: String,
+    pub model: Model,
+    terminal: &'t Terminal,
+}
+
+impl<'t> Source<'t> {
+    /// Reads and checks a file; prints its warnings.
+    pub fn load(path: &Path, terminal: &'t Terminal) -> Result<Source<'t>, Failure> {
+        let text = read(path)?;
+        let model = Model::compile(&text).map_err(|error| terminal.failure(&error, path))?;
+        terminal.warn(path, &text, model.warnings());
+        Ok(Source { path: path.to_path_buf(), text, model, terminal })
+    }
+
+    /// What the runtime reports of this program.
+    pub fn failed(&self, error: &Error) -> Failure {
+        self.terminal.failure(error, &self.path)
+    }
+
+    /// What is wrong with the program or its sizes.
+    pub fn rejected(&self, diagnostics: &[Diagnostic]) -> Failure {
+        self.terminal.rejected(&self.path, &self.text, diagnostics)
+    }
+
+    /// What is wrong with what was given, or not, for an input of an entry: points at the input in the header.
+    pub fn wrong_input(&self, entry: Option<&str>, input: &str, code: &'static str, what: &str, help: &str) -> Failure {
+        let diagnostic = match self.model.program().entry(entry) {
+            Ok(function) => {
+                let found = function.inputs.iter().find(|candidate| candidate.name.name == input);
+                let span = found.map_or(function.span, |input| input.span);
+                Diagnostic::error(code, span, what).help(help)
+            }
+            Err(no_such_entry) => no_such_entry,
+        };
+        self.rejected(&[diagnostic])
+    }
+}
+
+/// The text of a file.
+pub fn read(path: &Path) -> Result<String, Failure> {
+    std::fs::read_to_string(path).map_err(|error| Failure::reading(path, &error))
+}

@@ -1,0 +1,118 @@
+//! What goes to standard error, and how a command ends.
+
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use tile_lang::diagnostic::Diagnostic;
+use tile_runtime::{Blame, Error};
+
+/// How much to say, and whether in colour.
+pub struct Terminal {
+    pub quiet: bool,
+    pub verbose: bool,
+    pub color: bool,
+}
+
+/// Why a command did not do its work (wrong usage apart: clap ends with exit code 2). The text is ready to print: diagnostics with their source, or one line.
+#[derive(Debug)]
+pub struct Failure {
+    code: u8,
+    text: String,
+}
+
+impl Failure {
+    /// The input is at fault: exit code 1.
+    pub fn input(text: impl Into<String>) -> Failure {
+        Failure { code: 1, text: format!("error: {}\n", text.into()) }
+    }
+
+    /// The device or the machine is: exit code 3.
+    pub fn machine(text: impl Into<String>) -> Failure {
+        Failure { code: 3, text: format!("error: {}\n", text.into()) }
+    }
+
+    /// Both, one after the other; the graver exit code.
+    pub fn and(self, other: Failure) -> Failure {
+        Failure { code: self.code.max(other.code), text: self.text + &other.text }
+    }
+
+    /// A file that cannot be read is input at fault.
+    pub fn reading(path: &Path, error: &std::io::Error) -> Failure {
+        Failure::input(format!("cannot read {}: {error}", path.display()))
+    }
+
+    /// A file that cannot be written is the machine's fault.
+    pub fn writing(path: &Path, error: &std::io::Error) -> Failure {
+        Failure::machine(format!("cannot write {}: {error}", path.display()))
+    }
+}
+
+impl Terminal {
+    pub fn new(quiet: bool, verbose: bool) -> Terminal {
+        let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        Terminal { quiet, verbose, color: wanted && std::io::stderr().is_terminal() }
+    }
+
+    /// Something that the user should know.
+    pub fn note(&self, text: &str) {
+        if !self.quiet {
+            eprintln!("note: {text}");
+        }
+    }
+
+    /// Something that the user asked to know, with `--verbose`.
+    pub fn detail(&self, text: &str) {
+        if self.verbose {
+            eprintln!("{text}");
+        }
+    }
+
+    /// Diagnostics with the source they point at, ready to print.
+    pub fn render(&self, path: &Path, source: &str, diagnostics: &[Diagnostic]) -> String {
+        tile_lang::render(diagnostics, &path.display().to_string(), source, self.color)
+    }
+
+    /// Prints warnings, if they are wanted.
+    pub fn warn(&self, path: &Path, source: &str, warnings: &[Diagnostic]) {
+        if !self.quiet && !warnings.is_empty() {
+            eprint!("{}", self.render(path, source, warnings));
+        }
+    }
+
+    /// What the runtime reports: exit code 1 or 3, by who can mend it.
+    pub fn failure(&self, error: &Error, path: &Path) -> Failure {
+        let code = match error.blame() {
+            Blame::Input => 1,
+            Blame::Machine => 3,
+        };
+        Failure { code, text: error.render(&path.display().to_string(), self.color) }
+    }
+
+    /// The program is at fault: exit code 1.
+    pub fn rejected(&self, path: &Path, source: &str, diagnostics: &[Diagnostic]) -> Failure {
+        Failure { code: 1, text: self.render(path, source, diagnostics) }
+    }
+}
+
+/// Prints results. A reader who closed the pipe has seen enough.
+pub fn print(bytes: &[u8]) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::machine(format!("cannot write standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The exit code of a command, after its failure has been printed.
+pub fn exit(result: Result<(), Failure>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprint!("{}", failure.text);
+            ExitCode::from(failure.code)
+        }
+    }
+}
