@@ -19,7 +19,7 @@ def save(entry, inputs, outputs):
     folder = HERE / entry
     (folder / "expected").mkdir(parents=True, exist_ok=True)
     for name, array in inputs.items():
-        np.save(folder / f"{name}.npy", np.ascontiguousarray(array))
+        np.save(folder / f"{name}.npy", np.array(array, order="C"))
     for name, array in outputs.items():
         array = np.asarray(array)
         if array.dtype == np.float64:
@@ -224,8 +224,8 @@ def tutorial():
     square = floats(32, 9, 9)
     save("tutorial/diagonal", {"X": square}, {"Out": np.diagonal(square)})
     save("tutorial/transpose", {"X": x}, {"Out": x.T})
-    x, v = integers(33, 0, 3, 5, 17), integers(34, 0, 3, 17)
-    save("tutorial/count_equal", {"X": x, "V": v}, {"Out": (x == v).sum(axis=1)})
+    x, v = integers(33, 0, 20, 9, 17), integers(34, 0, 20, 17)
+    save("tutorial/any_equal", {"X": x, "V": v}, {"Out": (x == v).any(axis=1)})
     keys, values, asked = integers(35, 0, 6, 19), floats(36, 19, 3), integers(37, 0, 6, 8)
     out = np.array([values[keys == a].astype(np.float64).sum(axis=0) for a in asked])
     save("tutorial/lookup", {"Keys": keys, "Values": values, "Asked": asked}, {"Out": out})

@@ -1,0 +1,119 @@
+//! Every command, with its output.
+
+use insta::assert_snapshot;
+
+use crate::tilec::{devices, empty_folder, program, tilec};
+
+const KINDS: &str = "tokens,ast,graph,plan,kernels,wgsl,msl,spirv,hlsl,glsl,dot";
+
+#[test]
+fn check_is_silent_about_what_is_right() {
+    let run = tilec(["check", "examples/matmul.tile", "examples/tutorial.tile"]).ok();
+    assert_eq!((run.text(), run.err.as_str()), ("", ""));
+}
+
+#[test]
+fn fmt() {
+    let path = program("fmt", "// A product.\nfunction   f( A[M,K],B[K,N] )->( C ){C[i,j:M,N]=+(A[i,k]*B[k,j]);}");
+    let path = path.to_str().unwrap();
+    let run = tilec(["fmt", "--check", path]);
+    assert_eq!((run.code, run.text()), (1, format!("{path}\n").as_str()));
+    let run = tilec(["fmt", path]).ok();
+    assert_eq!(run.text(), "");
+    assert_snapshot!(std::fs::read_to_string(path).unwrap(), @"
+    // A product.
+    function f(A[M, K], B[K, N]) -> (C) { C[i, j: M, N] = +(A[i, k] * B[k, j]); }
+    ");
+    tilec(["fmt", "--check", path]).ok();
+}
+
+#[test]
+fn examples_are_formatted() {
+    for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/examples")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|e| e == "tile") {
+            tilec(["fmt".as_ref(), "--check".as_ref(), path.as_os_str()]).ok();
+        }
+    }
+}
+
+#[test]
+fn emit_is_the_same_to_the_byte() {
+    for example in ["matmul", "softmax", "n_body"] {
+        let file = format!("examples/{example}.tile");
+        let first = tilec([&file, "--emit", KINDS]).ok();
+        assert!(first.out == tilec([&file, "--emit", KINDS]).ok().out, "{example}");
+    }
+}
+
+#[test]
+fn emit_into_a_folder() {
+    let folder = empty_folder("emit_into_a_folder");
+    let run = tilec(["examples/matmul.tile", "--emit", KINDS, "--dim", "N=32", "-o", folder.to_str().unwrap()]).ok();
+    assert_eq!(run.text(), "");
+    let mut names: Vec<String> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .inspect(|entry| assert!(entry.metadata().unwrap().len() > 0))
+        .map(|entry| entry.file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert_snapshot!(names.join("\n"), @"
+    c.comp
+    c.hlsl
+    c.kernel
+    c.metal
+    c.spv
+    c.wgsl
+    matmul.ast
+    matmul.dot
+    matmul.graph
+    matmul.plan
+    matmul.tokens
+    ");
+}
+
+#[test]
+fn emit_assumes_sizes_and_says_so() {
+    assert_snapshot!(tilec(["examples/matmul.tile", "--emit", "graph", "--dim", "N=8"]).ok().err, @"note: M = K = 64 is assumed; `--dim M=…` gives another size");
+    assert_eq!(tilec(["-q", "examples/matmul.tile", "--emit", "graph"]).ok().err, "");
+}
+
+const SCALE: &str = "function scale(X[N, 2], S) -> (Y, Total') {\n    Y = X * S;\n    Total'[] = +(X[i, j]);\n}\n";
+
+#[test]
+fn run_shows_outputs() {
+    let path = program("run_shows_outputs", SCALE);
+    let path = path.to_str().unwrap();
+    let arguments = ["run", path, "--input", "S=2.5", "--shape", "X=i32:3x2", "--random", "7", "--device", "cpu"];
+    assert_snapshot!(tilec(arguments).ok().text(), @"
+    Y f32[3, 2]
+    [[22.5 20.0]
+     [12.5 15.0]
+     [ 5.0  5.0]]
+    Total' i32[]
+    32
+    ");
+    assert_snapshot!(tilec(arguments.iter().chain(&["--json"]).copied()).ok().text(), @r#"{"device":"cpu","outputs":[{"name":"Y","dtype":"f32","shape":[3,2],"values":[22.5,20.0,12.5,15.0,5.0,5.0]},{"name":"Total'","dtype":"i32","shape":[],"values":[32]}]}"#);
+}
+
+#[test]
+fn run_writes_outputs() {
+    let path = program("run_writes_outputs", SCALE);
+    let folder = empty_folder("run_writes_outputs_to");
+    let arguments =
+        ["run", path.to_str().unwrap(), "--input", "S=3", "--dim", "N=5", "--random", "7", "--device", "cpu"];
+    let output = ["--json", "--output-dir", folder.to_str().unwrap()];
+    let run = tilec(arguments.iter().chain(&output).copied()).ok();
+    assert_snapshot!(run.text().replace(folder.to_str().unwrap(), "FOLDER"), @r#"{"device":"cpu","outputs":[{"name":"Y","dtype":"f32","shape":[5,2],"file":"FOLDER/Y.npy"},{"name":"Total'","dtype":"f32","shape":[],"file":"FOLDER/Total_.npy"}]}"#);
+    assert!(folder.join("Y.npy").is_file() && folder.join("Total_.npy").is_file());
+}
+
+#[test]
+fn devices_are_listed() {
+    let text = tilec(["devices"]).ok();
+    assert!(text.text().contains("cpu"), "{}", text.text());
+    let json = tilec(["devices", "--json"]).ok();
+    assert!(json.text().contains("\"name\":\"cpu\""), "{}", json.text());
+    assert!(devices().contains(&"cpu"));
+}

@@ -1,0 +1,279 @@
+//! Wrong input ends with exit code 1 and says where and why.
+
+use std::path::Path;
+
+use insta::assert_snapshot;
+
+use crate::tilec::{empty_folder, program, tilec};
+
+/// What `tilec COMMAND FILE MORE` says of this program, with exit code 1 and no results.
+fn rejected(name: &str, source: &str, command: &str, more: &[&str]) -> String {
+    let path = program(name, source);
+    let path = path.to_str().unwrap();
+    let run = tilec([command, path].iter().chain(more).copied());
+    assert_eq!(run.code, 1, "{}", run.err);
+    assert_eq!(run.text(), "");
+    run.err.replace(path, "f.tile")
+}
+
+#[test]
+fn unknown_name() {
+    assert_snapshot!(rejected("unknown_name", "function f(Image[N]) -> (Y) {\n    Y = Imag + 1;\n}\n", "check", &[]), @"
+    [E0101] Error: there is no `Imag` here
+       ╭─[ f.tile:2:9 ]
+       │
+     2 │     Y = Imag + 1;
+       │         ──┬─
+       │           ╰─── here
+       │
+       │ Help: did you mean `Image`?
+    ───╯
+    ");
+}
+
+#[test]
+fn several_errors_at_once() {
+    let source = "function f(X[N]) -> (Y) {\n    A = X +;\n    B[i: N] = +(X[i]\n    Y = exq(X);\n}\n";
+    assert_snapshot!(rejected("several", source, "check", &[]), @"
+    [E0003] Error: expected an expression, found `;`
+       ╭─[ f.tile:2:12 ]
+       │
+     2 │     A = X +;
+       │            ┬
+       │            ╰── here
+    ───╯
+    [E0003] Error: expected an operator or `)`, found `Y`
+       ╭─[ f.tile:4:5 ]
+       │
+     4 │     Y = exq(X);
+       │     ┬
+       │     ╰── here
+    ───╯
+    ");
+}
+
+#[test]
+fn rank_mismatch() {
+    let source = "function f(X[N]) -> (Y) {\n    Y[i: N] = +(X[i, j]);\n}\n";
+    assert_snapshot!(rejected("rank_mismatch", source, "check", &[]), @"
+    [E0107] Error: `X` has rank 1, but 2 indices are given
+       ╭─[ f.tile:2:17 ]
+       │
+     2 │     Y[i: N] = +(X[i, j]);
+       │                 ───┬───
+       │                    ╰───── here
+       │
+       ├─[ f.tile:2:17 ]
+       │
+     1 │ function f(X[N]) -> (Y) {
+       │            ┬
+       │            ╰── rank 1, from here
+    ───╯
+    ");
+}
+
+#[test]
+fn dimension_conflict() {
+    let source = "function f(A[M, K], B[K, N]) -> (C) {\n    C[i, j: M, N] = +(A[i, k] * B[k, j]);\n}\n";
+    let shapes = ["--shape", "A=2x3", "--shape", "B=4x5", "--random", "1"];
+    assert_snapshot!(rejected("dimension_conflict", source, "run", &shapes), @"
+    [E0213] Error: `K` is 4 in `B`, but 3 before
+       ╭─[ f.tile:1:23 ]
+       │
+     1 │ function f(A[M, K], B[K, N]) -> (C) {
+       │                 ┬     ┬
+       │                 ╰──────── 3 here
+       │                       │
+       │                       ╰── 4 here: [4, 5]
+    ───╯
+    ");
+}
+
+#[test]
+fn unbounded_index() {
+    let source = "function f(X[N]) -> (Y) {\n    Y[i: N] = +(X[i + j - k]);\n}\n";
+    assert_snapshot!(rejected("unbounded_index", source, "run", &["--shape", "X=8", "--random", "1"]), @"
+    [E0216] Error: the index `j` has no upper bound
+       ╭─[ f.tile:2:23 ]
+       │
+     2 │     Y[i: N] = +(X[i + j - k]);
+       │                       ┬
+       │                       ╰── nothing limits it from above
+       │
+       │ Help: index a tensor with it, or add a constraint, as in `, j < 10`
+    ───╯
+    ");
+}
+
+#[test]
+fn double_write() {
+    let source = "function f(X[M, N]) -> (Y) {\n    Y[i: M] = =(X[i, j]);\n}\n";
+    assert_snapshot!(rejected("double_write", source, "run", &["--shape", "X=2x3", "--random", "1"]), @"
+    [E0217] Error: `=` writes `Y[0]` more than once: where i = 0, j = 0, and where i = 0, j = 1
+       ╭─[ f.tile:2:5 ]
+       │
+     2 │     Y[i: M] = =(X[i, j]);
+       │     ──────────┬──────────
+       │               ╰──────────── here
+       │
+       │ Help: aggregate with `+`, `*`, `>` or `<`, or add constraints
+    ───╯
+    ");
+}
+
+#[test]
+fn non_affine_index() {
+    let source = "function f(X[N]) -> (Y) {\n    Y[i: N] = +(X[i * j]);\n}\n";
+    assert_snapshot!(rejected("non_affine_index", source, "check", &[]), @"
+    [E0108] Error: this index is not affine: it multiplies index variables with each other
+       ╭─[ f.tile:2:19 ]
+       │
+     2 │     Y[i: N] = +(X[i * j]);
+       │                   ──┬──
+       │                     ╰──── here
+       │
+       │ Help: an index is a sum of index variables with constant factors, as in `2*i + j/2 - 1`
+    ───╯
+    ");
+}
+
+#[test]
+fn type_clash() {
+    let source = "function f(X[N]) -> (Y) {\n    Y = X & 1;\n}\n";
+    assert_snapshot!(rejected("type_clash", source, "run", &["--shape", "X=8", "--random", "1"]), @"
+    [E0204] Error: bit operations do not take floats
+       ╭─[ f.tile:2:9 ]
+       │
+     2 │     Y = X & 1;
+       │         ──┬──
+       │           ╰──── here
+       │
+       │ Help: convert with `as_int(X, 32)` first
+    ───╯
+    ");
+}
+
+#[test]
+fn missing_input() {
+    let source = "function f(A[N], B[N]) -> (C) {\n    C = A + B;\n}\n";
+    let a = "A=tests/golden/tutorial/pool_floor/X.npy";
+    assert_snapshot!(rejected("missing_input", source, "run", &["--input", a]), @"
+    [E0302] Error: input `B`, f32[13], is missing
+       ╭─[ f.tile:1:18 ]
+       │
+     1 │ function f(A[N], B[N]) -> (C) {
+       │                  ──┬─
+       │                    ╰─── here
+       │
+       │ Help: give it an array with `--input B=x.npy`, or random values with `--random 1`
+    ───╯
+    ");
+}
+
+#[test]
+fn array_of_the_wrong_shape() {
+    let source = "function f(X[M, N]) -> (Y) {\n    Y = X + 1;\n}\n";
+    let line = "X=tests/golden/tutorial/pool_floor/X.npy";
+    assert_snapshot!(rejected("wrong_rank", source, "run", &["--input", line]), @"
+    [E0212] Error: `X` has 2 axes here, and a tensor with 1 axis is given: [13]
+       ╭─[ f.tile:1:12 ]
+       │
+     1 │ function f(X[M, N]) -> (Y) {
+       │            ───┬───
+       │               ╰───── here
+    ───╯
+    ");
+    let matrix = "X=tests/golden/tutorial/transpose/X.npy";
+    assert_snapshot!(rejected("wrong_size", source, "run", &["--input", matrix, "--dim", "N=12"]), @"
+    [E0213] Error: `N` is 11 in `X`, but 12 before
+       ╭─[ f.tile:1:17 ]
+       │
+     1 │ function f(X[M, N]) -> (Y) {
+       │                 ┬
+       │                 ╰── 11 here: [7, 11]
+       │
+       │ Help: `--dim N=12` was given
+    ───╯
+    ");
+}
+
+#[test]
+fn truncated_array() {
+    let whole = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tutorial/transpose/X.npy");
+    let folder = empty_folder("truncated_array_input");
+    let short = folder.join("X.npy");
+    std::fs::write(&short, &std::fs::read(whole).unwrap()[..200]).unwrap();
+    let source = "function f(X[M, N]) -> (Y) {\n    Y = X + 1;\n}\n";
+    let input = format!("X={}", short.display());
+    let message = rejected("truncated_array", source, "run", &["--input", &input]);
+    assert_snapshot!(message.replace(folder.to_str().unwrap(), "FOLDER"), @"
+    [E0301] Error: FOLDER/X.npy: not a valid .npy file: truncated: f32[7, 11] takes 308 bytes, but only 72 follow the header
+       ╭─[ f.tile:1:12 ]
+       │
+     1 │ function f(X[M, N]) -> (Y) {
+       │            ───┬───
+       │               ╰───── here
+       │
+       │ Help: numpy.save writes such a file
+    ───╯
+    ");
+}
+
+#[test]
+fn larger_than_the_device_allows() {
+    let source = "function f(X[N]) -> (Y) {\n    Y = X + 1;\n}\n";
+    let path = program("too_large", source);
+    let path = path.to_str().unwrap();
+    let run = tilec([path, "--emit", "plan", "--dim", "N=1000000000"]);
+    assert_eq!((run.code, run.text()), (1, ""));
+    assert_snapshot!(run.err.replace(path, "f.tile"), @"
+    [E0290] Error: `X` is f32[1000000000], 4000000000 bytes: `generic` holds at most 134217728 bytes in a buffer
+       ╭─[ f.tile:1:12 ]
+       │
+     1 │ function f(X[N]) -> (Y) {
+       │            ──┬─
+       │              ╰─── here
+    ───╯
+    ");
+}
+
+#[test]
+fn wrong_usage() {
+    for arguments in [
+        &["run"] as &[&str],
+        &["examples/matmul.tile", "--emit", "cuda"],
+        &["examples/matmul.tile", "--emit", "graph", "--shape", "A=two"],
+        &["run", "examples/matmul.tile", "--input", "A"],
+        &["check"],
+        &["--no-such-option"],
+    ] {
+        let run = tilec(arguments.iter().copied());
+        assert_eq!((run.code, run.text()), (2, ""), "{arguments:?}: {}", run.err);
+    }
+}
+
+#[test]
+fn no_such_file() {
+    let run = tilec(["check", "no-such.tile"]);
+    assert_eq!(run.code, 1);
+    assert_snapshot!(run.err, @"error: cannot read no-such.tile: No such file or directory (os error 2)");
+}
+
+#[test]
+fn no_such_device() {
+    let run = tilec([
+        "run",
+        "examples/matmul.tile",
+        "--device",
+        "wgpu:99",
+        "--dim",
+        "M=1",
+        "--dim",
+        "N=1",
+        "--dim",
+        "K=1",
+        "--random",
+        "1",
+    ]);
+    assert_eq!((run.code, run.text()), (3, ""), "{}", run.err);
+}

@@ -1,0 +1,7 @@
+//! What a user sees of `tilec`.
+
+mod commands;
+mod errors;
+mod examples;
+mod readme;
+mod tilec;

@@ -1,0 +1,68 @@
+//! Runs the built `tilec` as a user does.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// How a run of `tilec` ended.
+pub struct Run {
+    pub code: i32,
+    pub out: Vec<u8>,
+    pub err: String,
+}
+
+impl Run {
+    /// Standard output, which must be text.
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.out).expect("standard output is UTF-8")
+    }
+
+    /// Expects success.
+    pub fn ok(self) -> Run {
+        assert_eq!(self.code, 0, "{}", self.err);
+        self
+    }
+}
+
+/// Runs `tilec` in the repository's root.
+pub fn tilec<S: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item = S>) -> Run {
+    let output = Command::new(env!("CARGO_BIN_EXE_tilec"))
+        .args(arguments)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .env("TILE_DEVICE", "cpu")
+        .output()
+        .expect("tilec starts");
+    Run {
+        code: output.status.code().expect("tilec ends by itself"),
+        out: output.stdout,
+        err: String::from_utf8(output.stderr).expect("standard error is UTF-8"),
+    }
+}
+
+/// A folder of this name that is empty at first.
+pub fn empty_folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).expect("the target folder can be written");
+    folder
+}
+
+/// A Tile file of this text.
+pub fn program(name: &str, source: &str) -> PathBuf {
+    let path = empty_folder(name).join(format!("{name}.tile"));
+    std::fs::write(&path, source).expect("the target folder can be written");
+    path
+}
+
+/// The devices of this machine that tests run on: `cpu`, and the first adapter, software or not.
+pub fn devices() -> &'static [&'static str] {
+    static DEVICES: OnceLock<Vec<&'static str>> = OnceLock::new();
+    DEVICES.get_or_init(|| {
+        if tilec(["devices", "--json"]).ok().text().contains("\"wgpu:0\"") {
+            vec!["cpu", "wgpu:0"]
+        } else {
+            eprintln!("no wgpu adapter on this machine: tested on cpu only");
+            vec!["cpu"]
+        }
+    })
+}
