@@ -27,13 +27,13 @@ pub enum PlanError {
 impl PlanError {
     /// The error at the place where the source of `graph` computes the value; `None` for a bug of ours.
     pub fn diagnostic(&self, graph: &Graph) -> Option<Diagnostic> {
-        let (code, value) = match self {
-            PlanError::TooLarge { value, .. } => ("E0290", value),
-            PlanError::Unsupported { value, .. } => ("E0291", value),
+        let (code, value, help) = match self {
+            PlanError::TooLarge { value, .. } => ("E0290", value, "use smaller sizes, or the device `cpu`"),
+            PlanError::Unsupported { value, .. } => ("E0291", value, "use the device `cpu`, which has every type"),
             PlanError::Internal(_) => return None,
         };
         let span = graph.ids().find(|&id| value_name(graph, id) == *value).and_then(|id| graph.node(id).span);
-        Some(Diagnostic::error(code, span.unwrap_or_default(), self.to_string()))
+        Some(Diagnostic::error(code, span.unwrap_or_default(), self.to_string()).help(help))
     }
 }
 

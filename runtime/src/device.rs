@@ -49,12 +49,15 @@ impl Device {
         Device(Kind::Check(Arc::new(profile)))
     }
 
-    /// The best real GPU, else `cpu`. Where there is no waiting, as in a browser, the async form of [`Device::best`].
-    pub async fn request_best() -> Device {
-        Device::request("wgpu").await.unwrap_or_else(|_| Device::cpu())
+    /// The async form of [`Device::best`], for where there is no waiting, as in a browser.
+    pub async fn request_best() -> Result<Device, Error> {
+        match open(None).await {
+            Err(Error::NoDevice { .. }) => Ok(Device::cpu()),
+            opened => opened,
+        }
     }
 
-    /// The device of this name. Where there is no waiting, as in a browser, the async form of [`Device::named`].
+    /// The async form of [`Device::named`], for where there is no waiting, as in a browser.
     pub async fn request(name: &str) -> Result<Device, Error> {
         match name {
             "cpu" => Ok(Device::cpu()),
@@ -132,8 +135,11 @@ impl Device {
         pollster::block_on(open(Some(n)))
     }
 
-    /// The best real GPU, else `cpu`.
-    pub fn best() -> Device {
+    /// The best real GPU; where there is none, `cpu`.
+    ///
+    /// # Errors
+    /// When there is a GPU, but it cannot be opened.
+    pub fn best() -> Result<Device, Error> {
         pollster::block_on(Device::request_best())
     }
 

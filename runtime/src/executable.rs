@@ -120,5 +120,5 @@ pub fn emit(kernel: &Kernel) -> Result<naga::Module, Error> {
     tile_compiler::emit::module(kernel).map_err(|error| Error::Internal { what: error.to_string() })
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "wgpu"))]
 mod tests;

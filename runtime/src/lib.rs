@@ -4,7 +4,7 @@
 //! # use tile_runtime::{Device, Error, Model, Tensor};
 //! # fn main() -> Result<(), Error> {
 //! let model = Model::compile("function scale(X[N], S) -> (Y) { Y = X * S; }")?;
-//! let device = Device::cpu(); // or Device::best(), Device::wgpu(0)?
+//! let device = Device::cpu(); // or Device::best()?, Device::wgpu(0)?
 //! let mut session = model.on(&device).input("X", [3]).constant("S", tile_runtime::Scalar::f32(2.0)).build()?;
 //! let x = Tensor::from_f32([3], &[1.0, 2.0, 3.0]).unwrap();
 //! let y: Tensor = session.run([("X", x)])?.remove("Y");

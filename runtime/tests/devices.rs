@@ -95,9 +95,9 @@ fn what_is_given_wrongly_is_said_by_name() {
         assert_eq!(error.blame(), Blame::Input);
         error.to_string()
     };
-    insta::assert_snapshot!(error(&[("X", &x)]), @"");
-    insta::assert_snapshot!(error(&[("X", &x), ("V", &x)]), @"");
-    insta::assert_snapshot!(error(&[("X", &x), ("W", &wrong)]), @"");
+    insta::assert_snapshot!(error(&[("X", &x)]), @"input `W` is missing; it is f32[2]");
+    insta::assert_snapshot!(error(&[("X", &x), ("V", &x)]), @"there is no input `V`; the inputs are X, W");
+    insta::assert_snapshot!(error(&[("X", &x), ("W", &wrong)]), @"input `W` must be f32[2], but is f32[3]");
 }
 
 #[test]
@@ -106,9 +106,29 @@ fn a_program_that_the_device_cannot_hold_is_refused_where_it_stands() {
     let device = Device::named("check").unwrap();
     let error = model.on(&device).dim("N", 1 << 15).build().map(|_| ()).unwrap_err();
     assert_eq!(error.blame(), Blame::Input);
-    insta::assert_snapshot!(error.render("big.tile", false), @"");
+    insta::assert_snapshot!(error.render("big.tile", false), @"
+    [E0290] Error: `Y` is f32[32768, 32768], 4294967296 bytes: `generic` holds at most 134217728 bytes in a buffer
+       ╭─[ big.tile:1:27 ]
+       │
+     1 │ function f(X[N]) -> (Y) { Y[i, j: N, N] = =(X[i]); }
+       │                           ────────────┬───────────
+       │                                       ╰───────────── here
+       │
+       │ Help: use smaller sizes, or the device `cpu`
+    ───╯
+    ");
     let error = model.on(&device).input("X", TensorType::new(DType::F64, [4])).build().map(|_| ()).unwrap_err();
-    insta::assert_snapshot!(error.render("big.tile", false), @"");
+    insta::assert_snapshot!(error.render("big.tile", false), @"
+    [E0291] Error: `X` can't run on `generic`: it has no tensors of type f64
+       ╭─[ big.tile:1:12 ]
+       │
+     1 │ function f(X[N]) -> (Y) { Y[i, j: N, N] = =(X[i]); }
+       │            ──┬─
+       │              ╰─── here
+       │
+       │ Help: use the device `cpu`, which has every type
+    ───╯
+    ");
 }
 
 #[test]

@@ -126,14 +126,14 @@ fn a_device_that_fails_says_why() {
         executable.and_then(|mut executable| pollster::block_on(executable.run())).unwrap_err().to_string()
     };
     let mut unwritten = plan();
-    unwritten.steps.truncate(1);
-    unwritten.steps[0].kernel.as_mut().unwrap().grid = [0, 1, 1];
-    insta::assert_snapshot!(error(&Device::check(Profile::generic()), unwritten), @"");
+    let scale = unwritten.steps[0].kernel.as_ref().unwrap().to_string();
+    unwritten.steps[0].kernel = Some(Kernel::parse(&scale.replace("i < 5", "i < 4")).unwrap());
+    insta::assert_snapshot!(error(&Device::check(Profile::generic()), unwritten), @"internal error, please report it: kernel scale: bytes 16 to 20 of binding 2 are never written");
     let Ok(device) = Device::wgpu(0) else { return };
     let mut large = plan();
     large.slots[0] = u64::MAX / 8;
-    insta::assert_snapshot!(error(&device, large), @"");
+    assert!(error(&device, large).starts_with("wgpu:0 failed to allocate the program's buffers: "));
     let mut wide = plan();
-    wide.steps[0].kernel.as_mut().unwrap().workgroup = [1 << 20, 1, 1];
-    insta::assert_snapshot!(error(&device, wide), @"");
+    wide.steps[0].kernel.as_mut().unwrap().workgroup = [1 << 14, 1, 1];
+    assert!(error(&device, wide).starts_with("wgpu:0 failed to compile the program's kernels: "));
 }

@@ -62,8 +62,7 @@ pub async fn list() -> Vec<DeviceInfo> {
                 DeviceType::VirtualGpu => "virtual GPU",
                 DeviceType::Cpu => "software",
                 DeviceType::Other => "other",
-            }
-            .into(),
+            },
             memory: memory(adapter),
             features: feature_names(adapter.features()),
             profile: profile(info.name.clone(), &adapter.limits(), adapter.features()),
@@ -95,9 +94,10 @@ pub async fn open(number: Option<usize>) -> Result<Gpu, Error> {
         required_limits: adapter.limits(),
         ..DeviceDescriptor::default()
     };
-    let opened = adapter.request_device(&descriptor).await;
-    let (device, queue) = opened.map_err(|error| Error::NoDevice { name: name.clone(), reason: error.to_string() })?;
-    Ok(Gpu::own(name, device, queue))
+    match adapter.request_device(&descriptor).await {
+        Ok((device, queue)) => Ok(Gpu::own(name, device, queue)),
+        Err(error) => Err(Error::Device { device: name, doing: "to open".into(), source: Box::new(error) }),
+    }
 }
 
 /// What the compiler is to know about a device of these limits and features.

@@ -1,0 +1,349 @@
+//! Random contractions.
+
+use tile_compiler::affine::Affine;
+use tile_compiler::dtype::{DType, Scalar};
+use tile_compiler::graph::{Access, Aggregation, Contraction, ContractionLeaf, Index, IndexRange, Op};
+use tile_compiler::scalar::{BinaryOp, Inst, Program};
+use tile_compiler::tensor::TensorType;
+
+use super::bound::{Bound, epsilon};
+use super::choices::Choices;
+use super::graph::{Builder, Value, binary_bound, cast_bound};
+
+/// The most points that a contraction has, valid or not.
+const POINTS: usize = 30_000;
+
+/// The most elements of an operand or result.
+const ELEMENTS: usize = 20_000;
+
+/// A contraction while it is made.
+struct Draft {
+    indices: Vec<IndexRange>,
+    output: Vec<Affine>,
+    shape: Vec<usize>,
+    accesses: Vec<Access>,
+    /// The values behind the operands, each read by the access of its number.
+    operands: Vec<Value>,
+    constraints: Vec<Affine>,
+}
+
+/// Adds a contraction of new inputs.
+pub fn contraction(choices: &mut Choices, builder: &mut Builder) {
+    let aggregation = choices.of(&Aggregation::ALL);
+    let dtype = choices.dtype();
+    let mut draft = Draft {
+        indices: vec![],
+        output: vec![],
+        shape: vec![],
+        accesses: vec![],
+        operands: vec![],
+        constraints: vec![],
+    };
+    draft.choose_place(choices, aggregation == Aggregation::Assign);
+    for _ in 0..choices.of(&[1, 2, 2, 3, 1, 0]) {
+        draft.choose_access(choices, builder, dtype);
+    }
+    for _ in 0..choices.of(&[0, 0, 1, 2]) {
+        // It holds for about half of the box.
+        let form = draft.form(choices, 3);
+        let (low, high) = draft.bounds(&form);
+        let offset = choices.of(&[0, 0, 1, 2]) - (low + high).div_euclid(2);
+        draft.constraints.push(form.add(&Affine::constant(offset)).expect("small"));
+    }
+    draft.bound_variables(choices, builder);
+    draft.add_to(choices, builder, aggregation, dtype);
+}
+
+impl Draft {
+    /// Variables, and the place that they write.
+    fn choose_place(&mut self, choices: &mut Choices, assign: bool) {
+        let rank = choices.of(&[2, 1, 3, 0, 4, 2, 5, 6]);
+        let reduced = if assign { 0 } else { choices.of(&[1, 2, 0, 3]) };
+        let mut points = 1;
+        for variable in 0..rank + reduced {
+            let size = choices.size(POINTS / points).max(1);
+            points *= size;
+            let low = choices.of(&[0, 0, 0, -1, 2]);
+            let high = low + size as i64 - i64::from(choices.once_in(80)) * size as i64;
+            self.indices.push(IndexRange { name: format!("i{variable}"), low, high });
+        }
+        let mut elements = 1;
+        for axis in 0..rank {
+            let place = match choices.pick(10) {
+                // Strided, reversed, and (many points on one place) of two variables.
+                7 => Affine::new([(axis, 2)], choices.of(&[0, 1])),
+                8 => Affine::new([(axis, -1)], self.indices[axis].high - 1),
+                9 if reduced > 0 => Affine::new([(axis, 1), (rank + choices.pick(reduced), 1)], 0),
+                6 if self.indices[axis].high - self.indices[axis].low > 2 => {
+                    Affine::new([(axis, 1)], choices.of(&[-1, 1]) - self.indices[axis].low)
+                }
+                _ => Affine::new([(axis, 1)], -self.indices[axis].low),
+            };
+            let place = place.expect("small");
+            let (_, last) = self.bounds(&place);
+            let size = (last + 1 + choices.of(&[0, 0, 0, 1, -i64::from(last > 2)])).max(i64::from(!choices.once_in(60)))
+                as usize;
+            let size = if elements * size > ELEMENTS { 1 + size % 3 } else { size };
+            elements *= size;
+            self.output.push(place);
+            self.shape.push(size);
+        }
+    }
+
+    /// The least and the greatest value of a form over the box of the variables.
+    fn bounds(&self, form: &Affine) -> (i64, i64) {
+        let ranges: Vec<_> = self.indices.iter().map(|index| (index.low, (index.high - 1).max(index.low))).collect();
+        form.bounds(&ranges).expect("small")
+    }
+
+    /// A sum of up to `most` variables with small coefficients.
+    fn form(&self, choices: &mut Choices, most: usize) -> Affine {
+        let count = if self.indices.is_empty() { 0 } else { choices.pick(most + 1) };
+        let mut term = || (choices.pick(self.indices.len()), choices.of(&[1, 1, 1, 2, -1, 3]));
+        let terms: Vec<_> = (0..count).map(|_| term()).collect();
+        Affine::new(terms, 0).expect("small")
+    }
+
+    /// The form with a constant added, so that it is `low` at least, give or take a little; a constant is not less.
+    fn from(&self, choices: &mut Choices, form: Affine, low: i64) -> Affine {
+        if form.is_constant() {
+            return Affine::constant(low + choices.of(&[0, 0, 1, 2]));
+        }
+        let offset = low - self.bounds(&form).0 + choices.of(&[0, 0, 0, 1, -1, 2, -3]);
+        form.add(&Affine::constant(offset)).expect("small")
+    }
+
+    /// A read of a new input; seldom at a place that another input says.
+    fn choose_access(&mut self, choices: &mut Choices, builder: &mut Builder, dtype: DType) {
+        let dtype = if choices.once_in(4) { choices.dtype() } else { dtype };
+        let rank = choices.of(&[2, 1, 3, 2, 0, 4]);
+        let mut index = Vec::new();
+        let mut shape = Vec::new();
+        // Variables in turn, where the places' end and the others begin, or from the first.
+        let places = self.output.len();
+        let first = choices.of(&[places.saturating_sub(1), places, 0]);
+        let dynamic = (rank > 0 && choices.once_in(6)).then(|| choices.pick(rank));
+        for axis in 0..rank {
+            let form = match choices.pick(3) {
+                0 | 1 if !self.indices.is_empty() => {
+                    let variable = (first + axis) % self.indices.len();
+                    Affine::new([(variable, 1)], -self.indices[variable].low).expect("small")
+                }
+                _ => {
+                    let form = self.form(choices, 2);
+                    self.from(choices, form, 0)
+                }
+            };
+            let (_, last) = self.bounds(&form);
+            let size =
+                (last + 1 + choices.of(&[0, 0, 0, 0, 1, -1])).clamp(i64::from(!choices.once_in(60)), 300) as usize;
+            let elements: usize = shape.iter().product();
+            shape.push(if elements * size > ELEMENTS { 1 + size % 3 } else { size });
+            if dynamic == Some(axis) {
+                let steps = self.choose_steps(choices, builder);
+                index.push(Index { affine: form, access: Some(steps) });
+            } else {
+                index.push(Index { affine: form, access: None });
+            }
+        }
+        self.accesses.push(Access { operand: self.operands.len(), index });
+        self.operands.push(builder.input(choices, dtype, &shape));
+    }
+
+    /// A read of an integer input of small values; its access's number.
+    fn choose_steps(&mut self, choices: &mut Choices, builder: &mut Builder) -> usize {
+        let form = self.form(choices, 1);
+        let form = self.from(choices, form, 0);
+        let size = (self.bounds(&form).1 + 1).clamp(1, 200) as usize;
+        let dtype = choices.of(&[DType::I32, DType::I32, DType::U8, DType::I64]);
+        let low = if dtype.is_signed_integer() { -2.0 } else { 0.0 };
+        self.accesses.push(Access { operand: self.operands.len(), index: vec![Index { affine: form, access: None }] });
+        self.operands.push(builder.input_of(choices, dtype, &[size], low, 4.0, 0));
+        self.accesses.len() - 1
+    }
+
+    /// Narrows each variable's range to what the conditions on it alone allow, and adds conditions where those allow more
+    /// than the range: a contraction's ranges contain every point whose conditions hold.
+    fn bound_variables(&mut self, choices: &mut Choices, builder: &Builder) {
+        // Each as `form >= 0`.
+        let mut conditions = self.constraints.clone();
+        let mut within = |form: &Affine, size: usize| {
+            conditions.push(form.clone());
+            conditions.push(Affine::constant(size as i64 - 1).sub(form).expect("small"));
+        };
+        self.output.iter().zip(&self.shape).for_each(|(form, &size)| within(form, size));
+        for access in &self.accesses {
+            let fixed = access.index.iter().zip(builder.shape(self.operands[access.operand]));
+            fixed.filter(|(index, _)| index.access.is_none()).for_each(|(index, size)| within(&index.affine, size));
+        }
+        for (variable, range) in self.indices.iter_mut().enumerate() {
+            let (mut first, mut last) = (i64::MIN, i64::MAX);
+            for condition in &conditions {
+                match *condition.terms() {
+                    [(v, c)] if v == variable && c > 0 => first = first.max(-condition.offset().div_euclid(c)),
+                    [(v, c)] if v == variable => last = last.min(condition.offset().div_euclid(-c)),
+                    _ => {}
+                }
+            }
+            // Now and then a condition where none is needed.
+            if first < range.low || choices.once_in(20) {
+                self.constraints.push(Affine::new([(variable, 1)], -range.low).expect("small"));
+            }
+            if last >= range.high || choices.once_in(20) {
+                self.constraints.push(Affine::new([(variable, -1)], range.high - 1).expect("small"));
+            }
+            range.low = first.clamp(range.low, range.high);
+            range.high = last.clamp(range.low - 1, range.high - 1) + 1;
+        }
+    }
+
+    fn add_to(self, choices: &mut Choices, builder: &mut Builder, aggregation: Aggregation, dtype: DType) {
+        let arg = matches!(aggregation, Aggregation::ArgMax | Aggregation::ArgMin);
+        let reduced = |v: &usize| self.output.iter().all(|place| place.as_variable() != Some(*v));
+        let extent = |v: usize| (self.indices[v].high - self.indices[v].low).max(1) as f64;
+        let points: f64 = (0..self.indices.len()).filter(reduced).map(extent).product();
+        let mut body = Body { program: Program::default(), bounds: vec![] };
+        let mut value = None;
+        for (number, access) in self.accesses.iter().enumerate() {
+            let operand = self.operands[access.operand];
+            let leaf = body.leaf(ContractionLeaf::Access(number), builder.dtype(operand), operand.bound);
+            // What is only an index need not be a factor too.
+            let is_index = self.accesses.iter().flat_map(|a| &a.index).any(|index| index.access == Some(number));
+            if is_index && !choices.once_in(3) {
+                continue;
+            }
+            let leaf = body.cast(leaf, dtype);
+            value = Some(match value {
+                None => leaf,
+                Some(value) => {
+                    let op = choices.of(&[
+                        BinaryOp::Mul,
+                        BinaryOp::Mul,
+                        BinaryOp::Mul,
+                        BinaryOp::Add,
+                        BinaryOp::Sub,
+                        BinaryOp::Max,
+                    ]);
+                    body.binary(op, value, leaf)
+                }
+            });
+        }
+        if value.is_none() || choices.once_in(8) {
+            let form = self.form(choices, 2);
+            let form = self.from(choices, form, 0);
+            let (low, high) = self.bounds(&form);
+            let bound = Bound::exact(low.abs().max(high.abs()) as f64, 0);
+            let leaf = body.leaf(ContractionLeaf::Index(form), DType::I32, bound);
+            let leaf = body.cast(leaf, dtype);
+            value = Some(value.map_or(leaf, |value| body.binary(BinaryOp::Add, value, leaf)));
+        }
+        let mut value = value.expect("there is one");
+        let product = aggregation == Aggregation::Product;
+        if dtype.is_float() && (product || body.bounds[value].magnitude * points > 3e4) {
+            // Products of many would overflow; sums of f16 too.
+            value = body.clamp(value, if product { 1.0 } else { (3e4 / points).clamp(1.0, 8.0).floor() });
+        }
+        let exact = body.bounds[value].is_exact();
+        let aggregation = if arg && !exact { Aggregation::Max } else { aggregation };
+        body.program.results = vec![value];
+        if choices.once_in(6) && exact {
+            let limit = body.constant(Scalar::from_f64(dtype, choices.of(&[0.0, 1.0, -1.0])));
+            let counts = body.binary(choices.of(&[BinaryOp::Gt, BinaryOp::Ne]), value, limit);
+            body.program.results.push(counts);
+        }
+        let bound = aggregated(aggregation, dtype, body.bounds[value], points);
+        let arg = matches!(aggregation, Aggregation::ArgMax | Aggregation::ArgMin);
+        let ty = TensorType::new(if arg { DType::I32 } else { dtype }, self.shape);
+        let mut operands: Vec<_> = self.operands.iter().map(|operand| operand.id).collect();
+        let mut bound = bound;
+        let default = choices.once_in(5);
+        if default {
+            let value = builder.input(choices, ty.dtype, &ty.shape);
+            operands.push(value.id);
+            bound.magnitude = bound.magnitude.max(value.bound.magnitude);
+            bound.grid = bound.grid.zip(value.bound.grid).map(|(a, b)| a.max(b));
+        }
+        let (indices, output, accesses, constraints) = (self.indices, self.output, self.accesses, self.constraints);
+        let body = body.program;
+        let contraction = Contraction { aggregation, indices, output, accesses, constraints, body, default };
+        builder.add(Op::Contraction(Box::new(contraction)), ty, &operands, bound);
+    }
+}
+
+/// The bound of a place on which up to `points` values fall.
+pub fn aggregated(aggregation: Aggregation, dtype: DType, value: Bound, points: f64) -> Bound {
+    match aggregation {
+        Aggregation::Sum => {
+            // Narrow types are summed in f32 at least.
+            let kept = if dtype == DType::F64 || !dtype.is_float() { dtype } else { DType::F32 };
+            let sum = Bound { magnitude: points * value.magnitude, error: points * value.error, ..value };
+            let rounding = if sum.rounded(kept).is_exact() { 0.0 } else { points * epsilon(kept) * sum.magnitude };
+            let grid = if rounding == 0.0 { sum.grid } else { None };
+            Bound { error: sum.error + rounding, grid, ..sum }.rounded(dtype)
+        }
+        // Factors are at most 1.
+        Aggregation::Product if dtype.is_float() => {
+            Bound::inexact(1.0, points * (value.error + epsilon(dtype))).rounded(dtype)
+        }
+        Aggregation::Product => Bound::exact(f64::INFINITY, 0).rounded(dtype),
+        Aggregation::Max | Aggregation::Min | Aggregation::Assign => value,
+        Aggregation::ArgMax | Aggregation::ArgMin => Bound::exact(1e9, 0),
+    }
+}
+
+/// A body while it is made, with the bound of each instruction.
+struct Body {
+    program: Program<ContractionLeaf>,
+    bounds: Vec<Bound>,
+}
+
+impl Body {
+    /// The number of an instruction that has just been pushed, or was there.
+    fn bounded(&mut self, value: usize, bound: Bound) -> usize {
+        if value == self.bounds.len() {
+            self.bounds.push(bound);
+        }
+        value
+    }
+
+    fn leaf(&mut self, leaf: ContractionLeaf, dtype: DType, bound: Bound) -> usize {
+        let value = self.program.push(Inst::Leaf(leaf), dtype);
+        self.bounded(value, bound)
+    }
+
+    fn constant(&mut self, scalar: Scalar) -> usize {
+        let value = self.program.constant(scalar);
+        self.bounded(value, Bound::exact(scalar.to_f64().abs(), if scalar.dtype.is_float() { 2 } else { 0 }))
+    }
+
+    fn binary(&mut self, op: BinaryOp, a: usize, b: usize) -> usize {
+        let bound = binary_bound(op, self.program.dtype(a), self.bounds[a], self.bounds[b]);
+        let value = self.program.binary(op, a, b);
+        self.bounded(value, bound)
+    }
+
+    /// The value between `-most` and `most`, a whole number.
+    fn clamp(&mut self, value: usize, most: f64) -> usize {
+        let dtype = self.program.dtype(value);
+        let low = self.constant(Scalar::from_f64(dtype, -most));
+        let high = self.constant(Scalar::from_f64(dtype, most));
+        let bound = self.bounds[value];
+        let bound = Bound { magnitude: bound.magnitude.min(most), error: bound.error.min(2.0 * most), ..bound };
+        let value = self.program.binary(BinaryOp::Max, value, low);
+        let value = self.bounded(value, bound);
+        let value = self.program.binary(BinaryOp::Min, value, high);
+        self.bounded(value, bound)
+    }
+
+    fn cast(&mut self, mut value: usize, dtype: DType) -> usize {
+        if self.program.dtype(value) == dtype {
+            return value;
+        }
+        if dtype.is_float() && self.bounds[value].magnitude > 1.0 / epsilon(dtype) {
+            value = self.clamp(value, 8.0);
+        }
+        let bound = cast_bound(self.bounds[value], dtype);
+        let value = self.program.cast(value, dtype);
+        self.bounded(value, bound)
+    }
+}

@@ -1,0 +1,95 @@
+//! Random well-formed graphs with inputs, and how far from the reference interpreter a device may be on each.
+//!
+//! Graphs are made by ordinary code that draws from [`Choices`], a list of random numbers: where the list ends the draws
+//! are 0, the simplest choice, so that proptest shrinks a graph by shrinking the list.
+//!
+//! Each value carries a [`Bound`] on its magnitude and on how far two correct devices may be apart there. Inputs are small
+//! multiples of a quarter, and as long as everything is exact in its type the bound is 0: wrong addresses and guards
+//! can't hide behind a tolerance. What is not continuous (rounding, comparisons, positions) takes exact values only.
+
+mod bound;
+mod chain;
+mod choices;
+mod contraction;
+mod elementwise;
+mod graph;
+
+use std::fmt;
+
+use proptest::prelude::*;
+use tile_compiler::graph::Graph;
+use tile_compiler::tensor::Tensor;
+
+use choices::Choices;
+use graph::Builder;
+
+/// A graph, what to run it on, and how exact each output must be.
+#[derive(Clone)]
+pub struct Case {
+    pub graph: Graph,
+    pub inputs: Vec<(String, Tensor)>,
+    /// For each output, in order: the most by which an element may differ from the reference; 0 asks for equal bits
+    /// (but for the sign of zero).
+    pub tolerances: Vec<f64>,
+}
+
+impl fmt::Debug for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.graph)?;
+        self.inputs.iter().try_for_each(|(name, tensor)| writeln!(f, "{name} = {tensor:?}"))?;
+        writeln!(f, "tolerances {:?}", self.tolerances)
+    }
+}
+
+/// So many cases; a failure is not written to a file, as its message says all.
+pub fn config(cases: u32) -> ProptestConfig {
+    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
+}
+
+/// One contraction: ranks 0 to 6, every aggregation and type, any index pattern.
+pub fn contraction() -> impl Strategy<Value = Case> {
+    cases(120, |choices, builder| contraction::contraction(choices, builder))
+}
+
+/// A few elementwise operations on broadcast operands, of every type and operation.
+pub fn elementwise() -> impl Strategy<Value = Case> {
+    cases(80, |choices, builder| {
+        elementwise::inputs(choices, builder);
+        for _ in 0..1 + choices.pick(12) {
+            elementwise::operation(choices, builder);
+        }
+    })
+}
+
+/// Convolutions, products, pooling, softmax, normalisation and elementwise operations, each on the result of the last.
+pub fn chain() -> impl Strategy<Value = Case> {
+    cases(60, |choices, builder| chain::chain(choices, builder))
+}
+
+fn cases(length: usize, make: impl Fn(&mut Choices, &mut Builder)) -> impl Strategy<Value = Case> {
+    prop::collection::vec(any::<u32>(), 1..length).prop_map(move |numbers| {
+        let mut choices = Choices::new(numbers);
+        let mut builder = Builder::new();
+        make(&mut choices, &mut builder);
+        builder.case(&mut choices)
+    })
+}
+
+/// The first difference between results and the reference's that the tolerances do not allow.
+pub fn difference(case: &Case, expected: &[(String, Tensor)], given: &[(String, Tensor)]) -> Option<String> {
+    for (((name, expected), (given_name, given)), tolerance) in expected.iter().zip(given).zip(&case.tolerances) {
+        if (name, expected.ty()) != (given_name, given.ty()) {
+            return Some(format!("{given_name}: {} instead of {name}: {}", given.ty(), expected.ty()));
+        }
+        // What is below the smallest normal number may be flushed to 0.
+        let tolerance = if *tolerance > 0.0 { tolerance + bound::smallest(expected.dtype()) } else { 0.0 };
+        for (position, (x, y)) in expected.scalars().zip(given.scalars()).enumerate() {
+            let equal = x == y || x.to_f64() == y.to_f64() && expected.dtype().is_float();
+            let near = (x.to_f64() - y.to_f64()).abs() <= tolerance || x.to_f64().is_nan() && y.to_f64().is_nan();
+            if !(equal || near) {
+                return Some(format!("{name}, element {position}: {y} instead of {x} (± {tolerance:e})"));
+            }
+        }
+    }
+    (expected.len() != given.len()).then(|| format!("{} outputs instead of {}", given.len(), expected.len()))
+}
