@@ -85,10 +85,11 @@ fn read_inputs(arguments: &Run, source: &Source) -> Result<BTreeMap<String, Tens
 }
 
 fn device(arguments: &Run, source: &Source) -> Result<Device, Failure> {
-    match arguments.device.clone().or_else(|| std::env::var("TILE_DEVICE").ok()) {
-        Some(name) => Device::named(&name).map_err(|error| source.failed(&error)),
-        None => Ok(Device::best()),
-    }
+    let device = match arguments.device.clone().or_else(|| std::env::var("TILE_DEVICE").ok()) {
+        Some(name) => Device::named(&name),
+        None => Device::best(),
+    };
+    device.map_err(|error| source.failed(&error))
 }
 
 fn session(
