@@ -8,7 +8,7 @@
 use super::contraction;
 use super::number::{Bool, Number, from_scalar, typed};
 use super::shared::Shared;
-use super::space::{Lines, Space, where_at_least_zero};
+use super::space::{Guards, Lines, Space};
 use super::tape::{ACCUMULATOR, CHUNK, Machine, Tape, WRITTEN};
 use super::vector::{self, Best};
 use rayon::prelude::*;
@@ -123,37 +123,24 @@ impl Job<'_> {
 
 /// Which points of a chunk count.
 struct Counting {
-    guards: Lines,
+    guards: Guards,
     counts: Vec<Bool>,
 }
 
 impl Counting {
     fn new(nest: &Nest, space: &Space) -> Self {
-        Self { guards: Lines::new(nest, space, &nest.guards), counts: vec![Bool(0); CHUNK] }
+        Self { guards: Guards::new(nest, space.clone(), &nest.guards), counts: vec![Bool(0); CHUNK] }
     }
 
     /// The points that count of the last chunk, which `machine` has evaluated; `None`: all.
-    fn of(&mut self, space: &Space, machine: &mut Machine, body: &Tape, chunk: &Range<usize>) -> Option<&[Bool]> {
-        let (start, length) = (chunk.start, chunk.len());
-        let guarded = !self.guards.all_hold(space, &mut machine.walker, start, length);
-        let counts = &mut self.counts[..length];
-        if guarded {
-            counts.fill(Bool(0));
-            let steps = &self.guards.steps;
-            self.guards.walk(space, &mut machine.walker, start, length, |piece| {
-                let lines = piece.values.iter().zip(steps);
-                let all = 0..piece.length as i64;
-                let part = lines.fold(all, |range, (value, step)| where_at_least_zero(range, *value, *step));
-                if part.start < part.end {
-                    counts[piece.at + part.start as usize..piece.at + part.end as usize].fill(Bool(1));
-                }
-            });
-        }
-        match (guarded, body.results.get(1)) {
-            (false, None) => return None,
-            (false, Some(&valid)) => counts.copy_from_slice(machine.value(valid)),
-            (true, None) => {}
-            (true, Some(&valid)) => {
+    fn of(&mut self, machine: &mut Machine, body: &Tape, chunk: &Range<usize>) -> Option<&[Bool]> {
+        let all = self.guards.hold(&mut machine.walker, chunk, &mut self.counts);
+        let counts = &mut self.counts[..chunk.len()];
+        match (all, body.results.get(1)) {
+            (true, None) => return None,
+            (true, Some(&valid)) => counts.copy_from_slice(machine.value(valid)),
+            (false, None) => {}
+            (false, Some(&valid)) => {
                 counts.iter_mut().zip(machine.value::<Bool>(valid)).for_each(|(c, valid)| c.0 &= (valid.0 != 0) as u8);
             }
         }
@@ -246,7 +233,7 @@ impl<'a, T: Number> Reduction<'a, T> {
             for point in 0..self.points.size {
                 self.points.locate(point, &mut machine.walker.point);
                 machine.run(chunk.start, length);
-                let counts = counting.of(&self.places, &mut machine, body, &chunk);
+                let counts = counting.of(&mut machine, body, &chunk);
                 let values = machine.value::<T>(body.results[0]);
                 match counts {
                     None => written.fill(Bool(1)),
@@ -340,7 +327,7 @@ impl<'a, T: Number> Reduction<'a, T> {
         let mut walker = machine.walker.clone();
         for chunk in chunks(points) {
             machine.run(chunk.start, chunk.len());
-            let counts = counting.of(&self.points, machine, body, &chunk);
+            let counts = counting.of(machine, body, &chunk);
             let values = machine.value::<T>(body.results[0]);
             if self.arg() {
                 let position = Lines::new(nest, &self.points, &nest.position);

@@ -1,5 +1,6 @@
 //! Walking a flattened range of axes in the longest pieces along which given expressions change evenly.
 
+use super::number::Bool;
 use std::ops::Range;
 use tile_compiler::affine::Affine;
 use tile_compiler::nest::Nest;
@@ -83,6 +84,16 @@ pub struct Piece<'a> {
     pub length: usize,
     /// The expressions' values at the first point.
     pub values: &'a [i64],
+}
+
+impl Piece<'_> {
+    /// The part of the piece, from its start, where its values from number `first` on are at least 0.
+    pub fn where_at_least_zero(&self, first: usize, steps: &[i64]) -> Range<usize> {
+        let lines = self.values.iter().zip(steps).skip(first);
+        let all = 0..self.length as i64;
+        let part = lines.fold(all, |range, (value, step)| where_at_least_zero(range, *value, *step));
+        part.start.min(self.length as i64) as usize..part.end.max(part.start).min(self.length as i64) as usize
+    }
 }
 
 impl Lines {
@@ -173,8 +184,35 @@ impl Lines {
     }
 }
 
+/// Conditions, each an expression that must be at least 0, over one space.
+pub struct Guards {
+    space: Space,
+    lines: Lines,
+}
+
+impl Guards {
+    /// Conditions over the variables of the nest.
+    pub fn new(nest: &Nest, space: Space, guards: &[Affine]) -> Self {
+        Self { lines: Lines::new(nest, &space, guards), space }
+    }
+
+    /// Whether all hold at every point of the chunk; if not, `holds` says where they do.
+    pub fn hold(&self, walker: &mut Walker, chunk: &Range<usize>, holds: &mut [Bool]) -> bool {
+        let (start, length) = (chunk.start, chunk.len());
+        if self.lines.all_hold(&self.space, walker, start, length) {
+            return true;
+        }
+        holds[..length].fill(Bool(0));
+        self.lines.walk(&self.space, walker, start, length, |piece| {
+            let part = piece.where_at_least_zero(0, &self.lines.steps);
+            holds[piece.at..][part].fill(Bool(1));
+        });
+        false
+    }
+}
+
 /// The part of a piece where `value + i * step >= 0`, cut from `range`.
-pub fn where_at_least_zero(range: Range<i64>, value: i64, step: i64) -> Range<i64> {
+fn where_at_least_zero(range: Range<i64>, value: i64, step: i64) -> Range<i64> {
     let Range { start, end } = range;
     match step {
         0 if value >= 0 => start..end,

@@ -5,9 +5,8 @@
 
 use super::memory::{Plain, Register, bytes_of, elements};
 use super::number::{Bool, Number, from_scalar, typed};
-use super::space::{Lines, Piece, Space, Walker, where_at_least_zero};
+use super::space::{Lines, Piece, Space, Walker};
 use super::vector;
-use std::ops::Range;
 use tile_compiler::affine::Affine;
 use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::nest::{Leaf, Load, Nest};
@@ -273,13 +272,8 @@ impl<'t, 'n> Machine<'t, 'n> {
         let in_one_piece = lines.run - start % lines.run >= length;
         let in_place = whole && step == 1 && in_one_piece && reader.dynamic.is_empty();
         let mut place = None;
-        // The part of a piece where every condition holds, from its start.
-        let holds = |piece: &Piece| {
-            let conditions = piece.values.iter().zip(&lines.steps).skip(1);
-            let all = 0..piece.length as i64;
-            let Range { start, end } = conditions.fold(all, |r, (v, s)| where_at_least_zero(r, *v, *s));
-            (start as usize).min(piece.length)..(end.max(start) as usize).min(piece.length)
-        };
+        // Where every condition holds.
+        let holds = |piece: &Piece| piece.where_at_least_zero(1, &lines.steps);
         if reader.dynamic.is_empty() {
             lines.walk(space, &mut self.walker, start, length, |piece| {
                 if in_place {

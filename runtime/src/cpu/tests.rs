@@ -338,12 +338,86 @@ fn alike(a: Scalar, b: Scalar) -> bool {
     a == b || x == y || (x.is_nan() && y.is_nan()) || (x - y).abs() <= tolerance * x.abs().max(y.abs()).max(1.0)
 }
 
-#[test]
-fn random_nests_equal_their_definition() {
+/// A sum of products whose factors depend on different axes, in any order, with guards and prologues.
+fn product(draw: &mut Draw) -> Nest {
+    let dtype = draw.of(&[DType::F32, DType::F64]);
+    // The axes' roles: batch, row, column.
+    let mut roles = vec![1, 2];
+    for _ in 0..draw.below(3) {
+        let at = draw.below(roles.len() + 1);
+        roles.insert(at, draw.below(3));
+    }
+    if draw.chance(50) {
+        roles.reverse();
+    }
+    let free = roles.len();
+    let reduction = 1 + draw.below(2);
+    let extent = |draw: &mut Draw, i: usize| match i {
+        _ if i >= free => 2 + draw.below(12),
+        _ if roles[i] == 0 => 2,
+        _ => 2 + draw.below(17),
+    };
+    let axes: Vec<Axis> =
+        (0..free + reduction).map(|i| Axis { name: format!("i{i}"), extent: extent(draw, i) }).collect();
+    let places: Vec<usize> = axes[..free].iter().map(|a| a.extent).collect();
+    let nest = Nest {
+        name: "product".into(),
+        axes,
+        free,
+        derived: Vec::new(),
+        guards: Vec::new(),
+        operands: Vec::new(),
+        aggregation: Some(Aggregation::Sum),
+        position: None,
+        body: Program::default(),
+        epilogue: Program::default(),
+        outputs: vec![TensorType::new(dtype, places)],
+    };
+    let mut generator = Generator { draw, nest };
+    let side = |other: usize| -> Vec<usize> {
+        (0..free).filter(|&a| roles[a] != other).chain(free..free + reduction).collect()
+    };
+    let mut body = Program::default();
+    let mut values = Vec::new();
+    for variables in [side(2), side(1)] {
+        // Every axis of its roles must occur, lest its role be another.
+        let mut load = generator.load(dtype, &[], None);
+        load.offset = variables.iter().fold(Affine::constant(0), |sum, &v| {
+            let coefficient = generator.draw.of(&[1, 1, 2, 3, 7]);
+            sum.add(&Affine::var(v).scale(coefficient).unwrap()).unwrap()
+        });
+        let (_, high) = load.offset.bounds(&generator.nest.variable_bounds()).unwrap();
+        load.when.clear();
+        let mut size = high + 1;
+        if generator.draw.chance(50) {
+            size = 1 + generator.draw.below(size as usize) as i64;
+            let below = Affine::constant(size - 1).sub(&load.offset).unwrap();
+            if generator.draw.chance(50) { &mut load.when } else { &mut generator.nest.guards }.push(below);
+        }
+        generator.nest.operands[load.operand] = TensorType::new(dtype, [size as usize]);
+        let value = body.push(Inst::Leaf(Leaf::Load(load)), dtype);
+        values.push(if generator.draw.chance(30) { body.unary(UnaryOp::Abs, value) } else { value });
+        if generator.draw.chance(30) {
+            let guard = generator.affine(&variables);
+            generator.nest.guards.push(guard);
+        }
+    }
+    body.results = vec![body.binary(BinaryOp::Mul, values[0], values[1])];
+    generator.nest.body = body;
+    let everywhere: Vec<usize> = (0..free).collect();
+    let mut epilogue = generator.program(dtype, &everywhere, true);
+    if generator.draw.chance(30) {
+        epilogue.results = vec![0];
+    }
+    generator.nest.epilogue = epilogue;
+    generator.nest
+}
+
+fn check(cases: usize, draw_nest: fn(&mut Draw) -> Nest) {
     let mut runner = TestRunner::new(Config::with_cases(1));
-    for case in 0..600 {
+    for case in 0..cases {
         let mut draw = Draw(runner.rng());
-        let nest = nest(&mut draw);
+        let nest = draw_nest(&mut draw);
         nest.verify().unwrap();
         if nest.places() * nest.reduction_points() > 40_000 {
             continue;
@@ -355,4 +429,14 @@ fn random_nests_equal_their_definition() {
             assert!(alike(got, want), "case {case}: place {place} is {got:?}, not {want:?}\n{nest}");
         }
     }
+}
+
+#[test]
+fn random_nests_equal_their_definition() {
+    check(600, nest);
+}
+
+#[test]
+fn random_products_equal_their_definition() {
+    check(300, product);
 }

@@ -30,9 +30,8 @@ const MC: usize = 168;
 const NC: usize = 256;
 /// Most columns of a task, a multiple of NC. Each task packs its rows of A anew, once in so many columns.
 const TASK_COLUMNS: usize = 2048;
-/// Panels of B packed together, and the terms of k at a time.
+/// Panels of B packed together.
 const B_GROUP: usize = 8;
-const B_STEP: usize = 16;
 /// Most memory for packed B.
 const B_BYTES: usize = 64 << 20;
 /// Fewer multiply-adds than this are done before a second thread has woken.
@@ -171,7 +170,7 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Product<'_, T, A, B, S> {
         let (width, lanes, kc) = (self.kernels.columns(), self.kernels.lanes, self.kernels.kc());
         let padded = self.padded(columns.len());
         // Neighbouring panels are filled together, a few k at a time, so that long pieces of the source's rows are read at once.
-        let (group, step) = (B_GROUP * width, B_STEP);
+        let (group, step) = (B_GROUP * width, self.b.k_step().min(kc));
         let groups = packed.chunks_mut(kc * padded).enumerate().flat_map(|(block, packed)| {
             let ks = block * kc..self.size.k.min((block + 1) * kc);
             packed.chunks_mut(group * ks.len()).enumerate().map(move |(i, data)| (ks.clone(), i * group, data))

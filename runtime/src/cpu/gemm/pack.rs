@@ -21,6 +21,12 @@ pub trait Pack<T>: Sync {
     /// The layout that panels are filled in fastest. (The right operand's panels are row contiguous all the same.)
     fn layout(&self) -> Layout;
 
+    /// How many terms of k to pack at a time before going on to the next panel of the right operand: few, so that
+    /// neighbouring panels share what was read; or all.
+    fn k_step(&self) -> usize {
+        16
+    }
+
     /// Writes the elements of `outer` × `ks` to the panel, the first of each range at its start.
     fn pack(&self, batch: usize, outer: Range<usize>, ks: Range<usize>, panel: Panel<T>);
 }
