@@ -220,8 +220,8 @@ impl<'a, T: Number> Reduction<'a, T> {
         let mut positions = machine.walker.clone();
         let position = Lines::new(nest, &self.places, &nest.position);
         let blocked = T::FLOAT && self.aggregation == Aggregation::Sum && self.points.size > BLOCK;
-        let mut block = vec![self.identity; CHUNK];
-        let mut total = vec![self.identity; CHUNK];
+        let mut block = [self.identity; CHUNK];
+        let mut total = [self.identity; CHUNK];
         let mut best = vec![self.nothing(); if self.arg() { CHUNK } else { 0 }];
         for chunk in chunks(places) {
             let length = chunk.len();

@@ -72,7 +72,7 @@ pub fn tanh(x: f32) -> f32 {
     // Below 0.55: a polynomial in x² fitted to (tanh(x) / x - 1) / x².
     let z = x * x;
     let p = -0.053_910_066 + z * (0.021_312_745 + z * -0.006_615_756);
-    let small = x + x * (z * (-0.333_333_32 + z * (0.133_331_18 + z * p)));
+    let small = x + x * (z * (-0.333_333_3 + z * (0.133_331_18 + z * p)));
     let large = (1.0 - 2.0 / (exp(a + a) + 1.0)).copysign(x);
     if a < 0.55 { small } else { large }
 }
@@ -84,7 +84,7 @@ pub fn erf(x: f32) -> f32 {
     // Below 1: x times a polynomial in x² fitted to erf(x) / x.
     let z = x * x;
     let p = -8.018_855e-4 + z * 7.882_497e-5;
-    let p = 0.112_835_976 + z * (-0.026_854_329 + z * (0.005_189_312 + z * p));
+    let p = 0.112_835_97 + z * (-0.026_854_329 + z * (0.005_189_312 + z * p));
     let small = x + x * (0.128_379_17 + z * (-0.376_126_27 + z * p));
     // From 1 to 4: 1 - exp(-p), p fitted to -ln erfc; beyond, 1 is the nearest float.
     let b = if a > 4.0 { 4.0 } else { a };
