@@ -85,16 +85,19 @@ fn conv2d(size: usize, inputs: usize, outputs: usize, threads: usize) {
         let offset = |y: isize, x: isize| (y * size as isize + x) * inputs as isize;
         let pixels: Vec<_> = (0..m).map(|i| split(i, size)).collect();
         let taps: Vec<_> = (0..k).map(|i| (split(i / inputs, 3), (i % inputs) as isize)).collect();
-        let rows = Axis::new(
-            pixels.iter().map(|(y, x)| offset(*y, *x)).collect(),
-            vec![pixels.iter().map(|p| p.0).collect(), pixels.iter().map(|p| p.1).collect()],
-        );
+        // The guards 0 <= y, 0 <= x, y < size, x < size.
+        let inside = |places: &[(isize, isize)]| -> Vec<Vec<isize>> {
+            let guard = |of: fn(&(isize, isize)) -> isize| places.iter().map(of).collect();
+            vec![guard(|p| p.0), guard(|p| p.1), guard(|p| -p.0), guard(|p| -p.1)]
+        };
+        let rows = Axis::new(pixels.iter().map(|(y, x)| offset(*y, *x)).collect(), inside(&pixels));
         let terms = Axis::new(
             taps.iter().map(|((y, x), c)| offset(y - 1, x - 1) + c).collect(),
-            vec![taps.iter().map(|t| t.0.0 - 1).collect(), taps.iter().map(|t| t.0.1 - 1).collect()],
+            inside(&taps.iter().map(|t| (t.0.0 - 1, t.0.1 - 1)).collect::<Vec<_>>()),
         );
-        let none = Axis::new(vec![0], vec![vec![0], vec![0]]);
-        let left = Gather::new(&image, none, rows, terms, vec![size as isize; 2]);
+        let last = vec![size as isize - 1];
+        let none = Axis::new(vec![0], vec![vec![0], vec![0], last.clone(), last]);
+        let left = Gather::new(&image, none, rows, terms);
         let right = Gather::matrix(&weights, (n, 1), (k, n as isize));
         gemm(Size { batch: 1, m, n, k }, &left, &right, &Rows::new(&mut c, 0, n));
     };

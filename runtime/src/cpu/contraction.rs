@@ -75,7 +75,8 @@ fn product<T: Float + Number>(job: &Job, roles: &Roles) {
         k: nest.reduction_points(),
     };
     let left = Operand::<T>::new(job, [&roles.batch, &roles.rows, &roles.reduction], roles.left, &roles.left_guards);
-    let right = Operand::<T>::new(job, [&roles.batch, &roles.columns, &roles.reduction], roles.right, &roles.right_guards);
+    let right =
+        Operand::<T>::new(job, [&roles.batch, &roles.columns, &roles.reduction], roles.right, &roles.right_guards);
     let free: Vec<usize> = (0..nest.free).collect();
     let places = |axes: &[usize]| -> Vec<usize> {
         let mut point = vec![0; nest.axes.len()];
@@ -142,7 +143,12 @@ impl<T: Float + Number> Pack<T> for Operand<'_, T> {
 }
 
 /// A load as tables of offsets, if each of its expressions is a sum of terms of the batch, the outer and the reduction axes.
-fn gathered<'a, T: Number>(job: &'a Job, groups: [&[usize]; 3], load: &Load, guards: &[Affine]) -> Option<Gather<'a, T>> {
+fn gathered<'a, T: Number>(
+    job: &'a Job,
+    groups: [&[usize]; 3],
+    load: &Load,
+    guards: &[Affine],
+) -> Option<Gather<'a, T>> {
     let nest = job.nest;
     let expressions: Vec<&Affine> =
         [&load.offset].into_iter().chain(&load.when).chain(guards.iter().filter(|g| !load.when.contains(g))).collect();
@@ -163,7 +169,8 @@ fn gathered<'a, T: Number>(job: &'a Job, groups: [&[usize]; 3], load: &Load, gua
             locate(nest, group, position, &mut point);
             for (derived, d) in nest.derived.iter().enumerate() {
                 let terms = d.numerator.terms().iter();
-                let numerator = terms.fold(d.numerator.offset(), |sum, (v, c)| sum.wrapping_add(c.wrapping_mul(point[*v])));
+                let numerator =
+                    terms.fold(d.numerator.offset(), |sum, (v, c)| sum.wrapping_add(c.wrapping_mul(point[*v])));
                 point[nest.axes.len() + derived] = numerator.div_euclid(d.denominator);
             }
             for ((table, terms), expression) in tables.iter_mut().zip(&terms).zip(&expressions) {
@@ -175,7 +182,7 @@ fn gathered<'a, T: Number>(job: &'a Job, groups: [&[usize]; 3], load: &Load, gua
         Axis::new(tables.next().unwrap_or_default(), tables.collect())
     };
     let data = elements(job.operands[load.operand]);
-    Some(Gather::new(data, axis(0), axis(1), axis(2), vec![isize::MAX; expressions.len() - 1]))
+    Some(Gather::new(data, axis(0), axis(1), axis(2)))
 }
 
 /// An operand that its program computes, along the reduction.

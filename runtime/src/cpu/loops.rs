@@ -111,6 +111,10 @@ impl Job<'_> {
     ///
     /// Each place is to be finished by one thread only.
     pub fn finish(&self, epilogue: &mut Machine, places: Range<usize>) {
+        for (output, value) in self.outputs.iter().zip(&self.epilogue.results) {
+            let size = self.epilogue.dtype(*value).size();
+            output.prefetch(places.start * size..places.end * size);
+        }
         epilogue.run(places.start, places.len());
         for (output, value) in self.outputs.iter().zip(&self.epilogue.results) {
             let size = self.epilogue.dtype(*value).size();

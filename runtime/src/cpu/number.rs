@@ -199,25 +199,16 @@ impl Number for f32 {
             UnaryOp::Recip => 1.0 / x,
             UnaryOp::Sqrt => x.sqrt(),
             UnaryOp::Rsqrt => 1.0 / x.sqrt(),
-            UnaryOp::Exp => math::exp(x),
-            UnaryOp::Log => math::log(x),
-            UnaryOp::Tanh => math::tanh(x),
-            UnaryOp::Erf => math::erf(x),
-            UnaryOp::Sin if x.abs() <= math::TRIGONOMETRIC_LIMIT => math::sin(x),
-            UnaryOp::Cos if x.abs() <= math::TRIGONOMETRIC_LIMIT => math::cos(x),
             _ => in_f64(op, x as f64) as f32,
         }
     }
-    /// Sine and cosine without a branch, and then once more where the argument was too large for that.
-    #[inline(always)]
+    /// The functions without branches; then sine and cosine once more where the argument was too large for that.
     fn unary_chunk(op: UnaryOp, x: &[f32], out: &mut [f32]) -> bool {
-        match op {
-            UnaryOp::Sin => out.iter_mut().zip(x).for_each(|(out, x)| *out = math::sin(*x)),
-            UnaryOp::Cos => out.iter_mut().zip(x).for_each(|(out, x)| *out = math::cos(*x)),
-            _ => return false,
+        if !vector::transcendental(op, x, out) {
+            return false;
         }
-        for (out, x) in out.iter_mut().zip(x) {
-            if x.abs() > math::TRIGONOMETRIC_LIMIT {
+        if matches!(op, UnaryOp::Sin | UnaryOp::Cos) {
+            for (out, x) in out.iter_mut().zip(x).filter(|(_, x)| x.abs() > math::TRIGONOMETRIC_LIMIT) {
                 *out = in_f64(op, *x as f64) as f32;
             }
         }

@@ -3,7 +3,7 @@
 //! Loads whose elements follow each other are read in place; the values of the other instructions lie in registers, buffers of
 //! [`CHUNK`] elements that are few enough (a register is reused after its last reader) to stay in L1.
 
-use super::memory::{Plain, Register, bytes_of, elements};
+use super::memory::{Plain, Register, bytes_of, elements, prefetch};
 use super::number::{Bool, Number, from_scalar, typed};
 use super::space::{Lines, Piece, Space, Walker};
 use super::vector;
@@ -36,6 +36,13 @@ enum Action {
     Index(Box<Lines>),
     Unary(UnaryOp, Value),
     Binary(BinaryOp, Value, Value),
+    /// Of f32, with a constant: the right operand, or the left if swapped.
+    BinaryScalar {
+        op: BinaryOp,
+        a: Value,
+        b: f32,
+        swapped: bool,
+    },
     Compare(BinaryOp, Value, Value),
     Select(Value, Value, Value),
     Cast(Value),
@@ -68,9 +75,10 @@ impl<'n> Tape<'n> {
         let count = program.insts.len();
         let mut last_use: Vec<Option<usize>> = vec![None; count];
         results.iter().for_each(|&r| last_use[r] = Some(usize::MAX));
+        let insts: Vec<Inst<Leaf>> = (0..count).map(|value| effective(program, value)).collect();
         for value in (0..count).rev() {
             if last_use[value].is_some() {
-                reads(&program.insts[value].0).for_each(|read| last_use[read] = last_use[read].max(Some(value)));
+                reads(&insts[value]).for_each(|read| last_use[read] = last_use[read].max(Some(value)));
             }
         }
         let mut tape = Self {
@@ -85,7 +93,7 @@ impl<'n> Tape<'n> {
         };
         let mut free: Vec<usize> = Vec::new();
         let mut register_of = vec![usize::MAX; count];
-        for (value, (inst, _)) in program.insts.iter().enumerate().filter(|(v, _)| last_use[*v].is_some()) {
+        for (value, inst) in insts.iter().enumerate().filter(|(v, _)| last_use[*v].is_some()) {
             let action = match inst {
                 Inst::Const(scalar) => {
                     tape.constants.push((value, tape.registers, *scalar));
@@ -104,7 +112,11 @@ impl<'n> Tape<'n> {
                 Inst::Leaf(Leaf::Index(affine)) => Action::Index(Box::new(Lines::new(nest, &tape.space, [affine]))),
                 Inst::Unary(op, a) => Action::Unary(*op, *a),
                 Inst::Binary(op, a, b) if op.is_comparison() => Action::Compare(*op, *a, *b),
-                Inst::Binary(op, a, b) => Action::Binary(*op, *a, *b),
+                Inst::Binary(op, a, b) => match (constant(program, *a), constant(program, *b)) {
+                    (None, Some(b)) => Action::BinaryScalar { op: *op, a: *a, b, swapped: false },
+                    (Some(a), None) => Action::BinaryScalar { op: *op, a: *b, b: a, swapped: true },
+                    _ => Action::Binary(*op, *a, *b),
+                },
                 Inst::Select(c, a, b) => Action::Select(*c, *a, *b),
                 Inst::Cast(a) => Action::Cast(*a),
             };
@@ -154,6 +166,32 @@ impl<'n> Tape<'n> {
             Action::Load(reader) => Some((reader.offset.steps[0], reader.offset.run)),
             _ => None,
         })
+    }
+}
+
+/// An instruction, or a cheaper one that computes the same: a choice of the greater or the lesser of what it compares.
+fn effective(program: &Program<Leaf>, value: Value) -> Inst<Leaf> {
+    let inst = &program.insts[value].0;
+    if let Inst::Select(condition, then, otherwise) = *inst
+        && let Inst::Binary(op @ (BinaryOp::Lt | BinaryOp::Gt), a, b) = program.insts[condition].0
+    {
+        // `a < b`, either way round.
+        let (a, b) = if op == BinaryOp::Lt { (a, b) } else { (b, a) };
+        if (then, otherwise) == (b, a) {
+            return Inst::Binary(BinaryOp::Max, a, b);
+        }
+        if (then, otherwise) == (a, b) {
+            return Inst::Binary(BinaryOp::Min, b, a);
+        }
+    }
+    inst.clone()
+}
+
+/// The constant that an f32 value is, if it is one.
+fn constant(program: &Program<Leaf>, value: Value) -> Option<f32> {
+    match program.insts[value].0 {
+        Inst::Const(scalar) if scalar.dtype == DType::F32 => Some(scalar.to_f64() as f32),
+        _ => None,
     }
 }
 
@@ -247,6 +285,15 @@ impl<'t, 'n> Machine<'t, 'n> {
                 Action::Binary(op, a, b) => typed!(dtype, T => {
                     vector::binary(*op, self.value::<T>(*a), self.value::<T>(*b), &mut out.elements_mut()[..length])
                 }),
+                Action::BinaryScalar { op, a, b, swapped } => {
+                    let a = self.value::<f32>(*a);
+                    let out = &mut out.elements_mut()[..length];
+                    if !vector::binary_scalar(*op, a, *b, *swapped, out) {
+                        let b = [*b; CHUNK];
+                        let (a, b) = if *swapped { (&b[..length], a) } else { (a, &b[..length]) };
+                        vector::binary(*op, a, b, out);
+                    }
+                }
                 Action::Compare(op, a, b) => typed!(tape.dtypes[*a], T => {
                     vector::compare(*op, self.value::<T>(*a), self.value::<T>(*b), &mut out.elements_mut()[..length])
                 }),
@@ -319,6 +366,7 @@ impl<'t, 'n> Machine<'t, 'n> {
             self.addresses = addresses;
         }
         if let Some(start) = place {
+            prefetch(data.get(start + length..(start + 2 * length).min(data.len())).unwrap_or_default());
             self.at[value] = At::Operand(reader.operand, start);
         }
     }

@@ -3,13 +3,42 @@
 //! Each is written once, as a plain loop over slices of one length, and compiled for the baseline and for processors with AVX2; which one
 //! runs is decided by what the processor reports.
 
+use super::math;
 use super::number::{Bool, Number};
 use tile_compiler::graph::Aggregation;
 use tile_compiler::scalar::{BinaryOp, UnaryOp};
 
+/// The vector units that loops are compiled for, beside the baseline.
+#[derive(Clone, Copy, PartialEq, PartialOrd)]
+#[cfg(target_arch = "x86_64")]
+enum Level {
+    Baseline,
+    Avx2,
+    Avx512,
+}
+
+/// What this processor has, asked once.
+#[cfg(target_arch = "x86_64")]
+fn level() -> Level {
+    static LEVEL: std::sync::OnceLock<Level> = std::sync::OnceLock::new();
+    *LEVEL.get_or_init(|| {
+        macro_rules! all { ($($feature:tt)*) => { $(is_x86_feature_detected!($feature))&&* } }
+        if !all!("avx2" "bmi1" "bmi2" "lzcnt" "popcnt") {
+            Level::Baseline
+        } else if all!("avx512f" "avx512bw" "avx512dq" "avx512vl") {
+            Level::Avx512
+        } else {
+            Level::Avx2
+        }
+    })
+}
+
 /// Defines a function whose body is also compiled with wider vectors, and chosen where the processor has them.
 macro_rules! vectorised {
-    ($(#[$doc:meta])* pub fn $name:ident<$($g:ident: $bound:ident),*>($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)? $body:block) => {
+    (
+        $(#[$doc:meta])*
+        pub fn $name:ident<$($g:ident: $bound:ident),*>($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)? $body:block
+    ) => {
         $(#[$doc])*
         pub fn $name<$($g: $bound),*>($($arg: $ty),*) $(-> $ret)? {
             #[inline(always)]
@@ -17,15 +46,12 @@ macro_rules! vectorised {
 
             #[cfg(target_arch = "x86_64")]
             {
-                #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt,fma,f16c")]
+                #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
                 fn wide<$($g: $bound),*>($($arg: $ty),*) $(-> $ret)? {
                     body::<$($g),*>($($arg),*)
                 }
-                if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c")
-                    && is_x86_feature_detected!("bmi1") && is_x86_feature_detected!("bmi2") && is_x86_feature_detected!("lzcnt")
-                    && is_x86_feature_detected!("popcnt")
-                {
-                    // SAFETY: the processor has just said that it has these.
+                if level() >= Level::Avx2 {
+                    // SAFETY: the processor has said that it has these.
                     return unsafe { wide::<$($g),*>($($arg),*) };
                 }
             }
@@ -58,6 +84,58 @@ vectorised! {
             return;
         }
         each!(Neg BitNot Abs Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Erf Exp Floor Log Recip Round Rsqrt Sin Sinh Sqrt Tan Tanh)
+    }
+}
+
+/// The functions of [`math`] over f32s; false for other operations, and `out` is as it was. Much arithmetic on each element: worth
+/// the widest vectors.
+pub fn transcendental(op: UnaryOp, a: &[f32], out: &mut [f32]) -> bool {
+    #[inline(always)]
+    fn body(op: UnaryOp, a: &[f32], out: &mut [f32]) -> bool {
+        match op {
+            UnaryOp::Exp => map(a, out, math::exp),
+            UnaryOp::Log => map(a, out, math::log),
+            UnaryOp::Tanh => map(a, out, math::tanh),
+            UnaryOp::Erf => map(a, out, math::erf),
+            UnaryOp::Sin => map(a, out, math::sin),
+            UnaryOp::Cos => map(a, out, math::cos),
+            _ => return false,
+        }
+        true
+    }
+    vectorised! {
+        /// Without them.
+        pub fn narrower<>(op: UnaryOp, a: &[f32], out: &mut [f32]) -> bool {
+            body(op, a, out)
+        }
+    }
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
+        fn widest(op: UnaryOp, a: &[f32], out: &mut [f32]) -> bool {
+            body(op, a, out)
+        }
+        if level() >= Level::Avx512 {
+            // SAFETY: the processor has said that it has these.
+            return unsafe { widest(op, a, out) };
+        }
+    }
+    narrower(op, a, out)
+}
+
+vectorised! {
+    /// `out = op(a, b)` with one of the two the same for all elements: `b`, or `a` if `swapped`. For the operations of f32 that matter most;
+    /// false for others, and `out` is as it was.
+    pub fn binary_scalar<>(op: BinaryOp, a: &[f32], b: f32, swapped: bool, out: &mut [f32]) -> bool {
+        macro_rules! each {
+            ($($name:ident)*) => { match (op, swapped) {
+                $((BinaryOp::$name, false) => map(a, out, |x| f32::binary(BinaryOp::$name, x, b)),
+                (BinaryOp::$name, true) => map(a, out, |x| f32::binary(BinaryOp::$name, b, x)),)*
+                _ => return false,
+            } };
+        }
+        each!(Add Sub Mul Div Max Min);
+        true
     }
 }
 

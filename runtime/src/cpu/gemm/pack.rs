@@ -37,7 +37,7 @@ pub struct Axis {
     offsets: Vec<isize>,
     /// `guards[g][i]`
     guards: Vec<Vec<isize>>,
-    /// How many indices from `i` on (itself included) have equally spaced offsets and the same guard terms.
+    /// How many indices from `i` on (itself included) are evenly spaced, in the offset and in every guard.
     runs: Vec<u32>,
 }
 
@@ -45,10 +45,10 @@ impl Axis {
     /// An axis of `offsets`, in elements; `guards` holds a table as long for each guard of the operand.
     pub fn new(offsets: Vec<isize>, guards: Vec<Vec<isize>>) -> Self {
         let mut runs = vec![1; offsets.len()];
-        let alike = |i: usize| guards.iter().all(|terms| terms[i] == terms[i + 1]);
-        for i in (0..offsets.len().saturating_sub(1)).rev().filter(|&i| alike(i)) {
-            let extends = offsets.get(i + 2).is_some_and(|next| next - offsets[i + 1] == offsets[i + 1] - offsets[i]);
-            runs[i] = if extends && runs[i + 1] > 1 { runs[i + 1] + 1 } else { 2 };
+        let even = |table: &Vec<isize>, i: usize| table[i + 2] - table[i + 1] == table[i + 1] - table[i];
+        for i in (0..offsets.len().saturating_sub(1)).rev() {
+            let extends = i + 2 < offsets.len() && even(&offsets, i) && guards.iter().all(|guard| even(guard, i));
+            runs[i] = if extends { runs[i + 1] + 1 } else { 2 };
         }
         Self { offsets, guards, runs }
     }
@@ -60,29 +60,33 @@ impl Axis {
 
     /// Elements from an index to the next, 0 at the end.
     fn step(&self, i: usize) -> isize {
-        self.offsets.get(i + 1).map_or(0, |next| next - self.offsets[i])
+        step(&self.offsets, i)
     }
 }
 
+/// From an entry of a table to the next, 0 at the end.
+fn step(table: &[isize], i: usize) -> isize {
+    table.get(i + 1).map_or(0, |next| next - table[i])
+}
+
 /// An operand that lies in an array: element (b, o, k) is `data[batch[b] + outer[o] + k[k]]` by the axes' offsets,
-/// or 0 where for any guard the sum of the axes' terms is not in `0..limit`.
+/// or 0 where for any guard the sum of the axes' terms is negative.
 pub struct Gather<'a, T> {
     data: &'a [T],
     batch: Axis,
     outer: Axis,
     k: Axis,
-    limits: Vec<isize>,
 }
 
 impl<'a, T> Gather<'a, T> {
-    /// An operand in `data`. Every element that its guards allow must lie inside, or packing will panic.
-    pub fn new(data: &'a [T], batch: Axis, outer: Axis, k: Axis, limits: Vec<isize>) -> Self {
-        Self { data, batch, outer, k, limits }
+    /// An operand in `data`; the axes have as many guards. Every element that the guards allow must lie inside, or packing will panic.
+    pub fn new(data: &'a [T], batch: Axis, outer: Axis, k: Axis) -> Self {
+        Self { data, batch, outer, k }
     }
 
     /// A matrix without guards: outer axis × reduction axis, each (length, stride).
     pub fn matrix(data: &'a [T], outer: (usize, isize), k: (usize, isize)) -> Self {
-        Self::new(data, Axis::strided(1, 0), Axis::strided(outer.0, outer.1), Axis::strided(k.0, k.1), Vec::new())
+        Self::new(data, Axis::strided(1, 0), Axis::strided(outer.0, outer.1), Axis::strided(k.0, k.1))
     }
 }
 
@@ -99,20 +103,18 @@ impl<T: Copy + Default + Sync> Pack<T> for Gather<'_, T> {
         } else {
             (&self.outer, outer, panel.outer_stride, &self.k, ks, panel.k_stride)
         };
-        let block = if inner_stride == 1 { inner_range.len().max(1) } else { 32 };
+        let first = inner_range.start;
         let length = inner_range.len();
-        if self.limits.is_empty()
-            && inner_stride == 1
-            && inner.step(inner_range.start) == 1
-            && inner.runs[inner_range.start] as usize >= length
-        {
-            let base = self.batch.offsets[batch] + inner.offsets[inner_range.start];
+        let whole = inner.step(first) == 1 && inner.runs[first] as usize >= length;
+        if self.batch.guards.is_empty() && inner_stride == 1 && whole {
+            let base = self.batch.offsets[batch] + inner.offsets[first];
             for (offset, to) in other.offsets[other_range].iter().zip(panel.data.chunks_mut(other_stride)) {
                 let start = (base + offset) as usize;
                 copy_short(&self.data[start..start + length], &mut to[..length]);
             }
             return;
         }
+        let block = if inner_stride == 1 { length.max(1) } else { 32 };
         for start in inner_range.clone().step_by(block) {
             let end = inner_range.end.min(start + block);
             for o in other_range.clone() {
@@ -121,15 +123,21 @@ impl<T: Copy + Default + Sync> Pack<T> for Gather<'_, T> {
                 let mut at = start;
                 while at < end {
                     let n = (inner.runs[at] as usize).min(end - at);
-                    let allowed = self.limits.iter().enumerate().all(|(g, limit)| {
-                        let value = self.batch.guards[g][batch] + other.guards[g][o] + inner.guards[g][at];
-                        (0..*limit).contains(&value)
-                    });
-                    let to = &mut row[(at - inner_range.start) * inner_stride..][..(n - 1) * inner_stride + 1];
-                    if allowed {
-                        copy_run(self.data, (base + inner.offsets[at]) as usize, inner.step(at), to, inner_stride, n);
-                    } else {
+                    let to = &mut row[(at - first) * inner_stride..][..(n - 1) * inner_stride + 1];
+                    // The part of the run that every guard allows.
+                    let mut part = 0..n as isize;
+                    for (g, terms) in inner.guards.iter().enumerate() {
+                        let value = self.batch.guards[g][batch] + other.guards[g][o] + terms[at];
+                        part = where_not_negative(part, value, step(terms, at));
+                    }
+                    let part = part.start as usize..part.end as usize;
+                    if part.len() < n {
                         to.iter_mut().step_by(inner_stride).for_each(|x| *x = T::default());
+                    }
+                    if !part.is_empty() {
+                        let offset = base + inner.offsets[at] + part.start as isize * inner.step(at);
+                        let to = &mut to[part.start * inner_stride..];
+                        copy_run(self.data, offset as usize, inner.step(at), to, inner_stride, part.len());
                     }
                     at += n;
                 }
@@ -138,16 +146,28 @@ impl<T: Copy + Default + Sync> Pack<T> for Gather<'_, T> {
     }
 }
 
+/// The part of `range` where `value + i * step >= 0`.
+fn where_not_negative(range: Range<isize>, value: isize, step: isize) -> Range<isize> {
+    let Range { start, end } = range;
+    let (start, end) = match step {
+        0 if value >= 0 => (start, end),
+        0 => (start, start),
+        1.. => (start.max(-value.div_euclid(step)), end),
+        _ => (start, end.min(value.div_euclid(-step) + 1)),
+    };
+    start.min(range.end)..end.max(start.min(range.end))
+}
+
 /// Copies `n` elements, `step` apart in `data` and `stride` apart in `to`.
 fn copy_run<T: Copy>(data: &[T], start: usize, step: isize, to: &mut [T], stride: usize, n: usize) {
     if step == 1 && stride == 1 {
-        copy_short(&data[start..start + n], to);
+        copy_short(&data[start..start + n], &mut to[..n]);
     } else if step == 1 {
         for (x, to) in data[start..start + n].iter().zip(to.iter_mut().step_by(stride)) {
             *to = *x;
         }
     } else {
-        for (i, to) in to.iter_mut().step_by(stride).enumerate() {
+        for (i, to) in to.iter_mut().step_by(stride).take(n).enumerate() {
             *to = data[start.wrapping_add_signed(i as isize * step)];
         }
     }

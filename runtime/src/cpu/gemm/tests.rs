@@ -32,7 +32,7 @@ proptest! {
         let operand = |data, outer: usize, by_k| {
             let (outer_stride, k_stride) = strides(by_k, outer);
             let batches = Axis::strided(batch, (outer * k) as isize);
-            Gather::new(data, batches, Axis::strided(outer, outer_stride), Axis::strided(k, k_stride), vec![])
+            Gather::new(data, batches, Axis::strided(outer, outer_stride), Axis::strided(k, k_stride))
         };
         let got = product(size, &operand(&a, m, a_by_k), &operand(&b, n, b_by_k));
         for (i, got) in got.iter().enumerate() {
@@ -56,19 +56,20 @@ fn convolution() {
     let weights = numbers(9 * inputs * outputs, 4);
     let pixels = || (0..rows).flat_map(|y| (0..columns).map(move |x| ((y * stride) as isize, (x * stride) as isize)));
     let taps = || (0..3).flat_map(|y| (0..3).flat_map(move |x| (0..inputs as isize).map(move |c| (y - 1, x - 1, c))));
+    // The guards 0 <= y, 0 <= x, y < height, x < width.
+    let inside = |places: Vec<(isize, isize)>| -> Vec<Vec<isize>> {
+        let guard = |of: fn(&(isize, isize)) -> isize| places.iter().map(of).collect();
+        vec![guard(|p| p.0), guard(|p| p.1), guard(|p| -p.0), guard(|p| -p.1)]
+    };
     let (row, pixel) = ((width * inputs) as isize, inputs as isize);
     let left = Gather::new(
         &image,
-        Axis::new(vec![0], vec![vec![0], vec![0]]),
-        Axis::new(
-            pixels().map(|(y, x)| y * row + x * pixel).collect(),
-            vec![pixels().map(|p| p.0).collect(), pixels().map(|p| p.1).collect()],
-        ),
+        Axis::new(vec![0], vec![vec![0], vec![0], vec![height as isize - 1], vec![width as isize - 1]]),
+        Axis::new(pixels().map(|(y, x)| y * row + x * pixel).collect(), inside(pixels().collect())),
         Axis::new(
             taps().map(|(y, x, c)| y * row + x * pixel + c).collect(),
-            vec![taps().map(|t| t.0).collect(), taps().map(|t| t.1).collect()],
+            inside(taps().map(|t| (t.0, t.1)).collect()),
         ),
-        vec![height as isize, width as isize],
     );
     let right = Gather::matrix(&weights, (outputs, 1), (9 * inputs, outputs as isize));
     let got = product(Size { batch: 1, m: rows * columns, n: outputs, k: 9 * inputs }, &left, &right);
