@@ -91,7 +91,7 @@ vectorised! {
 /// the widest vectors.
 pub fn transcendental(op: UnaryOp, a: &[f32], out: &mut [f32]) -> bool {
     #[inline(always)]
-    fn body(op: UnaryOp, a: &[f32], out: &mut [f32]) -> bool {
+    fn functions(op: UnaryOp, a: &[f32], out: &mut [f32]) -> bool {
         match op {
             UnaryOp::Exp => map(a, out, math::exp),
             UnaryOp::Log => map(a, out, math::log),
@@ -106,14 +106,14 @@ pub fn transcendental(op: UnaryOp, a: &[f32], out: &mut [f32]) -> bool {
     vectorised! {
         /// Without them.
         pub fn narrower<>(op: UnaryOp, a: &[f32], out: &mut [f32]) -> bool {
-            body(op, a, out)
+            functions(op, a, out)
         }
     }
     #[cfg(target_arch = "x86_64")]
     {
         #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
         fn widest(op: UnaryOp, a: &[f32], out: &mut [f32]) -> bool {
-            body(op, a, out)
+            functions(op, a, out)
         }
         if level() >= Level::Avx512 {
             // SAFETY: the processor has said that it has these.
