@@ -233,6 +233,8 @@ fn larger_than_the_device_allows() {
      1 │ function f(X[N]) -> (Y) {
        │            ──┬─
        │              ╰─── here
+       │
+       │ Help: use smaller sizes, or the device `cpu`
     ───╯
     ");
 }
