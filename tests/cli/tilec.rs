@@ -54,15 +54,17 @@ pub fn program(name: &str, source: &str) -> PathBuf {
     path
 }
 
-/// The devices of this machine that tests run on: `cpu`, and the first adapter, software or not.
+/// What tests run on: the embedded device, the reference interpreter, the kernel checker, and the first adapter of this
+/// machine, software or not.
 pub fn devices() -> &'static [&'static str] {
     static DEVICES: OnceLock<Vec<&'static str>> = OnceLock::new();
     DEVICES.get_or_init(|| {
+        let mut devices = vec!["cpu", "reference", "check"];
         if tilec(["devices", "--json"]).ok().text().contains("\"wgpu:0\"") {
-            vec!["cpu", "wgpu:0"]
+            devices.push("wgpu:0");
         } else {
-            eprintln!("no wgpu adapter on this machine: tested on cpu only");
-            vec!["cpu"]
+            eprintln!("no wgpu adapter on this machine: not tested there");
         }
+        devices
     })
 }
