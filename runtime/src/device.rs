@@ -74,6 +74,15 @@ impl Device {
         }
     }
 
+    /// The async form of [`Device::list`], for where there is no waiting, as in a browser.
+    pub async fn request_list() -> Vec<DeviceInfo> {
+        let mut devices = vec![DeviceInfo::cpu()];
+        #[cfg(feature = "wgpu")]
+        devices.extend(wgpu::list().await);
+        devices[0].default = devices.iter().all(|device| !device.default);
+        devices
+    }
+
     /// The name by which [`Device::named`] finds it: `cpu`, `wgpu:0`.
     pub fn name(&self) -> &str {
         match &self.0 {
@@ -150,11 +159,7 @@ impl Device {
 
     /// The devices of this machine, `cpu` first; exactly one is the default.
     pub fn list() -> Vec<DeviceInfo> {
-        let mut devices = vec![DeviceInfo::cpu()];
-        #[cfg(feature = "wgpu")]
-        devices.extend(pollster::block_on(wgpu::list()));
-        devices[0].default = devices.iter().all(|device| !device.default);
-        devices
+        pollster::block_on(Device::request_list())
     }
 }
 
@@ -180,7 +185,6 @@ pub struct DeviceInfo {
 }
 
 impl DeviceInfo {
-    #[cfg(not(target_arch = "wasm32"))]
     fn cpu() -> DeviceInfo {
         let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
         let model = system("/proc/cpuinfo", "model name").unwrap_or_else(|| std::env::consts::ARCH.into());
@@ -198,8 +202,7 @@ impl DeviceInfo {
     }
 }
 
-/// The first value of `key` in one of Linux' tables of `key : value` lines.
-#[cfg(not(target_arch = "wasm32"))]
+/// The first value of `key` in one of Linux' tables of `key : value` lines; elsewhere there is none.
 fn system(path: &str, key: &str) -> Option<String> {
     let table = std::fs::read_to_string(path).ok()?;
     let line = table.lines().find(|line| line.starts_with(key))?;
@@ -217,7 +220,7 @@ fn vector_features() -> Vec<&'static str> {
     features.into_iter().filter(|(_, there)| *there).map(|(name, _)| name).collect()
 }
 
-#[cfg(all(not(target_arch = "x86_64"), not(target_arch = "wasm32")))]
+#[cfg(not(target_arch = "x86_64"))]
 fn vector_features() -> Vec<&'static str> {
     if cfg!(target_arch = "aarch64") { vec!["neon"] } else { Vec::new() }
 }

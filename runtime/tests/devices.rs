@@ -15,11 +15,14 @@ fn values(ty: &TensorType, seed: u64) -> Tensor {
     Tensor::from_scalars(ty.clone(), scalars).unwrap()
 }
 
-/// Runs the program on every device, and gives what all of them give.
+/// Runs the program on every device that has the inputs' types, and gives what all of them give.
 fn run(source: &str, shapes: &[(&str, TensorType)]) -> Vec<(String, Tensor)> {
     let model = Model::compile(source).unwrap();
     let mut results: Vec<Vec<(String, Tensor)>> = Vec::new();
     for device in devices() {
+        if shapes.iter().any(|(_, ty)| device.profile().storage(ty.dtype).is_none()) {
+            continue;
+        }
         let mut builder = model.on(&device);
         for (name, ty) in shapes {
             builder = builder.input(*name, ty.clone());
@@ -50,9 +53,6 @@ fn a_matrix_product_is_the_same_everywhere() {
 fn every_element_type_is_the_same_everywhere() {
     let source = "function f(X[N], Y[N]) -> (Sum, Big, Z) { Sum[: ] = +(X[i]); Big = X > Y; Z = X * Y + X; }";
     for dtype in DType::ALL {
-        if dtype == DType::F64 || dtype == DType::I64 || dtype == DType::U64 {
-            continue; // not on every shader device
-        }
         let ty = TensorType::new(dtype, [100]);
         run(source, &[("X", ty.clone()), ("Y", ty)]);
     }
