@@ -95,23 +95,40 @@ impl SessionBuilder<'_> {
 
     /// The async form of [`SessionBuilder::build`].
     pub async fn build_async(self) -> Result<Session, Error> {
-        let faulty = |diagnostics| Error::Program { source: self.model.source.clone(), diagnostics };
-        let mut graph = lower(&self.model.program, self.entry.as_deref(), &self.bindings).map_err(faulty)?;
-        if let Kind::Reference = self.device.0 {
-            let inputs =
-                graph.inputs.iter().map(|&id| (input_name(&graph, id).into(), graph.node(id).ty.clone())).collect();
-            let outputs = graph.outputs.iter().map(|(name, id)| (name.clone(), graph.node(*id).ty.clone())).collect();
-            return Ok(Session::new(inputs, outputs, Executable::Reference(ReferenceExecutable::new(graph))));
-        }
-        pipeline::optimise(&mut graph);
-        let plan = pipeline::plan(&graph, &self.device.profile()).map_err(|error| match error.diagnostic(&graph) {
-            Some(diagnostic) => faulty(vec![diagnostic]),
-            None => Error::Internal { what: error.to_string() },
-        })?;
-        let ports = |ports: &[Port]| ports.iter().map(|p| (p.name.clone(), p.ty.clone())).collect();
-        let (inputs, outputs) = (ports(&plan.inputs), ports(&plan.outputs));
-        Ok(Session::new(inputs, outputs, Executable::new(self.device, plan).await?))
+        let source = &self.model.source;
+        let faulty = |diagnostics| Error::Program { source: source.clone(), diagnostics };
+        let graph = lower(&self.model.program, self.entry.as_deref(), &self.bindings).map_err(faulty)?;
+        session(graph, self.device, source).await
     }
+}
+
+impl Session {
+    /// A session for a graph that was not made from the text of a program. Inputs and outputs have the graph's names.
+    ///
+    /// # Errors
+    /// [`Error::Program`] where the device cannot run it; its diagnostics point nowhere.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn of_graph(graph: Graph, device: &Device) -> Result<Session, Error> {
+        pollster::block_on(session(graph, device, ""))
+    }
+}
+
+/// The graph, which was made from `source`, ready on the device.
+async fn session(mut graph: Graph, device: &Device, source: &str) -> Result<Session, Error> {
+    if let Kind::Reference = device.0 {
+        let inputs =
+            graph.inputs.iter().map(|&id| (input_name(&graph, id).into(), graph.node(id).ty.clone())).collect();
+        let outputs = graph.outputs.iter().map(|(name, id)| (name.clone(), graph.node(*id).ty.clone())).collect();
+        return Ok(Session::new(inputs, outputs, Executable::Reference(ReferenceExecutable::new(graph))));
+    }
+    pipeline::optimise(&mut graph);
+    let plan = pipeline::plan(&graph, &device.profile()).map_err(|error| match error.diagnostic(&graph) {
+        Some(diagnostic) => Error::Program { source: source.into(), diagnostics: vec![diagnostic] },
+        None => Error::Internal { what: error.to_string() },
+    })?;
+    let ports = |ports: &[Port]| ports.iter().map(|p| (p.name.clone(), p.ty.clone())).collect();
+    let (inputs, outputs) = (ports(&plan.inputs), ports(&plan.outputs));
+    Ok(Session::new(inputs, outputs, Executable::new(device, plan).await?))
 }
 
 /// What says the type of an input: a [`TensorType`], or a shape, whose elements are then f32.

@@ -53,7 +53,12 @@ impl Emitter<'_> {
                 self.emit(Expression::Select { condition, accept, reject })
             }
             Expr::Cast(dtype, a) => {
-                let value = self.value(a)?;
+                let mut value = self.value(a)?;
+                let from = self.type_of(a)?.dtype;
+                if from.is_integer() && from.size() < 8 && matches!(dtype, DType::I64 | DType::U64) {
+                    // The writer of SPIR-V extends the sign where the result is signed, and not where the operand is.
+                    value = self.cast(value, if from.is_signed_integer() { DType::I64 } else { DType::U64 });
+                }
                 self.cast(value, *dtype)
             }
             Expr::Bitcast(dtype, a) => {

@@ -103,7 +103,7 @@ pub enum ContractionLeaf {
 ///
 /// The body's first result has the node's type, except for the arg forms: there the body gives the values compared, and
 /// the node (i32) the row-major position, within the ranges of the variables that `output` does not mention, of the
-/// greatest (least) value among the valid points; the first of equals; 0 (or the default) where nothing is valid. A NaN
+/// greatest (least) value among the valid points; of equals, the least; 0 (or the default) where nothing is valid. A NaN
 /// is never better than a number, and any number is better than it.
 ///
 /// Max and min leave NaNs out: they give the identity where every valid value is one.

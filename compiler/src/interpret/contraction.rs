@@ -185,8 +185,11 @@ struct Place {
 
 impl Place {
     fn add(&mut self, aggregation: Aggregation, value: Scalar, position: i32) {
-        let exceeds = |op: BinaryOp, best: Scalar| {
-            !self.written || op.evaluate(value, best).is_true() || best.to_f64().is_nan() && !value.to_f64().is_nan()
+        let is_nan = |scalar: Scalar| scalar.to_f64().is_nan();
+        let takes_over = |op: BinaryOp| {
+            let exceeds = op.evaluate(value, self.best).is_true() || is_nan(self.best) && !is_nan(value);
+            let equals = BinaryOp::Eq.evaluate(value, self.best).is_true() || is_nan(self.best) && is_nan(value);
+            !self.written || exceeds || equals && position < self.position
         };
         match aggregation {
             Aggregation::Sum if value.dtype.is_float() => self.total += value.to_f64(),
@@ -196,8 +199,8 @@ impl Place {
             Aggregation::Max => self.best = BinaryOp::Max.evaluate(self.best, value),
             Aggregation::Min => self.best = BinaryOp::Min.evaluate(self.best, value),
             Aggregation::Assign => self.best = value,
-            Aggregation::ArgMax if exceeds(BinaryOp::Gt, self.best) => (self.best, self.position) = (value, position),
-            Aggregation::ArgMin if exceeds(BinaryOp::Lt, self.best) => (self.best, self.position) = (value, position),
+            Aggregation::ArgMax if takes_over(BinaryOp::Gt) => (self.best, self.position) = (value, position),
+            Aggregation::ArgMin if takes_over(BinaryOp::Lt) => (self.best, self.position) = (value, position),
             Aggregation::ArgMax | Aggregation::ArgMin => {}
         }
         self.written = true;

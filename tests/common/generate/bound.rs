@@ -1,6 +1,7 @@
 //! [`Bound`]: what is known of every element of a value.
 
 use tile_compiler::dtype::DType;
+use tile_compiler::scalar::UnaryOp;
 
 /// Holds for every element of a value, on every correct device.
 #[derive(Clone, Copy, Debug)]
@@ -61,10 +62,12 @@ pub fn smallest(dtype: DType) -> f64 {
     }
 }
 
-/// How exact a device's functions are, relative to the greatest value they can take: shading languages promise little.
-pub fn function_error(dtype: DType) -> f64 {
+/// How exact a device's functions are, relative to the greatest value they can take: shading languages promise little,
+/// and least of the inverse functions of angles (4096 units in the last place).
+pub fn function_error(op: UnaryOp, dtype: DType) -> f64 {
     match dtype {
         DType::F64 => 1e-12,
+        DType::F32 if matches!(op, UnaryOp::Acos | UnaryOp::Asin | UnaryOp::Atan) => 4096.0 * epsilon(dtype),
         DType::F32 => 1e-5,
         _ => 4.0 * epsilon(dtype),
     }

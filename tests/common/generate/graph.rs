@@ -79,7 +79,7 @@ impl Builder {
             _ if dtype.is_float() => self.input_of(choices, dtype, shape, -4.0, 4.0, 2),
             DType::Bool => self.input_of(choices, dtype, shape, 0.0, 1.0, 0),
             _ => {
-                let most = if choices.once_in(3) { 2f64.powi(dtype.bits().min(50) as i32 - 1) - 1.0 } else { 20.0 };
+                let most = if choices.once_in(3) { 2f64.powi((dtype.bits() - dtype.is_signed_integer() as u32).min(50) as i32) - 1.0 } else { 20.0 };
                 let low = if dtype.is_signed_integer() { -most } else { 0.0 };
                 self.input_of(choices, dtype, shape, low, most, 0)
             }
@@ -140,7 +140,7 @@ impl Builder {
         let (value, bound) = match smooth(op) {
             Some(smooth) if dtype.is_float() => {
                 let value = self.clamp(value, smooth.low, smooth.high);
-                let error = smooth.slope * value.bound.error + smooth.greatest * function_error(dtype);
+                let error = smooth.slope * value.bound.error + smooth.greatest * function_error(op, dtype);
                 (value, Bound::inexact(smooth.greatest, error).rounded(dtype))
             }
             _ if matches!(op, UnaryOp::Ceil | UnaryOp::Floor | UnaryOp::Round) => {
@@ -208,7 +208,7 @@ pub fn binary_bound(op: BinaryOp, dtype: DType, a: Bound, b: Bound) -> Bound {
             (a.magnitude * b.magnitude, grid(|a, b| a + b), error)
         }
         _ if !dtype.is_float() => (f64::INFINITY, Some(0), 0.0),
-        BinaryOp::Pow => (16.0, None, 16.0 * a.error + 22.0 * b.error + 16.0 * function_error(dtype)),
+        BinaryOp::Pow => (16.0, None, 16.0 * a.error + 22.0 * b.error + 16.0 * function_error(UnaryOp::Exp, dtype)),
         // A quotient on a GPU may be 2.5 units in the last place off.
         _ => {
             let magnitude = 2.0 * a.magnitude;

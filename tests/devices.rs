@@ -1,0 +1,81 @@
+//! Random graphs give the same on every device: the reference interpreter, the kernel checker, the cpu, and each adapter
+//! that wgpu finds.
+
+mod common;
+
+use std::sync::LazyLock;
+
+use common::generate::{self, Case, config, difference};
+use proptest::prelude::*;
+use tile_compiler::interpret;
+use tile_runtime::{Device, Error, Session};
+
+static ADAPTERS: LazyLock<Vec<Device>> = LazyLock::new(|| {
+    let adapters = Device::list().into_iter().filter(|info| info.name.starts_with("wgpu"));
+    let adapters: Vec<Device> = adapters.filter_map(|info| Device::named(&info.name).ok()).collect();
+    if adapters.is_empty() {
+        eprintln!("note: there is no wgpu adapter here, so that wgpu is not tested");
+    }
+    adapters
+});
+
+/// What is wrong with a case on a device. A device may refuse a type by its name.
+fn fault(case: &Case, device: &Device) -> Option<String> {
+    let expected = interpret::run(&case.graph, &case.inputs).unwrap();
+    let run = |mut session: Session| session.run(case.inputs.iter().map(|(name, tensor)| (name, tensor)));
+    match Session::of_graph(case.graph.clone(), device).and_then(run) {
+        Ok(outputs) => difference(case, &expected, &outputs.into_iter().collect::<Vec<_>>()),
+        Err(Error::Program { diagnostics, .. }) if diagnostics.iter().all(|d| matches!(d.code, "E0290" | "E0291")) => {
+            None
+        }
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+fn check(case: &Case, devices: &[Device]) -> Result<(), TestCaseError> {
+    for device in devices {
+        prop_assert_eq!(fault(case, device), None, "on {}", device.name());
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(config(256))]
+
+    #[test]
+    fn contractions_on_the_cpu(case in generate::contraction()) {
+        check(&case, &[Device::cpu()])?;
+    }
+
+    #[test]
+    fn elementwise_on_the_cpu(case in generate::elementwise()) {
+        check(&case, &[Device::cpu()])?;
+    }
+
+    #[test]
+    fn chains_on_the_cpu(case in generate::chain()) {
+        check(&case, &[Device::cpu()])?;
+    }
+}
+
+proptest! {
+    #![proptest_config(config(48))]
+
+    #[test]
+    fn contractions_on_the_gpu(case in generate::contraction()) {
+        check(&case, &[Device::named("check").unwrap()])?;
+        check(&case, &ADAPTERS)?;
+    }
+
+    #[test]
+    fn elementwise_on_the_gpu(case in generate::elementwise()) {
+        check(&case, &[Device::named("check").unwrap()])?;
+        check(&case, &ADAPTERS)?;
+    }
+
+    #[test]
+    fn chains_on_the_gpu(case in generate::chain()) {
+        check(&case, &[Device::named("check").unwrap()])?;
+        check(&case, &ADAPTERS)?;
+    }
+}
