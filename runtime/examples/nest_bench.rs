@@ -13,7 +13,10 @@ use tile_compiler::plan::{Content, Work};
 use tile_compiler::profile::Profile;
 use tile_runtime::cpu;
 
-const PROGRAMS: [(&str, &str, &[(&str, usize)]); 10] = [
+/// A name, a program, and the sizes for which it is measured.
+type Case = (&'static str, &'static str, &'static [(&'static str, usize)]);
+
+const PROGRAMS: [Case; 10] = [
     ("copy", "function f(X[N]) -> (Y) { Y = X * 2.0; }", &[("N", 16 << 20)]),
     ("chain of 6", "function f(X[N], B[N]) -> (Y) { Y = relu(X * 0.5 + B) * 1.5 - abs(B); }", &[("N", 16 << 20)]),
     ("gelu", "function f(X[N]) -> (Y) { Y = 0.5 * X * (1.0 + erf(X * 0.70710678)); }", &[("N", 16 << 20)]),
@@ -38,7 +41,7 @@ const PROGRAMS: [(&str, &str, &[(&str, usize)]); 10] = [
     ),
 ];
 
-const PRODUCTS: [(&str, &str, &[(&str, usize)]); 4] = [
+const PRODUCTS: [Case; 4] = [
     (
         "matmul 1024",
         "function f(A[M, K], B[K, N]) -> (C) { C[i, j: M, N] = +(A[i, k] * B[k, j]); }",

@@ -1,6 +1,7 @@
 //! [`Model`]: a checked program, and the way from there to a [`Session`].
 
 use tile_compiler::dtype::{DType, Scalar};
+use tile_compiler::graph::Graph;
 use tile_compiler::lower::{Binding, Bindings, lower};
 use tile_compiler::pipeline;
 use tile_compiler::plan::Port;

@@ -5,7 +5,7 @@ use tile_compiler::profile::Profile;
 use tile_compiler::tensor::{Tensor, TensorType};
 
 use super::Executable;
-use crate::Device;
+use crate::{Device, Error};
 
 /// The devices that run kernels: the checker, and whichever adapter is there.
 fn devices() -> Vec<Device> {
@@ -136,4 +136,19 @@ fn a_device_that_fails_says_why() {
     let mut wide = plan();
     wide.steps[0].kernel.as_mut().unwrap().workgroup = [1 << 14, 1, 1];
     assert!(error(&device, wide).starts_with("wgpu:0 failed to compile the program's kernels: "));
+}
+
+/// A device that goes away during a session is an error, of that run and of all that follow, and never a panic.
+#[test]
+fn a_lost_device_is_an_error() {
+    let Ok(device) = Device::wgpu(0) else { return };
+    let crate::device::Kind::Wgpu { gpu, .. } = &device.0 else { return };
+    let mut executable = pollster::block_on(Executable::new(&device, plan())).unwrap();
+    gpu.device.destroy();
+    let x = tensor(DType::U8, &[0.0; 5]);
+    for _ in 0..2 {
+        assert!(matches!(pollster::block_on(executable.set(0, &x)), Err(Error::DeviceLost { .. })));
+        assert!(matches!(pollster::block_on(executable.run()), Err(Error::DeviceLost { .. })));
+    }
+    assert!(pollster::block_on(Executable::new(&device, plan())).is_err());
 }

@@ -79,7 +79,11 @@ impl Builder {
             _ if dtype.is_float() => self.input_of(choices, dtype, shape, -4.0, 4.0, 2),
             DType::Bool => self.input_of(choices, dtype, shape, 0.0, 1.0, 0),
             _ => {
-                let most = if choices.once_in(3) { 2f64.powi((dtype.bits() - dtype.is_signed_integer() as u32).min(50) as i32) - 1.0 } else { 20.0 };
+                let most = if choices.once_in(3) {
+                    2f64.powi((dtype.bits() - dtype.is_signed_integer() as u32).min(50) as i32) - 1.0
+                } else {
+                    20.0
+                };
                 let low = if dtype.is_signed_integer() { -most } else { 0.0 };
                 self.input_of(choices, dtype, shape, low, most, 0)
             }

@@ -48,7 +48,7 @@ pub fn config(cases: u32) -> ProptestConfig {
 
 /// One contraction: ranks 0 to 6, every aggregation and type, any index pattern.
 pub fn contraction() -> impl Strategy<Value = Case> {
-    cases(120, |choices, builder| contraction::contraction(choices, builder))
+    cases(120, contraction::contraction)
 }
 
 /// A few elementwise operations on broadcast operands, of every type and operation.
@@ -63,7 +63,7 @@ pub fn elementwise() -> impl Strategy<Value = Case> {
 
 /// Convolutions, products, pooling, softmax, normalisation and elementwise operations, each on the result of the last.
 pub fn chain() -> impl Strategy<Value = Case> {
-    cases(60, |choices, builder| chain::chain(choices, builder))
+    cases(60, chain::chain)
 }
 
 fn cases(length: usize, make: impl Fn(&mut Choices, &mut Builder)) -> impl Strategy<Value = Case> {
