@@ -58,12 +58,12 @@ impl Gpu {
         for scope in scopes.into_iter().rev() {
             reports.push(scope.pop());
         }
+        self.check_lost()?;
         for report in reports {
             if let Some(error) = report.await {
                 return Err(self.error(doing, error));
             }
         }
-        self.check_lost()?;
         value
     }
 
