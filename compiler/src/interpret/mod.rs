@@ -2,7 +2,7 @@
 //! and [`Contraction`](crate::graph::Contraction) reads. What every back end is checked against.
 //!
 //! Always true: a value is computed by [`crate::scalar`]'s definitions alone; sums and products of floats are kept in
-//! f64 and rounded once, so that a result is as exact as its type allows; memory that cannot be had is an error.
+//! f64 and rounded once, though each term is rounded as it is computed; memory that cannot be had is an error.
 
 mod contraction;
 mod random;
