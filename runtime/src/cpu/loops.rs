@@ -111,16 +111,17 @@ impl Job<'_> {
     ///
     /// Each place is to be finished by one thread only.
     pub fn finish(&self, epilogue: &mut Machine, places: Range<usize>) {
-        for (output, value) in self.outputs.iter().zip(&self.epilogue.results) {
-            let size = self.epilogue.dtype(*value).size();
-            output.prefetch(places.start * size..places.end * size);
-        }
-        epilogue.run(places.start, places.len());
-        for (output, value) in self.outputs.iter().zip(&self.epilogue.results) {
-            let size = self.epilogue.dtype(*value).size();
+        let part = |output: usize| {
+            let size = self.epilogue.dtype(self.epilogue.results[output]).size();
+            let bytes = places.start * size..places.end * size;
+            self.outputs[output].prefetch(bytes.clone());
             // SAFETY: places are split between threads, so that no other part in use holds these.
-            let to = unsafe { output.slice(places.start * size..places.end * size) };
-            to.copy_from_slice(epilogue.bytes(*value));
+            unsafe { self.outputs[output].slice(bytes) }
+        };
+        let first = self.outputs.first().map(|_| part(0));
+        let done = epilogue.run_into(places.start, places.len(), first);
+        for output in usize::from(done)..self.outputs.len() {
+            part(output).copy_from_slice(epilogue.bytes(self.epilogue.results[output]));
         }
     }
 }

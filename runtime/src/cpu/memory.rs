@@ -48,6 +48,12 @@ pub fn elements<T: Plain>(bytes: &[u8]) -> &[T] {
     unsafe { bytes.align_to().1 }
 }
 
+/// As [`elements`].
+pub fn elements_mut<T: Plain>(bytes: &mut [u8]) -> &mut [T] {
+    // SAFETY: any bytes are a `Plain`, and a `Plain` is bytes.
+    unsafe { bytes.align_to_mut().1 }
+}
+
 /// The elements' bytes.
 pub fn bytes_of<T: Plain>(elements: &[T]) -> &[u8] {
     // SAFETY: every byte of a plain number is initialised.

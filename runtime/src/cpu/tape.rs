@@ -3,7 +3,7 @@
 //! Loads whose elements follow each other are read in place; the values of the other instructions lie in registers, buffers of
 //! [`CHUNK`] elements that are few enough (a register is reused after its last reader) to stay in L1.
 
-use super::memory::{Plain, Register, bytes_of, elements, prefetch};
+use super::memory::{Plain, Register, bytes_of, elements, elements_mut, prefetch};
 use super::number::{Bool, Number, from_scalar, typed};
 use super::space::{Lines, Piece, Space, Walker};
 use super::vector;
@@ -260,19 +260,29 @@ impl<'t, 'n> Machine<'t, 'n> {
 
     /// Evaluates `length` (at most [`CHUNK`]) points from `start` on.
     pub fn run(&mut self, start: usize, length: usize) {
+        self.run_into(start, length, None);
+    }
+
+    /// The same, but the first result may go straight to `sink`, the bytes of `length` elements of its type: true if it
+    /// did; it is then in no register.
+    pub fn run_into(&mut self, start: usize, length: usize, mut sink: Option<&mut [u8]>) -> bool {
         self.length = length;
         let tape = self.tape;
-        for step in &tape.steps {
+        for (number, step) in tape.steps.iter().enumerate() {
+            let last = number + 1 == tape.steps.len() && step.value == tape.results[0];
+            let direct = if last && !matches!(step.action, Action::Load(_)) { sink.take() } else { None };
+            let done = direct.is_some();
             // An instruction's own register is none of those that it reads.
-            let mut out = std::mem::take(&mut self.registers[step.register]);
+            let mut register = std::mem::take(&mut self.registers[step.register]);
+            let out = direct.unwrap_or_else(|| register.elements_mut());
             self.at[step.value] = At::Register(step.register);
             let dtype = tape.dtypes[step.value];
             match &step.action {
                 Action::Load(reader) => {
-                    typed!(dtype, T => self.load::<T>(reader, start, step.value, &mut out.elements_mut()[..length]));
+                    typed!(dtype, T => self.load::<T>(reader, start, step.value, &mut elements_mut(out)[..length]));
                 }
                 Action::Index(lines) => {
-                    let out = &mut out.elements_mut::<i32>()[..length];
+                    let out = &mut elements_mut::<i32>(out)[..length];
                     lines.walk(&tape.space, &mut self.walker, start, length, |piece| {
                         for (i, out) in out[piece.at..][..piece.length].iter_mut().enumerate() {
                             *out = (piece.values[0] + i as i64 * lines.steps[0]) as i32;
@@ -280,14 +290,14 @@ impl<'t, 'n> Machine<'t, 'n> {
                     });
                 }
                 Action::Unary(op, a) => {
-                    typed!(dtype, T => vector::unary(*op, self.value::<T>(*a), &mut out.elements_mut()[..length]));
+                    typed!(dtype, T => vector::unary(*op, self.value::<T>(*a), &mut elements_mut(out)[..length]));
                 }
                 Action::Binary(op, a, b) => typed!(dtype, T => {
-                    vector::binary(*op, self.value::<T>(*a), self.value::<T>(*b), &mut out.elements_mut()[..length])
+                    vector::binary(*op, self.value::<T>(*a), self.value::<T>(*b), &mut elements_mut(out)[..length])
                 }),
                 Action::BinaryScalar { op, a, b, swapped } => {
                     let a = self.value::<f32>(*a);
-                    let out = &mut out.elements_mut()[..length];
+                    let out = &mut elements_mut(out)[..length];
                     if !vector::binary_scalar(*op, a, *b, *swapped, out) {
                         let b = [*b; CHUNK];
                         let (a, b) = if *swapped { (&b[..length], a) } else { (a, &b[..length]) };
@@ -295,18 +305,22 @@ impl<'t, 'n> Machine<'t, 'n> {
                     }
                 }
                 Action::Compare(op, a, b) => typed!(tape.dtypes[*a], T => {
-                    vector::compare(*op, self.value::<T>(*a), self.value::<T>(*b), &mut out.elements_mut()[..length])
+                    vector::compare(*op, self.value::<T>(*a), self.value::<T>(*b), &mut elements_mut(out)[..length])
                 }),
                 Action::Select(c, a, b) => typed!(dtype, T => {
                     let (a, b) = (self.value::<T>(*a), self.value::<T>(*b));
-                    vector::select(self.value::<Bool>(*c), a, b, &mut out.elements_mut()[..length])
+                    vector::select(self.value::<Bool>(*c), a, b, &mut elements_mut(out)[..length])
                 }),
                 Action::Cast(a) => typed!(tape.dtypes[*a], A => typed!(dtype, B => {
-                    vector::cast::<A, B>(self.value::<A>(*a), &mut out.elements_mut()[..length])
+                    vector::cast::<A, B>(self.value::<A>(*a), &mut elements_mut(out)[..length])
                 })),
             }
-            self.registers[step.register] = out;
+            self.registers[step.register] = register;
+            if done {
+                return true;
+            }
         }
+        false
     }
 
     /// Reads a chunk: in place if its elements follow each other, else into `out`.

@@ -92,7 +92,10 @@ impl<'a, T> Gather<'a, T> {
 
 impl<T: Copy + Default + Sync> Pack<T> for Gather<'_, T> {
     fn layout(&self) -> Layout {
-        if self.outer.step(0) == 1 && self.k.step(0) != 1 { Layout::RowContiguous } else { Layout::KContiguous }
+        // The longer the run of neighbours, the better.
+        let neighbours = |axis: &Axis| if axis.step(0) == 1 { axis.runs[0] } else { 1 };
+        let (outer, k) = (neighbours(&self.outer), neighbours(&self.k));
+        if outer > k && k < 64 { Layout::RowContiguous } else { Layout::KContiguous }
     }
 
     fn pack(&self, batch: usize, outer: Range<usize>, ks: Range<usize>, panel: Panel<T>) {
