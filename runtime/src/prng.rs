@@ -14,7 +14,7 @@ pub fn values(operands: &[&[u8]], outputs: &mut [&mut [u8]], elements: usize) ->
         let mut words = lane(state, first)?;
         for position in (first..elements).step_by(LANES) {
             words = prng_step(words);
-            let value = ((words[0] ^ words[1] ^ words[2]) >> 8) as f32 / (1 << 24) as f32;
+            let value = (words[0] ^ words[1] ^ words[2]) as f32 * 2f32.powi(-32);
             values[4 * position..][..4].copy_from_slice(&value.to_le_bytes());
         }
     }

@@ -64,7 +64,7 @@ pub enum Op {
     /// Lane `i` of 2048 makes elements `i, i + 2048, …`, stepping its three words `a, b, c` (column `i` of the state)
     /// before each. A step, in 32 bits, is `a = ((a & !1) << 12) ^ (((a << 13) ^ a) >> 19)`,
     /// `b = ((b & !7) << 4) ^ (((b << 2) ^ b) >> 25)`, `c = ((c & !15) << 17) ^ (((c << 3) ^ c) >> 11)`; the element is
-    /// `((a ^ b ^ c) >> 8) * 2^-24`, which is exact, so that all devices agree, and below 1.
+    /// `(a ^ b ^ c) * 2^-32`, the word rounded to f32 first, as PlaidML has it: at most 1.
     PrngValue,
     /// The state after [`Op::PrngValue`] made `elements` elements; u32[3, 2048].
     PrngState { elements: usize },

@@ -28,8 +28,8 @@ pub(super) fn values(state: &Tensor, ty: &TensorType) -> Result<Tensor, Error> {
         let mut words = lane(state, first);
         for position in (first..ty.elements()).step_by(LANES) {
             words = prng_step(words);
-            let bits = (words[0] ^ words[1] ^ words[2]) >> 8;
-            result.set(position, Scalar::f32(bits as f32 / (1 << 24) as f32));
+            let bits = words[0] ^ words[1] ^ words[2];
+            result.set(position, Scalar::f32(bits as f32 * 2f32.powi(-32)));
         }
     }
     Ok(result)
