@@ -69,4 +69,6 @@ pub fn prefetch<T: Plain>(elements: &[T]) {
         // SAFETY: a prefetch reads nothing, wherever it points.
         unsafe { _mm_prefetch::<_MM_HINT_T1>(line.as_ptr().cast()) };
     }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = elements;
 }

@@ -10,6 +10,7 @@ mod contraction;
 mod loops;
 mod math;
 mod memory;
+mod narrow;
 mod number;
 mod scratch;
 mod shared;

@@ -159,6 +159,7 @@ macro_rules! compiled {
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! vector {
     ($register:ty, $scalar:ty, $lanes:literal, $splat:ident, $load:ident, $store:ident, $add:ident, $fma:expr) => {
+        #[allow(unused_unsafe, reason = "where the target has the instructions by default, most intrinsics are safe")]
         impl Vector for $register {
             type Scalar = $scalar;
             const LANES: usize = $lanes;
