@@ -67,9 +67,10 @@ impl From<InvalidNest> for PlanError {
 
 /// Rewrites `graph` into an equal one that costs less.
 pub fn optimise(graph: &mut Graph) {
-    fold(graph);
-    share(graph);
-    dead(graph);
+    for pass in [fold, share, dead] {
+        pass(graph);
+        debug_assert_eq!(graph.verify(), Ok(()));
+    }
 }
 
 /// The plan that runs `graph` on a device with `profile`.
