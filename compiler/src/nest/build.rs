@@ -14,7 +14,7 @@ use crate::graph::{Aggregation, Contraction, Graph, NodeId, Op};
 use crate::scalar::{BinaryOp, Inst, Program, Value};
 
 use super::gather::{Gather, gather};
-use super::{Axis, Derived, Leaf, Load, Nest};
+use super::{Axis, Derived, Leaf, Load, Nest, derived_number};
 
 /// Why a group has no nest.
 #[derive(Clone, Debug, PartialEq)]
@@ -382,11 +382,6 @@ impl<'a> Builder<'a> {
     }
 
     pub fn derive(&mut self, numerator: Affine, denominator: i64) -> Affine {
-        let derived = Derived { numerator, denominator };
-        let number = self.derived.iter().position(|d| *d == derived).unwrap_or_else(|| {
-            self.derived.push(derived);
-            self.derived.len() - 1
-        });
-        Affine::var(self.axes.len() + number)
+        Affine::var(self.axes.len() + derived_number(&mut self.derived, numerator, denominator))
     }
 }

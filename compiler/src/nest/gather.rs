@@ -12,7 +12,7 @@
 use crate::affine::{Affine, Ranges, hermite, ranges};
 use crate::graph::Contraction;
 
-use super::{Axis, Derived};
+use super::{Axis, Derived, derived_number};
 
 /// A contraction in gather form. Variables: the places' coordinates, the reduction axes, the derived ones.
 #[derive(Clone, Debug)]
@@ -155,11 +155,7 @@ impl Builder {
 
     /// The variable `floor(numerator / denominator)`, an existing one where there is one.
     fn derive(&mut self, numerator: Affine, denominator: i64) -> Option<Affine> {
-        let derived = Derived { numerator, denominator };
-        let number = self.derived.iter().position(|d| *d == derived).unwrap_or_else(|| {
-            self.derived.push(derived);
-            self.derived.len() - 1
-        });
+        let number = derived_number(&mut self.derived, numerator, denominator);
         Some(Affine::var(self.free + self.reductions + number))
     }
 

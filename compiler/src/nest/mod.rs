@@ -59,6 +59,15 @@ pub struct Derived {
     pub denominator: i64,
 }
 
+/// The number in `list` of `floor(numerator / denominator)`, which is added where it is not there.
+fn derived_number(list: &mut Vec<Derived>, numerator: Affine, denominator: i64) -> usize {
+    let derived = Derived { numerator, denominator };
+    list.iter().position(|d| *d == derived).unwrap_or_else(|| {
+        list.push(derived);
+        list.len() - 1
+    })
+}
+
 /// A read of an operand's element.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Load {
