@@ -11,6 +11,9 @@ use crate::span::Span;
 /// The depth of the deepest expression that the parser makes.
 pub const MAX_DEPTH: u32 = 256;
 
+/// The most blocks that a statement is in.
+pub const MAX_BLOCKS: usize = 64;
+
 /// A name without its quoting `#` or `$`; the span includes that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ident {
@@ -23,26 +26,64 @@ pub struct Ident {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct File {
+    pub imports: Vec<Import>,
     pub functions: Vec<Function>,
 }
 
-/// `function name(inputs) -> (outputs) { body }`
+/// `import "path.tile";`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Import {
+    pub path: String,
+    pub span: Span,
+}
+
+/// What a definition is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FunctionKind {
+    /// Has no weights; a name is assigned once.
+    Function,
+    /// May have weights, and assign a name again.
+    Layer,
+    /// A layer that a file is about: the last one is what runs.
+    Model,
+}
+
+impl FunctionKind {
+    /// As it is written.
+    pub fn keyword(self) -> &'static str {
+        match self {
+            FunctionKind::Function => "function",
+            FunctionKind::Layer => "layer",
+            FunctionKind::Model => "model",
+        }
+    }
+}
+
+/// `function name(parameters)(inputs) -> (outputs) { body }`, or `layer` or `model`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Function {
+    pub kind: FunctionKind,
     /// None: a v0 function, which has no name.
     pub name: Option<Ident>,
+    /// The hyper-parameters; None where there is no list of them. Their names start with a small letter.
+    pub parameters: Option<Vec<Input>>,
     pub inputs: Vec<Input>,
     pub outputs: Vec<Ident>,
     pub body: Vec<Statement>,
     pub span: Span,
 }
 
-/// `X`, `X[]`, `X[N, C]`, `X[..., 3]`
+/// An input or a hyper-parameter: `X`, `X[]`, `X[N, C]`, `X[..., 3]`, `shape`, `padding in [valid, same] = valid`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Input {
+    /// With a small letter: a value known at compile time.
     pub name: Ident,
     /// None: a tensor of any rank, or a scalar constant. Empty: rank 0.
     pub dims: Option<Vec<Dim>>,
+    /// A list of which it must be one.
+    pub choices: Option<Expr>,
+    /// What it is where it is not given.
+    pub default: Option<Expr>,
     pub span: Span,
 }
 
@@ -80,14 +121,85 @@ pub struct Attribute {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum StatementKind {
-    /// `target = value;`
+    /// `target = value;`; several targets take the parts of a tuple or list. A target with a small letter is a value
+    /// known at compile time.
     Assign {
-        target: Ident,
+        targets: Vec<Ident>,
         value: Expr,
     },
     Contraction(Contraction),
+    Weight(Weight),
+    /// `update target = value;`
+    Update {
+        target: Ident,
+        value: Expr,
+    },
+    /// `for variables in list { body }`, unrolled; several variables take the parts of each item.
+    For {
+        variables: Vec<Ident>,
+        list: Expr,
+        body: Vec<Statement>,
+    },
+    /// `if condition { then } else { otherwise }`, decided at compile time.
+    If {
+        condition: Expr,
+        then: Vec<Statement>,
+        otherwise: Vec<Statement>,
+    },
+    /// `scan X in T along axis, … { body }`, a loop at run time.
+    Scan {
+        sequences: Vec<Sequence>,
+        body: Vec<Statement>,
+    },
+    /// `yield target = value;` in the body of a scan.
+    Yield {
+        target: Ident,
+        value: Expr,
+    },
     /// A statement that could not be read, and was skipped.
     Error,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WeightKind {
+    /// Trained.
+    Param,
+    /// Kept from run to run, and changed by `update` alone.
+    State,
+}
+
+impl WeightKind {
+    /// As it is written.
+    pub fn keyword(self) -> &'static str {
+        match self {
+            WeightKind::Param => "param",
+            WeightKind::State => "state",
+        }
+    }
+}
+
+/// `param name[sizes] = initializer regularizer = … if condition else otherwise;`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Weight {
+    pub kind: WeightKind,
+    pub name: Ident,
+    /// A list among them stands for its items.
+    pub sizes: Vec<Expr>,
+    /// A callable, which is given the shape.
+    pub initializer: Expr,
+    /// A callable, which is given the weight.
+    pub regularizer: Option<Expr>,
+    /// Where it is false there is no such weight, and the name stands for `otherwise`, or 0.
+    pub condition: Option<Expr>,
+    pub otherwise: Option<Expr>,
+}
+
+/// `variable in tensor along axis`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sequence {
+    pub variable: Ident,
+    pub tensor: Expr,
+    pub axis: Expr,
 }
 
 /// `Output[indices: sizes] = aggregation(body), constraints default T no_defract;`
@@ -171,11 +283,20 @@ pub enum ExprKind {
         tensor: Ident,
         indices: Vec<Expr>,
     },
-    /// `f(X, 2)`
+    /// `f(X, 2)`, `Dense(10, activation = relu)(X)`
     Call {
-        function: Ident,
-        arguments: Vec<Expr>,
+        callee: Box<Expr>,
+        arguments: Vec<Argument>,
     },
+    /// `input |> callee`
+    Pipe {
+        input: Box<Expr>,
+        callee: Box<Expr>,
+    },
+    /// `[1, 2]`
+    List(Vec<Expr>),
+    /// `"text"`, without the quotes.
+    Text(String),
     Unary {
         op: UnaryOp,
         operand: Box<Expr>,
@@ -196,6 +317,13 @@ pub enum ExprKind {
     Ellipsis,
     /// An expression that an error was reported for.
     Error,
+}
+
+/// `value`, `name = value`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Argument {
+    pub name: Option<Ident>,
+    pub value: Expr,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -258,7 +386,7 @@ impl BinaryOp {
         }
     }
 
-    /// How tightly it binds: from `^` 1 to `* /` 8. `?:` is 0, the unary operators 9.
+    /// How tightly it binds: from `^` 1 to `* /` 8. `|>` and then `?:` are looser, the unary operators tighter.
     pub fn precedence(self) -> u8 {
         match self {
             BinaryOp::Xor => 1,

@@ -8,8 +8,14 @@ use logos::Logos;
 use crate::diagnostic::Diagnostic;
 use crate::span::Span;
 
-/// The keywords of v0. Any other word of the language is an ordinary name that the grammar knows in its place.
+/// The keywords of v0.
 pub const KEYWORDS: [&str; 3] = ["function", "default", "no_defract"];
+
+/// The words that are keywords in their places, and names anywhere else.
+pub const WORDS: [&str; 14] = [
+    "layer", "model", "import", "param", "state", "update", "for", "in", "if", "else", "scan", "along", "yield",
+    "regularizer",
+];
 
 #[derive(Logos, Clone, Copy, Debug, PartialEq)]
 #[logos(skip r"[ \t\r\n\f]+", error = LexError)]
@@ -28,6 +34,11 @@ pub enum Token<'s> {
     #[regex("[a-z][A-Za-z0-9_]*'?")]
     #[regex("[$][A-Za-z][A-Za-z0-9_]*'?", |lexer| &lexer.slice()[1..])]
     Small(&'s str),
+    /// One of [`WORDS`], unless a number stands right before it (`2in` is `2*in`): then it is a name.
+    Word(&'s str),
+    /// Without its quotes.
+    #[regex("\"[^\"\n]*\"", |lexer| { let text = lexer.slice(); &text[1..text.len() - 1] })]
+    Text(&'s str),
     #[regex("[0-9]+", |lexer| lexer.slice().parse().map_err(|_| LexError::Integer))]
     Int(i64),
     #[regex(r"[0-9]+\.[0-9]+", float)]
@@ -71,8 +82,10 @@ pub enum Token<'s> {
     Tilde,
     #[token("^")]
     Caret,
-    #[token("|")]
+    #[token("|>")]
     Pipe,
+    #[token("|")]
+    Bar,
     #[token("&")]
     Ampersand,
     #[token("==")]
@@ -125,6 +138,10 @@ pub fn tokenize(source: &str, base: u32) -> Tokens<'_> {
         let span = Span::new(base + range.start as u32, base + range.end as u32);
         match token {
             Ok(Token::Comment) => found.comments.push(span),
+            Ok(Token::Small(name)) if WORDS.contains(&name) && source.as_bytes()[range.start] != b'$' => {
+                let after_number = matches!(found.tokens.last(), Some((Token::Int(_), number)) if number.end == span.start);
+                found.tokens.push((if after_number { Token::Small(name) } else { Token::Word(name) }, span));
+            }
             Ok(token) => found.tokens.push((token, span)),
             Err(error) => found.invalid(error, &source[range], span),
         }

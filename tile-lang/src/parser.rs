@@ -3,7 +3,10 @@
 use lalrpop_util::ParseError;
 use lalrpop_util::lalrpop_mod;
 
-use crate::ast::{Aggregation, BinaryOp, Expr, ExprKind, File, Ident, MAX_DEPTH, UnaryOp};
+use crate::ast::{
+    Aggregation, Argument, BinaryOp, Expr, ExprKind, File, Function, FunctionKind, Ident, Import, Input, MAX_BLOCKS,
+    MAX_DEPTH, Statement, UnaryOp,
+};
 use crate::diagnostic::Diagnostic;
 use crate::lexer::{Token, tokenize};
 use crate::span::{LIBRARY_BASE, Span};
@@ -35,11 +38,16 @@ pub(crate) fn parse_at(source: &str, base: u32) -> Parsed {
         return Parsed { file: File::default(), diagnostics: vec![error], comments: Vec::new() };
     }
     let lexed = tokenize(source, base);
-    let mut context =
-        Context { source, base, tokens: &lexed.tokens, diagnostics: lexed.diagnostics, deep_reported: false };
+    let mut diagnostics = lexed.diagnostics;
+    if let Some(place) = too_many_blocks(&lexed.tokens) {
+        let message = format!("this block is in more than {MAX_BLOCKS} others");
+        diagnostics.push(Diagnostic::error("E0004", place, message));
+        return Parsed { file: File::default(), diagnostics, comments: lexed.comments };
+    }
+    let mut context = Context { source, base, tokens: &lexed.tokens, diagnostics, deep_reported: false };
     let tokens = lexed.tokens.iter().map(|(token, span)| Ok((span.start, *token, span.end)));
-    let functions = match grammar::FunctionsParser::new().parse(&mut context, tokens) {
-        Ok(functions) => functions,
+    let items = match grammar::ItemsParser::new().parse(&mut context, tokens) {
+        Ok(items) => items,
         Err(error) => {
             context.syntax_error(error);
             Vec::new()
@@ -47,7 +55,34 @@ pub(crate) fn parse_at(source: &str, base: u32) -> Parsed {
     };
     let mut diagnostics = context.diagnostics;
     diagnostics.sort_by_key(|diagnostic| diagnostic.labels.first().map(|label| label.span));
-    Parsed { file: File { functions }, diagnostics, comments: lexed.comments }
+    let mut file = File::default();
+    for item in items {
+        match item {
+            Item::Import(import) => file.imports.push(import),
+            Item::Function(function) => file.functions.push(function),
+        }
+    }
+    Parsed { file, diagnostics, comments: lexed.comments }
+}
+
+/// The first brace that is deeper than the tree may be.
+fn too_many_blocks(tokens: &[(Token<'_>, Span)]) -> Option<Span> {
+    let mut depth = 0usize;
+    for (token, span) in tokens {
+        match token {
+            Token::BraceOpen if depth == MAX_BLOCKS => return Some(*span),
+            Token::BraceOpen => depth += 1,
+            Token::BraceClose => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// What a file holds.
+pub(crate) enum Item {
+    Import(Import),
+    Function(Function),
 }
 
 /// An expression and the number of levels that it is high.
@@ -121,9 +156,39 @@ impl<'s> Context<'s> {
         self.node(ExprKind::Access { tensor, indices }, span, height)
     }
 
-    pub fn call(&mut self, function: Ident, arguments: Vec<Tall>, span: Span) -> Tall {
-        let (arguments, height) = Tall::list(arguments);
-        self.node(ExprKind::Call { function, arguments }, span, height)
+    pub fn call(&mut self, callee: Tall, arguments: Vec<(Option<Ident>, Tall)>, span: Span) -> Tall {
+        let height = arguments.iter().map(|(_, value)| value.height).fold(callee.height, u32::max);
+        let arguments = arguments.into_iter().map(|(name, value)| Argument { name, value: value.expr }).collect();
+        self.node(ExprKind::Call { callee: Box::new(callee.expr), arguments }, span, height)
+    }
+
+    pub fn pipe(&mut self, input: Tall, callee: Tall, span: Span) -> Tall {
+        let height = input.height.max(callee.height);
+        self.node(ExprKind::Pipe { input: Box::new(input.expr), callee: Box::new(callee.expr) }, span, height)
+    }
+
+    pub fn list(&mut self, items: Vec<Tall>, span: Span) -> Tall {
+        let (items, height) = Tall::list(items);
+        self.node(ExprKind::List(items), span, height)
+    }
+
+    /// A definition with one or two lists after its name: the inputs are the last.
+    #[expect(clippy::too_many_arguments, reason = "the parts of one rule of the grammar")]
+    pub fn function(
+        &mut self,
+        kind: FunctionKind,
+        name: Option<Ident>,
+        first: Vec<Input>,
+        second: Option<Vec<Input>>,
+        outputs: Vec<Ident>,
+        body: Vec<Statement>,
+        span: Span,
+    ) -> Function {
+        let (parameters, inputs) = match second {
+            Some(inputs) => (Some(first), inputs),
+            None => (None, first),
+        };
+        Function { kind, name, parameters, inputs, outputs, body, span }
     }
 
     /// An expression over parts of height `below`; one that would be too deep is left out.
