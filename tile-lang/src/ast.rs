@@ -160,6 +160,13 @@ pub enum StatementKind {
     Error,
 }
 
+impl StatementKind {
+    /// Whether it ends with a block.
+    pub fn has_block(&self) -> bool {
+        matches!(self, StatementKind::For { .. } | StatementKind::If { .. } | StatementKind::Scan { .. })
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WeightKind {
     /// Trained.

@@ -65,15 +65,26 @@ pub(crate) fn parse_at(source: &str, base: u32) -> Parsed {
     Parsed { file, diagnostics, comments: lexed.comments }
 }
 
-/// The first brace that is deeper than the tree may be.
+/// The first block that is deeper than the tree may be: an `else if` is in the `else` of the `if` before it.
 fn too_many_blocks(tokens: &[(Token<'_>, Span)]) -> Option<Span> {
-    let mut depth = 0usize;
-    for (token, span) in tokens {
+    const IF: Token<'_> = Token::Word("if");
+    const ELSE: Token<'_> = Token::Word("else");
+    let mut open = Vec::new();
+    for (index, (token, span)) in tokens.iter().enumerate() {
+        let next = tokens.get(index + 1).map(|(next, _)| *next);
         match token {
-            Token::BraceOpen if depth == MAX_BLOCKS => return Some(*span),
-            Token::BraceOpen => depth += 1,
-            Token::BraceClose => depth = depth.saturating_sub(1),
+            Token::BraceOpen => open.push(Token::BraceOpen),
+            token if *token == ELSE && next == Some(IF) => open.push(ELSE),
+            Token::BraceClose => {
+                while open.pop().is_some_and(|last| last == ELSE) {}
+                if next != Some(ELSE) {
+                    open.truncate(open.iter().rposition(|token| *token != ELSE).map_or(0, |last| last + 1));
+                }
+            }
             _ => {}
+        }
+        if open.len() > MAX_BLOCKS {
+            return Some(*span);
         }
     }
     None
@@ -263,7 +274,8 @@ impl<'s> Context<'s> {
         let expects = |token: &str| expected.iter().any(|item| item.trim_matches('"') == token);
         let new_line = before.is_some_and(|before| self.text(Span::new(before.end, place.start)).contains('\n'));
 
-        let error = if expects(";") && (new_line || matches!(found.as_str(), "`}`" | "`function`")) {
+        let ends = matches!(found.as_str(), "`}`" | "`function`" | "`layer`" | "`model`" | "`import`");
+        let error = if expects(";") && (new_line || ends) {
             // Where it is missing, not where that was noticed.
             let place = before.map_or(place, Span::after);
             Diagnostic::error("E0003", place, "expected `;` after this statement")
@@ -279,12 +291,23 @@ impl<'s> Context<'s> {
             "`<=`" | "`>`" | "`>=`" if expects("<") && !expects("<=") => {
                 Some("a constraint has the form `p < n`, and also says `0 <= p`")
             }
-            "`=`" if expects("==") => Some("write `==` to compare"),
+            "`=`" if expects("==") || expects("]") => Some("write `==` to compare"),
+            "`=`" if expects("[") => {
+                Some("the sizes of a weight come after its name, as in `param Bias[units] = zeros();`; `[]` is rank 0")
+            }
+            "`+`" | "`-`" | "`*`" | "`/`" if expects("|>") => {
+                Some("`|>` binds more loosely than any operator: put it in parentheses, as in `(X |> f) + 1`")
+            }
             _ if expects("+") && expects("=") && !expects("/") => {
                 Some("an output with indices is aggregated, as in `O[i: N] = +(X[i, j])`; elementwise is `O = X + 1`")
             }
             _ => None,
         };
+        let word = found.trim_matches('`');
+        let help = help.map(str::to_string).or_else(|| {
+            let definitions = expects("function").then_some(["function", "layer", "model", "import"])?;
+            did_you_mean(word, definitions)
+        });
         self.diagnostics.push(match help {
             Some(help) => error.help(help),
             None => error,
@@ -301,14 +324,14 @@ impl<'s> Context<'s> {
 fn expected_words(expects: &dyn Fn(&str) -> bool) -> Option<String> {
     let mut words: Vec<String> = Vec::new();
     if expects("function") {
-        words.push("`function`".to_string());
+        words.push("`function`, `layer`, `model` or `import`".to_string());
     }
     let statement = expects("}") && expects(";") && expects("Capital");
     if statement {
         words.push("a statement".to_string());
     } else if expects("Int") && expects("(") {
         words.push("an expression".to_string());
-    } else if expects("Capital") && expects("Small") {
+    } else if expects("Capital") && expects("Name") {
         words.push("a name".to_string());
     } else if expects("Capital") {
         words.push("a size name".to_string());
@@ -327,6 +350,14 @@ fn expected_words(expects: &dyn Fn(&str) -> bool) -> Option<String> {
         if expects(token) && !told {
             words.push(format!("`{token}`"));
         }
+    }
+    for word in ["in", "along"].into_iter().filter(|word| expects(word) && !expects("Name")) {
+        words.push(format!("`{word}`"));
+    }
+    if words.is_empty() && expects("Text") {
+        words.push("a file in quotes, as in `\"layers.tile\"`".to_string());
+    } else if words.is_empty() && expects("[") {
+        words.push("`[`".to_string());
     }
     let last = words.pop()?;
     match words.len() {

@@ -4,7 +4,8 @@
 use std::fmt::{self, Write};
 
 use crate::ast::{
-    Contraction, DimKind, Expr, ExprKind, File, Function, Ident, Input, Statement, StatementKind, UnaryOp,
+    Argument, Contraction, DimKind, Expr, ExprKind, File, Function, Ident, Import, Input, Sequence, Statement,
+    StatementKind, UnaryOp, Weight,
 };
 use crate::lexer::{KEYWORDS, tokenize};
 
@@ -25,36 +26,49 @@ pub fn tokens_text(source: &str) -> String {
 
 /// The tree as S-expressions, a statement a line.
 pub fn ast_text(file: &File) -> String {
-    file.functions.iter().map(|function| format!("{function}\n")).collect()
+    let imports = file.imports.iter().map(|import| format!("{import}\n"));
+    imports.chain(file.functions.iter().map(|function| format!("{function}\n"))).collect()
+}
+
+impl fmt::Display for Import {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "(import \"{}\")", self.path)
+    }
 }
 
 impl fmt::Display for Function {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("(function")?;
+        write!(f, "({}", self.kind.keyword())?;
         if let Some(name) = &self.name {
             write!(f, " {name}")?;
         }
+        // An empty list is not the same as none.
+        if self.parameters.as_ref().is_some_and(Vec::is_empty) {
+            f.write_str("\n  (parameters)")?;
+        }
+        for parameter in self.parameters.iter().flatten() {
+            write!(f, "\n  (parameter {parameter})")?;
+        }
         for input in &self.inputs {
-            write!(f, "\n  {input}")?;
+            write!(f, "\n  (input {input})")?;
         }
         for output in &self.outputs {
             write!(f, "\n  (output {output})")?;
         }
-        for statement in &self.body {
-            write!(f, "\n  {statement}")?;
-        }
-        f.write_char(')')
+        write!(f, "{})", Block(&self.body))
     }
 }
 
+/// Its name, dimensions, choices and default.
 impl fmt::Display for Input {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "(input {}", self.name)?;
+        write!(f, "{}", self.name)?;
         if let Some(dims) = &self.dims {
             let dims: Vec<String> = dims.iter().map(|dim| dim.kind.to_string()).collect();
             write!(f, " [{}]", dims.join(" "))?;
         }
-        f.write_char(')')
+        write_part(f, "in", self.choices.as_ref())?;
+        write_part(f, "default", self.default.as_ref())
     }
 }
 
@@ -74,10 +88,41 @@ impl fmt::Display for Statement {
             write!(f, "(attribute {}{}) ", attribute.name, Spaced(&attribute.parameters))?;
         }
         match &self.kind {
-            StatementKind::Assign { target, value } => write!(f, "(assign {target} {value})"),
+            StatementKind::Assign { targets, value } => write!(f, "(assign{} {value})", Spaced(targets)),
             StatementKind::Contraction(contraction) => write!(f, "{contraction}"),
+            StatementKind::Weight(weight) => write!(f, "{weight}"),
+            StatementKind::Update { target, value } => write!(f, "(update {target} {value})"),
+            StatementKind::For { variables, list, body } => {
+                write!(f, "(for (variables{}) {list}{})", Spaced(variables), Block(body))
+            }
+            StatementKind::If { condition, then, otherwise } => {
+                write!(f, "(if {condition}{}", Block(then))?;
+                if !otherwise.is_empty() {
+                    write!(f, "\n  (else{})", Block(otherwise).to_string().replace('\n', "\n  "))?;
+                }
+                f.write_char(')')
+            }
+            StatementKind::Scan { sequences, body } => write!(f, "(scan{}{})", Spaced(sequences), Block(body)),
+            StatementKind::Yield { target, value } => write!(f, "(yield {target} {value})"),
             StatementKind::Error => f.write_str("(error)"),
         }
+    }
+}
+
+impl fmt::Display for Weight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Weight { kind, name, sizes, initializer, regularizer, condition, otherwise } = self;
+        write!(f, "({} {name} (sizes{}) {initializer}", kind.keyword(), Spaced(sizes))?;
+        write_part(f, "regularizer", regularizer.as_ref())?;
+        write_part(f, "if", condition.as_ref())?;
+        write_part(f, "else", otherwise.as_ref())?;
+        f.write_char(')')
+    }
+}
+
+impl fmt::Display for Sequence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "({} {} {})", self.variable, self.tensor, self.axis)
     }
 }
 
@@ -112,7 +157,10 @@ impl fmt::Display for Expr {
             ExprKind::Float(value) => write!(f, "{value:?}"),
             ExprKind::Name(name) => write!(f, "{name}"),
             ExprKind::Access { tensor, indices } => write!(f, "(at {tensor}{})", Spaced(indices)),
-            ExprKind::Call { function, arguments } => write!(f, "(call {function}{})", Spaced(arguments)),
+            ExprKind::Call { callee, arguments } => write!(f, "(call {callee}{})", Spaced(arguments)),
+            ExprKind::Pipe { input, callee } => write!(f, "(|> {input} {callee})"),
+            ExprKind::List(items) => write!(f, "(list{})", Spaced(items)),
+            ExprKind::Text(text) => write!(f, "\"{text}\""),
             ExprKind::Unary { op: UnaryOp::Neg, operand } => write!(f, "(neg {operand})"),
             ExprKind::Unary { op: UnaryOp::Not, operand } => write!(f, "(not {operand})"),
             ExprKind::Binary { op, left, right } => write!(f, "({} {left} {right})", op.symbol()),
@@ -129,25 +177,49 @@ impl fmt::Display for Expr {
     }
 }
 
+impl fmt::Display for Argument {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.name {
+            Some(name) => write!(f, "(= {name} {})", self.value),
+            None => write!(f, "{}", self.value),
+        }
+    }
+}
+
 impl fmt::Display for Ident {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_name(f, &self.name, self.capital)
     }
 }
 
-/// A name as a program has it: quoted where it would be a keyword or of the other class.
+/// A name as a program has it: quoted where it would be a keyword or of the other class, or would start an `if`.
 fn write_name(f: &mut fmt::Formatter<'_>, name: &str, capital: bool) -> fmt::Result {
     let starts_capital = name.starts_with(|c: char| c.is_ascii_uppercase());
-    if starts_capital != capital || KEYWORDS.contains(&name) {
+    if starts_capital != capital || KEYWORDS.contains(&name) || matches!(name, "if" | "else") {
         f.write_char(if capital { '#' } else { '$' })?;
     }
     f.write_str(name)
 }
 
-struct Spaced<'a>(&'a [Expr]);
+/// ` (name expr)`, if there is one.
+fn write_part(f: &mut fmt::Formatter<'_>, name: &str, expr: Option<&Expr>) -> fmt::Result {
+    expr.map_or(Ok(()), |expr| write!(f, " ({name} {expr})"))
+}
 
-impl fmt::Display for Spaced<'_> {
+/// Each after a space.
+struct Spaced<'a, T>(&'a [T]);
+
+impl<T: fmt::Display> fmt::Display for Spaced<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|expr| write!(f, " {expr}"))
+        self.0.iter().try_for_each(|item| write!(f, " {item}"))
+    }
+}
+
+/// Each statement on a line of its own, indented.
+struct Block<'a>(&'a [Statement]);
+
+impl fmt::Display for Block<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|statement| write!(f, "\n  {}", statement.to_string().replace('\n', "\n  ")))
     }
 }

@@ -6,7 +6,7 @@
 mod layout;
 mod syntax;
 
-use crate::ast::{Function, Statement};
+use crate::ast::{Function, Import, Statement, StatementKind};
 use crate::diagnostic::Diagnostic;
 use crate::format::layout::{INDENT, Layout, WIDTH};
 use crate::format::syntax::Syntax;
@@ -20,27 +20,59 @@ pub fn format(source: &str) -> Result<String, Vec<Diagnostic>> {
     if !parsed.diagnostics.is_empty() {
         return Err(parsed.diagnostics);
     }
-    let tokens = tokenize(source, 0).tokens;
-    let braces = tokens.iter().filter(|(token, _)| *token == Token::BraceOpen).map(|(_, span)| span.start);
     let mut printer = Printer {
         source,
         syntax: Syntax { source },
+        blocks: blocks(source),
         comments: &parsed.comments,
         text: String::new(),
         blank: Blank::Never,
     };
-    let functions = &parsed.file.functions;
-    let nexts = functions.iter().skip(1).map(|next| next.span.start).chain([u32::MAX]);
-    for ((function, brace), next) in functions.iter().zip(braces).zip(nexts) {
-        printer.function(function, brace, next);
+    let imports = parsed.file.imports.iter().map(|import| (import.span, Item::Import(import)));
+    let functions = parsed.file.functions.iter().map(|function| (function.span, Item::Function(function)));
+    let mut items: Vec<(Span, Item)> = imports.chain(functions).collect();
+    items.sort_by_key(|(span, _)| *span);
+    let nexts = items.iter().skip(1).map(|(next, _)| next.start).chain([u32::MAX]);
+    for ((_, item), next) in items.iter().zip(nexts) {
+        match item {
+            Item::Import(import) => printer.import(import, next),
+            Item::Function(function) => printer.function(function, next),
+        }
     }
     printer.comments_before(u32::MAX, 0);
     Ok(printer.text)
 }
 
+enum Item<'a> {
+    Import(&'a Import),
+    Function(&'a Function),
+}
+
+/// Every block of a program without errors, from its `{` to its `}`, in the order of the `{`.
+fn blocks(source: &str) -> Vec<Span> {
+    let mut blocks: Vec<Span> = Vec::new();
+    let mut open = Vec::new();
+    for (token, span) in tokenize(source, 0).tokens {
+        match token {
+            Token::BraceOpen => {
+                open.push(blocks.len());
+                blocks.push(span);
+            }
+            Token::BraceClose => {
+                if let Some(index) = open.pop() {
+                    blocks[index].end = span.end;
+                }
+            }
+            _ => {}
+        }
+    }
+    blocks
+}
+
 struct Printer<'s> {
     source: &'s str,
     syntax: Syntax<'s>,
+    blocks: Vec<Span>,
     /// Those that are not yet printed.
     comments: &'s [Span],
     /// Ends with a newline, unless empty or within an item.
@@ -60,49 +92,108 @@ enum Blank {
 }
 
 impl<'s> Printer<'s> {
-    /// A function, whose body starts at `brace`, and after which the next one starts at `next`.
-    fn function(&mut self, function: &Function, brace: u32, next: u32) {
+    fn import(&mut self, import: &Import, next: u32) {
+        self.comments_before(import.span.start, 0);
+        self.comments_within(import.span, import.span.end, 0);
+        self.start_line(import.span, 0);
+        self.text.push_str(&format!("import \"{}\";", import.path));
+        self.end_line(import.span.end, next);
+    }
+
+    /// A function, after which the next item starts at `next`.
+    fn function(&mut self, function: &Function, next: u32) {
+        let block = self.block_after(function.span.start);
         self.comments_before(function.span.start, 0);
-        self.comments_within(function.span, brace, 0);
+        self.comments_within(function.span, block.start, 0);
         self.start_line(function.span, 0);
         let header = self.syntax.header(function);
-        let body = self.slice(Span::new(brace, function.span.end));
-        if !body.contains('\n')
-            && let Some(line) = self.one_line(&header, &function.body)
-        {
+        if let Some(line) = self.one_line(&header, &function.body, block, 0) {
             self.text.push_str(&line);
             self.end_line(function.span.end, next);
         } else {
             header.write(&mut self.text, 0);
-            self.text.push_str(" {\n");
-            self.blank = Blank::Never;
-            for (index, statement) in function.body.iter().enumerate() {
-                let next = function.body.get(index + 1).map_or(function.span.end, |next| next.span.start);
-                self.statement(statement, next);
-            }
-            self.comments_before(function.span.end, INDENT);
-            self.text.push('}');
+            self.block(&function.body, block, 0);
             self.end_line(function.span.end, next);
             self.blank = Blank::Always;
         }
     }
 
-    /// The whole function on one line, where it is so short. It stays on several lines where it was.
-    fn one_line(&self, header: &Layout, body: &[Statement]) -> Option<String> {
+    /// A header and its block on one line, where they are so short. They stay on several lines where they were.
+    fn one_line(&self, header: &Layout, body: &[Statement], block: Span, indent: usize) -> Option<String> {
         let line = match body {
             [] => format!("{} {{}}", header.flat()),
-            [statement] => format!("{} {{ {} }}", header.flat(), self.syntax.statement(statement).flat()),
+            [statement] if !statement.kind.has_block() => {
+                format!("{} {{ {} }}", header.flat(), self.syntax.statement(statement).flat())
+            }
             _ => return None,
         };
-        (line.len() <= WIDTH).then_some(line)
+        (indent + line.len() <= WIDTH && !self.slice(block).contains('\n')).then_some(line)
     }
 
-    fn statement(&mut self, statement: &Statement, next: u32) {
-        self.comments_before(statement.span.start, INDENT);
-        self.comments_within(statement.span, statement.span.end, INDENT);
-        self.start_line(statement.span, INDENT);
-        self.syntax.statement(statement).write(&mut self.text, INDENT);
+    /// ` {`, the statements, and `}`.
+    fn block(&mut self, body: &[Statement], block: Span, indent: usize) {
+        self.text.push_str(" {\n");
+        self.blank = Blank::Never;
+        for (index, statement) in body.iter().enumerate() {
+            let next = body.get(index + 1).map_or(block.end, |next| next.span.start);
+            self.statement(statement, next, indent + INDENT);
+        }
+        self.comments_before(block.end, indent + INDENT);
+        self.text.push_str(&" ".repeat(indent));
+        self.text.push('}');
+    }
+
+    fn statement(&mut self, statement: &Statement, next: u32, indent: usize) {
+        let end =
+            if statement.kind.has_block() { self.block_after(statement.span.start).start } else { statement.span.end };
+        self.comments_before(statement.span.start, indent);
+        self.comments_within(statement.span, end, indent);
+        self.start_line(statement.span, indent);
+        match &statement.kind {
+            StatementKind::For { variables, list, body } => {
+                self.compound(statement.span.start, &self.syntax.for_header(variables, list), body, &[], indent);
+            }
+            StatementKind::Scan { sequences, body } => {
+                self.compound(statement.span.start, &self.syntax.scan_header(sequences), body, &[], indent);
+            }
+            StatementKind::If { condition, then, otherwise } => {
+                self.compound(statement.span.start, &self.syntax.if_header(condition), then, otherwise, indent);
+            }
+            _ => self.syntax.statement(statement).write(&mut self.text, indent),
+        }
         self.end_line(statement.span.end, next);
+    }
+
+    /// A statement with a block, which starts at `start`; comments before an `else` go into its block.
+    fn compound(&mut self, start: u32, header: &Layout, body: &[Statement], otherwise: &[Statement], indent: usize) {
+        let block = self.block_after(start);
+        if otherwise.is_empty()
+            && let Some(line) = self.one_line(header, body, block, indent)
+        {
+            return self.text.push_str(&line);
+        }
+        header.write(&mut self.text, indent);
+        self.block(body, block, indent);
+        if otherwise.is_empty() {
+            return;
+        }
+        self.text.push_str(" else");
+        let block = self.block_after(block.end);
+        match otherwise {
+            // `else if`, where that is how it was written.
+            [Statement { kind: StatementKind::If { condition, then, otherwise }, span, .. }]
+                if span.start < block.start =>
+            {
+                self.text.push(' ');
+                self.compound(span.start, &self.syntax.if_header(condition), then, otherwise, indent);
+            }
+            _ => self.block(otherwise, block, indent),
+        }
+    }
+
+    /// The first block that starts at or after a position.
+    fn block_after(&self, position: u32) -> Span {
+        self.blocks.get(self.blocks.partition_point(|block| block.start < position)).copied().unwrap_or_default()
     }
 
     /// Prints the comments that start before a position, each on a line of its own.

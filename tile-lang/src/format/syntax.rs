@@ -1,10 +1,14 @@
 //! The parts of a program as layouts, with no more parentheses than they need.
 
-use crate::ast::{Attribute, BinaryOp, Constraint, Contraction, Expr, ExprKind, Function, Statement, StatementKind};
+use crate::ast::{
+    Argument, Attribute, BinaryOp, Constraint, Contraction, Expr, ExprKind, Function, Ident, Input, Sequence,
+    Statement, StatementKind, Weight,
+};
 use crate::format::layout::Layout;
 
-/// How tightly unary operators bind; see [`BinaryOp::precedence`].
+/// How tightly unary operators bind, and what is one piece; see [`BinaryOp::precedence`].
 const UNARY: u8 = 9;
+const ATOM: u8 = 10;
 /// The loosest that may stand before the `<` of a constraint.
 const SHIFT: u8 = 6;
 
@@ -21,34 +25,60 @@ enum Within {
 }
 
 impl Syntax<'_> {
-    /// `function name(inputs) -> (outputs)`
+    /// `layer name(parameters)(inputs) -> (outputs)`
     pub fn header(&self, function: &Function) -> Layout {
         let name = function.name.as_ref().map_or(" ".to_string(), |name| format!(" {name}"));
-        let inputs = function.inputs.iter().map(|input| {
-            let Some(dims) = &input.dims else { return Layout::text(input.name.to_string()) };
-            let dims: Vec<String> = dims.iter().map(|dim| dim.kind.to_string()).collect();
-            Layout::text(format!("{}[{}]", input.name, dims.join(", ")))
-        });
-        let mut inputs = Layout::list(inputs.collect());
-        inputs.insert(0, Layout::Break);
-        let outputs = function.outputs.iter().map(|output| Layout::text(output.to_string())).collect();
-        // Where it is too long, the inputs are what breaks first.
-        Layout::Group(vec![
-            Layout::text(format!("function{name}(")),
-            Layout::Nested(inputs),
-            Layout::Break,
-            Layout::bracketed(") -> (", Layout::list(outputs), ")"),
-        ])
+        let start = format!("{}{name}(", function.kind.keyword());
+        let outputs = Layout::bracketed(") -> (", names(&function.outputs), ")");
+        // Where it is too long, the first list is what breaks first.
+        match &function.parameters {
+            None => self.inputs(start, &function.inputs, outputs),
+            Some(parameters) => {
+                self.inputs(start, parameters, self.inputs(")(".to_string(), &function.inputs, outputs))
+            }
+        }
     }
 
-    /// With its attributes and its `;`.
+    /// `open inputs close`
+    fn inputs(&self, open: String, inputs: &[Input], close: Layout) -> Layout {
+        let mut inputs = Layout::list(inputs.iter().map(|input| self.input(input)).collect());
+        inputs.insert(0, Layout::Break);
+        Layout::Group(vec![Layout::text(open), Layout::Nested(inputs), Layout::Break, close])
+    }
+
+    fn input(&self, input: &Input) -> Layout {
+        let mut parts = vec![Layout::text(input.name.to_string())];
+        if let Some(dims) = &input.dims {
+            let dims: Vec<String> = dims.iter().map(|dim| dim.kind.to_string()).collect();
+            parts.push(Layout::text(format!("[{}]", dims.join(", "))));
+        }
+        for (word, value) in [(" in ", &input.choices), (" = ", &input.default)] {
+            let value = value.iter().flat_map(|value| [Layout::text(word), self.value(value)]);
+            parts.extend(value);
+        }
+        Layout::Joined(parts)
+    }
+
+    /// A statement without a block, with its attributes and its `;`.
     pub fn statement(&self, statement: &Statement) -> Layout {
         let body = match &statement.kind {
-            StatementKind::Assign { target, value } => {
-                Layout::Joined(vec![Layout::text(format!("{target} = ")), self.expr(value, Within::Value)])
+            StatementKind::Assign { targets, value } => {
+                let targets = Layout::Group(vec![Layout::Nested(names(targets))]);
+                Layout::Joined(vec![targets, Layout::text(" = "), self.value(value)])
             }
             StatementKind::Contraction(contraction) => self.contraction(contraction),
-            StatementKind::Error => Layout::text(""),
+            StatementKind::Weight(weight) => self.weight(weight),
+            StatementKind::Update { target, value } => {
+                Layout::Joined(vec![Layout::text(format!("update {target} = ")), self.value(value)])
+            }
+            StatementKind::Yield { target, value } => {
+                Layout::Joined(vec![Layout::text(format!("yield {target} = ")), self.value(value)])
+            }
+            // A program with errors is not laid out, and blocks are the printer's.
+            StatementKind::For { .. }
+            | StatementKind::If { .. }
+            | StatementKind::Scan { .. }
+            | StatementKind::Error => Layout::text(""),
         };
         let body = Layout::Joined(vec![body, Layout::text(";")]);
         if statement.attributes.is_empty() {
@@ -56,6 +86,41 @@ impl Syntax<'_> {
         }
         let attributes = statement.attributes.iter().map(|attribute| self.attribute(attribute)).collect();
         Layout::Group(vec![Layout::bracketed("[[", Layout::list(attributes), "]]"), Layout::Line, body])
+    }
+
+    /// `for x in list`
+    pub fn for_header(&self, variables: &[Ident], list: &Expr) -> Layout {
+        let variables = Layout::Group(vec![Layout::Nested(names(variables))]);
+        Layout::Joined(vec![Layout::text("for "), variables, Layout::text(" in "), self.value(list)])
+    }
+
+    /// `if condition`
+    pub fn if_header(&self, condition: &Expr) -> Layout {
+        Layout::Joined(vec![Layout::text("if "), self.value(condition)])
+    }
+
+    /// `scan X in T along axis, …`
+    pub fn scan_header(&self, sequences: &[Sequence]) -> Layout {
+        let sequences = sequences.iter().map(|Sequence { variable, tensor, axis }| {
+            let (tensor, axis) = (self.value(tensor), self.value(axis));
+            Layout::Joined(vec![Layout::text(format!("{variable} in ")), tensor, Layout::text(" along "), axis])
+        });
+        Layout::Group(vec![Layout::text("scan "), Layout::Nested(Layout::list(sequences.collect()))])
+    }
+
+    /// `param name[sizes] = initializer regularizer = … if condition else otherwise`
+    fn weight(&self, weight: &Weight) -> Layout {
+        let Weight { kind, name, sizes, initializer, regularizer, condition, otherwise } = weight;
+        let sizes = self.list(sizes, Within::Value);
+        let name = Layout::bracketed(format!("{} {name}[", kind.keyword()), sizes, "]");
+        let initializer = Layout::Nested(vec![Layout::Line, self.value(initializer)]);
+        let main = Layout::Group(vec![name, Layout::text(" ="), initializer]);
+        let mut tail = Vec::new();
+        let suffixes = [("regularizer = ", regularizer), ("if ", condition), ("else ", otherwise)];
+        for (word, value) in suffixes.into_iter().filter_map(|(word, value)| Some((word, value.as_ref()?))) {
+            tail.extend([Layout::Line, Layout::text(word), self.value(value)]);
+        }
+        Layout::Group(vec![main, Layout::Nested(tail)])
     }
 
     fn attribute(&self, attribute: &Attribute) -> Layout {
@@ -105,6 +170,10 @@ impl Syntax<'_> {
         Layout::list(items.iter().map(|item| self.expr(item, within)).collect())
     }
 
+    fn value(&self, expr: &Expr) -> Layout {
+        self.expr(expr, Within::Value)
+    }
+
     fn expr(&self, expr: &Expr, within: Within) -> Layout {
         match &expr.kind {
             // As written, since digits say more than the value does (`1e-3`).
@@ -112,9 +181,16 @@ impl Syntax<'_> {
             ExprKind::Access { tensor, indices } => {
                 Layout::bracketed(format!("{tensor}["), self.list(indices, Within::Index), "]")
             }
-            ExprKind::Call { function, arguments } => {
-                Layout::bracketed(format!("{function}("), self.list(arguments, within), ")")
+            ExprKind::Call { callee, arguments } => {
+                let arguments = arguments.iter().map(|Argument { name, value }| match name {
+                    Some(name) => Layout::Joined(vec![Layout::text(format!("{name} = ")), self.expr(value, within)]),
+                    None => self.expr(value, within),
+                });
+                let arguments = Layout::list(arguments.collect());
+                Layout::Joined(vec![self.expr(callee, within), Layout::bracketed("(", arguments, ")")])
             }
+            ExprKind::Pipe { input, callee } => self.pipe(input, callee, within),
+            ExprKind::List(items) => Layout::bracketed("[", self.list(items, within), "]"),
             ExprKind::Unary { op, operand } => {
                 Layout::Joined(vec![Layout::text(op.symbol()), self.operand(operand, UNARY, within)])
             }
@@ -127,10 +203,24 @@ impl Syntax<'_> {
                 parts.extend(otherwise.as_ref().map(|otherwise| part(": ", otherwise)));
                 Layout::Group(vec![self.operand(condition, 1, within), Layout::Nested(parts)])
             }
-            ExprKind::Int(_) | ExprKind::Name(_) | ExprKind::Ellipsis | ExprKind::Error => {
+            ExprKind::Int(_) | ExprKind::Name(_) | ExprKind::Text(_) | ExprKind::Ellipsis | ExprKind::Error => {
                 Layout::text(expr.to_string())
             }
         }
+    }
+
+    /// A pipeline, `X |> f |> g`, breaks before each `|>`.
+    fn pipe(&self, input: &Expr, callee: &Expr, within: Within) -> Layout {
+        let mut callees = vec![callee];
+        let mut first = input;
+        while let ExprKind::Pipe { input, callee } = &first.kind {
+            callees.push(callee);
+            first = input;
+        }
+        let steps = callees.into_iter().rev();
+        let steps =
+            steps.flat_map(|callee| [Layout::Line, Layout::text("|> "), self.operand(callee, ATOM, within)]).collect();
+        Layout::Group(vec![self.operand(first, 1, within), Layout::Nested(steps)])
     }
 
     /// A chain of operators of one precedence, `a + b - c`, breaks before each of them.
@@ -160,9 +250,10 @@ impl Syntax<'_> {
     /// An expression in parentheses unless it binds at least as tightly as `least`.
     fn operand(&self, expr: &Expr, least: u8, within: Within) -> Layout {
         let precedence = match &expr.kind {
-            ExprKind::Conditional { .. } => 0,
+            ExprKind::Pipe { .. } | ExprKind::Conditional { .. } => 0,
             ExprKind::Binary { op, .. } => op.precedence(),
-            _ => UNARY,
+            ExprKind::Unary { .. } => UNARY,
+            _ => ATOM,
         };
         let layout = self.expr(expr, within);
         if precedence >= least {
@@ -170,4 +261,8 @@ impl Syntax<'_> {
         }
         Layout::Joined(vec![Layout::text("("), layout, Layout::text(")")])
     }
+}
+
+fn names(idents: &[Ident]) -> Vec<Layout> {
+    Layout::list(idents.iter().map(|ident| Layout::text(ident.to_string())).collect())
 }

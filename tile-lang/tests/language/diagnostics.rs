@@ -54,7 +54,7 @@ fn several_syntax_errors_at_once() {
     E0003 expected `;` after this statement: ``
     E0003 expected a name or `)`, found `->`: `->`
     E0005 comparisons cannot be chained with `<`: `A < A < A`; help: join two comparisons with `&`, as in `(A < B) & (B < C)`, or add parentheses
-    E0003 expected `function`, found `nonsense`: `nonsense`
+    E0003 expected `function`, `layer`, `model` or `import`, found `nonsense`: `nonsense`
     ");
 }
 
@@ -73,10 +73,58 @@ fn contraction_syntax() {
     E0003 expected `=`, found `==`: `==`; help: put a space in between: `= =(…)` is the assign aggregation
     E0003 expected `<`, found `<=`: `<=`; help: a constraint has the form `p < n`, and also says `0 <= p`
     E0003 `sum` is no aggregation: `sum`; help: write `+(…)` for a sum
-    E0107 the default `A` has rank 2, but the output has rank 1: `A`, `S` (the output)
     E0003 a contraction has one `default` at most: `default A`, `default A` (the first one)
-    E0003 expected an operator, `,` or `]`, found `=`: `=`; help: write `==` to compare
+    E0003 expected `,` or `]`, found `=`: `=`; help: write `==` to compare
     ");
+}
+
+#[test]
+fn syntax_of_layers() {
+    let source = "import blocks;
+        import \"a.tile\"
+        layer A(units)(X) -> (Y) {
+            param Kernel = zeros();
+            param Kernel[units] = zeros() when use_bias;
+            state Count[];
+            for x of [1, 2] { Y = X; }
+            for in [1, 2] { Y = X; }
+            if units > 1 Y = X;
+            Y = X;
+        }
+        layer B(units)(X) -> (Y) {
+            scan X in Y { Y = X; }
+            update = ;
+            Y = X |> relu + 1;
+            Y = X |> ;
+            Y = Dense(units: 3)(X);
+            Y = \"text;
+        }
+        modle C(X) -> (Y) { Y = X; }
+        layer (X) -> (Y) { Y = X; }
+        layer D(X)(Y)(Z) -> (Y) { Y = X; }
+        model E(X in ) -> (Y) { else { Y = X; } }
+        model F(X) -> (Y) { if a { Y = X; } else Y = X; }";
+    assert_snapshot!(brief(source), @r#"
+    E0003 expected a file in quotes, as in `"layers.tile"`, found `blocks`: `blocks`
+    E0003 expected `;` after this statement: ``
+    E0003 expected `[`, found `=`: `=`; help: the sizes of a weight come after its name, as in `param Bias[units] = zeros();`; `[]` is rank 0
+    E0003 expected an operator or `;`, found `when`: `when`
+    E0003 expected `=`, found `;`: `;`
+    E0003 expected `,` or `in`, found `of`: `of`
+    E0003 expected `,` or `in`, found `[`: `[`
+    E0003 expected an operator or `{`, found `Y`: `Y`
+    E0003 expected `along`, found `{`: `{`
+    E0003 expected an expression, found `;`: `;`
+    E0003 expected `;`, found `+`: `+`; help: `|>` binds more loosely than any operator: put it in parentheses, as in `(X |> f) + 1`
+    E0003 expected an expression, found `;`: `;`
+    E0003 expected an operator, `,` or `)`, found `:`: `:`
+    E0001 this text does not end: `"text;`; help: put `"` after it, on the same line
+    E0003 expected `function`, `layer`, `model` or `import`, found `modle`: `modle`; help: did you mean `model`?
+    E0003 expected a name, found `(`: `(`
+    E0003 expected `->`, found `(`: `(`
+    E0003 expected an expression, found `)`: `)`
+    E0003 expected `{`, found `Y`: `Y`
+    "#);
 }
 
 #[test]

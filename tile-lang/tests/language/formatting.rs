@@ -85,6 +85,139 @@ fn long_lines_break() {
 }
 
 #[test]
+fn layers_and_models() {
+    let source = r#"import   "blocks.tile" ; // beside
+    import "more.tile";
+    layer Dense ( units,activation=linear , mode   in [ same,valid ]=same ) ( X[ ...,K ] , Mask=none )->(Y){
+        param Kernel[ K,units ]=glorot_uniform( ) regularizer=l2( 0.01 );
+        param Bias[slice(dims(X),0,1),units]=zeros() if use_bias else - 1 ; state Count[]=zeros();
+        first , Second=X;
+        $if=2; state = [ 1,[ ],"a b" ];
+        update Count=Count+1; Y=(X|>f)|>(a?b:c)|>g(k=1)(X)|>(-h)|>[a,b];
+    }
+    function glorot() ( shape ) -> ( W ) { W=random_normal( shape,seed = 1 )*blocks[2*i-1](X) + (A|>f); }"#;
+    assert_snapshot!(formatted(source), @r#"
+    import "blocks.tile"; // beside
+    import "more.tile";
+    layer Dense(
+        units,
+        activation = linear,
+        mode in [same, valid] = same
+    )(X[..., K], Mask = none) -> (Y) {
+        param Kernel[K, units] = glorot_uniform() regularizer = l2(0.01);
+        param Bias[slice(dims(X), 0, 1), units] = zeros() if use_bias else -1;
+        state Count[] = zeros();
+        first, Second = X;
+        $if = 2;
+        state = [1, [], "a b"];
+        update Count = Count + 1;
+        Y = X |> f |> (a ? b : c) |> g(k = 1)(X) |> (-h) |> [a, b];
+    }
+
+    function glorot()(shape) -> (W) {
+        W = random_normal(shape, seed = 1) * blocks[2*i - 1](X) + (A |> f);
+    }
+    "#);
+}
+
+#[test]
+fn blocks() {
+    let source = "model Net()(X) -> (Y) {
+        // each
+        for f,s in [[64,1],[128,2]] { // header
+            X=X|>Conv(f,s); // conv
+
+            // last
+        } // after
+        for x in l { X = x(X); }
+        for x in l {}
+        if a { B = 1; } else { B = 2; }
+        if a {
+
+
+            B = 1; }
+        // between
+        else if b // no brace yet
+        { B = 2; } else { if c { B = 3; } // inner
+        }
+        if training{}
+        else{}
+        scan Zt in Z along 1,Mt in Mask along rank(Z)-1{ H=Zt+H; yield All=H; }
+        Y=X;
+    }
+    model One(X) -> (Y) { for x in l { Y = x; } }";
+    assert_snapshot!(formatted(source), @"
+    model Net()(X) -> (Y) {
+        // each
+        for f, s in [[64, 1], [128, 2]] {
+            // header
+            X = X |> Conv(f, s); // conv
+
+            // last
+        } // after
+        for x in l { X = x(X); }
+        for x in l {}
+        if a {
+            B = 1;
+        } else {
+            B = 2;
+        }
+        if a {
+            B = 1;
+        } else if b {
+            // between
+            // no brace yet
+            B = 2;
+        } else {
+            if c { B = 3; } // inner
+        }
+        if training {}
+        scan Zt in Z along 1, Mt in Mask along rank(Z) - 1 {
+            H = Zt + H;
+            yield All = H;
+        }
+        Y = X;
+    }
+
+    model One(X) -> (Y) {
+        for x in l { Y = x; }
+    }
+    ");
+}
+
+#[test]
+fn long_lines_of_layers_break() {
+    let source = "layer SeparableConvolution(filters, kernel_size, strides = 1, padding in [valid, same] = valid, use_bias = true)(Image[N, H, W, C]) -> (Out) {
+        param DepthwiseKernel[kernel_height, kernel_width, Channels, depth_multiplier] = glorot_uniform(seed = 12) regularizer = l2(0.01) if use_depthwise else 1;
+        Out = Image / 255 |> Convolution(filters, kernel_size, strides = strides) |> Flatten() |> Dense(128, activation = relu);
+        scan FirstTimeStep in FirstVeryLongSequence along 1, SecondTimeStep in SecondVeryLongSequence along 1 { yield A = FirstTimeStep; }
+    }";
+    assert_snapshot!(formatted(source), @"
+    layer SeparableConvolution(
+        filters,
+        kernel_size,
+        strides = 1,
+        padding in [valid, same] = valid,
+        use_bias = true
+    )(Image[N, H, W, C]) -> (Out) {
+        param DepthwiseKernel[kernel_height, kernel_width, Channels, depth_multiplier] =
+            glorot_uniform(seed = 12)
+            regularizer = l2(0.01)
+            if use_depthwise
+            else 1;
+        Out = Image / 255
+            |> Convolution(filters, kernel_size, strides = strides)
+            |> Flatten()
+            |> Dense(128, activation = relu);
+        scan FirstTimeStep in FirstVeryLongSequence along 1,
+            SecondTimeStep in SecondVeryLongSequence along 1 {
+            yield A = FirstTimeStep;
+        }
+    }
+    ");
+}
+
+#[test]
 fn a_broken_program_is_left_alone() {
     assert!(format("function (A) -> (O) { O = ; }").is_err());
 }

@@ -90,6 +90,85 @@ fn contractions() {
 }
 
 #[test]
+fn definitions() {
+    let source = "import \"a/b.tile\";
+        layer Conv(filters, strides = 1, padding in [valid, same] = valid)(X[N, C], Mask = none) -> (Y) { Y = X; }
+        function zeros()(shape) -> (W) {} model M(X) -> (Y) {}";
+    assert_snapshot!(ast(source), @r#"
+    (import "a/b.tile")
+    (layer Conv
+      (parameter filters)
+      (parameter strides (default 1))
+      (parameter padding (in (list valid same)) (default valid))
+      (input X [N C])
+      (input Mask (default none))
+      (output Y)
+      (assign Y X))
+    (function zeros
+      (parameters)
+      (input shape)
+      (output W))
+    (model M
+      (input X)
+      (output Y))
+    "#);
+}
+
+#[test]
+fn weights() {
+    assert_snapshot!(statement("param Kernel[K, units] = zeros() regularizer = l2(0.1) if use else 1;"), @"(param Kernel (sizes K units) (call zeros) (regularizer (call l2 0.1)) (if use) (else 1))");
+    assert_snapshot!(statement("state S[] = ones; update S = S + 1;"), @"
+    (state S (sizes) ones)
+    (update S (+ S 1))
+    ");
+}
+
+#[test]
+fn blocks() {
+    assert_snapshot!(statement("for f, s in [[64, 1], []] { A, b = f(s = \"t\")(X); }"), @r#"
+    (for (variables f s) (list (list 64 1) (list))
+      (assign A b (call (call f (= s "t")) X)))
+    "#);
+    assert_snapshot!(statement("if a { B = 1; if c { B = 2; } } else if b { B = 3; } else { B = 4; }"), @"
+    (if a
+      (assign B 1)
+      (if c
+        (assign B 2))
+      (else
+        (if b
+          (assign B 3)
+          (else
+            (assign B 4)))))
+    ");
+    assert_snapshot!(statement("scan Xt in X along 1, Yt in f(Y) along k { H = Xt; yield All = H; }"), @"
+    (scan (Xt X 1) (Yt (call f Y) k)
+      (assign H Xt)
+      (yield All H))
+    ");
+}
+
+#[test]
+fn pipes() {
+    assert_snapshot!(statement("O = A ? B : C |> f(1) |> [g, h(2)];"), @"(assign O (|> (|> (? A B C) (call f 1)) (list g (call h 2))))");
+    assert_snapshot!(statement("O = blocks[-1](X) + (A |> f)(B);".replace("(A |> f)(B)", "(A |> f)").as_str()), @"(assign O (+ (call (at blocks (neg 1)) X) (|> A f)))");
+}
+
+/// The new words are names where they are no keywords.
+#[test]
+fn words_as_names() {
+    assert_snapshot!(statement("param = state; for, in = if(else); update[in: N] = +(A[in, along]); yield = 2in;"), @"
+    (assign param state)
+    (assign for in (call $if $else))
+    (contraction update (indices in) (sizes N) (+ (at A in along)))
+    (assign yield (* 2 in))
+    ");
+    assert_snapshot!(statement("for in in in { param if[else] = if if if else else; }"), @"
+    (for (variables in) in
+      (param $if (sizes $else) $if (if $if) (else $else)))
+    ");
+}
+
+#[test]
 fn quoted_names_and_attributes() {
     assert_snapshot!(statement("[[pid(a), fast]] [[hint(3, -X)]] #function[$I: $default] = +(#x[$function]);"), @"(attribute pid a) (attribute fast) (attribute hint 3 (neg X)) (contraction #function (indices $I) (sizes $default) (+ (at #x $function)))");
     assert_snapshot!(statement("O = Relu($X') + #A;"), @"(assign O (+ (call Relu $X') A))");
