@@ -8,7 +8,7 @@
 //! let source = "function (A[N], B[N]) -> (C) { C = A + b; }";
 //! let checked = tile_lang::check(source);
 //! assert!(checked.program.is_none());
-//! let text = tile_lang::render(&checked.diagnostics, "sum.tile", source, false);
+//! let text = tile_lang::render(&checked.diagnostics, &checked.sources, false);
 //! assert!(text.contains("did you mean `B`?"));
 //! ```
 
@@ -17,18 +17,24 @@ pub mod builtin;
 mod check;
 pub mod diagnostic;
 mod format;
+mod import;
 pub mod lexer;
+mod library;
 mod parser;
 mod print;
 mod program;
 mod render;
+mod sources;
 pub mod span;
 mod suggest;
 
-pub use check::{Checked, check};
+pub use check::{Checked, check, check_file};
 pub use format::format;
+pub use import::Loader;
+pub use library::{LIBRARY, LibraryFile};
 pub use parser::{Parsed, parse};
 pub use print::{ast_text, tokens_text};
-pub use program::{Callee, LIBRARY, Program};
+pub use program::{Callee, Program};
 pub use render::render;
+pub use sources::{SourceFile, Sources};
 pub use suggest::did_you_mean;

@@ -34,7 +34,7 @@ pub fn parse(source: &str) -> Parsed {
 pub(crate) fn parse_at(source: &str, base: u32) -> Parsed {
     if source.len() >= LIBRARY_BASE as usize {
         let error = Diagnostic::error("E0006", Span::default(), "this file is too long")
-            .help("a file must be shorter than 2 GiB");
+            .help("the files of a program must be shorter than 2 GiB, together");
         return Parsed { file: File::default(), diagnostics: vec![error], comments: Vec::new() };
     }
     let lexed = tokenize(source, base);

@@ -1,34 +1,35 @@
 //! Diagnostics as text for people, with the lines of the source that they are about.
 
+use std::collections::HashMap;
+
 use ariadne::{CharSet, Color, Config, IndexType, Label, Report, ReportKind, sources};
 
 use crate::diagnostic::{Diagnostic, Severity};
-use crate::program::LIBRARY;
-use crate::span::{LIBRARY_BASE, Span};
-
-/// The name that stands for the file of [`LIBRARY`].
-const LIBRARY_NAME: &str = "std/core.tile";
+use crate::sources::Sources;
+use crate::span::Span;
 
 /// How many diagnostics are shown; what is wrong after so many is mostly wrong because of them.
 const SHOWN: usize = 50;
 
-/// The first 50 diagnostics about `source`, which was read from a file called `name`; with terminal colours if `color`.
-pub fn render(diagnostics: &[Diagnostic], name: &str, source: &str, color: bool) -> String {
+/// The first 50 diagnostics about `texts` or the library; with terminal colours if `color`.
+pub fn render(diagnostics: &[Diagnostic], texts: &Sources, color: bool) -> String {
     let mut text = Vec::new();
-    let mut cache = sources([(name.to_string(), source.to_string()), (LIBRARY_NAME.to_string(), LIBRARY.to_string())]);
-    for diagnostic in diagnostics.iter().take(SHOWN) {
+    let shown = &diagnostics[..diagnostics.len().min(SHOWN)];
+    let spans = shown.iter().flat_map(|diagnostic| &diagnostic.labels).map(|label| label.span).chain([Span::default()]);
+    let files = spans.map(|span| texts.file(span)).map(|(name, text, _)| (name, text));
+    let mut cache = sources(files.collect::<HashMap<String, &str>>());
+    for diagnostic in shown {
         let (kind, tint) = match diagnostic.severity {
             Severity::Error => (ReportKind::Error, Color::Red),
             Severity::Warning => (ReportKind::Warning, Color::Yellow),
         };
         let place = |span: Span| {
-            let (id, text, base) =
-                if span.in_library() { (LIBRARY_NAME, LIBRARY, LIBRARY_BASE) } else { (name, source, 0) };
+            let (name, text, base) = texts.file(span);
             let within = |position: u32| {
-                let offset = ((position - base) as usize).min(text.len());
+                let offset = (position.saturating_sub(base) as usize).min(text.len());
                 (0..=offset).rev().find(|offset| text.is_char_boundary(*offset)).unwrap_or(0)
             };
-            (id.to_string(), within(span.start)..within(span.end.max(span.start)))
+            (name, within(span.start)..within(span.end.max(span.start)))
         };
         let first = diagnostic.labels.first().map(|label| label.span).unwrap_or_default();
         let config =

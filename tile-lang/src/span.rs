@@ -1,9 +1,10 @@
 //! Where in the source text something stands.
 //!
-//! Positions of all texts of one program live in one number space, so that a span alone says which text it is in:
-//! the user's file starts at 0, the shipped library at [`LIBRARY_BASE`].
+//! Positions of all texts of one program live in one number space, so that a span alone says which text it is in: the
+//! user's files follow each other from 0 on, the files of the shipped library from [`LIBRARY_BASE`] on.
+//! [`crate::Sources`] knows the texts.
 
-/// The position of the first byte of the shipped library (`std/core.tile`). A user's file must be shorter than this.
+/// The position of the first byte of the shipped library. The user's files must be shorter than this, together.
 pub const LIBRARY_BASE: u32 = 1 << 31;
 
 /// A half-open range of byte positions, `start <= end`.
@@ -28,7 +29,7 @@ impl Span {
         Span::new(self.end, self.end)
     }
 
-    /// Whether it lies in the shipped library and not in the user's file.
+    /// Whether it lies in the shipped library and not in a user's file.
     pub fn in_library(self) -> bool {
         self.start >= LIBRARY_BASE
     }

@@ -1,8 +1,10 @@
 //! Who calls whom: no recursion, no chain of calls that is too long, and which functions work place by place.
 
-use crate::ast::{Contraction, Expr, ExprKind, Function, MAX_DEPTH, StatementKind};
+use std::collections::HashSet;
+
+use crate::ast::{Expr, ExprKind, Function, FunctionKind, Ident, MAX_DEPTH, StatementKind};
 use crate::builtin::builtin;
-use crate::check::walk;
+use crate::check::walk::{definitions, expressions, statements, walk};
 use crate::diagnostic::Diagnostic;
 use crate::program::Program;
 use crate::span::Span;
@@ -96,9 +98,9 @@ fn title(function: &Function) -> String {
 
 fn calls_of(program: &Program, function: &Function) -> Vec<Call> {
     let mut calls = Vec::new();
-    for_each_call(function, &mut |name, span| {
-        if let Some(callee) = program.callee_index(name, function) {
-            calls.push(Call { callee, span });
+    for_each_callee(function, &mut |name| {
+        if let Some(callee) = program.callee_index(&name.name, function) {
+            calls.push(Call { callee, span: name.span });
         }
     });
     calls
@@ -106,31 +108,42 @@ fn calls_of(program: &Program, function: &Function) -> Vec<Call> {
 
 /// As far as its own statements and the built-in functions go.
 fn is_elementwise(function: &Function) -> bool {
-    let mut elementwise = function.outputs.len() == 1
-        && function.body.iter().all(|statement| matches!(statement.kind, StatementKind::Assign { .. }));
-    for_each_call(function, &mut |name, _| {
-        elementwise &= builtin(name).is_none_or(|builtin| builtin.is_elementwise());
+    let mut elementwise = function.outputs.len() == 1 && function.kind == FunctionKind::Function;
+    statements(&function.body, &mut |statement| {
+        use StatementKind::{Assign, For, If};
+        elementwise &= matches!(statement.kind, Assign { .. } | For { .. } | If { .. });
+    });
+    for_each_callee(function, &mut |name| {
+        elementwise &= builtin(&name.name).is_none_or(|builtin| builtin.is_elementwise() || builtin.is_compile_time());
     });
     elementwise
 }
 
-fn for_each_call<'f>(function: &'f Function, visit: &mut dyn FnMut(&'f str, Span)) {
-    let mut in_expr = |expr: &'f Expr| {
+/// Calls `visit` with the names that a function applies, its own values apart. A list applies its items.
+fn for_each_callee<'f>(function: &'f Function, visit: &mut dyn FnMut(&'f Ident)) {
+    let inputs = function.parameters.iter().flatten().chain(&function.inputs);
+    let mut own: HashSet<&str> = inputs.clone().map(|input| input.name.name.as_str()).collect();
+    let mut outermost: Vec<&Expr> = inputs.flat_map(|input| [&input.choices, &input.default]).flatten().collect();
+    statements(&function.body, &mut |statement| {
+        own.extend(definitions(statement).into_iter().map(|name| name.name.as_str()));
+        if let StatementKind::For { variables, .. } = &statement.kind {
+            own.extend(variables.iter().map(|name| name.name.as_str()));
+        }
+        outermost.extend(expressions(statement));
+    });
+    let mut callees = Vec::new();
+    for expr in outermost {
         walk(expr, &mut |expr| {
-            if let ExprKind::Call { callee, .. } = &expr.kind
-                && let ExprKind::Name(function) = &callee.kind
-            {
-                visit(&function.name, function.span);
+            if let ExprKind::Call { callee, .. } | ExprKind::Pipe { callee, .. } = &expr.kind {
+                callees.push(&**callee);
             }
         });
-    };
-    for statement in &function.body {
-        match &statement.kind {
-            StatementKind::Assign { value, .. } => in_expr(value),
-            StatementKind::Contraction(Contraction { indices, sizes, body, constraints, .. }) => {
-                indices.iter().chain(sizes).chain([body]).for_each(&mut in_expr);
-                constraints.iter().flat_map(|constraint| [&constraint.poly, &constraint.bound]).for_each(&mut in_expr);
-            }
+    }
+    while let Some(callee) = callees.pop() {
+        match &callee.kind {
+            // A function may be called like a tensor.
+            ExprKind::Name(name) if name.capital || !own.contains(name.name.as_str()) => visit(name),
+            ExprKind::List(items) => callees.extend(items),
             _ => {}
         }
     }

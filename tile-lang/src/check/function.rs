@@ -1,13 +1,12 @@
-//! The statements of one function, in order, and the values in them.
+//! A function, layer or model: its header, and what of it is not used.
 
 use std::collections::HashSet;
 
-use crate::ast::{BinaryOp, Contraction, DimKind, Expr, ExprKind, Function, Ident, StatementKind};
+use crate::ast::{DimKind, Function, FunctionKind, Ident, Input};
 use crate::check::calls::Calls;
-use crate::check::scope::{Origin, Scope, Value};
+use crate::check::scope::{Known, Nature, Origin, Scope, Value};
 use crate::diagnostic::Diagnostic;
-use crate::program::{Callee, Program};
-use crate::suggest::did_you_mean;
+use crate::program::Program;
 
 /// Checks `function` and adds what is wrong to `diagnostics`. Unknown functions are passed over unless `all_read`.
 pub(super) fn check(
@@ -17,33 +16,32 @@ pub(super) fn check(
     all_read: bool,
     diagnostics: &mut Vec<Diagnostic>,
 ) {
-    let scope = Scope::new(function, diagnostics);
-    let mut checker = Checker { program, calls, function, all_read, scope, diagnostics };
-    checker.inputs();
-    for statement in &function.body {
-        match &statement.kind {
-            StatementKind::Assign { targets, value } => checker.assign(&targets[0], value),
-            StatementKind::Contraction(contraction) => checker.contraction(contraction),
-            _ => {}
-        }
-    }
+    let scope = Scope::new(function);
+    let mut checker = Checker { program, calls, function, all_read, scope, yields: Vec::new(), diagnostics };
+    checker.header();
+    checker.statements(&function.body, false);
     checker.outputs();
-    checker.unused();
+    if checker.scope.is_complete() {
+        let unused: Vec<(&str, Value)> = checker.scope.unused().map(|(name, value)| (name, *value)).collect();
+        unused.into_iter().for_each(|(name, value)| checker.unused(name, value));
+    }
 }
 
 pub(super) struct Checker<'p, 'd> {
-    program: &'p Program,
-    calls: &'p Calls,
-    function: &'p Function,
-    all_read: bool,
+    pub program: &'p Program,
+    pub calls: &'p Calls,
+    pub function: &'p Function,
+    pub all_read: bool,
     pub scope: Scope<'p>,
+    /// What the scan that is being checked yields.
+    pub yields: Vec<(&'p Ident, Known)>,
     pub diagnostics: &'d mut Vec<Diagnostic>,
 }
 
 /// Where a value stands.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Within {
-    /// An elementwise statement: whole tensors.
+pub(super) enum Within {
+    /// A statement: whole tensors.
     Statement,
     /// The parentheses of a contraction: the scalars at one place.
     Contraction,
@@ -54,55 +52,104 @@ impl<'p> Checker<'p, '_> {
         self.diagnostics.push(error);
     }
 
-    fn inputs(&mut self) {
-        for dim in self.function.inputs.iter().flat_map(|input| input.dims.iter().flatten().skip(1)) {
-            if dim.kind == DimKind::Ellipsis {
+    /// An error with what a wrong name could have been, or else with `help`.
+    pub fn error_with(&mut self, error: Diagnostic, suggestion: Option<String>, help: &str) {
+        self.error(match suggestion {
+            Some(suggestion) => error.help(suggestion),
+            None if help.is_empty() => error,
+            None => error.help(help),
+        });
+    }
+
+    /// Defines a name that is assigned; one of a tensor starts with a capital.
+    pub fn define(&mut self, name: &'p Ident, origin: Origin, known: Known, may_be_size: bool) {
+        if !name.capital && known.nature == Nature::Tensor {
+            let message = format!("`{}` cannot name a tensor, because it starts with a small letter", name.name);
+            self.error(Diagnostic::error("E0115", name.span, message).help(format!("call it `{}`", capitalised(name))));
+        } else if name.capital && matches!(known.nature, Nature::Function { .. } | Nature::Builtin(_)) {
+            let message = format!("`{}` starts with a capital, so it names a tensor or a size", name.name);
+            let error = Diagnostic::error("E0115", name.span, message).saying("this is a function or layer");
+            self.error(error.help(format!("call it `{}`", name.name[..1].to_ascii_lowercase() + &name.name[1..])));
+        }
+        let value = Value { span: name.span, origin, known, may_be_size, used: false };
+        self.scope.define(name, value, self.diagnostics);
+    }
+
+    /// Hyper-parameters and inputs, whose defaults may name those before.
+    fn header(&mut self) {
+        for parameter in self.function.parameters.iter().flatten() {
+            if parameter.name.capital {
+                let name = &parameter.name;
+                let small = name.name[..1].to_ascii_lowercase() + &name.name[1..];
+                let message = format!("the hyper-parameter `{}` starts with a capital", name.name);
+                let error = Diagnostic::error("E0115", name.span, message);
+                self.error(error.help(format!("it is a value known at compile time: call it `{small}`")));
+            }
+            if parameter.name.name == "name" && self.function.kind != FunctionKind::Function {
+                let message = format!("every {} has `name` besides", self.function.kind.keyword());
+                self.error(Diagnostic::error("E0106", parameter.name.span, message).help("give this one another name"));
+            }
+            self.input(parameter, Origin::Parameter);
+        }
+        for input in &self.function.inputs {
+            self.input(input, Origin::Input);
+            for dim in input.dims.iter().flatten().skip(1).filter(|dim| dim.kind == DimKind::Ellipsis) {
                 self.error(Diagnostic::error("E0113", dim.span, "`...` stands for the first axes, so it comes first"));
             }
         }
     }
 
-    fn assign(&mut self, target: &'p Ident, value: &Expr) {
-        let rank = self.value(value, Within::Statement);
-        let value = Value {
-            span: target.span,
-            origin: Origin::Statement,
-            rank,
-            may_be_size: self.may_be_size(value),
-            used: false,
+    fn input(&mut self, input: &'p Input, origin: Origin) {
+        let name = &input.name;
+        if let (Some(_), false) = (&input.dims, name.capital) {
+            let message = format!("`{}` starts with a small letter, so it is no tensor, and has no sizes", name.name);
+            self.error(Diagnostic::error("E0115", name.span, message).help(format!("call it `{}`", capitalised(name))));
+        }
+        if let Some(choices) = &input.choices {
+            self.open(choices, Within::Statement);
+        }
+        match &input.default {
+            Some(default) if name.capital => {
+                self.value(default, Within::Statement);
+            }
+            Some(default) => {
+                let known = self.open(default, Within::Statement);
+                self.choice(input, default, known);
+            }
+            None => {}
+        }
+        let dims = input.dims.as_ref().filter(|dims| dims.iter().all(|dim| dim.kind != DimKind::Ellipsis));
+        let nature = match name.capital {
+            false => Nature::Value,
+            true if input.dims.is_some() && input.default.is_none() => Nature::Tensor,
+            true => Nature::Any,
         };
-        self.scope.define(target, value, self.diagnostics);
+        let known = Known { rank: dims.map(Vec::len), nature };
+        let may_be_size = input.dims.as_ref().is_none_or(Vec::is_empty);
+        let value = Value { span: name.span, origin, known, may_be_size, used: false };
+        self.scope.define(name, value, self.diagnostics);
+        for dim in input.dims.iter().flatten() {
+            self.size_of_input(dim);
+        }
     }
 
-    fn contraction(&mut self, contraction: &'p Contraction) {
-        let leading = self.output_places(contraction);
-        self.value(&contraction.body, Within::Contraction);
-        self.accesses(contraction, leading);
-        for constraint in &contraction.constraints {
-            self.polynomial(&constraint.poly);
-            self.size(&constraint.bound);
+    fn size_of_input(&mut self, dim: &'p crate::ast::Dim) {
+        let DimKind::Name(name) = &dim.kind else { return };
+        let inputs = self.function.parameters.iter().flatten().chain(&self.function.inputs);
+        if let Some(input) = inputs.into_iter().find(|input| input.name.name == *name) {
+            let error = Diagnostic::error("E0106", dim.span, format!("`{name}` is both an input and a size"));
+            self.error(error.also(input.name.span, "the input"));
+        } else if self.scope.get(name).is_none() {
+            let value =
+                Value { span: dim.span, origin: Origin::Size, known: Known::NUMBER, may_be_size: true, used: true };
+            self.scope.values.insert(name, value);
         }
-        let rank = (!leading).then_some(contraction.indices.len());
-        if let Some(default) = &contraction.default {
-            let found = self.scope.lookup(default, self.diagnostics).and_then(|value| value.rank);
-            if let (Some(rank), Some(found)) = (rank, found)
-                && found != rank
-            {
-                let message =
-                    format!("the default `{}` has rank {found}, but the output has rank {rank}", default.name);
-                self.error(
-                    Diagnostic::error("E0107", default.span, message).also(contraction.output.span, "the output"),
-                );
-            }
-        }
-        let output = &contraction.output;
-        let value = Value { span: output.span, origin: Origin::Statement, rank, may_be_size: false, used: false };
-        self.scope.define(output, value, self.diagnostics);
     }
 
     fn outputs(&mut self) {
         if self.function.outputs.is_empty() {
-            self.error(Diagnostic::error("E0105", self.function.span, "this function has no output"));
+            let message = format!("this {} has no output", self.function.kind.keyword());
+            self.error(Diagnostic::error("E0105", self.function.span, message));
         }
         let mut seen = HashSet::new();
         for output in &self.function.outputs {
@@ -111,175 +158,26 @@ impl<'p> Checker<'p, '_> {
             } else if self.scope.get(&output.name).is_none() && self.scope.is_complete() {
                 let error =
                     Diagnostic::error("E0105", output.span, format!("the output `{}` is never assigned", output.name));
-                let error = match self.scope.suggest(&output.name) {
-                    Some(help) => error.help(help),
-                    None => error,
-                };
-                self.error(error);
+                let suggestion = self.scope.suggest(&output.name);
+                self.error_with(error, suggestion, "");
             }
             self.scope.mark_used(&output.name);
         }
     }
 
-    fn unused(&mut self) {
-        if !self.scope.is_complete() {
-            return;
-        }
-        for (name, value) in self.scope.unused() {
-            self.diagnostics.push(match value.origin {
-                Origin::Input => Diagnostic::warning("W0101", value.span, format!("the input `{name}` is not used")),
-                _ => Diagnostic::warning("W0102", value.span, format!("`{name}` is assigned, but not used")),
-            });
-        }
-    }
-
-    /// Checks an expression; gives its rank, where that is known.
-    fn value(&mut self, expr: &Expr, within: Within) -> Option<usize> {
-        match &expr.kind {
-            ExprKind::Int(_) | ExprKind::Float(_) => Some(0),
-            ExprKind::Name(name) => self.name(name, within),
-            ExprKind::Access { tensor, indices } => {
-                if within == Within::Statement {
-                    self.error(
-                        Diagnostic::error(
-                            "E0116",
-                            expr.span,
-                            format!("`{}` is indexed outside a contraction", tensor.name),
-                        )
-                        .help("write a contraction, as in `O[i: N] = +(X[i, j])`"),
-                    );
-                }
-                self.access(tensor, indices, expr.span);
-                Some(0)
-            }
-            ExprKind::Call { .. } | ExprKind::Pipe { .. } | ExprKind::List(_) | ExprKind::Text(_) => None,
-            ExprKind::Unary { operand, .. } => self.value(operand, within),
-            ExprKind::Binary { left, right, .. } => {
-                let ranks = [self.value(left, within), self.value(right, within)];
-                broadcast(&ranks)
-            }
-            ExprKind::Conditional { condition, then, otherwise } => {
-                let mut ranks = vec![self.value(condition, within), self.value(then, within)];
-                match otherwise {
-                    Some(otherwise) => ranks.push(self.value(otherwise, within)),
-                    None if matches!(condition.kind, ExprKind::Binary { op: BinaryOp::Eq, .. }) => {}
-                    None => self.error(
-                        Diagnostic::error("E0112", expr.span, "only `A == B ? C` can do without `:`")
-                            .help("say what the value is otherwise, as in `… : 0`"),
-                    ),
-                }
-                broadcast(&ranks)
-            }
-            ExprKind::Ellipsis | ExprKind::Error => None,
-        }
-    }
-
-    fn name(&mut self, name: &Ident, within: Within) -> Option<usize> {
-        if !name.capital && self.scope.get(&name.name).is_none() {
-            let message =
-                format!("`{}` starts with a small letter, so it is an index variable, not a value", name.name);
-            let error = Diagnostic::error("E0109", name.span, message);
-            self.error(match self.scope.suggest(&name.name) {
-                Some(help) => error.help(help),
-                None => error.help("`index(X, axis)` gives the index of each place of X along an axis"),
-            });
-            return None;
-        }
-        let rank = self.scope.lookup(name, self.diagnostics)?.rank;
-        if let (Some(rank @ 1..), Within::Contraction) = (rank, within) {
-            let message = format!("`{}` has rank {rank}, so it needs indices inside a contraction", name.name);
-            self.error(Diagnostic::error("E0107", name.span, message));
-        }
-        rank
-    }
-
-    fn call(&mut self, name: &Ident, arguments: &[Expr], within: Within) -> Option<usize> {
-        let ranks: Vec<Option<usize>> = arguments.iter().map(|argument| self.value(argument, within)).collect();
-        let Some(callee) = self.program.callee(&name.name, self.function) else {
-            if self.all_read {
-                let error = Diagnostic::error("E0102", name.span, format!("there is no function `{}`", name.name));
-                self.error(match did_you_mean(&name.name, self.program.callable_names()) {
-                    Some(help) => error.help(help),
-                    None => error,
-                });
-            }
-            return None;
+    /// Warns of a name that nothing looks at.
+    pub fn unused(&mut self, name: &str, value: Value) {
+        let (code, message) = match value.origin {
+            Origin::Input => ("W0101", format!("the input `{name}` is not used")),
+            Origin::Parameter => ("W0101", format!("the hyper-parameter `{name}` is not used")),
+            Origin::Weight => ("W0102", format!("the weight `{name}` is not used")),
+            Origin::Statement => ("W0102", format!("`{name}` is assigned, but not used")),
+            Origin::Size | Origin::Variable => return,
         };
-        let (elementwise, least, most) = match callee {
-            Callee::Builtin(builtin) => (builtin.is_elementwise(), builtin.arity.0, builtin.arity.1),
-            Callee::Function(callee) => {
-                let index = self.program.callee_index(&name.name, self.function);
-                let count = callee.inputs.len();
-                (index.is_some_and(|index| self.calls.is_elementwise(index)), count, count)
-            }
-        };
-        if !(least..=most).contains(&arguments.len()) {
-            let takes = match (least, most) {
-                (1, 1) => "1 argument".to_string(),
-                _ if least == most => format!("{least} arguments"),
-                _ => format!("at least {least} argument{}", if least == 1 { "" } else { "s" }),
-            };
-            let are = if arguments.len() == 1 { "is" } else { "are" };
-            let message = format!("`{}` takes {takes}, but {} {are} given", name.name, arguments.len());
-            self.error(Diagnostic::error("E0103", name.span, message));
-            return None;
-        }
-        if within == Within::Contraction && !elementwise {
-            let message =
-                format!("`{}` works on whole tensors, so it cannot be called inside a contraction", name.name);
-            self.error(Diagnostic::error("E0112", name.span, message).help("call it in a statement before"));
-        }
-        match callee {
-            Callee::Builtin(_) if elementwise => broadcast(&ranks),
-            Callee::Builtin(_) => None,
-            Callee::Function(callee) => {
-                for ((input, argument), rank) in callee.inputs.iter().zip(arguments).zip(&ranks) {
-                    let Some((dims, rank)) = input.dims.as_ref().zip(*rank) else { continue };
-                    let leading = dims.iter().any(|dim| dim.kind == DimKind::Ellipsis);
-                    if (leading && rank + 1 < dims.len()) || (!leading && rank != dims.len()) {
-                        let wanted = dims.len() - usize::from(leading);
-                        let least = if leading { "at least " } else { "" };
-                        let message = format!(
-                            "`{}` of `{}` has {least}rank {wanted}, but this has rank {rank}",
-                            input.name.name, name.name
-                        );
-                        self.error(Diagnostic::error("E0107", argument.span, message).also(input.span, "the input"));
-                    }
-                }
-                if elementwise { broadcast(&ranks) } else { None }
-            }
-        }
-    }
-
-    /// Whether an expression may turn out to be a size.
-    fn may_be_size(&self, expr: &Expr) -> bool {
-        match &expr.kind {
-            ExprKind::Int(_) => true,
-            ExprKind::Name(name) => self.scope.get(&name.name).is_some_and(|value| value.may_be_size),
-            ExprKind::Unary { operand, .. } => self.may_be_size(operand),
-            ExprKind::Binary { left, right, .. } => self.may_be_size(left) && self.may_be_size(right),
-            ExprKind::Conditional { condition, then, otherwise } => {
-                self.may_be_size(condition)
-                    && self.may_be_size(then)
-                    && otherwise.as_ref().is_some_and(|otherwise| self.may_be_size(otherwise))
-            }
-            // What could not be checked is not complained of again.
-            ExprKind::Error => true,
-            _ => false,
-        }
-    }
-
-    /// The size function of a name, as called here.
-    pub fn is_size_function(&self, name: &str) -> bool {
-        match self.program.callee(name, self.function) {
-            Some(Callee::Builtin(builtin)) => builtin.is_size(),
-            Some(Callee::Function(_)) => false,
-            None => !self.all_read,
-        }
+        self.diagnostics.push(Diagnostic::warning(code, value.span, message));
     }
 }
 
-/// The rank of an elementwise result.
-fn broadcast(ranks: &[Option<usize>]) -> Option<usize> {
-    ranks.iter().copied().try_fold(0, |highest, rank| rank.map(|rank| highest.max(rank)))
+fn capitalised(name: &Ident) -> String {
+    name.name[..1].to_ascii_uppercase() + &name.name[1..]
 }

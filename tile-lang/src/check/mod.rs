@@ -1,21 +1,24 @@
 //! What can be said of a program before any shape is known: names, arguments, ranks, and the form of indices and sizes.
 //!
-//! A program that passes has no [`ExprKind::Error`] and no [`crate::ast::StatementKind::Error`]; every name in it is
-//! defined once, before its use; every call has a callee and as many arguments as that takes; every index is affine
-//! in index variables, or an access; calls do not recurse.
+//! A program that passes has no [`crate::ast::ExprKind::Error`] and no [`crate::ast::StatementKind::Error`]; every call of a
+//! name has a callee, and where that is a function of the program, as many arguments as it takes; every index is affine
+//! in index variables, or an access; calls of names do not recurse. In a function of v0 every name is defined once, before its
+//! use. Where a block defines a name, this may turn out to be missing after the block; and what is called may depend on
+//! values, which are not known here.
 
+mod call;
 mod calls;
 mod function;
 mod place;
 mod scope;
+mod statement;
+mod value;
+mod walk;
 
-use std::collections::HashMap;
-
-use crate::ast::{Expr, ExprKind};
 use crate::diagnostic::Diagnostic;
-use crate::parser::parse;
+use crate::import::{Loader, load};
 use crate::program::Program;
-use crate::span::Span;
+use crate::sources::Sources;
 
 /// The outcome of [`check`].
 pub struct Checked {
@@ -23,76 +26,31 @@ pub struct Checked {
     pub program: Option<Program>,
     /// In the order of the source.
     pub diagnostics: Vec<Diagnostic>,
+    /// What was read, to show diagnostics with.
+    pub sources: Sources,
 }
 
-/// Reads and checks a file.
+/// Reads and checks a program of one text, which can import nothing but the library.
 pub fn check(source: &str) -> Checked {
-    let parsed = parse(source);
-    let mut diagnostics = parsed.diagnostics;
+    check_file("program.tile", source, &|_| None)
+}
+
+/// Reads and checks a file of that path, and the files that it imports, which `loader` reads: it is given their paths,
+/// from where the path of the file starts. Warnings are of the file alone.
+pub fn check_file(path: &str, source: &str, loader: Loader) -> Checked {
+    let (sources, loaded, mut diagnostics) = load(path, source, loader);
     // A function that could not be read may be the one that is called.
     let all_read = diagnostics.is_empty();
-    let program = Program::new(parsed.file);
-    duplicate_functions(&program, &mut diagnostics);
+    let program = Program::new(&sources, loaded, &mut diagnostics);
     let calls = calls::Calls::new(&program, &mut diagnostics);
-    for function in program.functions() {
-        if function.span.start < u32::MAX {
-            continue;
-        }
+    for function in program.written_functions() {
         function::check(&program, &calls, function, all_read, &mut diagnostics);
     }
     diagnostics.sort_by_key(|diagnostic| diagnostic.labels.first().map(|label| label.span));
     let failed = diagnostics.iter().any(Diagnostic::is_error);
-    if failed {
-        // What is unused may be so because of the errors.
-        diagnostics.retain(Diagnostic::is_error);
-    }
-    Checked { program: (!failed).then_some(program), diagnostics }
-}
-
-fn duplicate_functions(program: &Program, diagnostics: &mut Vec<Diagnostic>) {
-    let mut seen: HashMap<&str, Span> = HashMap::new();
-    for name in program.functions().iter().filter_map(|function| function.name.as_ref()) {
-        if let Some(first) = seen.get(name.name.as_str()) {
-            let message = format!("the function `{}` is defined twice", name.name);
-            diagnostics.push(Diagnostic::error("E0114", name.span, message).also(*first, "the first one"));
-        } else {
-            seen.insert(&name.name, name.span);
-        }
-    }
-}
-
-/// Calls `visit` with an expression and all in it, outermost first.
-fn walk<'e>(expr: &'e Expr, visit: &mut dyn FnMut(&'e Expr)) {
-    visit(expr);
-    match &expr.kind {
-        ExprKind::Access { indices: parts, .. } | ExprKind::List(parts) => {
-            parts.iter().for_each(|part| walk(part, visit));
-        }
-        ExprKind::Call { callee, arguments } => {
-            walk(callee, visit);
-            arguments.iter().for_each(|a| walk(&a.value, visit));
-        }
-        ExprKind::Pipe { input, callee } => {
-            walk(input, visit);
-            walk(callee, visit);
-        }
-        ExprKind::Unary { operand, .. } => walk(operand, visit),
-        ExprKind::Binary { left, right, .. } => {
-            walk(left, visit);
-            walk(right, visit);
-        }
-        ExprKind::Conditional { condition, then, otherwise } => {
-            walk(condition, visit);
-            walk(then, visit);
-            if let Some(otherwise) = otherwise {
-                walk(otherwise, visit);
-            }
-        }
-        ExprKind::Text(_)
-        | ExprKind::Int(_)
-        | ExprKind::Float(_)
-        | ExprKind::Name(_)
-        | ExprKind::Ellipsis
-        | ExprKind::Error => {}
-    }
+    let end = source.len() as u32;
+    // Where there are errors, what is unused may be so because of them.
+    let in_file = |diagnostic: &Diagnostic| diagnostic.labels.iter().all(|label| label.span.start <= end);
+    diagnostics.retain(|diagnostic| diagnostic.is_error() || (!failed && in_file(diagnostic)));
+    Checked { program: (!failed).then_some(program), diagnostics, sources }
 }

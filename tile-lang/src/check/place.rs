@@ -1,15 +1,16 @@
 //! The indices, sizes and constraints of a contraction.
 
 use crate::ast::{BinaryOp, Contraction, Expr, ExprKind, Ident, UnaryOp};
-use crate::check::function::Checker;
-use crate::check::walk;
+use crate::check::function::{Checker, Within};
+use crate::check::scope::Nature;
+use crate::check::walk::walk;
 use crate::diagnostic::Diagnostic;
 use crate::span::Span;
 
 /// What a part of an index is made of.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Degree {
-    /// Integers and sizes.
+    /// Integers, sizes and values known at compile time.
     Constant,
     /// Index variables, too.
     Affine,
@@ -59,7 +60,9 @@ impl Checker<'_, '_> {
     pub fn accesses(&mut self, contraction: &Contraction, leading: bool) {
         let mut accesses = Vec::new();
         walk(&contraction.body, &mut |expr| {
-            if let ExprKind::Access { indices, .. } = &expr.kind {
+            if let ExprKind::Access { tensor, indices } = &expr.kind
+                && tensor.capital
+            {
                 accesses.push(indices.first());
             }
         });
@@ -68,20 +71,10 @@ impl Checker<'_, '_> {
             self.error(error.help("as in `+(X[i, j])`"));
             return;
         }
-        let follows = accesses.into_iter().flatten().filter(|first| is_ellipsis(first)).collect::<Vec<_>>();
-        match (contraction.indices.first(), follows.as_slice()) {
-            (Some(first), []) if leading => {
-                self.error(Diagnostic::error(
-                    "E0113",
-                    first.span,
-                    "no tensor inside starts with `...` as the output does",
-                ));
-            }
-            (_, [first, ..]) if !leading => {
-                let error = Diagnostic::error("E0113", first.span, "`...` stands here, but not in the output");
-                self.error(error.help(format!("write `{}[..., …: ..., …]`", contraction.output.name)));
-            }
-            _ => {}
+        let follows = accesses.into_iter().flatten().any(is_ellipsis);
+        if let (Some(first), true, false) = (contraction.indices.first(), leading, follows) {
+            let message = "no tensor inside starts with `...` as the output does";
+            self.error(Diagnostic::error("E0113", first.span, message));
         }
     }
 
@@ -89,9 +82,9 @@ impl Checker<'_, '_> {
     pub fn access(&mut self, tensor: &Ident, indices: &[Expr], span: Span) {
         let leading = self.leading(indices);
         self.indices(indices);
-        let Some(value) = self.scope.lookup(tensor, self.diagnostics) else { return };
+        let Some(value) = self.lookup(tensor) else { return };
         let given = indices.len() - usize::from(leading);
-        if let Some(rank) = value.rank
+        if let Some(rank) = value.known.rank
             && (if leading { given > rank } else { given != rank })
         {
             let least = if leading { "at least " } else { "" };
@@ -105,8 +98,20 @@ impl Checker<'_, '_> {
         for index in indices {
             match &index.kind {
                 // A run-time tensor as an index.
-                ExprKind::Access { tensor, indices } => self.access(tensor, indices, index.span),
+                ExprKind::Access { tensor, indices } if tensor.capital => self.access(tensor, indices, index.span),
                 ExprKind::Ellipsis => {}
+                ExprKind::Name(name) if !name.capital && self.scope.get(&name.name).is_some() => {
+                    self.scope.mark_used(&name.name);
+                    let message = format!("`{}` is a value here, not an index variable", name.name);
+                    let error = Diagnostic::error("E0125", name.span, message);
+                    let error = match self.scope.get(&name.name) {
+                        Some(value) => error.also(value.span, "the value"),
+                        None => error,
+                    };
+                    let help =
+                        format!("rename one of the two, or write `{} + 0` for the place of that number", name.name);
+                    self.error(error.help(help));
+                }
                 _ => self.polynomial(index),
             }
         }
@@ -121,7 +126,15 @@ impl Checker<'_, '_> {
     fn degree(&mut self, expr: &Expr) -> Option<Degree> {
         let problem = match &expr.kind {
             ExprKind::Int(_) => return Some(Degree::Constant),
-            ExprKind::Name(name) if !name.capital => return Some(Degree::Affine),
+            ExprKind::Name(name) if !name.capital => {
+                self.scope.mark_used(&name.name);
+                let value = self.scope.get(&name.name).is_some();
+                return Some(if value { Degree::Constant } else { Degree::Affine });
+            }
+            ExprKind::Access { tensor, indices } if !tensor.capital => {
+                self.item(tensor, indices, expr);
+                return Some(Degree::Constant);
+            }
             ExprKind::Name(name) => {
                 return self
                     .size_name(name, "index it, as in `T[i]`, to use it as an index")
@@ -142,10 +155,12 @@ impl Checker<'_, '_> {
             ExprKind::Binary { .. } | ExprKind::Unary { .. } | ExprKind::Conditional { .. } => {
                 "it is made with other operators than `+ - * /`"
             }
-            ExprKind::Call { .. } => "it calls a function",
+            ExprKind::Call { .. } | ExprKind::Pipe { .. } => "it calls a function",
+            ExprKind::List(_) => "it has a list",
+            ExprKind::Text(_) => "it has a text",
             ExprKind::Float(_) => "it has a number with a decimal point",
             ExprKind::Access { .. } => "a tensor in it must be the whole index",
-            _ => return None,
+            ExprKind::Ellipsis | ExprKind::Error => return None,
         };
         self.error(
             Diagnostic::error("E0108", expr.span, format!("this index is not affine: {problem}"))
@@ -154,22 +169,35 @@ impl Checker<'_, '_> {
         None
     }
 
-    /// A size: integers, sizes of inputs, scalar inputs, and what is made of such.
+    /// A size: integers, sizes of inputs, scalar inputs, values known at compile time, and what is made of such.
     pub fn size(&mut self, expr: &Expr) {
+        let no_size = |what: &str| Diagnostic::error("E0117", expr.span, what);
         match &expr.kind {
             ExprKind::Int(_) | ExprKind::Error | ExprKind::Ellipsis => {}
+            ExprKind::Name(name) if !name.capital && self.scope.get(&name.name).is_some() => {
+                self.scope.mark_used(&name.name);
+            }
             ExprKind::Name(name) if !name.capital => {
                 let message = format!("`{}` is an index variable, which cannot be part of a size", name.name);
-                let error = Diagnostic::error("E0117", name.span, message);
-                self.error(match self.scope.suggest(&name.name) {
-                    Some(help) => error.help(help),
-                    None => error,
-                });
+                let suggestion = self.scope.suggest(&name.name);
+                self.error_with(Diagnostic::error("E0117", name.span, message), suggestion, "");
             }
             ExprKind::Name(name) => {
                 self.size_name(name, "a size is made of the sizes of inputs");
             }
             ExprKind::Unary { operand, .. } => self.size(operand),
+            ExprKind::Binary { op: BinaryOp::Eq | BinaryOp::Ne, left, right } => {
+                // Names can be compared, too.
+                for side in [left, right] {
+                    match &side.kind {
+                        ExprKind::Text(_) => {}
+                        ExprKind::Name(name) if !name.capital => {
+                            self.open(side, Within::Statement);
+                        }
+                        _ => self.size(side),
+                    }
+                }
+            }
             ExprKind::Binary { left, right, .. } => {
                 self.size(left);
                 self.size(right);
@@ -181,18 +209,26 @@ impl Checker<'_, '_> {
                     self.size(otherwise);
                 }
             }
-            ExprKind::Call { callee, arguments: _ } => {
-                let ExprKind::Name(function) = &callee.kind else { return };
-                if !self.is_size_function(&function.name) {
-                    let message = format!("`{}` is no function of sizes", function.name);
-                    let help = "the functions of sizes are mod, ceil, floor, max, min, broadcast, match and assert_…";
-                    self.error(Diagnostic::error("E0117", function.span, message).help(help));
+            ExprKind::Call { callee, arguments } => match &callee.kind {
+                ExprKind::Name(name) if self.is_size_function(name) => {
+                    arguments.iter().for_each(|argument| self.size(&argument.value));
                 }
+                ExprKind::Name(name) if !self.is_compile_time_function(name) => {
+                    let message = format!("`{}` is no function of sizes", name.name);
+                    let help = "the functions of sizes are mod, ceil, floor, max, min, broadcast, match and assert_…";
+                    self.error(Diagnostic::error("E0117", name.span, message).help(help));
+                }
+                _ => {
+                    self.value(expr, Within::Statement);
+                }
+            },
+            ExprKind::Float(_) => self.error(no_size("a size is an integer, without a decimal point")),
+            ExprKind::List(_) => self.error(no_size("a list is no size")),
+            ExprKind::Text(_) => self.error(no_size("a text is no size")),
+            ExprKind::Pipe { .. } => self.error(no_size("a pipeline is no size")),
+            ExprKind::Access { tensor, indices } if !tensor.capital => {
+                self.item(tensor, indices, expr);
             }
-            ExprKind::Float(_) => {
-                self.error(Diagnostic::error("E0117", expr.span, "a size is an integer, without a decimal point"));
-            }
-            ExprKind::List(_) | ExprKind::Pipe { .. } | ExprKind::Text(_) => {}
             ExprKind::Access { tensor, .. } => {
                 let message =
                     format!("an element of `{}` is known only at run time, so it cannot be a size", tensor.name);
@@ -201,9 +237,31 @@ impl Checker<'_, '_> {
         }
     }
 
+    /// Whether a name is that of a function of sizes.
+    fn is_size_function(&self, name: &Ident) -> bool {
+        self.scope.get(&name.name).is_none()
+            && match self.callable(name) {
+                Some(Nature::Builtin(builtin)) => builtin.is_size(),
+                Some(_) => false,
+                None => !self.all_read,
+            }
+    }
+
+    /// Whether what a name calls may give a value known at compile time.
+    fn is_compile_time_function(&self, name: &Ident) -> bool {
+        match self.callable(name) {
+            _ if self.scope.get(&name.name).is_some() => true,
+            Some(Nature::Builtin(builtin)) => builtin.is_compile_time(),
+            Some(Nature::Function { index, .. }) => {
+                self.program.all_functions()[index].outputs.iter().all(|output| !output.capital)
+            }
+            _ => false,
+        }
+    }
+
     /// A name where a size must be; gives whether it may be one.
     fn size_name(&mut self, name: &Ident, help: &str) -> bool {
-        let Some(value) = self.scope.lookup(name, self.diagnostics) else { return false };
+        let Some(value) = self.lookup(name) else { return false };
         if value.may_be_size {
             return true;
         }

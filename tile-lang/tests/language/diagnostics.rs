@@ -73,6 +73,7 @@ fn contraction_syntax() {
     E0003 expected `=`, found `==`: `==`; help: put a space in between: `= =(…)` is the assign aggregation
     E0003 expected `<`, found `<=`: `<=`; help: a constraint has the form `p < n`, and also says `0 <= p`
     E0003 `sum` is no aggregation: `sum`; help: write `+(…)` for a sum
+    E0107 the default `A` has rank 2, but the output has rank 1: `A`, `S` (the output)
     E0003 a contraction has one `default` at most: `default A`, `default A` (the first one)
     E0003 expected `,` or `]`, found `=`: `=`; help: write `==` to compare
     ");
@@ -226,7 +227,6 @@ fn places_of_the_output() {
     E0117 `sin` is no function of sizes: `sin`; help: the functions of sizes are mod, ceil, floor, max, min, broadcast, match and assert_…
     E0113 `...` must start both the indices and the sizes, or neither: `..., i: K, ...`; help: as in `O[..., i: ..., N]`
     E0113 `...` stands for the first axes, so it comes first: `...`
-    E0113 `...` stands here, but not in the output: `...`; help: write `G[..., …: ..., …]`
     E0113 no tensor inside starts with `...` as the output does: `...`
     E0107 the default `B` has rank 1, but the output has rank 2: `B`, `P` (the output)
     E0107 `A` has rank 2, but 1 index is given: `A[i]`, `A` (rank 2, from here)

@@ -17,11 +17,15 @@ fn the_examples_of_the_reference_are_programs_in_their_canonical_layout() {
     }
 }
 
+/// Every file of the library stands on its own, with the rest of the library.
 #[test]
-fn the_library_is_a_program_in_its_canonical_layout() {
-    let errors: Vec<_> = check(LIBRARY).diagnostics.into_iter().filter(|diagnostic| diagnostic.is_error()).collect();
-    assert_eq!(errors, []);
-    assert_eq!(format(LIBRARY).as_deref(), Ok(LIBRARY));
+fn the_library_is_programs_in_their_canonical_layout() {
+    for file in LIBRARY {
+        let checked = check(file.text);
+        let errors: Vec<_> = checked.diagnostics.into_iter().filter(|diagnostic| diagnostic.is_error()).collect();
+        assert_eq!(errors, [], "{}", file.name);
+        assert_eq!(format(file.text).as_deref(), Ok(file.text), "{}", file.name);
+    }
 }
 
 /// From the documentation of PlaidML 0.7.

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use tile_lang::ast::MAX_DEPTH;
-use tile_lang::{LIBRARY, ast_text, check, format, parse, render, tokens_text};
+use tile_lang::{ast_text, check, format, parse, render, tokens_text};
 
 const WORDS: &[&str] = &[
     "function",
@@ -81,7 +81,7 @@ const WORDS: &[&str] = &[
 ];
 
 const PROGRAMS: &[&str] = &[
-    LIBRARY,
+    include_str!("../../std/core.tile"),
     "function (I[N]) -> (O) {\n    // pool\n    O[i: (N + 1) / 2] = >(I[2*i + j]), j < 2; // done\n}\n",
     "function f(A[M, N], B) -> (O) { [[pid(foo)]] O[i, j: M, N] = =(A[i, j]) default B no_defract; }\n\n// g\nfunction g(X) -> (Y) { Y = f(X, -X) ? 1.5 : X & ~3; }",
     "function (W[V, D], T[..., 3]) -> (O) { O[..., d: ..., D] = +(W[T[..., k], d] == 1 ? exp(T[..., 2])); }",
@@ -111,7 +111,7 @@ fn exercise(source: &str) {
     let tree = ast_text(&parsed.file);
     let checked = check(source);
     assert_eq!(checked.program.is_none(), checked.diagnostics.iter().any(|diagnostic| diagnostic.is_error()));
-    render(&checked.diagnostics, "x.tile", source, true);
+    render(&checked.diagnostics, &checked.sources, true);
     let Ok(once) = format(source) else { return };
     let again = parse(&once);
     assert_eq!(ast_text(&again.file), tree, "{source}\n{once}");

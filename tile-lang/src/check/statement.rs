@@ -1,0 +1,235 @@
+//! Statements, in order, and blocks.
+
+use crate::ast::{Contraction, Expr, ExprKind, FunctionKind, Ident, Sequence, Statement, StatementKind, Weight};
+use crate::check::function::{Checker, Within};
+use crate::check::scope::{Known, Nature, Origin};
+use crate::diagnostic::Diagnostic;
+use crate::span::Span;
+use crate::suggest::did_you_mean;
+
+impl<'p> Checker<'p, '_> {
+    /// The statements of a body; that of a scan if `in_scan`.
+    pub fn statements(&mut self, body: &'p [Statement], in_scan: bool) {
+        for statement in body {
+            let span = statement.span;
+            match &statement.kind {
+                StatementKind::Assign { targets, value } => self.assign(targets, value),
+                StatementKind::Contraction(contraction) => self.contraction(contraction),
+                StatementKind::Weight(weight) => self.weight(weight, span),
+                StatementKind::Update { target, value } => self.update(target, value, span),
+                StatementKind::For { variables, list, body } => self.unrolled(variables, list, body),
+                StatementKind::If { condition, then, otherwise } => self.branches(condition, then, otherwise),
+                StatementKind::Scan { sequences, body } => self.scan(sequences, body),
+                StatementKind::Yield { target, value } => self.yielded(target, value, span, in_scan),
+                StatementKind::Error => {}
+            }
+        }
+    }
+
+    fn assign(&mut self, targets: &'p [Ident], value: &'p Expr) {
+        // A name may stand for itself where it is known at compile time.
+        let known = if targets.iter().any(|target| target.capital) {
+            self.value(value, Within::Statement)
+        } else {
+            self.open(value, Within::Statement)
+        };
+        if let [target] = targets {
+            let may_be_size = !target.capital || self.may_be_size(value);
+            return self.define(target, Origin::Statement, known, may_be_size);
+        }
+        let parts = match &value.kind {
+            ExprKind::List(items) => Some(items.len()),
+            ExprKind::Call { callee, .. } => self.outputs_of(callee),
+            _ => None,
+        };
+        if let Some(parts) = parts
+            && parts != targets.len()
+        {
+            let message = format!("{} names are given the parts of {parts}", targets.len());
+            self.error(Diagnostic::error("E0129", value.span, message));
+        }
+        for target in targets {
+            let known = if target.capital { Known::ANY } else { Known::VALUE };
+            self.define(target, Origin::Statement, known, true);
+        }
+    }
+
+    fn contraction(&mut self, contraction: &'p Contraction) {
+        let leading = self.output_places(contraction);
+        self.value(&contraction.body, Within::Contraction);
+        self.accesses(contraction, leading);
+        for constraint in &contraction.constraints {
+            self.polynomial(&constraint.poly);
+            self.size(&constraint.bound);
+        }
+        let rank = (!leading).then_some(contraction.indices.len());
+        if let Some(default) = &contraction.default {
+            let found = self.lookup(default).and_then(|value| value.known.rank);
+            if let (Some(rank), Some(found)) = (rank, found)
+                && found != rank
+            {
+                let message =
+                    format!("the default `{}` has rank {found}, but the output has rank {rank}", default.name);
+                self.error(
+                    Diagnostic::error("E0107", default.span, message).also(contraction.output.span, "the output"),
+                );
+            }
+        }
+        self.define(&contraction.output, Origin::Statement, Known::tensor(rank), false);
+    }
+
+    /// Tells of a statement that only layers and models have.
+    fn needs_layer(&mut self, keyword: &str, span: Span) {
+        if self.function.kind == FunctionKind::Function {
+            let message = format!("`{keyword}` stands in a function, which has no weights");
+            self.error(Diagnostic::error("E0122", span, message).help("write `layer` instead of `function`"));
+        }
+    }
+
+    fn weight(&mut self, weight: &'p Weight, span: Span) {
+        self.needs_layer(weight.kind.keyword(), span);
+        for size in &weight.sizes {
+            self.weight_size(size);
+        }
+        self.applied(Known::VALUE, &weight.initializer, Within::Statement);
+        if let Some(regularizer) = &weight.regularizer {
+            self.applied(Known::tensor(None), regularizer, Within::Statement);
+        }
+        if let Some(condition) = &weight.condition {
+            self.condition(condition);
+        }
+        if let Some(otherwise) = &weight.otherwise {
+            self.value(otherwise, Within::Statement);
+        }
+        // What may be a list stands for any number of sizes.
+        let listed = weight.sizes.iter().any(|size| {
+            !matches!(&size.kind, ExprKind::Int(_) | ExprKind::Binary { .. })
+                && !matches!(&size.kind, ExprKind::Name(name) if name.capital)
+        });
+        let rank = (!listed && weight.condition.is_none()).then_some(weight.sizes.len());
+        let nature = if weight.condition.is_none() { Nature::Tensor } else { Nature::Any };
+        self.define(&weight.name, Origin::Weight, Known { rank, nature }, weight.condition.is_some());
+    }
+
+    fn weight_size(&mut self, size: &'p Expr) {
+        match &size.kind {
+            ExprKind::List(items) => items.iter().for_each(|item| self.weight_size(item)),
+            ExprKind::Name(name) if !name.capital => {
+                self.value(size, Within::Statement);
+            }
+            _ => self.size(size),
+        }
+    }
+
+    fn update(&mut self, target: &'p Ident, value: &'p Expr, span: Span) {
+        self.needs_layer("update", span);
+        self.value(value, Within::Statement);
+        if !self.scope.weights.contains(target.name.as_str()) && self.scope.is_complete() {
+            let message = format!("`{}` is updated, but it is no state of this layer", target.name);
+            let suggestion = did_you_mean(&target.name, self.scope.weights.iter().copied());
+            let help = "a state is defined before, as in `state Mean[C] = zeros();`";
+            self.error_with(Diagnostic::error("E0123", target.span, message), suggestion, help);
+        }
+        self.scope.mark_used(&target.name);
+    }
+
+    fn unrolled(&mut self, variables: &'p [Ident], list: &'p Expr, body: &'p [Statement]) {
+        let known = self.value(list, Within::Statement);
+        if known.nature == Nature::Tensor {
+            let error = Diagnostic::error("E0131", list.span, "`for` goes through a list, and this is a tensor");
+            self.error(error.help("write `scan X in T along 0 { … }` to go along an axis of a tensor"));
+        }
+        self.looped(variables.iter().map(|variable| (variable, None)), body, false);
+    }
+
+    /// A body that runs any number of times, with variables of its own.
+    fn looped(
+        &mut self,
+        variables: impl Iterator<Item = (&'p Ident, Option<usize>)>,
+        body: &'p [Statement],
+        in_scan: bool,
+    ) {
+        let mut names = Vec::new();
+        for (variable, rank) in variables {
+            let known = match (in_scan, variable.capital) {
+                (true, _) => Known::tensor(rank),
+                (false, true) => Known::ANY,
+                (false, false) => Known::VALUE,
+            };
+            let taken = self.scope.get(&variable.name).is_some();
+            self.define(variable, Origin::Variable, known, !in_scan);
+            if !taken {
+                names.push(&variable.name);
+            }
+        }
+        self.scope.loops += 1;
+        self.scope.forget(body);
+        self.statements(body, in_scan);
+        self.scope.forget(body);
+        self.scope.loops -= 1;
+        for name in names {
+            self.scope.values.remove(name.as_str());
+        }
+    }
+
+    fn branches(&mut self, condition: &'p Expr, then: &'p [Statement], otherwise: &'p [Statement]) {
+        self.condition(condition);
+        let before = self.scope.values.clone();
+        self.statements(then, false);
+        let after = self.scope.restart(before);
+        self.statements(otherwise, false);
+        self.scope.join(after);
+    }
+
+    /// What is decided at compile time.
+    fn condition(&mut self, condition: &'p Expr) {
+        if self.value(condition, Within::Statement).nature == Nature::Tensor {
+            let error =
+                Diagnostic::error("E0131", condition.span, "this condition is a tensor, which only a run knows");
+            self.error(error.help("to choose between tensors place by place, write `C ? A : B`"));
+        }
+    }
+
+    /// What the body assigns to a name from outside is carried from step to step; its other names are its own.
+    fn scan(&mut self, sequences: &'p [Sequence], body: &'p [Statement]) {
+        let mut variables = Vec::new();
+        for Sequence { variable, tensor, axis } in sequences {
+            let rank = self.value(tensor, Within::Statement).rank;
+            self.value(axis, Within::Statement);
+            if rank == Some(0) {
+                let message = "this has rank 0, so there is no axis to go along";
+                self.error(Diagnostic::error("E0107", tensor.span, message));
+            }
+            variables.push((variable, rank.and_then(|rank| rank.checked_sub(1))));
+        }
+        let outer = std::mem::take(&mut self.yields);
+        let before = self.scope.values.clone();
+        self.looped(variables.into_iter(), body, true);
+        let inside = self.scope.restart(before);
+        for (name, value) in inside {
+            if let Some(carried) = self.scope.values.get_mut(name) {
+                *carried = value;
+            } else if !value.used && self.scope.is_complete() {
+                self.unused(name, value);
+            }
+        }
+        for (target, known) in std::mem::replace(&mut self.yields, outer) {
+            self.define(target, Origin::Statement, known, false);
+        }
+    }
+
+    fn yielded(&mut self, target: &'p Ident, value: &'p Expr, span: Span, in_scan: bool) {
+        let known = self.value(value, Within::Statement);
+        if !in_scan {
+            let error = Diagnostic::error("E0124", span, "`yield` stands in no `scan`, or in a block within one");
+            self.error(error.help("a scan yields at every step: put it directly into the body of the `scan`"));
+            return;
+        }
+        if let Some((first, _)) = self.yields.iter().find(|(first, _)| first.name == target.name) {
+            let error = Diagnostic::error("E0104", target.span, format!("`{}` is yielded twice", target.name));
+            self.error(error.also(first.span, "first yielded here"));
+            return;
+        }
+        self.yields.push((target, Known::tensor(known.rank.map(|rank| rank + 1))));
+    }
+}

@@ -1,0 +1,258 @@
+//! Expressions: what they give, and which names may stand in them.
+
+use crate::ast::{BinaryOp, Expr, ExprKind, FunctionKind, Ident};
+use crate::check::function::{Checker, Within};
+use crate::check::scope::{CONSTANTS, Known, Nature, Value};
+use crate::diagnostic::Diagnostic;
+use crate::program::Callee;
+use crate::suggest::did_you_mean;
+
+impl<'p> Checker<'p, '_> {
+    /// Looks a name up, and tells of one that is unknown.
+    pub fn lookup(&mut self, name: &Ident) -> Option<Value> {
+        self.scope.lookup(name, std::iter::empty(), self.diagnostics)
+    }
+
+    /// Checks an expression where a name may also stand for itself (`padding = same`), and a function for itself.
+    pub fn open(&mut self, expr: &Expr, within: Within) -> Known {
+        match &expr.kind {
+            ExprKind::Name(name) if self.scope.get(&name.name).is_none() => match self.callable(name) {
+                Some(nature) => Known { rank: None, nature },
+                None if name.capital => {
+                    let names = self.program.callable_names();
+                    self.scope.lookup(name, names, self.diagnostics);
+                    Known::ANY
+                }
+                None => Known::VALUE,
+            },
+            ExprKind::Text(_) => Known::VALUE,
+            ExprKind::Conditional { condition, then, otherwise: Some(otherwise) } => {
+                self.value(condition, within);
+                let (then, otherwise) = (self.open(then, within), self.open(otherwise, within));
+                if then == otherwise { then } else { Known::ANY }
+            }
+            _ => self.value(expr, within),
+        }
+    }
+
+    /// Checks an expression that must be a number, a tensor or a list.
+    pub fn value(&mut self, expr: &Expr, within: Within) -> Known {
+        match &expr.kind {
+            ExprKind::Int(_) | ExprKind::Float(_) => Known::NUMBER,
+            ExprKind::Text(_) => {
+                self.error(Diagnostic::error("E0130", expr.span, "a text is no number, tensor or list"));
+                Known::VALUE
+            }
+            ExprKind::Name(name) => self.name(name, within),
+            ExprKind::Access { tensor, indices } => self.element(tensor, indices, expr, within),
+            ExprKind::Call { callee, arguments } => self.call(callee, arguments, within),
+            ExprKind::Pipe { input, callee } => {
+                let input = self.value(input, within);
+                self.applied(input, callee, within)
+            }
+            ExprKind::List(items) => {
+                let natures = items.iter().map(|item| self.open(item, within).nature);
+                let natures: Vec<Nature> = natures.collect();
+                let known = natures.iter().all(|nature| !matches!(nature, Nature::Any | Nature::Tensor));
+                if known { Known::VALUE } else { Known::ANY }
+            }
+            ExprKind::Unary { operand, .. } => {
+                let known = self.value(operand, within);
+                broadcast(&[known])
+            }
+            ExprKind::Binary { op: BinaryOp::Eq | BinaryOp::Ne, left, right } => {
+                // Names can be compared, too.
+                let known = [self.open(left, within), self.open(right, within)];
+                broadcast(&known)
+            }
+            ExprKind::Binary { left, right, .. } => {
+                let known = [self.value(left, within), self.value(right, within)];
+                broadcast(&known)
+            }
+            ExprKind::Conditional { condition, then, otherwise } => {
+                let mut known = vec![self.value(condition, within), self.value(then, within)];
+                match otherwise {
+                    Some(otherwise) => known.push(self.value(otherwise, within)),
+                    None if matches!(condition.kind, ExprKind::Binary { op: BinaryOp::Eq, .. }) => {}
+                    None => self.error(
+                        Diagnostic::error("E0112", expr.span, "only `A == B ? C` can do without `:`")
+                            .help("say what the value is otherwise, as in `… : 0`"),
+                    ),
+                }
+                match known.as_slice() {
+                    // One of the two as a whole, whatever they are.
+                    [Known { nature: Nature::Value, .. }, then, otherwise] if !self.is_v0() => {
+                        if then == otherwise {
+                            *then
+                        } else {
+                            Known::ANY
+                        }
+                    }
+                    _ => broadcast(&known),
+                }
+            }
+            ExprKind::Ellipsis | ExprKind::Error => Known::ANY,
+        }
+    }
+
+    /// Tells of an argument that `open` let pass, but that must be a value.
+    pub fn must_be_value(&mut self, expr: &Expr, within: Within) {
+        match &expr.kind {
+            ExprKind::Name(name) if self.scope.get(&name.name).is_none() => {
+                if !name.capital || self.callable(name).is_some() {
+                    self.name(name, within);
+                }
+            }
+            ExprKind::Text(_) => {
+                self.value(expr, within);
+            }
+            _ => {}
+        }
+    }
+
+    fn name(&mut self, name: &Ident, within: Within) -> Known {
+        if self.scope.get(&name.name).is_none() {
+            if !name.capital && CONSTANTS.contains(&name.name.as_str()) {
+                return Known::VALUE;
+            }
+            if let (Some(_), true) = (self.callable(name), within == Within::Statement) {
+                let message = format!("`{}` is a function, not a value", name.name);
+                let error = Diagnostic::error("E0130", name.span, message);
+                self.error(error.help(format!("apply it, as in `{}(…)`", name.name)));
+                return Known::ANY;
+            }
+            if !name.capital {
+                self.no_value(name, within);
+                return Known::VALUE;
+            }
+        }
+        let Some(value) = self.lookup(name) else { return Known::ANY };
+        if let (Some(rank @ 1..), Within::Contraction) = (value.known.rank, within) {
+            let message = format!("`{}` has rank {rank}, so it needs indices inside a contraction", name.name);
+            self.error(Diagnostic::error("E0107", name.span, message));
+        }
+        value.known
+    }
+
+    /// Tells of a small name that nothing defines where a value must be.
+    fn no_value(&mut self, name: &Ident, within: Within) {
+        if !self.scope.is_complete() {
+            return;
+        }
+        let suggestion = did_you_mean(&name.name, self.scope.values.keys().copied().chain(CONSTANTS));
+        if self.is_v0() || within == Within::Contraction {
+            let message =
+                format!("`{}` starts with a small letter, so it is an index variable, not a value", name.name);
+            let help = "`index(X, axis)` gives the index of each place of X along an axis";
+            self.error_with(Diagnostic::error("E0109", name.span, message), suggestion, help);
+        } else {
+            let message = format!("`{}` has no value here", name.name);
+            let help = "a name that nothing defines stands for itself, which can only be handed on or compared";
+            self.error_with(Diagnostic::error("E0109", name.span, message), suggestion, help);
+        }
+    }
+
+    /// `T[i]` within a contraction, or an item of a list anywhere.
+    fn element(&mut self, tensor: &Ident, indices: &[Expr], expr: &Expr, within: Within) -> Known {
+        let known = self.scope.get(&tensor.name).map(|value| value.known);
+        let listed = match known {
+            Some(known) => within == Within::Statement && known.nature == Nature::Any && known.rank.is_none(),
+            None => false,
+        };
+        if !tensor.capital || (listed && !self.is_v0()) {
+            return self.item(tensor, indices, expr);
+        }
+        if within == Within::Statement {
+            let message = format!("`{}` is indexed outside a contraction", tensor.name);
+            self.error(
+                Diagnostic::error("E0116", expr.span, message)
+                    .help("write a contraction, as in `O[i: N] = +(X[i, j])`"),
+            );
+        }
+        self.access(tensor, indices, expr.span);
+        Known::tensor(Some(0))
+    }
+
+    /// An item of a list that is known at compile time.
+    pub fn item(&mut self, list: &Ident, indices: &[Expr], expr: &Expr) -> Known {
+        if let Some(value) = self.lookup(list)
+            && value.known.nature == Nature::Value
+            && value.known.rank.is_some()
+        {
+            let error = Diagnostic::error("E0130", list.span, format!("`{}` is a number, not a list", list.name));
+            self.error(error.also(value.span, "defined here"));
+        }
+        if indices.len() != 1 {
+            let message = format!("`{}` is a list, which has one index", list.name);
+            self.error(
+                Diagnostic::error("E0107", expr.span, message).help("an item that is a list needs a name first"),
+            );
+        }
+        for index in indices {
+            if self.value(index, Within::Statement).nature == Nature::Tensor {
+                let message = "the number of an item must be known at compile time, and this is a tensor";
+                self.error(Diagnostic::error("E0130", index.span, message));
+            }
+        }
+        Known::ANY
+    }
+
+    /// Whether this is a function as v0 has them.
+    pub fn is_v0(&self) -> bool {
+        self.function.kind == FunctionKind::Function && self.function.parameters.is_none()
+    }
+
+    /// Whether an expression may turn out to be a size.
+    pub fn may_be_size(&self, expr: &Expr) -> bool {
+        match &expr.kind {
+            ExprKind::Int(_) => true,
+            ExprKind::Name(name) => match self.scope.get(&name.name) {
+                Some(value) => value.may_be_size,
+                None => !name.capital && CONSTANTS.contains(&name.name.as_str()),
+            },
+            ExprKind::Unary { operand, .. } => self.may_be_size(operand),
+            ExprKind::Binary { op: BinaryOp::Eq | BinaryOp::Ne, left, right } => {
+                let symbol = |expr: &Expr| matches!(expr.kind, ExprKind::Text(_) | ExprKind::Name(_));
+                [left, right].iter().all(|side| self.may_be_size(side) || symbol(side))
+            }
+            ExprKind::Binary { left, right, .. } => self.may_be_size(left) && self.may_be_size(right),
+            ExprKind::Conditional { condition, then, otherwise } => {
+                self.may_be_size(condition)
+                    && self.may_be_size(then)
+                    && otherwise.as_ref().is_some_and(|otherwise| self.may_be_size(otherwise))
+            }
+            ExprKind::Access { tensor, .. } => !tensor.capital,
+            ExprKind::Call { callee, arguments } => match &callee.kind {
+                ExprKind::Name(name) if self.scope.get(&name.name).is_none() => {
+                    match self.program.callee(&name.name, self.function) {
+                        Some(Callee::Builtin(builtin)) if builtin.is_compile_time() => true,
+                        Some(Callee::Builtin(builtin)) => {
+                            builtin.is_size() && arguments.iter().all(|argument| self.may_be_size(&argument.value))
+                        }
+                        Some(Callee::Function(function)) => function.outputs.iter().all(|output| !output.capital),
+                        None => false,
+                    }
+                }
+                _ => !self.is_v0(),
+            },
+            // What could not be checked is not complained of again.
+            ExprKind::Error => true,
+            ExprKind::Pipe { .. } => !self.is_v0(),
+            ExprKind::Float(_) | ExprKind::Text(_) | ExprKind::List(_) | ExprKind::Ellipsis => false,
+        }
+    }
+}
+
+/// What an elementwise operation gives.
+pub(super) fn broadcast(operands: &[Known]) -> Known {
+    let compile_time = |known: &Known| known.nature == Nature::Value;
+    if operands.iter().all(compile_time) {
+        let number = operands.iter().all(|known| known.rank == Some(0));
+        return if number { Known::NUMBER } else { Known::VALUE };
+    }
+    // A list is no operand of a tensor, so what is known at compile time is a number.
+    let ranks = operands.iter().filter(|known| !compile_time(known)).map(|known| known.rank);
+    let rank = ranks.into_iter().try_fold(0, |highest, rank| rank.map(|rank| highest.max(rank)));
+    let tensor = operands.iter().any(|known| known.nature == Nature::Tensor);
+    Known { rank, nature: if tensor { Nature::Tensor } else { Nature::Any } }
+}

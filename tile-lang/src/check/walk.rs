@@ -1,0 +1,92 @@
+//! Every statement and every expression of a body.
+
+use crate::ast::{Contraction, Expr, ExprKind, Ident, Statement, StatementKind, Weight};
+
+/// Calls `visit` with an expression and all in it, outermost first.
+pub(super) fn walk<'e>(expr: &'e Expr, visit: &mut dyn FnMut(&'e Expr)) {
+    visit(expr);
+    match &expr.kind {
+        ExprKind::Access { indices: parts, .. } | ExprKind::List(parts) => {
+            parts.iter().for_each(|part| walk(part, visit));
+        }
+        ExprKind::Call { callee, arguments } => {
+            walk(callee, visit);
+            arguments.iter().for_each(|argument| walk(&argument.value, visit));
+        }
+        ExprKind::Pipe { input, callee } => {
+            walk(input, visit);
+            walk(callee, visit);
+        }
+        ExprKind::Unary { operand, .. } => walk(operand, visit),
+        ExprKind::Binary { left, right, .. } => {
+            walk(left, visit);
+            walk(right, visit);
+        }
+        ExprKind::Conditional { condition, then, otherwise } => {
+            walk(condition, visit);
+            walk(then, visit);
+            if let Some(otherwise) = otherwise {
+                walk(otherwise, visit);
+            }
+        }
+        ExprKind::Int(_)
+        | ExprKind::Float(_)
+        | ExprKind::Name(_)
+        | ExprKind::Text(_)
+        | ExprKind::Ellipsis
+        | ExprKind::Error => {}
+    }
+}
+
+/// Calls `visit` with every statement of a body, those in blocks included.
+pub(super) fn statements<'s>(body: &'s [Statement], visit: &mut dyn FnMut(&'s Statement)) {
+    for statement in body {
+        visit(statement);
+        match &statement.kind {
+            StatementKind::For { body, .. } | StatementKind::Scan { body, .. } => statements(body, visit),
+            StatementKind::If { then, otherwise, .. } => {
+                statements(then, visit);
+                statements(otherwise, visit);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The outermost expressions of a statement, without those in its blocks.
+pub(super) fn expressions(statement: &Statement) -> Vec<&Expr> {
+    match &statement.kind {
+        StatementKind::Assign { value, .. }
+        | StatementKind::Update { value, .. }
+        | StatementKind::Yield { value, .. }
+        | StatementKind::For { list: value, .. }
+        | StatementKind::If { condition: value, .. } => vec![value],
+        StatementKind::Contraction(Contraction { indices, sizes, body, constraints, .. }) => {
+            let constraints = constraints.iter().flat_map(|constraint| [&constraint.poly, &constraint.bound]);
+            indices.iter().chain(sizes).chain([body]).chain(constraints).collect()
+        }
+        StatementKind::Weight(Weight { sizes, initializer, regularizer, condition, otherwise, .. }) => {
+            let rest = [regularizer, condition, otherwise].into_iter().flatten();
+            sizes.iter().chain([initializer]).chain(rest).collect()
+        }
+        StatementKind::Scan { sequences, .. } => {
+            sequences.iter().flat_map(|sequence| [&sequence.tensor, &sequence.axis]).collect()
+        }
+        StatementKind::Error => Vec::new(),
+    }
+}
+
+/// The names that a statement itself defines, not those of its blocks; the variables of a loop are its block's.
+pub(super) fn definitions(statement: &Statement) -> Vec<&Ident> {
+    match &statement.kind {
+        StatementKind::Assign { targets, .. } => targets.iter().collect(),
+        StatementKind::Contraction(contraction) => vec![&contraction.output],
+        StatementKind::Weight(weight) => vec![&weight.name],
+        StatementKind::Yield { target, .. } => vec![target],
+        StatementKind::Update { .. }
+        | StatementKind::For { .. }
+        | StatementKind::If { .. }
+        | StatementKind::Scan { .. }
+        | StatementKind::Error => Vec::new(),
+    }
+}
