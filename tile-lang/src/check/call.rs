@@ -80,12 +80,21 @@ impl<'p> Checker<'p, '_> {
                 if !ready {
                     self.defaults(function, callee.span);
                 }
-                match function.inputs.first() {
-                    None => {
+                let mut required = function.inputs.iter().filter(|input| input.default.is_none());
+                match (function.inputs.first(), required.nth(1)) {
+                    (None, _) => {
                         let message = format!("{} takes no input", title(function));
                         self.error(Diagnostic::error("E0103", callee.span, message));
                     }
-                    Some(first) => self.rank_of_input(function, first, input, callee.span),
+                    // A list may be all the inputs.
+                    (_, Some(second)) if input.nature == Nature::Tensor => {
+                        let message = format!("{} needs `{}`, too", title(function), second.name.name);
+                        let error = Diagnostic::error("E0103", callee.span, message);
+                        let error = error.also(second.span, "it has no default");
+                        self.error(error.help("several inputs are given as a list, as in `[A, B] |> …`"));
+                    }
+                    (Some(first), None) => self.rank_of_input(function, first, input, callee.span),
+                    (Some(_), Some(_)) => {}
                 }
                 self.result(index, callee, &[input], within)
             }

@@ -63,7 +63,7 @@ impl<'p> Checker<'p, '_> {
 
     /// Defines a name that is assigned; one of a tensor starts with a capital.
     pub fn define(&mut self, name: &'p Ident, origin: Origin, known: Known, may_be_size: bool) {
-        if !name.capital && known.nature == Nature::Tensor {
+        if !name.capital && (known.nature == Nature::Tensor || origin == Origin::Weight) {
             let message = format!("`{}` cannot name a tensor, because it starts with a small letter", name.name);
             self.error(Diagnostic::error("E0115", name.span, message).help(format!("call it `{}`", capitalised(name))));
         } else if name.capital && matches!(known.nature, Nature::Function { .. } | Nature::Builtin(_)) {

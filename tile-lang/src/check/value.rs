@@ -98,10 +98,11 @@ impl<'p> Checker<'p, '_> {
     /// Tells of an argument that `open` let pass, but that must be a value.
     pub fn must_be_value(&mut self, expr: &Expr, within: Within) {
         match &expr.kind {
-            ExprKind::Name(name) if self.scope.get(&name.name).is_none() => {
-                if !name.capital || self.callable(name).is_some() {
-                    self.name(name, within);
-                }
+            // A capital name that is nothing was told of.
+            ExprKind::Name(name)
+                if self.scope.get(&name.name).is_none() && (!name.capital || self.callable(name).is_some()) =>
+            {
+                self.name(name, within);
             }
             ExprKind::Text(_) => {
                 self.value(expr, within);

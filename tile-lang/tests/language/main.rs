@@ -2,6 +2,8 @@
 
 mod diagnostics;
 mod formatting;
+mod imports;
+mod layers;
 mod reference;
 mod robustness;
 mod syntax;
