@@ -1,7 +1,7 @@
 //! [`Model`]: a checked program, and the way from there to a [`Session`].
 
 use tile_compiler::dtype::{DType, Scalar};
-use tile_compiler::graph::Graph;
+use tile_compiler::graph::{Graph, NodeId};
 use tile_compiler::lower::{Binding, Bindings, lower};
 use tile_compiler::pipeline;
 use tile_compiler::plan::Port;
@@ -11,7 +11,7 @@ use tile_lang::diagnostic::Diagnostic;
 
 use crate::device::{Device, Kind};
 use crate::error::Error;
-use crate::executable::{Executable, ReferenceExecutable, input_name};
+use crate::executable::{Executable, ReferenceExecutable, given_name};
 use crate::session::Session;
 
 /// A checked program, not yet bound to shapes or a device.
@@ -117,10 +117,11 @@ impl Session {
 /// The graph, which was made from `source`, ready on the device.
 async fn session(mut graph: Graph, device: &Device, source: &str) -> Result<Session, Error> {
     if let Kind::Reference = device.0 {
-        let inputs =
-            graph.inputs.iter().map(|&id| (input_name(&graph, id).into(), graph.node(id).ty.clone())).collect();
+        let named = |id: NodeId| (given_name(&graph, id).to_owned(), graph.node(id).ty.clone());
+        let inputs = graph.inputs.iter().map(|&id| named(id)).collect();
+        let weights = graph.weights.iter().map(|&id| named(id)).collect();
         let outputs = graph.outputs.iter().map(|(name, id)| (name.clone(), graph.node(*id).ty.clone())).collect();
-        return Ok(Session::new(inputs, outputs, Executable::Reference(ReferenceExecutable::new(graph))));
+        return Ok(Session::new(inputs, weights, outputs, Executable::Reference(ReferenceExecutable::new(graph))));
     }
     pipeline::optimise(&mut graph);
     let plan = pipeline::plan(&graph, &device.profile()).map_err(|error| match error.diagnostic(&graph) {
@@ -128,8 +129,8 @@ async fn session(mut graph: Graph, device: &Device, source: &str) -> Result<Sess
         None => Error::Internal { what: error.to_string() },
     })?;
     let ports = |ports: &[Port]| ports.iter().map(|p| (p.name.clone(), p.ty.clone())).collect();
-    let (inputs, outputs) = (ports(&plan.inputs), ports(&plan.outputs));
-    Ok(Session::new(inputs, outputs, Executable::new(device, plan).await?))
+    let (inputs, weights, outputs) = (ports(&plan.inputs), ports(&plan.weights), ports(&plan.outputs));
+    Ok(Session::new(inputs, weights, outputs, Executable::new(device, plan).await?))
 }
 
 /// What says the type of an input: a [`TensorType`], or a shape, whose elements are then f32.

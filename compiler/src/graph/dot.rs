@@ -14,6 +14,7 @@ impl Graph {
             let node = self.node(id);
             let operation = match &node.op {
                 Op::Input(name) => format!("input {name}"),
+                Op::Weight(path) => format!("weight {path}"),
                 Op::Constant(scalar) => scalar.to_string(),
                 Op::Elements(_) => "elements".into(),
                 Op::Index { axis } => format!("index {axis}"),

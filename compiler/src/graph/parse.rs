@@ -188,6 +188,7 @@ impl<'a> Cursor<'a> {
         let word = self.word();
         let op = match word {
             "input" => Op::Input(self.name()?),
+            "weight" => Op::Weight(self.name()?),
             "constant" => {
                 let text = self.scalar()?;
                 let ty = self.ty()?;

@@ -7,7 +7,8 @@
 //! %2 = contract sum [i] (i: 0..3, j: -1..2) where i + j >= 0 default %3 { v0 = %0[i + j]; v1 = mul v0 v0; yield v1 } : f32[3]  # Y
 //! ```
 //!
-//! Nodes are numbered in topological order. A node's source name follows `#`. A name that is not a plain word is quoted.
+//! Nodes are numbered in topological order. The header lists the inputs and outputs; weights (`weight dense.Kernel`) stand
+//! in their order.  A node's source name follows `#`. A name that is not a plain word is quoted.
 //!
 //! In the body of a contraction, `v2 = mul v0 v1` computes a value; only constants and casts carry their type. `%0[i, k]`
 //! reads operand `%0`: it is both an access and the leaf that reads it. An access that an index needs is numbered,
@@ -56,6 +57,7 @@ impl Display for Graph {
             write!(f, "{} = ", number(&id))?;
             match &node.op {
                 Op::Input(name) => write!(f, "input {}", Name(name))?,
+                Op::Weight(path) => write!(f, "weight {}", Name(path))?,
                 Op::Constant(scalar) => write!(f, "constant {scalar}")?,
                 Op::Elements(scalars) => write!(f, "elements [{}]", list(scalars))?,
                 Op::Index { axis } => write!(f, "index {axis}")?,

@@ -27,7 +27,14 @@ impl Graph {
                 return Err("an input node is listed twice".into());
             }
         }
-        let mut input_names = HashSet::new();
+        if self.weights.iter().any(|id| !numbers.contains_key(id) || !matches!(self.node(*id).op, Op::Weight(_))) {
+            return Err("a weight of the graph is not a weight node".into());
+        }
+        if !self.weights.is_sorted_by(|a, b| numbers[a] < numbers[b]) {
+            return Err("the weights are not listed once each, in node order".into());
+        }
+        listed.extend(&self.weights);
+        let (mut input_names, mut paths) = (HashSet::new(), HashSet::new());
         for id in self.ids() {
             let node = |message: String| format!("%{}: {message}", numbers[&id]);
             self.verify_node(id).map_err(node)?;
@@ -37,6 +44,14 @@ impl Graph {
                 }
                 if !input_names.insert(name) {
                     return Err(node(format!("a second input has the name {name}")));
+                }
+            }
+            if let Op::Weight(path) = &self.node(id).op {
+                if !listed.contains(&id) {
+                    return Err(node(format!("weight {path} is not among the graph's weights")));
+                }
+                if !paths.insert(path) {
+                    return Err(node(format!("a second weight has the path {path}")));
                 }
             }
         }
@@ -66,7 +81,7 @@ impl Graph {
             return contraction.verify(&node.ty, &operands);
         }
         let (shape, dtype) = match (&node.op, operands.as_slice()) {
-            (Op::Input(_), []) => (node.ty.shape.clone(), node.ty.dtype),
+            (Op::Input(_) | Op::Weight(_), []) => (node.ty.shape.clone(), node.ty.dtype),
             (Op::Constant(scalar), []) => (vec![], scalar.dtype),
             (Op::Elements(scalars), []) => match scalars.iter().find(|s| s.dtype != node.ty.dtype) {
                 Some(scalar) => return Err(format!("an element is {}, not {}", scalar.dtype, node.ty.dtype)),

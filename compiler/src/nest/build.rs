@@ -273,7 +273,7 @@ impl<'a> Builder<'a> {
                     program.cast(a, dtype)
                 }
                 Op::Contraction(op) => self.view(program, id, op, index, when)?,
-                Op::Input(_) | Op::Elements(_) | Op::PrngValue | Op::PrngState { .. } => {
+                Op::Input(_) | Op::Weight(_) | Op::Elements(_) | Op::PrngValue | Op::PrngState { .. } => {
                     return Err(NestError::Internal("an operation that must be materialised is not"));
                 }
             }
