@@ -2,7 +2,7 @@
 
 use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::graph::{Graph, NodeId};
-use tile_compiler::lower::{Binding, Bindings, lower};
+use tile_compiler::lower::{Binding, Bindings, Network, Setting, lower};
 use tile_compiler::pipeline;
 use tile_compiler::plan::Port;
 use tile_compiler::tensor::TensorType;
@@ -88,6 +88,25 @@ impl SessionBuilder<'_> {
         self
     }
 
+    /// The value of a hyper-parameter of the entry.
+    pub fn set(mut self, name: impl Into<String>, value: Setting) -> Self {
+        self.bindings.parameters.insert(name.into(), value);
+        self
+    }
+
+    /// Whether to compile the program as in training: `training` is true in it, and what `update` changes, and the
+    /// penalty of regularizers, are further outputs (see [`Network`]).
+    pub fn training(mut self, training: bool) -> Self {
+        self.bindings.training = training;
+        self
+    }
+
+    /// The network that the program is with these shapes: what [`SessionBuilder::build`] would compile.
+    pub fn network(&self) -> Result<Network, Error> {
+        let faulty = |diagnostics| Error::Program { source: self.model.source.clone(), diagnostics };
+        lower(&self.model.program, self.entry.as_deref(), &self.bindings).map_err(faulty)
+    }
+
     /// Compiles the program and allocates its memory on the device.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn build(self) -> Result<Session, Error> {
@@ -96,10 +115,11 @@ impl SessionBuilder<'_> {
 
     /// The async form of [`SessionBuilder::build`].
     pub async fn build_async(self) -> Result<Session, Error> {
-        let source = &self.model.source;
-        let faulty = |diagnostics| Error::Program { source: source.clone(), diagnostics };
-        let graph = lower(&self.model.program, self.entry.as_deref(), &self.bindings).map_err(faulty)?;
-        session(graph, self.device, source).await
+        let network = self.network()?;
+        let mut session = session(network.graph, self.device, &self.model.source).await?;
+        session.keep_initial(network.initial);
+        session.seed(0, 0)?;
+        Ok(session)
     }
 }
 

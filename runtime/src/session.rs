@@ -2,8 +2,12 @@
 
 use std::borrow::Borrow;
 
+use tile_compiler::dtype::{DType, Scalar};
+use tile_compiler::graph::Graph;
+use tile_compiler::lower::Network;
 use tile_compiler::tensor::{Tensor, TensorType};
 
+use crate::device::Device;
 use crate::error::Error;
 use crate::executable::Executable;
 
@@ -15,6 +19,8 @@ pub struct Session {
     inputs: usize,
     outputs: Vec<(String, TensorType)>,
     executable: Executable,
+    /// Computes the first values of the weights; see [`Network::initial`].
+    initial: Graph,
 }
 
 /// A tensor that the caller gives.
@@ -34,12 +40,17 @@ impl Session {
     ) -> Session {
         let (count, all) = (inputs.len(), inputs.into_iter().chain(weights));
         let given = all.map(|(name, ty)| Given { name, ty, kept: false }).collect();
-        Session { given, inputs: count, outputs, executable }
+        Session { given, inputs: count, outputs, executable, initial: Graph::default() }
+    }
+
+    pub(crate) fn keep_initial(&mut self, initial: Graph) {
+        self.initial = initial;
     }
 
     /// Names and types of the inputs, in the order of the program's header. Those bound to constants are not among them.
     pub fn inputs(&self) -> impl Iterator<Item = (&str, &TensorType)> {
-        self.given[..self.inputs].iter().map(|input| (input.name.as_str(), &input.ty))
+        let inputs = self.given[..self.inputs].iter().filter(|input| input.name != Network::SEED);
+        inputs.map(|input| (input.name.as_str(), &input.ty))
     }
 
     /// Paths and types of the weights, in the order in which the program makes them.
@@ -123,6 +134,36 @@ impl Session {
         let number = self.number(name, tensor)?;
         pollster::block_on(self.executable.set(number, tensor))?;
         self.given[number].kept = true;
+        Ok(())
+    }
+
+    /// Gives every weight that has no value yet its first value, from its initializer. The same seed gives the same values
+    /// on every device.
+    pub fn initialise(&mut self, seed: u32) -> Result<(), Error> {
+        let missing = |given: &Given| !given.kept && given.name != Network::SEED;
+        if !self.given[self.inputs..].iter().any(missing) {
+            return Ok(());
+        }
+        let mut first = Session::of_graph(std::mem::take(&mut self.initial), &Device::cpu())?;
+        first.seed(seed, 0)?;
+        first.execute()?;
+        for (path, value) in first.read()? {
+            if self.given[self.inputs..].iter().any(|given| given.name == path && missing(given)) {
+                self.set(&path, &value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What the program's random numbers are made from, for all runs to come: a seed, and the number of the step, which is
+    /// to differ from run to run.
+    pub fn seed(&mut self, seed: u32, step: u32) -> Result<(), Error> {
+        if self.given[..self.inputs].iter().any(|input| input.name == Network::SEED) {
+            let words = [seed, step].map(|word| Scalar::from_i64(DType::U32, i64::from(word)));
+            if let Some(tensor) = Tensor::from_scalars(TensorType::new(DType::U32, [2]), words) {
+                self.set(Network::SEED, &tensor)?;
+            }
+        }
         Ok(())
     }
 

@@ -11,6 +11,8 @@ pub enum BuiltinKind {
     Size,
     /// A tensor or a tuple from whole tensors.
     Tensor,
+    /// Something known at compile time, from anything.
+    CompileTime,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +39,7 @@ const ELEMENTWISE: BuiltinKind = BuiltinKind::Elementwise;
 const BOTH: BuiltinKind = BuiltinKind::ElementwiseOrSize;
 const SIZE: BuiltinKind = BuiltinKind::Size;
 const TENSOR: BuiltinKind = BuiltinKind::Tensor;
+const COMPILE_TIME: BuiltinKind = BuiltinKind::CompileTime;
 
 /// All of them but `assert_NAME`, by kind, number of arguments and name.
 const GROUPS: &[(BuiltinKind, (usize, usize), &[&str])] = &[
@@ -78,7 +81,12 @@ const GROUPS: &[(BuiltinKind, (usize, usize), &[&str])] = &[
     (BOTH, (2, 2), &["max", "min"]),
     (SIZE, (2, 2), &["mod", "broadcast", "match"]),
     (TENSOR, (1, 1), &["shape", "prng_state", "prng_value"]),
-    (TENSOR, (2, 2), &["index", "gather", "element"]),
+    (TENSOR, (0, 0), &["random_seed", "random_stream"]),
+    (TENSOR, (2, 2), &["index", "gather", "element", "fill", "with_loss"]),
+    (COMPILE_TIME, (1, 1), &["dims", "rank", "len", "product", "clone", "error"]),
+    (COMPILE_TIME, (1, 2), &["range"]),
+    (COMPILE_TIME, (2, 2), &["list", "repeat"]),
+    (COMPILE_TIME, (2, 3), &["slice"]),
     (TENSOR, (3, 3), &["scatter"]),
     (TENSOR, (1, MANY), &["reshape", "tuple", "simple_reduce", "prng_step"]),
 ];

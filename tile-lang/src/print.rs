@@ -74,9 +74,9 @@ impl fmt::Display for Statement {
             write!(f, "(attribute {}{}) ", attribute.name, Spaced(&attribute.parameters))?;
         }
         match &self.kind {
-            StatementKind::Assign { target, value } => write!(f, "(assign {target} {value})"),
+            StatementKind::Assign { targets, value } => write!(f, "(assign {} {value})", targets[0]),
             StatementKind::Contraction(contraction) => write!(f, "{contraction}"),
-            StatementKind::Error => f.write_str("(error)"),
+            _ => f.write_str("(error)"),
         }
     }
 }
@@ -112,7 +112,9 @@ impl fmt::Display for Expr {
             ExprKind::Float(value) => write!(f, "{value:?}"),
             ExprKind::Name(name) => write!(f, "{name}"),
             ExprKind::Access { tensor, indices } => write!(f, "(at {tensor}{})", Spaced(indices)),
-            ExprKind::Call { function, arguments } => write!(f, "(call {function}{})", Spaced(arguments)),
+            ExprKind::Call { callee, arguments } => {
+ write!(f, "(call {callee}")?; for a in arguments { write!(f, " {}", a.value)?; } f.write_char(')') }
+ ExprKind::Pipe { input, callee } => write!(f, "(|> {input} {callee})"), ExprKind::List(items) => write!(f, "(list{})", Spaced(items)), ExprKind::Text(t) => write!(f, "{t:?}"),
             ExprKind::Unary { op: UnaryOp::Neg, operand } => write!(f, "(neg {operand})"),
             ExprKind::Unary { op: UnaryOp::Not, operand } => write!(f, "(not {operand})"),
             ExprKind::Binary { op, left, right } => write!(f, "({} {left} {right})", op.symbol()),

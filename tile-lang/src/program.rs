@@ -10,7 +10,7 @@ use crate::span::{LIBRARY_BASE, Span};
 use crate::suggest::did_you_mean;
 
 /// The text of the library that every program sees; spans at [`LIBRARY_BASE`] and above lie in it.
-pub const LIBRARY: &str = include_str!("../std/core.tile");
+pub const LIBRARY: &str = concat!(include_str!("../std/core.tile"), include_str!("../std/initializers.tile"), include_str!("../std/activations.tile"), include_str!("../std/dense.tile"));
 
 /// The functions of a file and those of the library. No function reaches itself by calls, and no chain of calls is
 /// longer than [`crate::ast::MAX_DEPTH`].
@@ -70,7 +70,7 @@ impl Program {
     }
 
     /// All names that can be called.
-    pub(crate) fn callable_names(&self) -> impl Iterator<Item = &str> + '_ {
+    pub fn callable_names(&self) -> impl Iterator<Item = &str> + '_ {
         let own = self.functions.iter().filter_map(|function| function.name.as_ref()).map(|name| name.name.as_str());
         own.chain(builtin_names().map(|name| -> &str { name }))
     }

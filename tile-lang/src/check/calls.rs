@@ -117,7 +117,7 @@ fn is_elementwise(function: &Function) -> bool {
 fn for_each_call<'f>(function: &'f Function, visit: &mut dyn FnMut(&'f str, Span)) {
     let mut in_expr = |expr: &'f Expr| {
         walk(expr, &mut |expr| {
-            if let ExprKind::Call { function, .. } = &expr.kind {
+            if let ExprKind::Call { callee, .. } = &expr.kind && let ExprKind::Name(function) = &callee.kind {
                 visit(&function.name, function.span);
             }
         });
@@ -129,7 +129,7 @@ fn for_each_call<'f>(function: &'f Function, visit: &mut dyn FnMut(&'f str, Span
                 indices.iter().chain(sizes).chain([body]).for_each(&mut in_expr);
                 constraints.iter().flat_map(|constraint| [&constraint.poly, &constraint.bound]).for_each(&mut in_expr);
             }
-            StatementKind::Error => {}
+            _ => {}
         }
     }
 }

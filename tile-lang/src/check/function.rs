@@ -22,9 +22,9 @@ pub(super) fn check(
     checker.inputs();
     for statement in &function.body {
         match &statement.kind {
-            StatementKind::Assign { target, value } => checker.assign(target, value),
+            StatementKind::Assign { targets, value } => checker.assign(&targets[0], value),
             StatementKind::Contraction(contraction) => checker.contraction(contraction),
-            StatementKind::Error => {}
+            _ => {}
         }
     }
     checker.outputs();
@@ -152,7 +152,7 @@ impl<'p> Checker<'p, '_> {
                 self.access(tensor, indices, expr.span);
                 Some(0)
             }
-            ExprKind::Call { function, arguments } => self.call(function, arguments, within),
+            ExprKind::Call { .. } | ExprKind::Pipe { .. } | ExprKind::List(_) | ExprKind::Text(_) => None,
             ExprKind::Unary { operand, .. } => self.value(operand, within),
             ExprKind::Binary { left, right, .. } => {
                 let ranks = [self.value(left, within), self.value(right, within)];
@@ -263,13 +263,9 @@ impl<'p> Checker<'p, '_> {
                     && self.may_be_size(then)
                     && otherwise.as_ref().is_some_and(|otherwise| self.may_be_size(otherwise))
             }
-            ExprKind::Call { function, arguments } => {
-                matches!(self.program.callee(&function.name, self.function), Some(Callee::Builtin(b)) if b.is_size())
-                    && arguments.iter().all(|argument| self.may_be_size(argument))
-            }
             // What could not be checked is not complained of again.
             ExprKind::Error => true,
-            ExprKind::Float(_) | ExprKind::Access { .. } | ExprKind::Ellipsis => false,
+            _ => false,
         }
     }
 

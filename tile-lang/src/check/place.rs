@@ -145,7 +145,7 @@ impl Checker<'_, '_> {
             ExprKind::Call { .. } => "it calls a function",
             ExprKind::Float(_) => "it has a number with a decimal point",
             ExprKind::Access { .. } => "a tensor in it must be the whole index",
-            ExprKind::Ellipsis | ExprKind::Error => return None,
+            _ => return None,
         };
         self.error(
             Diagnostic::error("E0108", expr.span, format!("this index is not affine: {problem}"))
@@ -181,8 +181,8 @@ impl Checker<'_, '_> {
                     self.size(otherwise);
                 }
             }
-            ExprKind::Call { function, arguments } => {
-                arguments.iter().for_each(|argument| self.size(argument));
+            ExprKind::Call { callee, arguments: _ } => {
+                let ExprKind::Name(function) = &callee.kind else { return };
                 if !self.is_size_function(&function.name) {
                     let message = format!("`{}` is no function of sizes", function.name);
                     let help = "the functions of sizes are mod, ceil, floor, max, min, broadcast, match and assert_…";
@@ -192,6 +192,7 @@ impl Checker<'_, '_> {
             ExprKind::Float(_) => {
                 self.error(Diagnostic::error("E0117", expr.span, "a size is an integer, without a decimal point"));
             }
+            ExprKind::List(_) | ExprKind::Pipe { .. } | ExprKind::Text(_) => {}
             ExprKind::Access { tensor, .. } => {
                 let message =
                     format!("an element of `{}` is known only at run time, so it cannot be a size", tensor.name);

@@ -67,11 +67,11 @@ impl<'f> Scope<'f> {
         }
         for statement in &function.body {
             match &statement.kind {
-                StatementKind::Assign { target, .. } => scope.later.entry(&target.name).or_insert(target.span),
+                StatementKind::Assign { targets, .. } => scope.later.entry(&targets[0].name).or_insert(targets[0].span),
                 StatementKind::Contraction(contraction) => {
                     scope.later.entry(&contraction.output.name).or_insert(contraction.output.span)
                 }
-                StatementKind::Error => {
+                _ => {
                     scope.complete = false;
                     continue;
                 }

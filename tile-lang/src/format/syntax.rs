@@ -44,11 +44,11 @@ impl Syntax<'_> {
     /// With its attributes and its `;`.
     pub fn statement(&self, statement: &Statement) -> Layout {
         let body = match &statement.kind {
-            StatementKind::Assign { target, value } => {
+            StatementKind::Assign { targets, value } => { let target = &targets[0];
                 Layout::Joined(vec![Layout::text(format!("{target} = ")), self.expr(value, Within::Value)])
             }
             StatementKind::Contraction(contraction) => self.contraction(contraction),
-            StatementKind::Error => Layout::text(""),
+            _ => Layout::text(""),
         };
         let body = Layout::Joined(vec![body, Layout::text(";")]);
         if statement.attributes.is_empty() {
@@ -112,8 +112,8 @@ impl Syntax<'_> {
             ExprKind::Access { tensor, indices } => {
                 Layout::bracketed(format!("{tensor}["), self.list(indices, Within::Index), "]")
             }
-            ExprKind::Call { function, arguments } => {
-                Layout::bracketed(format!("{function}("), self.list(arguments, within), ")")
+            ExprKind::Call { callee, arguments } => {
+                let a: Vec<Expr> = arguments.iter().map(|a| a.value.clone()).collect(); Layout::bracketed(format!("{callee}("), self.list(&a, within), ")")
             }
             ExprKind::Unary { op, operand } => {
                 Layout::Joined(vec![Layout::text(op.symbol()), self.operand(operand, UNARY, within)])
@@ -127,7 +127,7 @@ impl Syntax<'_> {
                 parts.extend(otherwise.as_ref().map(|otherwise| part(": ", otherwise)));
                 Layout::Group(vec![self.operand(condition, 1, within), Layout::Nested(parts)])
             }
-            ExprKind::Int(_) | ExprKind::Name(_) | ExprKind::Ellipsis | ExprKind::Error => {
+            _ => {
                 Layout::text(expr.to_string())
             }
         }
