@@ -171,6 +171,7 @@ impl<'p, T: Target> Evaluator<'p, T> {
         let arguments = spread(function, arguments);
         let arguments = arrange(function, &function.inputs, arguments, span)?;
         let mut scope = Scope::new(function);
+        let label = self.target.label();
         let mut inside = || -> Lowered<Value<'p, T::Element>> {
             self.bind_parameters(&mut scope, parameters)?;
             self.bind(&mut scope, arguments)?;
@@ -181,7 +182,6 @@ impl<'p, T: Target> Evaluator<'p, T> {
             let outputs = function.outputs.iter().map(|output| self.output(&scope, output));
             Ok(Value::List(outputs.collect::<Lowered<_>>()?))
         };
-        let label = self.target.label();
         let result = inside().map_err(|error| error.also(span, "in this call"));
         self.target.relabel(label);
         result
