@@ -8,17 +8,20 @@
 //! - a node has as many operands as its operation takes, numbered `0..n`, of the types that [`Op`] states;
 //! - `ty` is what the operation gives for its operands; its size in bytes fits `isize`;
 //! - `inputs` and `weights` list every input and every weight node once, `weights` in node order; every output is a node;
-//!   no two inputs, no two weights and no two outputs have one name.
+//!   no two inputs, no two weights and no two outputs have one name;
+//! - only [`Op::Result`]s read a scan, and the body of a scan is itself such a graph, without weights.
 //!
 //! The text form ([`Graph`]'s `Display`, described in [`text`]) parses back to an equal graph: see [`Graph::parse`].
 
 mod contraction;
 mod dot;
 mod parse;
+mod scan;
 pub mod text;
 mod verify;
 
 pub use parse::ParseError;
+pub use scan::Scan;
 pub use verify::PRNG_SHAPE;
 
 pub use contraction::{Access, Aggregation, Contraction, ContractionLeaf, Index, IndexRange};
@@ -71,6 +74,10 @@ pub enum Op {
     PrngValue,
     /// The state after [`Op::PrngValue`] made `elements` elements; u32[3, 2048].
     PrngState { elements: usize },
+    /// A loop over steps: see [`Scan`].
+    Scan(Box<Scan>),
+    /// The scan's result of this number. Operand: the scan.
+    Result { number: usize },
 }
 
 impl Op {

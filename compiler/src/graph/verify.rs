@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{Aggregation, Contraction, ContractionLeaf, Graph, NodeId, Op};
+use super::{Aggregation, Contraction, ContractionLeaf, Graph, NodeId, Op, Scan};
 use crate::affine::Affine;
 use crate::dtype::DType;
 use crate::scalar::select_result;
@@ -77,8 +77,20 @@ impl Graph {
             return Err("its operands are not numbered 0, 1, …".into());
         }
         let operands: Vec<&TensorType> = self.operands(id).into_iter().map(|o| &self.node(o).ty).collect();
-        if let Op::Contraction(contraction) = &node.op {
-            return contraction.verify(&node.ty, &operands);
+        let scan = self.operands(id).first().and_then(|&operand| match &self.node(operand).op {
+            Op::Scan(scan) => Some(scan),
+            _ => None,
+        });
+        match (&node.op, scan) {
+            (Op::Result { number }, Some(scan)) if operands.len() == 1 => {
+                let ty = scan.results().nth(*number).ok_or_else(|| format!("the scan has no result {number}"))?;
+                let message = || format!("it is marked {}, but the scan's result is {ty}", node.ty);
+                return if ty == node.ty { Ok(()) } else { Err(message()) };
+            }
+            (Op::Result { .. }, _) => return Err("a result is that of one scan".into()),
+            (Op::Contraction(contraction), _) => return contraction.verify(&node.ty, &operands),
+            (Op::Scan(scan), _) => return self.verify_scan(id, scan, &operands),
+            _ => {}
         }
         let (shape, dtype) = match (&node.op, operands.as_slice()) {
             (Op::Input(_) | Op::Weight(_), []) => (node.ty.shape.clone(), node.ty.dtype),
@@ -108,6 +120,26 @@ impl Graph {
         };
         let computed = TensorType { dtype, shape };
         if computed == node.ty { Ok(()) } else { Err(format!("it is marked {}, but computes {computed}", node.ty)) }
+    }
+}
+
+impl Graph {
+    fn verify_scan(&self, id: NodeId, scan: &Scan, operands: &[&TensorType]) -> Result<(), String> {
+        scan.body.verify().map_err(|error| format!("in its body, {error}"))?;
+        if !scan.body.weights.is_empty() {
+            return Err("in its body, a weight, which must be captured".into());
+        }
+        scan.verify(operands)?;
+        let is_result = |user: NodeId| matches!(self.node(user).op, Op::Result { .. });
+        if self.is_output(id) || !self.users(id).into_iter().all(is_result) {
+            return Err("something else than its results reads the scan".into());
+        }
+        match scan.results().next() {
+            Some(first) if first != self.node(id).ty => {
+                Err(format!("it is marked {}, but its first result is {first}", self.node(id).ty))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod contraction;
 mod random;
+mod scan;
 #[cfg(test)]
 mod tests;
 mod walk;
@@ -58,8 +59,20 @@ pub fn run<N: AsRef<str>>(graph: &Graph, given: &[(N, Tensor)]) -> Result<Vec<(S
     }
     let mut values: HashMap<NodeId, Tensor> = HashMap::new();
     for id in graph.topological() {
+        if matches!(graph.node(id).op, Op::Result { .. }) {
+            continue; // The scan has put it there.
+        }
         let operands = graph.operands(id);
         let operands: Vec<&Tensor> = operands.iter().map(|operand| &values[operand]).collect();
+        if let Op::Scan(scan) = &graph.node(id).op {
+            let results = scan::results(scan, &operands)?;
+            for user in graph.users(id) {
+                if let Op::Result { number } = graph.node(user).op {
+                    values.insert(user, copy(&results[number], &graph.node(user).ty)?);
+                }
+            }
+            continue;
+        }
         let value = node(&graph.node(id).op, &graph.node(id).ty, &operands, given)?;
         values.insert(id, value);
     }
@@ -92,6 +105,7 @@ fn node<N: AsRef<str>>(op: &Op, ty: &TensorType, operands: &[&Tensor], given: &[
         Op::Contraction(contraction) => contraction::run(contraction, ty, operands),
         Op::PrngValue => random::values(operands[0], ty),
         Op::PrngState { elements } => random::state(operands[0], *elements),
+        Op::Scan(_) | Op::Result { .. } => Err(Error::Malformed("a scan is no single value".into())),
     }
 }
 
