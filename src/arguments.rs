@@ -27,6 +27,7 @@ impl Sizes {
         Bindings {
             inputs: self.shape.iter().map(|(name, ty)| (name.clone(), Binding::Tensor(ty.clone()))).collect(),
             sizes: self.dim.iter().cloned().collect(),
+            ..Bindings::default()
         }
     }
 }

@@ -111,7 +111,7 @@ fn compile(target: ProfileName, sizes: &Sizes, source: &Source, terminal: &Termi
         let names = assumed.join(" = ");
         terminal.note(&format!("{names} = {ASSUMED} is assumed; `--dim {}=…` gives another size", assumed[0]));
     }
-    let mut graph = lower(program, entry, &bindings).map_err(|errors| source.rejected(&errors))?;
+    let mut graph = lower(program, entry, &bindings).map_err(|errors| source.rejected(&errors))?.graph;
     pipeline::optimise(&mut graph);
     let plan = pipeline::plan(&graph, &profile).map_err(|error| match error.diagnostic(&graph) {
         Some(diagnostic) => source.rejected(&[diagnostic]),

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use tile_lang::Sources;
+
 use crate::source::read;
 use crate::terminal::{Failure, Terminal, print};
 
@@ -23,7 +25,8 @@ pub fn fmt(arguments: &Fmt, terminal: &Terminal) -> Result<(), Failure> {
 
 fn fmt_file(file: &Path, check: bool, terminal: &Terminal) -> Result<(), Failure> {
     let text = read(file)?;
-    let formatted = tile_lang::format(&text).map_err(|errors| terminal.rejected(file, &text, &errors))?;
+    let formatted = tile_lang::format(&text)
+        .map_err(|errors| terminal.rejected(&Sources::new(file.to_string_lossy(), text.as_str()), &errors))?;
     if formatted == text {
         Ok(())
     } else if check {

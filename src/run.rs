@@ -47,6 +47,9 @@ pub fn run(arguments: &Run, terminal: &Terminal) -> Result<(), Failure> {
     let mut session = session(arguments, &source, &device, &given)?;
     terminal.detail(&format!("device {}; compiled in {:.1?}", device.name(), started.elapsed()));
     let inputs = inputs(arguments, &source, &session, given)?;
+    if let Some(seed) = arguments.random {
+        session.initialise(seed as u32).map_err(|error| source.failed(&error))?;
+    }
     let started = Instant::now();
     let outputs = session.run(inputs).map_err(|error| source.failed(&error))?;
     terminal.detail(&format!("ran in {:.1?}", started.elapsed()));

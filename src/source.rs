@@ -16,11 +16,13 @@ pub struct Source<'t> {
 }
 
 impl<'t> Source<'t> {
-    /// Reads and checks a file; prints its warnings.
+    /// Reads and checks a file and those that it imports; prints its warnings.
     pub fn load(path: &Path, terminal: &'t Terminal) -> Result<Source<'t>, Failure> {
         let text = read(path)?;
-        let model = Model::compile(&text).map_err(|error| terminal.failure(&error, path))?;
-        terminal.warn(path, &text, model.warnings());
+        let load = |path: &str| std::fs::read_to_string(path).ok();
+        let model = Model::compile_file(&path.to_string_lossy(), &text, &load);
+        let model = model.map_err(|error| terminal.failure(&error, path))?;
+        terminal.warn(model.sources(), model.warnings());
         Ok(Source { path: path.to_path_buf(), text, model, terminal })
     }
 
@@ -31,7 +33,7 @@ impl<'t> Source<'t> {
 
     /// What is wrong with the program or its sizes.
     pub fn rejected(&self, diagnostics: &[Diagnostic]) -> Failure {
-        self.terminal.rejected(&self.path, &self.text, diagnostics)
+        self.terminal.rejected(self.model.sources(), diagnostics)
     }
 
     /// What is wrong with what was given, or not, for an input of an entry: points at the input in the header.

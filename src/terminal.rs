@@ -4,6 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
+use tile_lang::Sources;
 use tile_lang::diagnostic::Diagnostic;
 use tile_runtime::{Blame, Error};
 
@@ -69,14 +70,14 @@ impl Terminal {
     }
 
     /// Diagnostics with the source they point at, ready to print.
-    pub fn render(&self, path: &Path, source: &str, diagnostics: &[Diagnostic]) -> String {
-        tile_lang::render(diagnostics, &path.display().to_string(), source, self.color)
+    pub fn render(&self, sources: &Sources, diagnostics: &[Diagnostic]) -> String {
+        tile_lang::render(diagnostics, sources, self.color)
     }
 
     /// Prints warnings, if they are wanted.
-    pub fn warn(&self, path: &Path, source: &str, warnings: &[Diagnostic]) {
+    pub fn warn(&self, sources: &Sources, warnings: &[Diagnostic]) {
         if !self.quiet && !warnings.is_empty() {
-            eprint!("{}", self.render(path, source, warnings));
+            eprint!("{}", self.render(sources, warnings));
         }
     }
 
@@ -90,8 +91,8 @@ impl Terminal {
     }
 
     /// The program is at fault: exit code 1.
-    pub fn rejected(&self, path: &Path, source: &str, diagnostics: &[Diagnostic]) -> Failure {
-        Failure { code: 1, text: self.render(path, source, diagnostics) }
+    pub fn rejected(&self, sources: &Sources, diagnostics: &[Diagnostic]) -> Failure {
+        Failure { code: 1, text: self.render(sources, diagnostics) }
     }
 }
 

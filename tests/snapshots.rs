@@ -17,7 +17,8 @@ fn stages(source: &str, inputs: &str) -> String {
     let program = checked.program.unwrap_or_else(|| panic!("{errors}"));
     let bindings = Bindings { inputs: inputs.split_whitespace().map(binding).collect(), ..Bindings::default() };
     let mut graph = lower(&program, None, &bindings)
-        .unwrap_or_else(|errors| panic!("{}", tile_lang::render(&errors, "f.tile", source, false)));
+        .unwrap_or_else(|errors| panic!("{}", tile_lang::render(&errors, "f.tile", source, false)))
+        .graph;
     pipeline::optimise(&mut graph);
     let plan = pipeline::plan(&graph, &Profile::generic()).unwrap_or_else(|error| panic!("{error:?}"));
 

@@ -76,7 +76,8 @@ pub fn optimise(graph: &mut Graph) {
 /// The plan that runs `graph` on a device with `profile`.
 pub fn plan(graph: &Graph, profile: &Profile) -> Result<Plan, PlanError> {
     let mut planner = Planner { graph, profile, buffers: Vec::new(), of_node: HashMap::new(), names: HashMap::new() };
-    let inputs = planner.inputs()?;
+    let inputs = planner.given(&graph.inputs, &Content::Input)?;
+    let weights = planner.given(&graph.weights, &Content::Weight)?;
     let mut steps = Vec::new();
     for group in fuse(graph, profile) {
         if let Some(step) = planner.step(&group)? {
@@ -92,6 +93,7 @@ pub fn plan(graph: &Graph, profile: &Profile) -> Result<Plan, PlanError> {
         slots,
         steps,
         inputs,
+        weights,
         outputs,
     })
 }
@@ -142,12 +144,13 @@ impl Planner<'_> {
         Ok(self.buffers.len() - 1)
     }
 
-    fn inputs(&mut self) -> Result<Vec<Port>, PlanError> {
-        let inputs = self.graph.inputs.iter().map(|&id| {
-            let buffer = self.buffer(id, Content::Input)?;
+    /// What the caller gives, inputs or weights, each in a buffer of its own.
+    fn given(&mut self, nodes: &[NodeId], content: &Content) -> Result<Vec<Port>, PlanError> {
+        let ports = nodes.iter().map(|&id| {
+            let buffer = self.buffer(id, content.clone())?;
             Ok(Port { name: self.value_name(id), ty: self.graph.node(id).ty.clone(), buffer })
         });
-        inputs.collect()
+        ports.collect()
     }
 
     fn outputs(&mut self) -> Result<Vec<Port>, PlanError> {
@@ -259,8 +262,6 @@ impl Planner<'_> {
 /// What messages call a node.
 fn value_name(graph: &Graph, id: NodeId) -> String {
     let node = graph.node(id);
-    match &node.op {
-        Op::Input(name) => name.clone(),
-        _ => node.name.clone().unwrap_or_else(|| format!("%{}", id.index())),
-    }
+    let name = node.op.given_name().or(node.name.as_deref());
+    name.map_or_else(|| format!("%{}", id.index()), str::to_owned)
 }

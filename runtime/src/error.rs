@@ -4,7 +4,9 @@ use std::fmt;
 
 use tile_compiler::dtype::DType;
 use tile_compiler::tensor::TensorType;
+use tile_lang::Sources;
 use tile_lang::diagnostic::Diagnostic;
+use tile_lang::did_you_mean;
 
 use crate::data::npy::NpyError;
 
@@ -13,13 +15,17 @@ use crate::data::npy::NpyError;
 #[non_exhaustive]
 pub enum Error {
     /// The program is wrong, or does not go together with the shapes and constants given for it.
-    Program { source: String, diagnostics: Vec<Diagnostic> },
+    Program { sources: Sources, diagnostics: Vec<Diagnostic> },
     /// An input that the program needs was not given.
     MissingInput { name: String, expected: TensorType },
-    /// An input was given that the program does not have.
-    UnknownInput { name: String, inputs: Vec<String> },
+    /// A tensor was given that is no input and no weight of the program.
+    UnknownInput { name: String, inputs: Vec<String>, weights: Vec<String> },
     /// An input was given with another type or shape than the session was built for.
     WrongInput { name: String, expected: TensorType, given: TensorType },
+    /// A weight that the program needs has no value yet.
+    MissingWeight { path: String, expected: TensorType },
+    /// A weight was given with another type or shape than the session was built for.
+    WrongWeight { path: String, expected: TensorType, given: TensorType },
     /// There is no device of this name.
     NoDevice { name: String, reason: String },
     /// The device has too little memory left.
@@ -50,6 +56,8 @@ impl Error {
             | Error::MissingInput { .. }
             | Error::UnknownInput { .. }
             | Error::WrongInput { .. }
+            | Error::MissingWeight { .. }
+            | Error::WrongWeight { .. }
             | Error::Npy(_) => Blame::Input,
             Error::NoDevice { .. }
             | Error::OutOfMemory { .. }
@@ -59,11 +67,13 @@ impl Error {
         }
     }
 
-    /// The whole text for a person: for a program, which was read from a file called `name`, its diagnostics with the
-    /// lines that they are about, with terminal colours if `color`; else the sentence and a newline.
+    /// The whole text for a person: for a program, whose main file is called `name`, its diagnostics with the lines that they
+    /// are about, with terminal colours if `color`; else the sentence and a newline.
     pub fn render(&self, name: &str, color: bool) -> String {
         match self {
-            Error::Program { source, diagnostics } => tile_lang::render(diagnostics, name, source, color),
+            Error::Program { sources, diagnostics } => {
+                tile_lang::render(diagnostics, &sources.clone().named(name), color)
+            }
             _ => format!("error: {self}\n"),
         }
     }
@@ -86,14 +96,21 @@ impl fmt::Display for Error {
                 }
             }
             Error::MissingInput { name, expected } => write!(f, "input `{name}` is missing; it is {expected}"),
-            Error::UnknownInput { name, inputs } if inputs.is_empty() => {
-                write!(f, "there is no input `{name}`: the program has none")
-            }
-            Error::UnknownInput { name, inputs } => {
-                write!(f, "there is no input `{name}`; the inputs are {}", inputs.join(", "))
+            Error::UnknownInput { name, inputs, weights } => {
+                let or_weight = if weights.is_empty() { "" } else { " or weight" };
+                write!(f, "there is no input{or_weight} `{name}`")?;
+                match did_you_mean(name, inputs.iter().chain(weights).map(String::as_str)) {
+                    Some(guess) if !weights.is_empty() => write!(f, "; {guess}"),
+                    _ if inputs.is_empty() => write!(f, ": the program has no inputs"),
+                    _ => write!(f, "; the inputs are {}", inputs.join(", ")),
+                }
             }
             Error::WrongInput { name, expected, given } => {
                 write!(f, "input `{name}` must be {expected}, but is {given}")
+            }
+            Error::MissingWeight { path, expected } => write!(f, "weight `{path}` has no value yet; it is {expected}"),
+            Error::WrongWeight { path, expected, given } => {
+                write!(f, "weight `{path}` must be {expected}, but is {given}")
             }
             Error::NoDevice { name, reason } => write!(f, "there is no device `{name}`: {reason}"),
             Error::OutOfMemory { device, what } => write!(f, "{device} has too little memory left for {what}"),

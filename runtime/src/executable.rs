@@ -1,6 +1,6 @@
 //! [`Executable`]: what each kind of device makes of a program, behind one interface.
 
-use tile_compiler::graph::{Graph, NodeId, Op};
+use tile_compiler::graph::{Graph, NodeId};
 use tile_compiler::interpret;
 use tile_compiler::kernel::Kernel;
 use tile_compiler::plan::{Plan, Step};
@@ -12,7 +12,8 @@ use crate::host::{self, HostExecutable};
 #[cfg(feature = "wgpu")]
 use crate::wgpu::GpuExecutable;
 
-/// A program with its memory on a device. Inputs and outputs are numbered as in the graph or plan it was made from.
+/// A program with its memory on a device. What it is given (inputs, then weights) and its outputs are numbered as in the graph
+/// or plan it was made from.
 pub enum Executable {
     Reference(ReferenceExecutable),
     Host(HostExecutable),
@@ -32,16 +33,16 @@ impl Executable {
         }
     }
 
-    /// Gives the input of this number, a tensor of its type. It stays until it is given again.
-    pub async fn set(&mut self, input: usize, tensor: &Tensor) -> Result<(), Error> {
+    /// Gives the input or weight of this number, a tensor of its type. It stays until it is given again.
+    pub async fn set(&mut self, number: usize, tensor: &Tensor) -> Result<(), Error> {
         match self {
             Executable::Reference(reference) => {
-                reference.inputs[input].1 = Some(tensor.clone());
+                reference.given[number].1 = Some(tensor.clone());
                 Ok(())
             }
-            Executable::Host(host) => host.set(input, tensor),
+            Executable::Host(host) => host.set(number, tensor),
             #[cfg(feature = "wgpu")]
-            Executable::Gpu(gpu) => gpu.set(input, tensor).await,
+            Executable::Gpu(gpu) => gpu.set(number, tensor).await,
         }
     }
 
@@ -79,18 +80,19 @@ impl Executable {
 /// A graph under the reference interpreter.
 pub struct ReferenceExecutable {
     graph: Graph,
-    inputs: Vec<(String, Option<Tensor>)>,
+    given: Vec<(String, Option<Tensor>)>,
     outputs: Vec<Tensor>,
 }
 
 impl ReferenceExecutable {
     pub fn new(graph: Graph) -> ReferenceExecutable {
-        let inputs = graph.inputs.iter().map(|&id| (input_name(&graph, id).to_owned(), None)).collect();
-        ReferenceExecutable { graph, inputs, outputs: Vec::new() }
+        let sources = graph.inputs.iter().chain(&graph.weights);
+        let given = sources.map(|&id| (given_name(&graph, id).to_owned(), None)).collect();
+        ReferenceExecutable { graph, given, outputs: Vec::new() }
     }
 
     fn execute(&mut self) -> Result<(), Error> {
-        let given = self.inputs.iter().filter_map(|(name, tensor)| Some((name, tensor.clone()?)));
+        let given = self.given.iter().filter_map(|(name, tensor)| Some((name, tensor.clone()?)));
         let outputs = interpret::run(&self.graph, &given.collect::<Vec<_>>()).map_err(|error| match error {
             interpret::Error::OutOfMemory { bytes } => {
                 Error::OutOfMemory { device: "reference".into(), what: format!("{bytes} bytes") }
@@ -102,12 +104,9 @@ impl ReferenceExecutable {
     }
 }
 
-/// The name of an input of the graph.
-pub fn input_name(graph: &Graph, id: NodeId) -> &str {
-    match &graph.node(id).op {
-        Op::Input(name) => name,
-        _ => "",
-    }
+/// The name of an input or the path of a weight of the graph.
+pub fn given_name(graph: &Graph, id: NodeId) -> &str {
+    graph.node(id).op.given_name().unwrap_or_default()
 }
 
 /// The kernel of a step, in a plan for shaders.

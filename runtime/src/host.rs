@@ -55,9 +55,13 @@ impl HostExecutable {
         Ok(executable)
     }
 
-    /// Gives the input of this number, a tensor of its port's type.
-    pub fn set(&mut self, input: usize, tensor: &Tensor) -> Result<(), Error> {
-        self.fill(self.plan.inputs[input].buffer, tensor)
+    /// Gives the input or weight of this number in [`Plan::given`], a tensor of its port's type.
+    pub fn set(&mut self, number: usize, tensor: &Tensor) -> Result<(), Error> {
+        let buffer = self.plan.given().nth(number).map(|port| port.buffer);
+        match buffer {
+            Some(buffer) => self.fill(buffer, tensor),
+            None => Err(Error::Internal { what: format!("the plan has no input or weight {number}") }),
+        }
     }
 
     fn fill(&mut self, id: BufferId, tensor: &Tensor) -> Result<(), Error> {

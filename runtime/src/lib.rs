@@ -38,4 +38,5 @@ pub use error::{Blame, Error};
 pub use model::{InputType, Model, SessionBuilder};
 pub use session::{Outputs, Session};
 pub use tile_compiler::dtype::{DType, Scalar};
+pub use tile_compiler::lower::{Network, Setting};
 pub use tile_compiler::tensor::{Tensor, TensorType};

@@ -1,23 +1,23 @@
 //! [`Model`]: a checked program, and the way from there to a [`Session`].
 
 use tile_compiler::dtype::{DType, Scalar};
-use tile_compiler::graph::Graph;
-use tile_compiler::lower::{Binding, Bindings, lower};
+use tile_compiler::graph::{Graph, NodeId};
+use tile_compiler::lower::{Binding, Bindings, Network, Setting, lower};
 use tile_compiler::pipeline;
 use tile_compiler::plan::Port;
 use tile_compiler::tensor::TensorType;
-use tile_lang::Program;
 use tile_lang::diagnostic::Diagnostic;
+use tile_lang::{Checked, Loader, Program, Sources};
 
 use crate::device::{Device, Kind};
 use crate::error::Error;
-use crate::executable::{Executable, ReferenceExecutable, input_name};
+use crate::executable::{Executable, ReferenceExecutable, given_name};
 use crate::session::Session;
 
 /// A checked program, not yet bound to shapes or a device.
 #[derive(Clone, Debug)]
 pub struct Model {
-    source: String,
+    sources: Sources,
     program: Program,
     warnings: Vec<Diagnostic>,
 }
@@ -28,11 +28,29 @@ impl Model {
     /// # Errors
     /// [`Error::Program`], with everything that is wrong with it.
     pub fn compile(source: &str) -> Result<Model, Error> {
-        let checked = tile_lang::check(source);
-        match checked.program {
-            Some(program) => Ok(Model { source: source.into(), program, warnings: checked.diagnostics }),
-            None => Err(Error::Program { source: source.into(), diagnostics: checked.diagnostics }),
+        Model::of(tile_lang::check(source))
+    }
+
+    /// Reads and checks the text of the Tile file `path`, and what it imports: `loader` gives the text of the file of a
+    /// path, which starts where `path` does, or none where there is no such file.
+    ///
+    /// # Errors
+    /// [`Error::Program`], with everything that is wrong with these files.
+    pub fn compile_file(path: &str, source: &str, loader: Loader) -> Result<Model, Error> {
+        Model::of(tile_lang::check_file(path, source, loader))
+    }
+
+    fn of(checked: Checked) -> Result<Model, Error> {
+        let Checked { program, diagnostics, sources } = checked;
+        match program {
+            Some(program) => Ok(Model { sources, program, warnings: diagnostics }),
+            None => Err(Error::Program { sources, diagnostics }),
         }
+    }
+
+    /// The texts that it was read from.
+    pub fn sources(&self) -> &Sources {
+        &self.sources
     }
 
     /// What is questionable in the program, though not wrong.
@@ -88,6 +106,25 @@ impl SessionBuilder<'_> {
         self
     }
 
+    /// The value of a hyper-parameter of the entry.
+    pub fn set(mut self, name: impl Into<String>, value: Setting) -> Self {
+        self.bindings.parameters.insert(name.into(), value);
+        self
+    }
+
+    /// Whether to compile the program as in training: `training` is true in it, and what `update` changes, and the
+    /// penalty of regularizers, are further outputs (see [`Network`]).
+    pub fn training(mut self, training: bool) -> Self {
+        self.bindings.training = training;
+        self
+    }
+
+    /// The network that the program is with these shapes: what [`SessionBuilder::build`] would compile.
+    pub fn network(&self) -> Result<Network, Error> {
+        let faulty = |diagnostics| Error::Program { sources: self.model.sources.clone(), diagnostics };
+        lower(&self.model.program, self.entry.as_deref(), &self.bindings).map_err(faulty)
+    }
+
     /// Compiles the program and allocates its memory on the device.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn build(self) -> Result<Session, Error> {
@@ -96,10 +133,11 @@ impl SessionBuilder<'_> {
 
     /// The async form of [`SessionBuilder::build`].
     pub async fn build_async(self) -> Result<Session, Error> {
-        let source = &self.model.source;
-        let faulty = |diagnostics| Error::Program { source: source.clone(), diagnostics };
-        let graph = lower(&self.model.program, self.entry.as_deref(), &self.bindings).map_err(faulty)?;
-        session(graph, self.device, source).await
+        let network = self.network()?;
+        let mut session = session(network.graph, self.device, &self.model.sources).await?;
+        session.keep_initial(network.initial);
+        session.seed(0, 0)?;
+        Ok(session)
     }
 }
 
@@ -110,26 +148,27 @@ impl Session {
     /// [`Error::Program`] where the device cannot run it; its diagnostics point nowhere.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn of_graph(graph: Graph, device: &Device) -> Result<Session, Error> {
-        pollster::block_on(session(graph, device, ""))
+        pollster::block_on(session(graph, device, &Sources::new("", "")))
     }
 }
 
-/// The graph, which was made from `source`, ready on the device.
-async fn session(mut graph: Graph, device: &Device, source: &str) -> Result<Session, Error> {
+/// The graph, which was made from `sources`, ready on the device.
+async fn session(mut graph: Graph, device: &Device, sources: &Sources) -> Result<Session, Error> {
     if let Kind::Reference = device.0 {
-        let inputs =
-            graph.inputs.iter().map(|&id| (input_name(&graph, id).into(), graph.node(id).ty.clone())).collect();
+        let named = |id: NodeId| (given_name(&graph, id).to_owned(), graph.node(id).ty.clone());
+        let inputs = graph.inputs.iter().map(|&id| named(id)).collect();
+        let weights = graph.weights.iter().map(|&id| named(id)).collect();
         let outputs = graph.outputs.iter().map(|(name, id)| (name.clone(), graph.node(*id).ty.clone())).collect();
-        return Ok(Session::new(inputs, outputs, Executable::Reference(ReferenceExecutable::new(graph))));
+        return Ok(Session::new(inputs, weights, outputs, Executable::Reference(ReferenceExecutable::new(graph))));
     }
     pipeline::optimise(&mut graph);
     let plan = pipeline::plan(&graph, &device.profile()).map_err(|error| match error.diagnostic(&graph) {
-        Some(diagnostic) => Error::Program { source: source.into(), diagnostics: vec![diagnostic] },
+        Some(diagnostic) => Error::Program { sources: sources.clone(), diagnostics: vec![diagnostic] },
         None => Error::Internal { what: error.to_string() },
     })?;
     let ports = |ports: &[Port]| ports.iter().map(|p| (p.name.clone(), p.ty.clone())).collect();
-    let (inputs, outputs) = (ports(&plan.inputs), ports(&plan.outputs));
-    Ok(Session::new(inputs, outputs, Executable::new(device, plan).await?))
+    let (inputs, weights, outputs) = (ports(&plan.inputs), ports(&plan.weights), ports(&plan.outputs));
+    Ok(Session::new(inputs, weights, outputs, Executable::new(device, plan).await?))
 }
 
 /// What says the type of an input: a [`TensorType`], or a shape, whose elements are then f32.

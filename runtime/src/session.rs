@@ -2,38 +2,60 @@
 
 use std::borrow::Borrow;
 
+use tile_compiler::dtype::{DType, Scalar};
+use tile_compiler::graph::Graph;
+use tile_compiler::lower::Network;
 use tile_compiler::tensor::{Tensor, TensorType};
 
+use crate::device::Device;
 use crate::error::Error;
 use crate::executable::Executable;
 
 /// A program made ready for its shapes and its device, with its buffers and compiled kernels.
 pub struct Session {
-    inputs: Vec<Input>,
+    /// The inputs, then the weights.
+    given: Vec<Given>,
+    /// How many of `given` are inputs.
+    inputs: usize,
     outputs: Vec<(String, TensorType)>,
     executable: Executable,
+    /// Computes the first values of the weights; see [`Network::initial`].
+    initial: Graph,
 }
 
-struct Input {
+/// A tensor that the caller gives.
+struct Given {
     name: String,
     ty: TensorType,
-    /// Whether it was given by [`Session::set`], and so need not be given for each run.
+    /// Whether it need not be given for the next run: an input given by [`Session::set`], a weight given at all.
     kept: bool,
 }
 
 impl Session {
     pub(crate) fn new(
         inputs: Vec<(String, TensorType)>,
+        weights: Vec<(String, TensorType)>,
         outputs: Vec<(String, TensorType)>,
         executable: Executable,
     ) -> Session {
-        let inputs = inputs.into_iter().map(|(name, ty)| Input { name, ty, kept: false }).collect();
-        Session { inputs, outputs, executable }
+        let (count, all) = (inputs.len(), inputs.into_iter().chain(weights));
+        let given = all.map(|(name, ty)| Given { name, ty, kept: false }).collect();
+        Session { given, inputs: count, outputs, executable, initial: Graph::default() }
+    }
+
+    pub(crate) fn keep_initial(&mut self, initial: Graph) {
+        self.initial = initial;
     }
 
     /// Names and types of the inputs, in the order of the program's header. Those bound to constants are not among them.
     pub fn inputs(&self) -> impl Iterator<Item = (&str, &TensorType)> {
-        self.inputs.iter().map(|input| (input.name.as_str(), &input.ty))
+        let inputs = self.given[..self.inputs].iter().filter(|input| input.name != Network::SEED);
+        inputs.map(|input| (input.name.as_str(), &input.ty))
+    }
+
+    /// Paths and types of the weights, in the order in which the program makes them.
+    pub fn weights(&self) -> impl Iterator<Item = (&str, &TensorType)> {
+        self.given[self.inputs..].iter().map(|weight| (weight.name.as_str(), &weight.ty))
     }
 
     /// Names and types of the outputs, in the order of the program's header.
@@ -41,31 +63,38 @@ impl Session {
         self.outputs.iter().map(|(name, ty)| (name.as_str(), ty))
     }
 
-    /// The number of the input of this name, after a look at the tensor that it is to be.
-    fn input(&self, name: &str, tensor: &Tensor) -> Result<usize, Error> {
-        let found = self.inputs.iter().position(|input| input.name == name);
+    /// The number in `given` of the input or, if there is none of this name, the weight, after a look at the tensor that
+    /// it is to be.
+    fn number(&self, name: &str, tensor: &Tensor) -> Result<usize, Error> {
+        let found = self.given.iter().position(|given| given.name == name);
+        let names = |given: &[Given]| given.iter().map(|given| given.name.clone()).collect();
         let number = found.ok_or_else(|| Error::UnknownInput {
             name: name.into(),
-            inputs: self.inputs.iter().map(|input| input.name.clone()).collect(),
+            inputs: names(&self.given[..self.inputs]),
+            weights: names(&self.given[self.inputs..]),
         })?;
-        let expected = &self.inputs[number].ty;
-        if tensor.ty() != expected {
-            let (expected, given) = (expected.clone(), tensor.ty().clone());
-            return Err(Error::WrongInput { name: name.into(), expected, given });
+        let expected = &self.given[number].ty;
+        if tensor.ty() == expected {
+            return Ok(number);
         }
-        Ok(number)
+        let (name, expected, given) = (name.into(), expected.clone(), tensor.ty().clone());
+        Err(match number < self.inputs {
+            true => Error::WrongInput { name, expected, given },
+            false => Error::WrongWeight { path: name, expected, given },
+        })
     }
 
     /// Runs the program. `inputs` must give every input that [`Session::set`] has not, by name, in the type and shape
-    /// for which the session was built. The async form of [`Session::run`].
+    /// for which the session was built, and may give weights by their paths. The async form of [`Session::run`].
     pub async fn run_async<N: AsRef<str>, T: Borrow<Tensor>>(
         &mut self,
         inputs: impl IntoIterator<Item = (N, T)>,
     ) -> Result<Outputs, Error> {
-        let mut given: Vec<bool> = self.inputs.iter().map(|input| input.kept).collect();
+        let mut given: Vec<bool> = self.given.iter().map(|given| given.kept).collect();
         for (name, tensor) in inputs {
-            let number = self.input(name.as_ref(), tensor.borrow())?;
+            let number = self.number(name.as_ref(), tensor.borrow())?;
             self.executable.set(number, tensor.borrow()).await?;
+            self.given[number].kept |= number >= self.inputs;
             given[number] = true;
         }
         self.all_given(&given)?;
@@ -73,12 +102,14 @@ impl Session {
         Ok(self.named(tensors))
     }
 
-    /// An error for the first input that is not `given`.
+    /// An error for the first input or weight that is not `given`.
     fn all_given(&self, given: &[bool]) -> Result<(), Error> {
-        match self.inputs.iter().zip(given).find(|(_, given)| !**given) {
-            Some((Input { name, ty, .. }, _)) => Err(Error::MissingInput { name: name.clone(), expected: ty.clone() }),
-            None => Ok(()),
-        }
+        let Some(number) = given.iter().position(|given| !given) else { return Ok(()) };
+        let (name, expected) = (self.given[number].name.clone(), self.given[number].ty.clone());
+        Err(match number < self.inputs {
+            true => Error::MissingInput { name, expected },
+            false => Error::MissingWeight { path: name, expected },
+        })
     }
 
     fn named(&self, tensors: Vec<Tensor>) -> Outputs {
@@ -89,7 +120,7 @@ impl Session {
 #[cfg(not(target_arch = "wasm32"))]
 impl Session {
     /// Runs the program. `inputs` must give every input that [`Session::set`] has not, by name, in the type and shape
-    /// for which the session was built.
+    /// for which the session was built, and may give weights by their paths.
     pub fn run<N: AsRef<str>, T: Borrow<Tensor>>(
         &mut self,
         inputs: impl IntoIterator<Item = (N, T)>,
@@ -97,19 +128,49 @@ impl Session {
         pollster::block_on(self.run_async(inputs))
     }
 
-    /// Gives an input for all runs to come, as weights are: it is uploaded once and stays on the device. A run may still
-    /// give another, which then stays instead.
+    /// Gives a weight by its path, or an input, for all runs to come: it is uploaded once and stays on the device. A run
+    /// may still give another, which then stays instead.
     pub fn set(&mut self, name: &str, tensor: &Tensor) -> Result<(), Error> {
-        let number = self.input(name, tensor)?;
+        let number = self.number(name, tensor)?;
         pollster::block_on(self.executable.set(number, tensor))?;
-        self.inputs[number].kept = true;
+        self.given[number].kept = true;
         Ok(())
     }
 
-    /// Runs the program on inputs that have all been given by [`Session::set`], and waits until it is done. The outputs
+    /// Gives every weight that has no value yet its first value, from its initializer. The same seed gives the same values
+    /// on every device.
+    pub fn initialise(&mut self, seed: u32) -> Result<(), Error> {
+        let missing = |given: &Given| !given.kept && given.name != Network::SEED;
+        if !self.given[self.inputs..].iter().any(missing) {
+            return Ok(());
+        }
+        let mut first = Session::of_graph(std::mem::take(&mut self.initial), &Device::cpu())?;
+        first.seed(seed, 0)?;
+        first.execute()?;
+        for (path, value) in first.read()? {
+            if self.given[self.inputs..].iter().any(|given| given.name == path && missing(given)) {
+                self.set(&path, &value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What the program's random numbers are made from, for all runs to come: a seed, and the number of the step, which is
+    /// to differ from run to run.
+    pub fn seed(&mut self, seed: u32, step: u32) -> Result<(), Error> {
+        if self.given[..self.inputs].iter().any(|input| input.name == Network::SEED) {
+            let words = [seed, step].map(|word| Scalar::from_i64(DType::U32, i64::from(word)));
+            if let Some(tensor) = Tensor::from_scalars(TensorType::new(DType::U32, [2]), words) {
+                self.set(Network::SEED, &tensor)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs the program on inputs and weights that have all been given by [`Session::set`], and waits until it is done. The outputs
     /// stay on the device, for [`Session::read`].
     pub fn execute(&mut self) -> Result<(), Error> {
-        let kept: Vec<bool> = self.inputs.iter().map(|input| input.kept).collect();
+        let kept: Vec<bool> = self.given.iter().map(|given| given.kept).collect();
         self.all_given(&kept)?;
         pollster::block_on(self.executable.execute())
     }

@@ -7,17 +7,21 @@
 //! Always true ([`Graph::verify`] holds it):
 //! - a node has as many operands as its operation takes, numbered `0..n`, of the types that [`Op`] states;
 //! - `ty` is what the operation gives for its operands; its size in bytes fits `isize`;
-//! - `inputs` lists every input node once; every output is a node; no two inputs, and no two outputs, have one name.
+//! - `inputs` and `weights` list every input and every weight node once, `weights` in node order; every output is a node;
+//!   no two inputs, no two weights and no two outputs have one name;
+//! - only [`Op::Result`]s read a scan, and the body of a scan is itself such a graph, without weights.
 //!
 //! The text form ([`Graph`]'s `Display`, described in [`text`]) parses back to an equal graph: see [`Graph::parse`].
 
 mod contraction;
 mod dot;
 mod parse;
+mod scan;
 pub mod text;
 mod verify;
 
 pub use parse::ParseError;
+pub use scan::Scan;
 pub use verify::PRNG_SHAPE;
 
 pub use contraction::{Access, Aggregation, Contraction, ContractionLeaf, Index, IndexRange};
@@ -39,8 +43,10 @@ pub type NodeId = NodeIndex<u32>;
 /// What a node computes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
-    /// A tensor from outside, by its name.
+    /// A tensor from outside, by its name, given for each run.
     Input(String),
+    /// A tensor from outside, by its path, that stays on the device between runs.
+    Weight(String),
     /// A rank-0 constant of the node's type.
     Constant(Scalar),
     /// A rank-1 constant.
@@ -68,6 +74,20 @@ pub enum Op {
     PrngValue,
     /// The state after [`Op::PrngValue`] made `elements` elements; u32[3, 2048].
     PrngState { elements: usize },
+    /// A loop over steps: see [`Scan`].
+    Scan(Box<Scan>),
+    /// The scan's result of this number. Operand: the scan.
+    Result { number: usize },
+}
+
+impl Op {
+    /// The name under which the caller gives the tensor: an input's name, a weight's path.
+    pub fn given_name(&self) -> Option<&str> {
+        match self {
+            Op::Input(name) | Op::Weight(name) => Some(name),
+            _ => None,
+        }
+    }
 }
 
 /// One tensor computed.
@@ -89,6 +109,8 @@ pub struct Graph {
     nodes: StableDiGraph<Node, usize, u32>,
     /// Inputs in the order of the entry's header; an unused one stays.
     pub inputs: Vec<NodeId>,
+    /// Weights in order of creation; an unused one stays.
+    pub weights: Vec<NodeId>,
     /// Outputs by name, in the order of the entry's header. Two may name one node.
     pub outputs: Vec<(String, NodeId)>,
 }
@@ -100,13 +122,14 @@ impl Graph {
 
     /// Adds a node without name or span. Nothing is checked here: see [`Graph::verify`].
     pub fn add(&mut self, op: Op, ty: TensorType, operands: &[NodeId]) -> NodeId {
-        let is_input = matches!(op, Op::Input(_));
         let id = self.nodes.add_node(Node { op, ty, name: None, span: None });
         for (position, &operand) in operands.iter().enumerate() {
             self.nodes.add_edge(operand, id, position);
         }
-        if is_input {
-            self.inputs.push(id);
+        match self.nodes[id].op {
+            Op::Input(_) => self.inputs.push(id),
+            Op::Weight(_) => self.weights.push(id),
+            _ => {}
         }
         id
     }
@@ -190,7 +213,7 @@ impl Graph {
     /// [`replace`](Graph::replace)s `old` by `new`, which computes the same and takes over the source name if it has none.
     pub fn stand_in(&mut self, old: NodeId, new: NodeId) {
         let name = self.nodes[old].name.clone();
-        if !matches!(self.nodes[new].op, Op::Input(_)) && self.nodes[new].name.is_none() {
+        if self.nodes[new].op.given_name().is_none() && self.nodes[new].name.is_none() {
             self.nodes[new].name = name;
         }
         self.replace(old, new);
@@ -200,6 +223,7 @@ impl Graph {
     pub fn remove(&mut self, id: NodeId) {
         self.nodes.remove_node(id);
         self.inputs.retain(|&input| input != id);
+        self.weights.retain(|&weight| weight != id);
     }
 
     /// All nodes in order of creation.
@@ -247,6 +271,7 @@ impl PartialEq for Graph {
         self.name == other.name
             && left.len() == right.len()
             && all_same(&self.inputs, &other.inputs)
+            && all_same(&self.weights, &other.weights)
             && self.outputs.len() == other.outputs.len()
             && self.outputs.iter().zip(&other.outputs).all(|((a, x), (b, y))| a == b && same(x, y))
             && left.iter().zip(&right).all(|(&a, &b)| {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use super::text::{is_plain, usual_operand};
-use super::{Access, Aggregation, Contraction, ContractionLeaf, Graph, Index, IndexRange, NodeId, Op};
+use super::{Access, Aggregation, Contraction, ContractionLeaf, Graph, Index, IndexRange, NodeId, Op, Scan};
 use crate::affine::Affine;
 use crate::dtype::{DType, Scalar};
 use crate::scalar::{BinaryOp, Inst, Program, UnaryOp, Value};
@@ -31,7 +31,7 @@ impl Graph {
     /// Reads the text form. The graph is not verified.
     pub fn parse(text: &str) -> Result<Graph, ParseError> {
         let mut cursor = Cursor { rest: text };
-        cursor.graph().map_err(|message| {
+        cursor.whole().map_err(|message| {
             let line = 1 + text[..text.len() - cursor.rest.len()].matches('\n').count();
             ParseError { line, message }
         })
@@ -142,6 +142,12 @@ impl<'a> Cursor<'a> {
         Ok(self.take(|c| c.is_alphanumeric() || matches!(c, '.' | '-' | '+')))
     }
 
+    fn whole(&mut self) -> Parsed<Graph> {
+        let graph = self.graph()?;
+        self.rest = self.rest.trim_start();
+        if self.rest.is_empty() { Ok(graph) } else { Err(format!("expected a node at {}", self.here())) }
+    }
+
     fn graph(&mut self) -> Parsed<Graph> {
         self.expect("graph")?;
         let mut graph = Graph::new(self.name()?);
@@ -169,10 +175,6 @@ impl<'a> Cursor<'a> {
                 return Err(format!("%{number} is computed twice"));
             }
         }
-        self.rest = self.rest.trim_start();
-        if !self.rest.is_empty() {
-            return Err(format!("expected a node at {}", self.here()));
-        }
         let resolve = |number: &usize| {
             numbers.get(number).copied().ok_or_else(|| format!("the header names %{number}, which is not computed"))
         };
@@ -188,6 +190,7 @@ impl<'a> Cursor<'a> {
         let word = self.word();
         let op = match word {
             "input" => Op::Input(self.name()?),
+            "weight" => Op::Weight(self.name()?),
             "constant" => {
                 let text = self.scalar()?;
                 let ty = self.ty()?;
@@ -206,6 +209,11 @@ impl<'a> Cursor<'a> {
             "reshape" => Op::Reshape,
             "prng_value" => Op::PrngValue,
             "prng_state" => Op::PrngState { elements: self.number()? },
+            "result" => Op::Result { number: self.number()? },
+            "scan" => {
+                let (scan, operands) = self.scan(numbers)?;
+                return Ok((Op::Scan(Box::new(scan)), operands, self.ty()?));
+            }
             "contract" => {
                 let (contraction, operands) = self.contraction(numbers, graph)?;
                 return Ok((Op::Contraction(Box::new(contraction)), operands, self.ty()?));
@@ -221,6 +229,32 @@ impl<'a> Cursor<'a> {
             operands.push(self.node(numbers)?);
         }
         Ok((op, operands, self.ty()?))
+    }
+
+    fn scan(&mut self, numbers: &Numbers) -> Parsed<(Scan, Vec<NodeId>)> {
+        fn along(cursor: &mut Cursor) -> Parsed<usize> {
+            cursor.expect("along")?;
+            cursor.number()
+        }
+        let length = self.number()?;
+        self.expect("sequences")?;
+        self.expect("(")?;
+        let sequences = self.list(")", |cursor| Ok((cursor.node(numbers)?, along(cursor)?)))?;
+        self.expect("carries")?;
+        self.expect("(")?;
+        let carries = self.list(")", |cursor| cursor.node(numbers))?;
+        self.expect("captures")?;
+        self.expect("(")?;
+        let captures = self.list(")", |cursor| cursor.node(numbers))?;
+        self.expect("yields")?;
+        self.expect("(")?;
+        let yields = self.list(")", along)?;
+        self.expect("{")?;
+        let body = self.graph()?;
+        self.expect("}")?;
+        let (operands, sequences): (Vec<_>, _) = sequences.into_iter().unzip();
+        let scan = Scan { length, sequences, carries: carries.len(), yields, body };
+        Ok((scan, [operands, carries, captures].concat()))
     }
 
     fn contraction(&mut self, numbers: &Numbers, graph: &Graph) -> Parsed<(Contraction, Vec<NodeId>)> {

@@ -1,4 +1,6 @@
-use super::Graph;
+use super::{Graph, Op};
+use crate::dtype::DType;
+use crate::tensor::TensorType;
 
 /// What verifying and printing the parsed text gives, or the error of the step that fails.
 fn round_trip(text: &str) -> String {
@@ -32,6 +34,8 @@ graph all(%0, %1) -> (Y = %7, \"a b\" = %12, Y' = %7)
 %10 = reshape %9 : f16[6, 1]
 %11 = prng_value %1 : f32[]
 %12 = prng_state 1 %1 : u32[3, 2048]
+%13 = weight encoder[3].attention.Wq : f32[2]
+%14 = weight W : f32[]
 ";
     assert_eq!(round_trip(text), text);
 }
@@ -82,6 +86,7 @@ fn the_verifier_holds_types_and_shapes() {
     insta::assert_snapshot!(node("index 2 : i32[3, 3]"), @"%2: i32[3, 3] has no axis 2");
     insta::assert_snapshot!(node("prng_value %1 : f32[3]"), @"%2: the state of a random generator is u32[3, 2048], not i32[2]");
     insta::assert_snapshot!(node("input X : f32[]"), @"%2: input X is not among the graph's inputs");
+    insta::assert_snapshot!(node("weight W : f32[]\n%3 = weight W : f32[]"), @"%3: a second weight has the path W");
     insta::assert_snapshot!(node("elements [] : bool[9223372036854775807, 2]"), @"%2: bool[9223372036854775807, 2] is larger than memory can be");
     insta::assert_snapshot!(node("contract sum [i] (i: 0..2) { v0 = %0[i]; yield v0 } : f32[2]"), @"%2: access 0 has 1 coordinates in f32[2, 3]");
     insta::assert_snapshot!(node("contract sum [i] (i: 0..2, i: 0..2) { v0 = %0[i, i]; yield v0 } : f32[2]"), @"%2: `i` is not an index name of its own");
@@ -91,4 +96,17 @@ fn the_verifier_holds_types_and_shapes() {
     insta::assert_snapshot!(node("contract sum [] (i: 0..2) default %1 { v0 = %0[i, i]; yield v0 } : f32[]"), @"%2: the default is i32[2], not f32[]");
     insta::assert_snapshot!(node("contract sum [] (i: 2..0) { v0 = %0[i, i]; yield v0 } : f32[]"), @"%2: the range 2..0 of i is not one");
     insta::assert_snapshot!(node("contract sum [] (i: 0..9) { v0 = %0[9223372036854775807*i, i]; yield v0 } : f32[]"), @"%2: an index expression has an unknown variable or does not fit 64-bit integers");
+}
+
+#[test]
+fn weights_are_listed_once_each_in_node_order() {
+    let ty = TensorType::scalar(DType::F32);
+    let mut graph = Graph::new("g");
+    let weights = ["b", "a"].map(|path| graph.add(Op::Weight(path.into()), ty.clone(), &[]));
+    assert_eq!((graph.weights.as_slice(), graph.verify()), (weights.as_slice(), Ok(())));
+    for wrong in [vec![weights[1], weights[0]], vec![weights[0], weights[0]], vec![weights[0]]] {
+        assert!(Graph { weights: wrong, ..graph.clone() }.verify().is_err());
+    }
+    graph.remove(weights[0]);
+    assert_eq!((graph.weights.as_slice(), graph.verify()), (&weights[1..], Ok(())));
 }

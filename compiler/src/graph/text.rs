@@ -7,16 +7,19 @@
 //! %2 = contract sum [i] (i: 0..3, j: -1..2) where i + j >= 0 default %3 { v0 = %0[i + j]; v1 = mul v0 v0; yield v1 } : f32[3]  # Y
 //! ```
 //!
-//! Nodes are numbered in topological order. A node's source name follows `#`. A name that is not a plain word is quoted.
+//! Nodes are numbered in topological order. The header lists the inputs and outputs; weights (`weight dense.Kernel`) stand
+//! in their order.  A node's source name follows `#`. A name that is not a plain word is quoted.
 //!
 //! In the body of a contraction, `v2 = mul v0 v1` computes a value; only constants and casts carry their type. `%0[i, k]`
 //! reads operand `%0`: it is both an access and the leaf that reads it. An access that an index needs is numbered,
 //! `@0 = %1[b, t]`, and then read as `@0`: `%0[i + @0, d]`. Accesses are numbered in the order in which they stand. The
 //! second result of `yield` is the condition under which a point counts.
+//!
+//! The body of a scan is a graph in braces, numbered by itself: see [`super::scan`].
 
 use std::fmt::{self, Display, Formatter};
 
-use super::{Access, Contraction, ContractionLeaf, Graph, Index, NodeId, Op};
+use super::{Access, Contraction, ContractionLeaf, Graph, Index, NodeId, Op, Scan};
 use crate::affine::Affine;
 use crate::scalar::Inst;
 
@@ -56,6 +59,7 @@ impl Display for Graph {
             write!(f, "{} = ", number(&id))?;
             match &node.op {
                 Op::Input(name) => write!(f, "input {}", Name(name))?,
+                Op::Weight(path) => write!(f, "weight {}", Name(path))?,
                 Op::Constant(scalar) => write!(f, "constant {scalar}")?,
                 Op::Elements(scalars) => write!(f, "elements [{}]", list(scalars))?,
                 Op::Index { axis } => write!(f, "index {axis}")?,
@@ -67,8 +71,10 @@ impl Display for Graph {
                 Op::Contraction(contraction) => write!(f, "{}", ContractionText { contraction, operands: &operands })?,
                 Op::PrngValue => f.write_str("prng_value")?,
                 Op::PrngState { elements } => write!(f, "prng_state {elements}")?,
+                Op::Scan(scan) => write!(f, "{}", ScanText { scan, operands: &operands })?,
+                Op::Result { number } => write!(f, "result {number}")?,
             }
-            if !matches!(node.op, Op::Contraction(_)) {
+            if !matches!(node.op, Op::Contraction(_) | Op::Scan(_)) {
                 operands.iter().try_for_each(|operand| write!(f, " {operand}"))?;
             }
             write!(f, " : {}", node.ty)?;
@@ -86,6 +92,27 @@ pub(super) fn usual_operand<T: PartialEq>(node: &T, so_far: &[(T, usize)]) -> us
     match so_far.iter().find(|(seen, _)| seen == node) {
         Some((_, operand)) => *operand,
         None => so_far.iter().map(|(_, operand)| operand + 1).max().unwrap_or(0),
+    }
+}
+
+struct ScanText<'a> {
+    scan: &'a Scan,
+    /// The operands as `%n`.
+    operands: &'a [String],
+}
+
+impl Display for ScanText<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let scan = self.scan;
+        let (sequences, rest) = self.operands.split_at(scan.sequences.len().min(self.operands.len()));
+        let (carries, captures) = rest.split_at(scan.carries.min(rest.len()));
+        write!(f, "scan {}", scan.length)?;
+        let sequences = sequences.iter().zip(&scan.sequences).map(|(id, axis)| format!("{id} along {axis}"));
+        write!(f, " sequences ({}) carries ({})", list(sequences), list(carries))?;
+        let yields = list(scan.yields.iter().map(|axis| format!("along {axis}")));
+        writeln!(f, " captures ({}) yields ({yields}) {{", list(captures))?;
+        scan.body.to_string().lines().try_for_each(|line| writeln!(f, "    {line}"))?;
+        f.write_str("}")
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{Aggregation, Contraction, ContractionLeaf, Graph, NodeId, Op};
+use super::{Aggregation, Contraction, ContractionLeaf, Graph, NodeId, Op, Scan};
 use crate::affine::Affine;
 use crate::dtype::DType;
 use crate::scalar::select_result;
@@ -27,7 +27,14 @@ impl Graph {
                 return Err("an input node is listed twice".into());
             }
         }
-        let mut input_names = HashSet::new();
+        if self.weights.iter().any(|id| !numbers.contains_key(id) || !matches!(self.node(*id).op, Op::Weight(_))) {
+            return Err("a weight of the graph is not a weight node".into());
+        }
+        if !self.weights.is_sorted_by(|a, b| numbers[a] < numbers[b]) {
+            return Err("the weights are not listed once each, in node order".into());
+        }
+        listed.extend(&self.weights);
+        let (mut input_names, mut paths) = (HashSet::new(), HashSet::new());
         for id in self.ids() {
             let node = |message: String| format!("%{}: {message}", numbers[&id]);
             self.verify_node(id).map_err(node)?;
@@ -37,6 +44,14 @@ impl Graph {
                 }
                 if !input_names.insert(name) {
                     return Err(node(format!("a second input has the name {name}")));
+                }
+            }
+            if let Op::Weight(path) = &self.node(id).op {
+                if !listed.contains(&id) {
+                    return Err(node(format!("weight {path} is not among the graph's weights")));
+                }
+                if !paths.insert(path) {
+                    return Err(node(format!("a second weight has the path {path}")));
                 }
             }
         }
@@ -62,11 +77,23 @@ impl Graph {
             return Err("its operands are not numbered 0, 1, …".into());
         }
         let operands: Vec<&TensorType> = self.operands(id).into_iter().map(|o| &self.node(o).ty).collect();
-        if let Op::Contraction(contraction) = &node.op {
-            return contraction.verify(&node.ty, &operands);
+        let scan = self.operands(id).first().and_then(|&operand| match &self.node(operand).op {
+            Op::Scan(scan) => Some(scan),
+            _ => None,
+        });
+        match (&node.op, scan) {
+            (Op::Result { number }, Some(scan)) if operands.len() == 1 => {
+                let ty = scan.results().nth(*number).ok_or_else(|| format!("the scan has no result {number}"))?;
+                let message = || format!("it is marked {}, but the scan's result is {ty}", node.ty);
+                return if ty == node.ty { Ok(()) } else { Err(message()) };
+            }
+            (Op::Result { .. }, _) => return Err("a result is that of one scan".into()),
+            (Op::Contraction(contraction), _) => return contraction.verify(&node.ty, &operands),
+            (Op::Scan(scan), _) => return self.verify_scan(id, scan, &operands),
+            _ => {}
         }
         let (shape, dtype) = match (&node.op, operands.as_slice()) {
-            (Op::Input(_), []) => (node.ty.shape.clone(), node.ty.dtype),
+            (Op::Input(_) | Op::Weight(_), []) => (node.ty.shape.clone(), node.ty.dtype),
             (Op::Constant(scalar), []) => (vec![], scalar.dtype),
             (Op::Elements(scalars), []) => match scalars.iter().find(|s| s.dtype != node.ty.dtype) {
                 Some(scalar) => return Err(format!("an element is {}, not {}", scalar.dtype, node.ty.dtype)),
@@ -93,6 +120,26 @@ impl Graph {
         };
         let computed = TensorType { dtype, shape };
         if computed == node.ty { Ok(()) } else { Err(format!("it is marked {}, but computes {computed}", node.ty)) }
+    }
+}
+
+impl Graph {
+    fn verify_scan(&self, id: NodeId, scan: &Scan, operands: &[&TensorType]) -> Result<(), String> {
+        scan.body.verify().map_err(|error| format!("in its body, {error}"))?;
+        if !scan.body.weights.is_empty() {
+            return Err("in its body, a weight, which must be captured".into());
+        }
+        scan.verify(operands)?;
+        let is_result = |user: NodeId| matches!(self.node(user).op, Op::Result { .. });
+        if self.is_output(id) || !self.users(id).into_iter().all(is_result) {
+            return Err("something else than its results reads the scan".into());
+        }
+        match scan.results().next() {
+            Some(first) if first != self.node(id).ty => {
+                Err(format!("it is marked {}, but its first result is {first}", self.node(id).ty))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -6,11 +6,12 @@
 
 mod contraction;
 mod random;
+mod scan;
 #[cfg(test)]
 mod tests;
 mod walk;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use crate::dtype::{DType, Scalar};
@@ -25,32 +26,23 @@ use walk::Walk;
 pub enum Error {
     /// The graph does not verify: a bug of what made it.
     Malformed(String),
-    MissingInput {
-        name: String,
-    },
+    /// An input or a weight was not given.
+    Missing { name: String },
     /// A tensor was given that the graph does not read.
-    UnknownInput {
-        name: String,
-    },
-    /// An input has the wrong element type or shape.
-    WrongInput {
-        name: String,
-        expected: TensorType,
-        given: TensorType,
-    },
+    Unknown { name: String },
+    /// A tensor given has the wrong element type or shape.
+    WrongType { name: String, expected: TensorType, given: TensorType },
     /// There is no memory for a tensor, or for aggregating it.
-    OutOfMemory {
-        bytes: usize,
-    },
+    OutOfMemory { bytes: usize },
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Malformed(message) => write!(f, "the graph is malformed: {message}"),
-            Error::MissingInput { name } => write!(f, "input {name} is missing"),
-            Error::UnknownInput { name } => write!(f, "there is no input {name}"),
-            Error::WrongInput { name, expected, given } => write!(f, "input {name} is {given}, but must be {expected}"),
+            Error::Missing { name } => write!(f, "{name} is missing"),
+            Error::Unknown { name } => write!(f, "there is no input or weight {name}"),
+            Error::WrongType { name, expected, given } => write!(f, "{name} is {given}, but must be {expected}"),
             Error::OutOfMemory { bytes } => write!(f, "there is no memory for {bytes} bytes"),
         }
     }
@@ -58,38 +50,43 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// The outputs of the graph, in its order, for inputs by name (in any order, each of the input node's type).
-pub fn run<N: AsRef<str>>(graph: &Graph, inputs: &[(N, Tensor)]) -> Result<Vec<(String, Tensor)>, Error> {
+/// The outputs of the graph, in its order, for inputs by name and weights by path (in any order, each of its node's type).
+pub fn run<N: AsRef<str>>(graph: &Graph, given: &[(N, Tensor)]) -> Result<Vec<(String, Tensor)>, Error> {
     graph.verify().map_err(Error::Malformed)?;
-    let is_input = |name: &str, id: &NodeId| matches!(&graph.node(*id).op, Op::Input(input) if input == name);
-    for (name, _) in inputs {
-        if !graph.inputs.iter().any(|id| is_input(name.as_ref(), id)) {
-            return Err(Error::UnknownInput { name: name.as_ref().to_string() });
-        }
+    let known: HashSet<&str> = graph.ids().filter_map(|id| graph.node(id).op.given_name()).collect();
+    if let Some((name, _)) = given.iter().find(|(name, _)| !known.contains(name.as_ref())) {
+        return Err(Error::Unknown { name: name.as_ref().to_string() });
     }
     let mut values: HashMap<NodeId, Tensor> = HashMap::new();
     for id in graph.topological() {
+        if matches!(graph.node(id).op, Op::Result { .. }) {
+            continue; // The scan has put it there.
+        }
         let operands = graph.operands(id);
         let operands: Vec<&Tensor> = operands.iter().map(|operand| &values[operand]).collect();
-        let value = node(&graph.node(id).op, &graph.node(id).ty, &operands, inputs)?;
+        if let Op::Scan(scan) = &graph.node(id).op {
+            let results = scan::results(scan, &operands)?;
+            for user in graph.users(id) {
+                if let Op::Result { number } = graph.node(user).op {
+                    values.insert(user, copy(&results[number], &graph.node(user).ty)?);
+                }
+            }
+            continue;
+        }
+        let value = node(&graph.node(id).op, &graph.node(id).ty, &operands, given)?;
         values.insert(id, value);
     }
     graph.outputs.iter().map(|(name, id)| Ok((name.clone(), copy(&values[id], &graph.node(*id).ty)?))).collect()
 }
 
 /// The value of one node.
-fn node<N: AsRef<str>>(
-    op: &Op,
-    ty: &TensorType,
-    operands: &[&Tensor],
-    inputs: &[(N, Tensor)],
-) -> Result<Tensor, Error> {
+fn node<N: AsRef<str>>(op: &Op, ty: &TensorType, operands: &[&Tensor], given: &[(N, Tensor)]) -> Result<Tensor, Error> {
     match op {
-        Op::Input(name) => match inputs.iter().find(|(given, _)| given.as_ref() == name) {
-            None => Err(Error::MissingInput { name: name.clone() }),
+        Op::Input(name) | Op::Weight(name) => match given.iter().find(|(given, _)| given.as_ref() == name) {
+            None => Err(Error::Missing { name: name.clone() }),
             Some((_, tensor)) if tensor.ty() != ty => {
                 let (name, expected, given) = (name.clone(), ty.clone(), tensor.ty().clone());
-                Err(Error::WrongInput { name, expected, given })
+                Err(Error::WrongType { name, expected, given })
             }
             Some((_, tensor)) => copy(tensor, ty),
         },
@@ -108,6 +105,7 @@ fn node<N: AsRef<str>>(
         Op::Contraction(contraction) => contraction::run(contraction, ty, operands),
         Op::PrngValue => random::values(operands[0], ty),
         Op::PrngState { elements } => random::state(operands[0], *elements),
+        Op::Scan(_) | Op::Result { .. } => Err(Error::Malformed("a scan is no single value".into())),
     }
 }
 

@@ -128,9 +128,9 @@ graph g(%0) -> (Same = %8)
 #[test]
 fn errors_name_the_input() {
     let text = "graph g(%0) -> (Y = %0)\n%0 = input X : f32[2]";
-    insta::assert_snapshot!(results(text, &[]), @"input X is missing");
-    insta::assert_snapshot!(results(text, &[("X", DType::F32, &[1], "1")]), @"input X is f32[1], but must be f32[2]");
-    insta::assert_snapshot!(results(text, &[("X", DType::F32, &[2], "1 2"), ("Z", DType::F32, &[], "1")]), @"there is no input Z");
+    insta::assert_snapshot!(results(text, &[]), @"X is missing");
+    insta::assert_snapshot!(results(text, &[("X", DType::F32, &[1], "1")]), @"X is f32[1], but must be f32[2]");
+    insta::assert_snapshot!(results(text, &[("X", DType::F32, &[2], "1 2"), ("Z", DType::F32, &[], "1")]), @"there is no input or weight Z");
     let text = "graph g() -> (Y = %0)\n%0 = index 0 : i32[1152921504606846976]";
     insta::assert_snapshot!(results(text, &[]), @"there is no memory for 4611686018427387904 bytes");
 }

@@ -5,9 +5,10 @@ use tile_lang::builtin::Builtin;
 use tile_lang::diagnostic::Diagnostic;
 use tile_lang::span::Span;
 
-use super::expression::{Evaluator, Lowered, Spans, Target, Value};
-use super::function::{Scope, axes};
+use super::expression::{Evaluator, Lowered, Spans, Target};
 use super::indices::{Variables, overflow};
+use super::scope::{Scope, axes};
+use super::value::Value;
 use crate::affine::{Affine, RationalAffine};
 use crate::dtype::{DType, Scalar};
 use crate::graph::{ContractionLeaf, Graph, NodeId};
@@ -64,6 +65,10 @@ impl<'a> Body<'a> {
     }
 }
 
+fn whole(span: Span) -> Diagnostic {
+    Diagnostic::error("E0112", span, "this works on whole tensors, so it cannot be called inside a contraction")
+}
+
 fn no_value(name: &Ident) -> Diagnostic {
     Diagnostic::error("E0101", name.span, format!("there is no value `{}` here", name.name))
 }
@@ -113,16 +118,16 @@ impl Target for Body<'_> {
         tensor: &Ident,
         indices: &'p [Expr],
         span: Span,
-    ) -> Lowered<Value<scalar::Value>> {
+    ) -> Lowered<Value<'p, scalar::Value>> {
         Ok(match evaluator.read(scope, tensor, indices, span)? {
             Value::Element(read) => Value::Element(evaluator.target.leaf(read)),
             Value::Constant(constant) => Value::Constant(constant),
-            Value::Tuple(_) => return evaluator.target.outer(tensor),
+            _ => return evaluator.target.outer(tensor),
         })
     }
 
     /// A tensor of rank 0 needs no indices.
-    fn outer(&mut self, name: &Ident) -> Lowered<Value<scalar::Value>> {
+    fn outer<'p>(&mut self, name: &Ident) -> Lowered<Value<'p, scalar::Value>> {
         match self.outer.lookup(&name.name) {
             Some(Value::Element(node)) if self.graph.shape(node).is_empty() => {
                 let read = self.read(node, Vec::new());
@@ -136,14 +141,20 @@ impl Target for Body<'_> {
                     format!("`{}` has {rank}, and is given no indices", name.name),
                 ))
             }
-            Some(Value::Tuple(_)) => {
-                Err(Diagnostic::error("E0204", name.span, format!("`{}` is a tuple, not a tensor", name.name)))
-            }
             Some(Value::Constant(_)) | None => Err(no_value(name)),
+            Some(other) => {
+                let message = format!("`{}` is {}, not a tensor", name.name, other.kind());
+                Err(Diagnostic::error("E0204", name.span, message))
+            }
         }
     }
 
-    fn call(&mut self, function: Builtin, _: &[Value<scalar::Value>], spans: &Spans) -> Lowered<Value<scalar::Value>> {
+    fn call<'p>(
+        _: &mut Evaluator<'p, Self>,
+        function: Builtin,
+        _: &[Value<'p, scalar::Value>],
+        spans: &Spans,
+    ) -> Lowered<Value<'p, scalar::Value>> {
         let message =
             format!("`{}` works on whole tensors, so it cannot be called inside a contraction", function.name);
         Err(Diagnostic::error("E0112", spans.call, message).help("call it in a statement before"))
@@ -153,12 +164,51 @@ impl Target for Body<'_> {
         _: &mut Evaluator<'p, Self>,
         _: &Scope<'p, scalar::Value>,
         contraction: &'p ast::Contraction,
-    ) -> Lowered<Value<scalar::Value>> {
+    ) -> Lowered<Value<'p, scalar::Value>> {
         let span = contraction.output.span;
         Err(Diagnostic::error("E0112", span, "this function contracts, so it cannot be called inside a contraction"))
     }
 
+    fn weight<'p>(
+        _: &mut Evaluator<'p, Self>,
+        _: &mut Scope<'p, scalar::Value>,
+        weight: &'p ast::Weight,
+    ) -> Lowered<()> {
+        Err(whole(weight.name.span))
+    }
+
+    fn update<'p>(
+        _: &mut Evaluator<'p, Self>,
+        _: &Scope<'p, scalar::Value>,
+        target: &Ident,
+        _: Value<'p, scalar::Value>,
+    ) -> Lowered<()> {
+        Err(whole(target.span))
+    }
+
+    fn scan<'p>(
+        _: &mut Evaluator<'p, Self>,
+        _: &mut Scope<'p, scalar::Value>,
+        _: &'p [ast::Sequence],
+        _: &'p [ast::Statement],
+        span: Span,
+    ) -> Lowered<()> {
+        Err(whole(span))
+    }
+
+    fn yielded<'p>(_: &mut Evaluator<'p, Self>, target: &'p Ident, _: Value<'p, scalar::Value>) -> Lowered<()> {
+        Err(whole(target.span))
+    }
+
+    fn applied(&mut self, _: String, _: &str, _: Vec<scalar::Value>) {}
+
     fn begin(&mut self, _: &Ident, _: Span) {}
+
+    fn label(&self) -> Option<(String, Span)> {
+        None
+    }
+
+    fn relabel(&mut self, _: Option<(String, Span)>) {}
 }
 
 impl<'p> Evaluator<'p, Body<'_>> {
@@ -190,7 +240,7 @@ impl<'p> Evaluator<'p, Body<'_>> {
         tensor: &Ident,
         indices: &'p [Expr],
         span: Span,
-    ) -> Lowered<Value<usize>> {
+    ) -> Lowered<Value<'p, usize>> {
         let index = self.coordinates(scope, indices)?;
         let body = &mut self.target;
         match body.outer.lookup(&tensor.name) {
@@ -215,7 +265,7 @@ impl<'p> Evaluator<'p, Body<'_>> {
                 let message = format!("`{}` is a constant, and is given {} indices", tensor.name, index.len());
                 Err(Diagnostic::error("E0212", span, message).help(format!("write `{}[]`", tensor.name)))
             }
-            Some(Value::Tuple(_)) => Ok(Value::Tuple(Vec::new())),
+            Some(_) => Ok(Value::List(Vec::new())),
             None => Err(no_value(tensor)),
         }
     }
@@ -231,7 +281,8 @@ impl<'p> Evaluator<'p, Body<'_>> {
                         coordinates.push(Coordinate::Affine(Affine::var(variable).into()));
                     }
                 }
-                ExprKind::Access { tensor, indices } => {
+                // An item of a list is a constant.
+                ExprKind::Access { tensor, indices } if !scope.names.contains_key(tensor.name.as_str()) => {
                     let read = match self.read(scope, tensor, indices, index.span)? {
                         Value::Element(read) => read,
                         // `S[]` of a constant.
@@ -260,7 +311,7 @@ impl<'p> Evaluator<'p, Body<'_>> {
             |what: &str| Diagnostic::error("E0108", expr.span, format!("this index is not affine: {what}"));
         let overflow = || overflow(expr.span);
         match &expr.kind {
-            ExprKind::Name(name) if !name.capital => {
+            ExprKind::Name(name) if !name.capital && !scope.names.contains_key(name.name.as_str()) => {
                 let variable = self.target.variables.number(&name.name, name.span, false);
                 Ok(Affine::var(variable).into())
             }

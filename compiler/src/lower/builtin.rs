@@ -4,18 +4,22 @@ use tile_lang::diagnostic::Diagnostic;
 
 use super::constant::Constant;
 use super::contraction::equals;
-use super::expression::{Lowered, Spans, Target, Value};
+use super::expression::{Lowered, Spans, Target};
 use super::tensors::Tensors;
+use super::value::Value;
 use crate::affine::Affine;
 use crate::dtype::{DType, Scalar};
 use crate::graph::{Access, Aggregation, Contraction, ContractionLeaf, Index, IndexRange, NodeId, Op};
 use crate::scalar::{BinaryOp, Inst, Program};
 use crate::tensor::TensorType;
 
-type Arguments<'a> = &'a [Value<NodeId>];
-
 /// What `name` makes of the arguments.
-pub(super) fn call(tensors: &mut Tensors, name: &str, arguments: Arguments, spans: &Spans) -> Lowered<Value<NodeId>> {
+pub(super) fn call<'p>(
+    tensors: &mut Tensors,
+    name: &str,
+    arguments: &[Value<'p, NodeId>],
+    spans: &Spans,
+) -> Lowered<Value<'p, NodeId>> {
     let mut call = Call { tensors, name, arguments, spans };
     match name {
         "index" => call.index().map(Value::Element),
@@ -24,7 +28,14 @@ pub(super) fn call(tensors: &mut Tensors, name: &str, arguments: Arguments, span
         "gather" => call.gather().map(Value::Element),
         "scatter" => call.scatter().map(Value::Element),
         "simple_reduce" => call.simple_reduce().map(Value::Element),
-        "tuple" => Ok(Value::Tuple(arguments.to_vec())),
+        "fill" => call.fill().map(Value::Element),
+        "random_seed" => Ok(Value::Element(call.tensors.seed())),
+        "with_loss" => {
+            let penalty = call.tensor(1)?;
+            call.tensors.penalise(penalty, spans.argument(1))?;
+            Ok(arguments[0].clone())
+        }
+        "tuple" => Ok(Value::List(arguments.to_vec())),
         "element" => {
             let part = call.integer(1)?;
             call.part(part)
@@ -36,14 +47,14 @@ pub(super) fn call(tensors: &mut Tensors, name: &str, arguments: Arguments, span
     }
 }
 
-struct Call<'a> {
+struct Call<'a, 'p> {
     tensors: &'a mut Tensors,
     name: &'a str,
-    arguments: Arguments<'a>,
+    arguments: &'a [Value<'p, NodeId>],
     spans: &'a Spans,
 }
 
-impl Call<'_> {
+impl<'p> Call<'_, 'p> {
     fn wrong(&self, argument: usize, message: String) -> Diagnostic {
         Diagnostic::error("E0208", self.spans.argument(argument), message)
     }
@@ -85,15 +96,61 @@ impl Call<'_> {
 
     /// The sizes that follow the first argument.
     fn sizes(&self) -> Lowered<Vec<usize>> {
-        (1..self.arguments.len()).map(|argument| self.integer(argument)).collect()
+        let mut sizes = Vec::new();
+        for argument in 1..self.arguments.len() {
+            match &self.arguments[argument] {
+                Value::List(_) => sizes.extend(self.list(argument)?),
+                _ => sizes.push(self.integer(argument)?),
+            }
+        }
+        Ok(sizes)
+    }
+
+    /// A shape, as a list.
+    fn list(&self, argument: usize) -> Lowered<Vec<usize>> {
+        let wrong = |value: &Value<'p, NodeId>| {
+            self.wrong(argument, format!("`{}` takes a list of sizes here, and this is {}", self.name, value.kind()))
+        };
+        let Some(Value::List(items)) = self.arguments.get(argument) else {
+            return Err(wrong(self.arguments.get(argument).unwrap_or(&Value::List(Vec::new()))));
+        };
+        let sizes = items.iter().map(|item| match item {
+            Value::Constant(Constant::Int(size)) => usize::try_from(*size).map_err(|_| wrong(item)),
+            _ => Err(wrong(item)),
+        });
+        sizes.collect()
     }
 
     fn add(&mut self, op: Op, ty: TensorType, operands: &[NodeId]) -> Lowered<NodeId> {
         self.tensors.add(op, ty, operands, self.spans.call)
     }
 
+    /// The shape of a tensor, or the shape that a list is.
+    fn shape_of(&mut self, argument: usize) -> Lowered<Vec<usize>> {
+        match self.arguments.get(argument) {
+            Some(Value::List(_)) => self.list(argument),
+            _ => Ok(self.tensor_shape(argument)?.1),
+        }
+    }
+
+    /// One value at every place of a shape.
+    fn fill(&mut self) -> Lowered<NodeId> {
+        let shape = self.list(0)?;
+        let (value, rank) = self.tensor_shape(1)?;
+        if !rank.is_empty() {
+            return Err(self.wrong(1, format!("`fill` takes one number, and this has the shape {rank:?}")));
+        }
+        let ty = TensorType::new(self.tensors.dtype(value), shape);
+        let mut form = Form::new(Aggregation::Assign);
+        form.contraction.output = form.variables("i", &ty.shape);
+        form.access(0, std::iter::empty());
+        let leaf = form.leaf(0, ty.dtype);
+        form.contraction.body.results = vec![leaf];
+        self.add(form.op(), ty, &[value])
+    }
+
     fn index(&mut self) -> Lowered<NodeId> {
-        let (_, shape) = self.tensor_shape(0)?;
+        let shape = self.shape_of(0)?;
         let axis = self.integer(1)?;
         if axis >= shape.len() {
             let message = format!("there is no axis {axis} in the shape {shape:?}");
@@ -216,7 +273,7 @@ impl Call<'_> {
         self.add(form.op(), ty, &[tensor])
     }
 
-    fn prng_step(&mut self) -> Lowered<Value<NodeId>> {
+    fn prng_step(&mut self) -> Lowered<Value<'p, NodeId>> {
         let state = self.tensor(0)?;
         let ty = self.tensors.graph.node(state).ty.clone();
         if ty != TensorType::new(DType::U32, [3, 2048]) {
@@ -228,12 +285,12 @@ impl Call<'_> {
         let value = self.add(Op::PrngValue, result, &[state])?;
         let elements = elements.unwrap_or(usize::MAX);
         let state = self.add(Op::PrngState { elements }, ty, &[state])?;
-        Ok(Value::Tuple(vec![Value::Element(state), Value::Element(value)]))
+        Ok(Value::List(vec![Value::Element(state), Value::Element(value)]))
     }
 
-    fn part(&self, number: usize) -> Lowered<Value<NodeId>> {
+    fn part(&self, number: usize) -> Lowered<Value<'p, NodeId>> {
         match self.arguments.first() {
-            Some(Value::Tuple(parts)) => parts.get(number).cloned().ok_or_else(|| {
+            Some(Value::List(parts)) => parts.get(number).cloned().ok_or_else(|| {
                 self.wrong(1, format!("there is no part {number} in a tuple of {}", parts.len()))
                     .help("parts are counted from 0")
             }),

@@ -38,6 +38,13 @@ impl Constant {
         }
     }
 
+    /// Whether both are the same number; `true` is 1.
+    pub fn is_equal(self, other: Constant) -> bool {
+        let (a, b) = (self.wide(), other.wide());
+        let dtype = a.dtype.meet(b.dtype);
+        BinaryOp::Eq.evaluate(a.cast(dtype), b.cast(dtype)).is_true()
+    }
+
     /// The value in the widest type of its kind.
     fn wide(self) -> Scalar {
         match self {

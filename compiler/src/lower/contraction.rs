@@ -4,10 +4,11 @@ use tile_lang::ast::{self, Expr, ExprKind};
 use tile_lang::diagnostic::Diagnostic;
 
 use super::body::{Body, Coordinate};
-use super::expression::{Evaluator, Lowered, Target, Value};
-use super::function::Scope;
+use super::expression::{Evaluator, Lowered, Target};
 use super::indices::{Points, overflow, within};
+use super::scope::Scope;
 use super::tensors::Tensors;
+use super::value::Value;
 use crate::affine::{Affine, RationalAffine};
 use crate::dtype::DType;
 use crate::graph::{Access, Aggregation, Contraction, ContractionLeaf, Index, NodeId, Op};
@@ -22,24 +23,30 @@ pub(super) fn lower<'p>(
 ) -> Lowered<NodeId> {
     let span = evaluator.target.span(contraction.output.span);
     let leading = leading(evaluator, scope, &contraction.body).unwrap_or_default();
-    let mut shape = leading.clone();
+    // Where the output has no `...`, those axes are aggregated over.
+    let open = contraction.indices.first().is_some_and(|first| first.kind == ExprKind::Ellipsis);
+    let mut shape = if open { leading.clone() } else { Vec::new() };
     for size in contraction.sizes.iter().filter(|size| size.kind != ExprKind::Ellipsis) {
         shape.push(evaluator.size(scope, size)?);
     }
 
     let constants = scope.constants();
-    let target = Body::new(&evaluator.target.graph, scope, leading);
-    let mut inside = Evaluator { program: evaluator.program, target, depth: evaluator.depth, calls: evaluator.calls };
-    let output = inside.coordinates(&constants, &contraction.indices)?;
-    let value = inside.aggregated(&constants, &contraction.body)?;
-    let mut constraints = Vec::new();
-    for constraint in &contraction.constraints {
-        let polynomial = inside.polynomial(&constants, &constraint.poly)?;
-        let bound = inside.integer(&constants, &constraint.bound, "a bound")?;
-        constraints.extend(within(&polynomial, bound).ok_or_else(|| overflow(constraint.span()))?);
-    }
-    evaluator.calls = inside.calls;
-    let Body { mut program, mut operands, reads, mut variables, .. } = inside.target;
+    let graph = std::mem::take(&mut evaluator.target.graph);
+    let inside = evaluator.within(Body::new(&graph, scope, leading), |inside| {
+        let output = inside.coordinates(&constants, &contraction.indices)?;
+        let value = inside.aggregated(&constants, &contraction.body)?;
+        let mut constraints = Vec::new();
+        for constraint in &contraction.constraints {
+            let polynomial = inside.polynomial(&constants, &constraint.poly)?;
+            let bound = inside.integer(&constants, &constraint.bound, "a bound")?;
+            constraints.extend(within(&polynomial, bound).ok_or_else(|| overflow(constraint.span()))?);
+        }
+        Ok((output, value, constraints))
+    });
+    let inside = inside
+        .map(|(Body { program, operands, reads, variables, .. }, found)| (program, operands, reads, variables, found));
+    evaluator.target.graph = graph;
+    let (mut program, mut operands, reads, mut variables, (output, value, constraints)) = inside?;
 
     // A run-time index of the output becomes a variable over the whole axis, that must be equal to it.
     let mut matches = Vec::new();
@@ -120,13 +127,22 @@ fn leading<'p>(evaluator: &Evaluator<'p, Tensors>, scope: &Scope<'p, NodeId>, ex
             let shape = evaluator.target.graph.shape(node);
             Some(shape.get(..(shape.len() + 1).checked_sub(indices.len())?)?.to_vec())
         }
-        ExprKind::Call { arguments, .. } => first(&arguments.iter().collect::<Vec<_>>()),
+        ExprKind::Call { arguments, .. } => {
+            first(&arguments.iter().map(|argument| &argument.value).collect::<Vec<_>>())
+        }
+        ExprKind::List(items) => first(&items.iter().collect::<Vec<_>>()),
+        ExprKind::Pipe { input, callee } => first(&[input, callee]),
         ExprKind::Unary { operand, .. } => first(&[operand]),
         ExprKind::Binary { left, right, .. } => first(&[left, right]),
         ExprKind::Conditional { condition, then, otherwise } => {
             first(&[condition, then]).or_else(|| first(&[otherwise.as_deref()?]))
         }
-        ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Name(_) | ExprKind::Ellipsis | ExprKind::Error => None,
+        ExprKind::Int(_)
+        | ExprKind::Float(_)
+        | ExprKind::Text(_)
+        | ExprKind::Name(_)
+        | ExprKind::Ellipsis
+        | ExprKind::Error => None,
     }
 }
 

@@ -1,31 +1,24 @@
 //! Operators and elementwise functions: one definition of their types for whole tensors and inside contractions.
 
-use tile_lang::ast::{self, Expr, ExprKind, Ident};
+use tile_lang::Program;
+use tile_lang::ast::{self, Expr, ExprKind, FunctionKind, Ident};
 use tile_lang::builtin::{Builtin, BuiltinKind};
 use tile_lang::diagnostic::Diagnostic;
 use tile_lang::span::Span;
-use tile_lang::{Callee, Program};
 
 use super::constant::{Constant, bits_of_float};
-use super::function::Scope;
+use super::frame::Frame;
+use super::scope::Scope;
+use super::value::{Callable, Value};
 use crate::dtype::{DType, Scalar};
 use crate::scalar::{BinaryOp, UnaryOp};
 
 pub(super) type Lowered<T> = Result<T, Diagnostic>;
 
-/// What an expression gives.
-#[derive(Clone, Debug)]
-pub(super) enum Value<E> {
-    Constant(Constant),
-    /// Of the target: a tensor, or inside a contraction one element.
-    Element(E),
-    Tuple(Vec<Value<E>>),
-}
-
 /// Where elementwise operations go: nodes of the graph, or instructions of a contraction's body. The operands that
 /// come here already have the types that the operations take.
 pub(super) trait Target: Sized {
-    type Element: Copy;
+    type Element: Copy + PartialEq;
 
     fn dtype(&self, element: Self::Element) -> DType;
     fn shape(&self, element: Self::Element) -> Vec<usize>;
@@ -43,31 +36,63 @@ pub(super) trait Target: Sized {
         tensor: &Ident,
         indices: &'p [Expr],
         span: Span,
-    ) -> Lowered<Value<Self::Element>>;
+    ) -> Lowered<Value<'p, Self::Element>>;
     /// The value of a name that the scope does not have.
-    fn outer(&mut self, name: &Ident) -> Lowered<Value<Self::Element>>;
+    fn outer<'p>(&mut self, name: &Ident) -> Lowered<Value<'p, Self::Element>>;
     /// A function on whole tensors.
-    fn call(
-        &mut self,
+    fn call<'p>(
+        evaluator: &mut Evaluator<'p, Self>,
         function: Builtin,
-        arguments: &[Value<Self::Element>],
+        arguments: &[Value<'p, Self::Element>],
         spans: &Spans,
-    ) -> Lowered<Value<Self::Element>>;
+    ) -> Lowered<Value<'p, Self::Element>>;
     /// A contraction statement.
     fn contraction<'p>(
         evaluator: &mut Evaluator<'p, Self>,
         scope: &Scope<'p, Self::Element>,
         contraction: &'p ast::Contraction,
-    ) -> Lowered<Value<Self::Element>>;
+    ) -> Lowered<Value<'p, Self::Element>>;
+    /// `param` and `state`.
+    fn weight<'p>(
+        evaluator: &mut Evaluator<'p, Self>,
+        scope: &mut Scope<'p, Self::Element>,
+        weight: &'p ast::Weight,
+    ) -> Lowered<()>;
+    /// `update target = value;`
+    fn update<'p>(
+        evaluator: &mut Evaluator<'p, Self>,
+        scope: &Scope<'p, Self::Element>,
+        target: &Ident,
+        value: Value<'p, Self::Element>,
+    ) -> Lowered<()>;
+    /// A loop at run time.
+    fn scan<'p>(
+        evaluator: &mut Evaluator<'p, Self>,
+        scope: &mut Scope<'p, Self::Element>,
+        sequences: &'p [ast::Sequence],
+        body: &'p [ast::Statement],
+        span: Span,
+    ) -> Lowered<()>;
+    /// `yield target = value;`
+    fn yielded<'p>(
+        evaluator: &mut Evaluator<'p, Self>,
+        target: &'p Ident,
+        value: Value<'p, Self::Element>,
+    ) -> Lowered<()>;
+    /// Told of each layer that the entry has applied.
+    fn applied(&mut self, path: String, class: &str, outputs: Vec<Self::Element>);
     /// From here on, what is made belongs to the statement `target = …` at `span`.
     fn begin(&mut self, target: &Ident, span: Span);
+    /// What is made belongs to this value at this place; for [`Target::relabel`] after a call.
+    fn label(&self) -> Option<(String, Span)>;
+    fn relabel(&mut self, label: Option<(String, Span)>);
 
     /// The value as an element.
-    fn element(&mut self, value: Value<Self::Element>, span: Span) -> Lowered<Self::Element> {
+    fn element(&mut self, value: Value<'_, Self::Element>, span: Span) -> Lowered<Self::Element> {
         match value {
             Value::Element(element) => Ok(element),
             Value::Constant(constant) => Ok(self.constant(constant.scalar())),
-            Value::Tuple(_) => Err(tuple(span)),
+            other => Err(no_tensor(&other, span)),
         }
     }
 }
@@ -92,17 +117,35 @@ pub(super) struct Evaluator<'p, T> {
     pub depth: u32,
     /// How many calls were written out.
     pub calls: u32,
+    /// What `training` is.
+    pub training: bool,
+    /// The entry, and the layers that are being applied.
+    pub frames: Vec<Frame>,
 }
 
 /// The deepest nesting of expressions through calls: what a stack of 2 MiB surely holds.
 const MAX_DEPTH: u32 = 600;
 
 impl<'p, T: Target> Evaluator<'p, T> {
-    pub fn new(program: &'p Program, target: T) -> Self {
-        Self { program, target, depth: 0, calls: 0 }
+    pub fn new(program: &'p Program, target: T, training: bool) -> Self {
+        Self { program, target, depth: 0, calls: 0, training, frames: vec![Frame::default()] }
     }
 
-    pub fn expression(&mut self, scope: &Scope<'p, T::Element>, expr: &'p Expr) -> Lowered<Value<T::Element>> {
+    /// Works on another target for a while.
+    pub fn within<U, R>(
+        &mut self,
+        target: U,
+        work: impl FnOnce(&mut Evaluator<'p, U>) -> Lowered<R>,
+    ) -> Lowered<(U, R)> {
+        let frames = std::mem::take(&mut self.frames);
+        let Evaluator { program, depth, calls, training, .. } = *self;
+        let mut inside = Evaluator { program, target, depth, calls, training, frames };
+        let result = work(&mut inside);
+        (self.frames, self.calls) = (inside.frames, inside.calls);
+        Ok((inside.target, result?))
+    }
+
+    pub fn expression(&mut self, scope: &Scope<'p, T::Element>, expr: &'p Expr) -> Lowered<Value<'p, T::Element>> {
         if self.depth == MAX_DEPTH {
             let message = format!("calls and expressions are nested more than {MAX_DEPTH} levels deep here");
             return Err(Diagnostic::error("E0205", expr.span, message));
@@ -113,13 +156,25 @@ impl<'p, T: Target> Evaluator<'p, T> {
         value
     }
 
-    fn nested(&mut self, scope: &Scope<'p, T::Element>, expr: &'p Expr) -> Lowered<Value<T::Element>> {
+    fn nested(&mut self, scope: &Scope<'p, T::Element>, expr: &'p Expr) -> Lowered<Value<'p, T::Element>> {
         let span = expr.span;
         match &expr.kind {
             ExprKind::Int(value) => Ok(Value::Constant(Constant::Int(*value))),
             ExprKind::Float(value) => Ok(Value::Constant(Constant::Float(*value))),
-            ExprKind::Name(name) => scope.lookup(&name.name).map_or_else(|| self.target.outer(name), Ok),
-            ExprKind::Access { tensor, indices } => T::access(self, scope, tensor, indices, span),
+            ExprKind::Text(text) => Ok(Value::Symbol(text.as_str().into())),
+            ExprKind::Name(name) => self.name(scope, name),
+            ExprKind::List(items) => {
+                items.iter().map(|item| self.expression(scope, item)).collect::<Lowered<_>>().map(Value::List)
+            }
+            ExprKind::Access { tensor, indices } => {
+                if let (Some(Value::List(items)), [index]) = (scope.names.get(tensor.name.as_str()), indices.as_slice())
+                {
+                    let items = items.clone();
+                    let index = self.integer(scope, index, "the number of an item")?;
+                    return self.item(&items, index, span);
+                }
+                T::access(self, scope, tensor, indices, span)
+            }
             ExprKind::Unary { op, operand } => {
                 let operand = self.expression(scope, operand)?;
                 let op = match op {
@@ -135,6 +190,12 @@ impl<'p, T: Target> Evaluator<'p, T> {
             }
             ExprKind::Conditional { condition, then, otherwise } => {
                 let condition = self.expression(scope, condition)?;
+                // In layers, what is not chosen need not make sense.
+                if let (Value::Constant(condition), Some(otherwise)) = (&condition, otherwise)
+                    && (scope.function.kind != FunctionKind::Function || scope.function.parameters.is_some())
+                {
+                    return self.expression(scope, if condition.is_true() { then } else { otherwise });
+                }
                 let then = self.expression(scope, then)?;
                 let otherwise = match otherwise {
                     Some(otherwise) => self.expression(scope, otherwise)?,
@@ -142,33 +203,68 @@ impl<'p, T: Target> Evaluator<'p, T> {
                 };
                 self.conditional(condition, then, otherwise, span)
             }
-            ExprKind::Call { function, arguments } => {
-                let spans = Spans { call: span, arguments: arguments.iter().map(|argument| argument.span).collect() };
-                let values = arguments.iter().map(|argument| self.expression(scope, argument));
-                let values = values.collect::<Lowered<Vec<_>>>()?;
-                match self.program.callee(&function.name, scope.function) {
-                    Some(Callee::Function(callee)) => self.call(callee, values, span),
-                    Some(Callee::Builtin(callee)) => self.builtin(callee, &function.name, values, &spans),
-                    None => {
-                        let message = format!("there is no function `{}`", function.name);
-                        Err(Diagnostic::error("E0102", function.span, message))
-                    }
-                }
+            ExprKind::Call { callee, arguments } => {
+                let callee = self.expression_to_call(scope, callee)?;
+                let arguments = self.arguments(scope, arguments)?;
+                self.apply(&callee, arguments, span)
+            }
+            ExprKind::Pipe { input, callee } => {
+                let input = self.expression(scope, input)?;
+                let value = self.expression(scope, callee)?;
+                self.pipe(input, &value, scope.function, span)
             }
             ExprKind::Ellipsis | ExprKind::Error => Err(Diagnostic::error("E0112", span, "this is not a value")),
         }
     }
 
-    fn builtin(
+    /// What a name stands for: a value of the scope, a callable, or with a small letter itself.
+    fn name(&mut self, scope: &Scope<'p, T::Element>, name: &'p Ident) -> Lowered<Value<'p, T::Element>> {
+        if let Some(value) = scope.lookup(&name.name) {
+            return Ok(value);
+        }
+        if name.capital {
+            return match self.callee(&name.name, scope.function) {
+                Some(callable) => Ok(Value::Callable(callable)),
+                None => self.target.outer(name),
+            };
+        }
+        Ok(match name.name.as_str() {
+            "true" => Value::bool(true),
+            "false" => Value::bool(false),
+            "training" => Value::bool(self.training),
+            text => match self.callee(text, scope.function) {
+                Some(callable) => Value::Callable(callable),
+                None => Value::Symbol(text.into()),
+            },
+        })
+    }
+
+    /// What is to be called: a name is first one of a value that can be called, then one of a function.
+    fn expression_to_call(
+        &mut self,
+        scope: &Scope<'p, T::Element>,
+        callee: &'p Expr,
+    ) -> Lowered<Callable<'p, T::Element>> {
+        if let ExprKind::Name(name) = &callee.kind {
+            let value = scope.lookup(&name.name).filter(|value| matches!(value, Value::Callable(_) | Value::Symbol(_)));
+            let value = value.unwrap_or_else(|| Value::Symbol(name.name.as_str().into()));
+            return self.callable(&value, scope.function, name.span);
+        }
+        let value = self.expression(scope, callee)?;
+        self.callable(&value, scope.function, callee.span)
+    }
+
+    pub fn builtin(
         &mut self,
         function: Builtin,
         name: &str,
-        arguments: Vec<Value<T::Element>>,
+        arguments: Vec<Value<'p, T::Element>>,
         spans: &Spans,
-    ) -> Lowered<Value<T::Element>> {
+    ) -> Lowered<Value<'p, T::Element>> {
         let span = spans.call;
         match (function.kind, arguments.as_slice()) {
-            (BuiltinKind::Tensor, _) => self.target.call(function, &arguments, spans),
+            (BuiltinKind::CompileTime, _) => self.compile_time(function.name, &arguments, spans),
+            (BuiltinKind::Tensor, _) => T::call(self, function, &arguments, spans),
             (BuiltinKind::Size, _) => {
                 let constants = arguments.iter().enumerate().map(|(number, argument)| match argument {
                     Value::Constant(constant) => Ok(*constant),
@@ -214,25 +310,25 @@ impl<'p, T: Target> Evaluator<'p, T> {
     }
 
     /// The element type that the value has as an element.
-    pub fn dtype(&self, value: &Value<T::Element>, span: Span) -> Lowered<DType> {
+    pub fn dtype(&self, value: &Value<'p, T::Element>, span: Span) -> Lowered<DType> {
         match value {
             Value::Element(element) => Ok(self.target.dtype(*element)),
             Value::Constant(constant) => Ok(constant.scalar().dtype),
-            Value::Tuple(_) => Err(tuple(span)),
+            other => Err(no_tensor(other, span)),
         }
     }
 
     /// The value as an element of a type. A constant is rounded once, to that type.
-    pub fn typed(&mut self, value: Value<T::Element>, dtype: DType, span: Span) -> Lowered<T::Element> {
+    pub fn typed(&mut self, value: Value<'p, T::Element>, dtype: DType, span: Span) -> Lowered<T::Element> {
         match value {
             Value::Element(element) if self.target.dtype(element) == dtype => Ok(element),
             Value::Element(element) => Ok(self.target.cast(element, dtype)),
             Value::Constant(constant) => Ok(self.target.constant(constant.cast(dtype))),
-            Value::Tuple(_) => Err(tuple(span)),
+            other => Err(no_tensor(&other, span)),
         }
     }
 
-    fn cast(&mut self, value: Value<T::Element>, dtype: DType, span: Span) -> Lowered<Value<T::Element>> {
+    fn cast(&mut self, value: Value<'p, T::Element>, dtype: DType, span: Span) -> Lowered<Value<'p, T::Element>> {
         Ok(match (value, dtype) {
             // A constant stays one where its type is that of constants.
             (Value::Constant(c), DType::Bool) => Value::Constant(Constant::Bool(c.is_true())),
@@ -242,7 +338,7 @@ impl<'p, T: Target> Evaluator<'p, T> {
         })
     }
 
-    pub fn unary(&mut self, op: UnaryOp, operand: Value<T::Element>, span: Span) -> Lowered<Value<T::Element>> {
+    pub fn unary(&mut self, op: UnaryOp, operand: Value<'p, T::Element>, span: Span) -> Lowered<Value<'p, T::Element>> {
         if let Value::Constant(constant) = operand {
             return constant.unary(op, span).map(Value::Constant);
         }
@@ -254,12 +350,21 @@ impl<'p, T: Target> Evaluator<'p, T> {
     pub fn binary(
         &mut self,
         op: BinaryOp,
-        left: Value<T::Element>,
-        right: Value<T::Element>,
+        left: Value<'p, T::Element>,
+        right: Value<'p, T::Element>,
         span: Span,
-    ) -> Lowered<Value<T::Element>> {
-        if let (Value::Constant(left), Value::Constant(right)) = (&left, &right) {
-            return left.binary(op, *right, span).map(Value::Constant);
+    ) -> Lowered<Value<'p, T::Element>> {
+        match (&left, &right) {
+            (Value::Constant(left), Value::Constant(right)) => {
+                return left.binary(op, *right, span).map(Value::Constant);
+            }
+            (Value::Element(_) | Value::Constant(_), Value::Element(_) | Value::Constant(_)) => {}
+            _ if op == BinaryOp::Eq => return Ok(Value::bool(left == right)),
+            _ if op == BinaryOp::Ne => return Ok(Value::bool(left != right)),
+            (Value::List(left), Value::List(right)) if op == BinaryOp::Add => {
+                return Ok(Value::List([left.as_slice(), right.as_slice()].concat()));
+            }
+            _ => {}
         }
         let dtype = self.dtype(&left, span)?.meet(self.dtype(&right, span)?);
         op.result(dtype, dtype).map_err(|_| bits_of_float(span))?;
@@ -270,11 +375,11 @@ impl<'p, T: Target> Evaluator<'p, T> {
     /// `condition ? then : otherwise`, whose type is that in which the last two meet.
     pub fn conditional(
         &mut self,
-        condition: Value<T::Element>,
-        then: Value<T::Element>,
-        otherwise: Value<T::Element>,
+        condition: Value<'p, T::Element>,
+        then: Value<'p, T::Element>,
+        otherwise: Value<'p, T::Element>,
         span: Span,
-    ) -> Lowered<Value<T::Element>> {
+    ) -> Lowered<Value<'p, T::Element>> {
         if let (Value::Constant(condition), Value::Constant(then), Value::Constant(otherwise)) =
             (&condition, &then, &otherwise)
         {
@@ -305,8 +410,7 @@ impl<'p, T: Target> Evaluator<'p, T> {
             Value::Constant(Constant::Int(value)) => Ok(value),
             Value::Constant(Constant::Float(value)) => Err(not(&format!("{value:?}"))),
             Value::Constant(Constant::Bool(_)) => Err(not("a bool")),
-            Value::Element(_) => Err(not("a tensor")),
-            Value::Tuple(_) => Err(not("a tuple")),
+            other => Err(not(other.kind())),
         }
     }
 
@@ -319,8 +423,13 @@ impl<'p, T: Target> Evaluator<'p, T> {
     }
 }
 
-fn tuple(span: Span) -> Diagnostic {
-    Diagnostic::error("E0204", span, "this is a tuple, not a tensor").help("take one of its parts with `element(T, 0)`")
+fn no_tensor<E>(value: &Value<'_, E>, span: Span) -> Diagnostic {
+    let error = Diagnostic::error("E0204", span, format!("this is {}, not a tensor", value.kind()));
+    match value {
+        Value::List(_) => error.help("take one of its parts, as in `A, B = T;` or with `element(T, 0)`"),
+        Value::Symbol(name) => error.help(format!("nothing here is called `{name}`")),
+        _ => error,
+    }
 }
 
 fn wrong_arguments(name: &str, span: Span) -> Diagnostic {

@@ -6,7 +6,9 @@
 //! become lattices, and every index variable has its exact range.
 //!
 //! - `mod`: the entry and its inputs;
-//! - `function`: statements, calls and their arguments;
+//! - `statement`: statements, and the loops and conditions among them; `call`: calls and their arguments; `scope`: names
+//!   and sizes; `value`: what they stand for; `list`: functions on what is known at compile time;
+//! - `frame`: where in the tree of layers evaluation is; `weights`: the tensors that layers keep;
 //! - `expression`: operators and elementwise functions, the same for whole tensors and inside contractions;
 //! - `constant`: arithmetic at compile time;
 //! - `tensors`: elementwise operations on whole tensors, and broadcasting;
@@ -21,14 +23,23 @@
 
 mod body;
 mod builtin;
+mod call;
 mod constant;
 mod contraction;
 mod expression;
-mod function;
+mod frame;
 mod indices;
+mod list;
+mod network;
+mod scope;
+mod statement;
 mod tensors;
 #[cfg(test)]
 mod tests;
+mod value;
+mod weights;
+
+pub use network::{Layer, Network, Weight, WeightKind};
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -37,12 +48,13 @@ use tile_lang::ast::{DimKind, Function, Input};
 use tile_lang::diagnostic::Diagnostic;
 
 use crate::dtype::DType;
-use crate::graph::{Graph, Op};
+use crate::graph::Op;
 use crate::tensor::TensorType;
 use constant::Constant;
-use expression::{Evaluator, Lowered, Target, Value};
-use function::{Scope, Size};
+use expression::{Evaluator, Lowered, Target};
+use scope::{Scope, Size};
 use tensors::Tensors;
+use value::Value;
 
 /// What an input of the entry is bound to.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,10 +73,25 @@ pub struct Bindings {
     pub inputs: BTreeMap<String, Binding>,
     /// Sizes by name. An input without a binding whose sizes are all known is f32.
     pub sizes: BTreeMap<String, usize>,
+    /// Values of the entry's hyper-parameters.
+    pub parameters: BTreeMap<String, Setting>,
+    /// What `training` is in the program, and whether `update`s happen.
+    pub training: bool,
 }
 
-/// The graph of the function named `entry` (else of the last one), or what is wrong with the program or the bindings.
-pub fn lower(program: &Program, entry: Option<&str>, bindings: &Bindings) -> Result<Graph, Vec<Diagnostic>> {
+/// What a hyper-parameter of the entry is set to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Setting {
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    /// A name that stands for itself, or for a function.
+    Name(String),
+}
+
+/// The network that is the function, layer or model named `entry` (else the last model, else the last function), or
+/// what is wrong with the program or the bindings.
+pub fn lower(program: &Program, entry: Option<&str>, bindings: &Bindings) -> Result<Network, Vec<Diagnostic>> {
     let function = program.entry(entry).map_err(|error| vec![error])?;
     let errors = unknown_names(function, bindings);
     if !errors.is_empty() {
@@ -74,36 +101,43 @@ pub fn lower(program: &Program, entry: Option<&str>, bindings: &Bindings) -> Res
     lower_entry(program, function, bindings, types).map_err(|error| vec![error])
 }
 
-fn lower_entry(program: &Program, function: &Function, bindings: &Bindings, types: Vec<Binding>) -> Lowered<Graph> {
+fn lower_entry(program: &Program, function: &Function, bindings: &Bindings, types: Vec<Binding>) -> Lowered<Network> {
     let name = function.name.as_ref().map_or("main", |name| name.name.as_str());
-    let mut evaluator = Evaluator::new(program, Tensors::new(name));
+    let mut evaluator = Evaluator::new(program, Tensors::new(name), bindings.training);
     let mut arguments = Vec::with_capacity(types.len());
     for (input, binding) in function.inputs.iter().zip(types) {
         evaluator.target.label = Some((input.name.name.clone(), input.span));
-        arguments.push(match binding {
+        arguments.push(Some(match binding {
             Binding::Tensor(ty) => {
                 let op = Op::Input(input.name.name.clone());
                 Value::Element(evaluator.target.add(op, ty, &[], input.span)?)
             }
             Binding::Int(value) => Value::Constant(Constant::Int(value)),
             Binding::Float(value) => Value::Constant(Constant::Float(value)),
-        });
+        }));
     }
     let mut scope = Scope::new(function);
     for (name, &size) in &bindings.sizes {
         scope.sizes.insert(name, Size { size, place: None });
     }
+    let parameters = function.parameters.iter().flatten().map(|parameter| {
+        Some(match bindings.parameters.get(&parameter.name.name)? {
+            Setting::Bool(value) => Value::bool(*value),
+            Setting::Int(value) => Value::Constant(Constant::Int(*value)),
+            Setting::Float(value) => Value::Constant(Constant::Float(*value)),
+            Setting::Name(name) => Value::Symbol(name.as_str().into()),
+        })
+    });
+    evaluator.bind_parameters(&mut scope, &parameters.collect::<Vec<_>>())?;
     evaluator.bind(&mut scope, arguments)?;
-    evaluator.run(&mut scope)?;
+    evaluator.run(&mut scope, &function.body)?;
     let mut outputs = Vec::with_capacity(function.outputs.len());
     for output in &function.outputs {
         let value = evaluator.output(&scope, output)?;
         evaluator.target.label = Some((output.name.clone(), output.span));
         outputs.push((output.name.clone(), evaluator.target.element(value, output.span)?));
     }
-    let mut graph = evaluator.target.into_graph();
-    graph.outputs = outputs;
-    Ok(graph)
+    Ok(evaluator.target.into_network(outputs))
 }
 
 /// An error for every name in the bindings that the entry does not have.
@@ -116,10 +150,13 @@ fn unknown_names(function: &Function, bindings: &Bindings) -> Vec<Diagnostic> {
         let error = Diagnostic::error("E0201", function.span, format!("there is no {what} `{name}`"));
         if known.is_empty() { error } else { error.help(format!("it has {}", known.join(", "))) }
     };
+    let parameters: Vec<&str> = function.parameters.iter().flatten().map(|p| p.name.name.as_str()).collect();
+    let unknown_parameters = bindings.parameters.keys().filter(|name| !parameters.contains(&name.as_str()));
     let unknown_inputs = bindings.inputs.keys().filter(|name| !inputs.contains(&name.as_str()));
     let unknown_sizes = bindings.sizes.keys().filter(|name| !sizes.contains(&name.as_str()));
     let errors = unknown_inputs.map(|name| error("input", name, &inputs));
-    errors.chain(unknown_sizes.map(|name| error("size", name, &sizes))).collect()
+    let errors = errors.chain(unknown_sizes.map(|name| error("size", name, &sizes)));
+    errors.chain(unknown_parameters.map(|name| error("hyper-parameter", name, &parameters))).collect()
 }
 
 /// What each input of the entry is bound to; those that are not take the sizes that the others give to names.

@@ -5,9 +5,13 @@ use tile_lang::builtin::Builtin;
 use tile_lang::diagnostic::Diagnostic;
 use tile_lang::span::Span;
 
-use super::expression::{Evaluator, Lowered, Spans, Target, Value};
-use super::function::Scope;
-use super::{builtin, contraction};
+use super::constant::Constant;
+use super::expression::{Evaluator, Lowered, Spans, Target};
+use super::network::{Layer, Network};
+use super::scope::Scope;
+use super::value::Value;
+use super::weights::Collected;
+use super::{builtin, contraction, weights};
 use crate::dtype::{DType, Scalar};
 use crate::graph::{Graph, NodeId, Op};
 use crate::scalar::{BinaryOp, UnaryOp};
@@ -15,18 +19,118 @@ use crate::tensor::{TensorType, broadcast};
 
 /// The graph so far.
 pub(super) struct Tensors {
+    /// Of the entry, of the body of the innermost scan, or of first values.
     pub graph: Graph,
+    /// The graphs around that of the innermost scan, outermost first.
+    outer: Vec<Outer>,
+    pub network: Collected,
     /// The name and place of the value that new nodes belong to.
     pub label: Option<(String, Span)>,
 }
 
+/// A graph, and what the body of a scan in it reads of it.
+struct Outer {
+    graph: Graph,
+    /// Nodes of this graph, and the inputs of the body that they are there.
+    captures: Vec<(NodeId, NodeId)>,
+}
+
+/// The graphs that are set aside while first values are computed.
+pub(super) struct Suspended(Vec<Outer>);
+
 impl Tensors {
     pub fn new(name: &str) -> Self {
-        Self { graph: Graph::new(name), label: None }
+        let network = Collected { initial: Graph::new("initial"), ..Collected::default() };
+        Self { graph: Graph::new(name), outer: Vec::new(), network, label: None }
     }
 
-    pub fn into_graph(self) -> Graph {
-        self.graph
+    /// The network whose outputs are these.
+    pub fn into_network(mut self, outputs: Vec<(String, NodeId)>) -> Network {
+        self.graph.outputs = outputs;
+        self.network.into_network(self.graph)
+    }
+
+    pub fn is_in_scan(&self) -> bool {
+        !self.outer.is_empty()
+    }
+
+    /// Works on the graph of first values instead, until [`Tensors::end_initial`] is given what this gives.
+    pub fn begin_initial(&mut self) -> Suspended {
+        std::mem::swap(&mut self.graph, &mut self.network.initial);
+        Suspended(std::mem::take(&mut self.outer))
+    }
+
+    pub fn end_initial(&mut self, Suspended(outer): Suspended) {
+        std::mem::swap(&mut self.graph, &mut self.network.initial);
+        self.outer = outer;
+    }
+
+    /// Works on the graph of the entry.
+    pub fn outermost<R>(&mut self, work: impl FnOnce(&mut Tensors) -> R) -> R {
+        let Some(first) = self.outer.first_mut() else { return work(self) };
+        std::mem::swap(&mut self.graph, &mut first.graph);
+        let outer = std::mem::take(&mut self.outer);
+        let result = work(self);
+        self.outer = outer;
+        if let Some(first) = self.outer.first_mut() {
+            std::mem::swap(&mut self.graph, &mut first.graph);
+        }
+        result
+    }
+
+    /// A node of the entry's graph in the graph that is being made: in a scan, an input of its body.
+    pub fn imported(&mut self, node: NodeId) -> NodeId {
+        (0..self.outer.len()).fold(node, |node, level| self.captured(level, node))
+    }
+
+    /// A node of the graph `outer[level]` in the body of the scan in it.
+    pub fn captured(&mut self, level: usize, node: NodeId) -> NodeId {
+        if let Some((_, inside)) = self.outer[level].captures.iter().find(|(outside, _)| *outside == node) {
+            return *inside;
+        }
+        let (ty, name) = {
+            let outside = self.outer[level].graph.node(node);
+            (outside.ty.clone(), outside.name.clone())
+        };
+        let number = self.outer[level].captures.len();
+        let body = match self.outer.get_mut(level + 1) {
+            Some(next) => &mut next.graph,
+            None => &mut self.graph,
+        };
+        let inside = body.add(Op::Input(format!("captured{number}")), ty, &[]);
+        body.node_mut(inside).name = name;
+        self.outer[level].captures.push((node, inside));
+        inside
+    }
+
+    /// The input that random numbers are made from.
+    pub fn seed(&mut self) -> NodeId {
+        let seed = self.outermost(|tensors| {
+            let is_seed = |id: &NodeId| matches!(&tensors.graph.node(*id).op, Op::Input(name) if name == Network::SEED);
+            let known = tensors.graph.inputs.iter().copied().find(is_seed);
+            known.unwrap_or_else(|| {
+                tensors.graph.add(Op::Input(Network::SEED.to_owned()), TensorType::new(DType::U32, [2]), &[])
+            })
+        });
+        self.imported(seed)
+    }
+
+    /// Adds to the sum of all regularizers.
+    pub fn penalise(&mut self, penalty: NodeId, span: Span) -> Lowered<()> {
+        let penalty = self.cast_to(penalty, DType::F32);
+        if self.is_in_scan() || !self.shape(penalty).is_empty() {
+            let message = "a regularizer gives one number, and not in a `scan`";
+            return Err(Diagnostic::error("E0233", span, message));
+        }
+        self.network.penalty = Some(match self.network.penalty {
+            Some(sum) => self.binary(BinaryOp::Add, [sum, penalty], span)?,
+            None => penalty,
+        });
+        Ok(())
+    }
+
+    fn cast_to(&mut self, node: NodeId, dtype: DType) -> NodeId {
+        if self.graph.dtype(node) == dtype { node } else { self.cast(node, dtype) }
     }
 
     /// The current statement's place, else `other`.
@@ -104,27 +208,83 @@ impl Target for Tensors {
         tensor: &Ident,
         _: &'p [Expr],
         span: Span,
-    ) -> Lowered<Value<NodeId>> {
+    ) -> Lowered<Value<'p, NodeId>> {
         Err(Diagnostic::error("E0116", span, format!("`{}` is indexed outside a contraction", tensor.name)))
     }
 
-    fn outer(&mut self, name: &Ident) -> Lowered<Value<NodeId>> {
+    fn outer<'p>(&mut self, name: &Ident) -> Lowered<Value<'p, NodeId>> {
         Err(Diagnostic::error("E0101", name.span, format!("there is no `{}` here", name.name)))
     }
 
-    fn call(&mut self, function: Builtin, arguments: &[Value<NodeId>], spans: &Spans) -> Lowered<Value<NodeId>> {
-        builtin::call(self, function.name, arguments, spans)
+    fn call<'p>(
+        evaluator: &mut Evaluator<'p, Self>,
+        function: Builtin,
+        arguments: &[Value<'p, NodeId>],
+        spans: &Spans,
+    ) -> Lowered<Value<'p, NodeId>> {
+        if function.name == "random_stream" {
+            let stream = evaluator.frames.last_mut().map_or(0, |frame| frame.stream());
+            return Ok(Value::Constant(Constant::Int(i64::from(stream))));
+        }
+        if function.name == "with_loss" && !evaluator.training {
+            return Ok(arguments[0].clone());
+        }
+        builtin::call(&mut evaluator.target, function.name, arguments, spans)
+    }
+
+    fn weight<'p>(
+        evaluator: &mut Evaluator<'p, Self>,
+        scope: &mut Scope<'p, NodeId>,
+        weight: &'p ast::Weight,
+    ) -> Lowered<()> {
+        weights::weight(evaluator, scope, weight)
+    }
+
+    fn update<'p>(
+        evaluator: &mut Evaluator<'p, Self>,
+        scope: &Scope<'p, NodeId>,
+        target: &Ident,
+        value: Value<'p, NodeId>,
+    ) -> Lowered<()> {
+        weights::update(evaluator, scope, target, value)
+    }
+
+    fn scan<'p>(
+        _: &mut Evaluator<'p, Self>,
+        _: &mut Scope<'p, NodeId>,
+        _: &'p [ast::Sequence],
+        _: &'p [ast::Statement],
+        span: Span,
+    ) -> Lowered<()> {
+        Err(Diagnostic::error("E0229", span, "no scan yet"))
+    }
+
+    fn yielded<'p>(_: &mut Evaluator<'p, Self>, target: &'p Ident, _: Value<'p, NodeId>) -> Lowered<()> {
+        Err(Diagnostic::error("E0229", target.span, "no scan yet"))
+    }
+
+    fn applied(&mut self, path: String, class: &str, outputs: Vec<NodeId>) {
+        let outputs = outputs.into_iter().map(|id| self.graph.node(id).ty.clone()).collect();
+        self.network.layers.push(Layer { path, class: class.to_owned(), outputs });
     }
 
     fn contraction<'p>(
         evaluator: &mut Evaluator<'p, Self>,
         scope: &Scope<'p, NodeId>,
         contraction: &'p ast::Contraction,
-    ) -> Lowered<Value<NodeId>> {
+    ) -> Lowered<Value<'p, NodeId>> {
         contraction::lower(evaluator, scope, contraction).map(Value::Element)
     }
 
     fn begin(&mut self, target: &Ident, span: Span) {
         self.label = Some((target.name.clone(), span));
+    }
+
+    fn label(&self) -> Option<(String, Span)> {
+        self.label.clone()
+    }
+
+    fn relabel(&mut self, label: Option<(String, Span)>) {
+        self.label = label;
     }
 }

@@ -273,7 +273,13 @@ impl<'a> Builder<'a> {
                     program.cast(a, dtype)
                 }
                 Op::Contraction(op) => self.view(program, id, op, index, when)?,
-                Op::Input(_) | Op::Elements(_) | Op::PrngValue | Op::PrngState { .. } => {
+                Op::Input(_)
+                | Op::Weight(_)
+                | Op::Elements(_)
+                | Op::PrngValue
+                | Op::PrngState { .. }
+                | Op::Scan(_)
+                | Op::Result { .. } => {
                     return Err(NestError::Internal("an operation that must be materialised is not"));
                 }
             }

@@ -62,7 +62,7 @@ pub fn storage(graph: &Graph, mut id: NodeId) -> NodeId {
 
 /// Whether the node is in memory without a group of its own.
 pub fn is_source(op: &Op) -> bool {
-    matches!(op, Op::Input(_) | Op::Elements(_))
+    matches!(op, Op::Input(_) | Op::Weight(_) | Op::Elements(_))
 }
 
 /// Operands that a node can only read from memory: behind a reshape, at an index known at run time, generator states.

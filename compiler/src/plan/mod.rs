@@ -4,7 +4,7 @@
 //! what they hold; temporaries name the slot of memory they occupy, so that those whose lifetimes do not overlap share
 //! one.
 //!
-//! Always true: a step reads only buffers that are inputs, constants, or written by a step before it; each non-input
+//! Always true: a step reads only buffers that are inputs, weights, constants, or written by a step before it; each other
 //! buffer is written by one step; two temporaries of one slot are never alive together.
 
 mod memory;
@@ -27,6 +27,8 @@ pub type BufferId = usize;
 pub enum Content {
     /// Given by the caller for every run.
     Input,
+    /// Given by the caller, and kept until it is given again.
+    Weight,
     /// Known at compile time, uploaded once.
     Constant(Tensor),
     /// Lives within a run, in the slot of memory of this number.
@@ -102,5 +104,14 @@ pub struct Plan {
     pub slots: Vec<u64>,
     pub steps: Vec<Step>,
     pub inputs: Vec<Port>,
+    /// In order of creation.
+    pub weights: Vec<Port>,
     pub outputs: Vec<Port>,
+}
+
+impl Plan {
+    /// What the caller gives: the inputs, then the weights.
+    pub fn given(&self) -> impl Iterator<Item = &Port> {
+        self.inputs.iter().chain(&self.weights)
+    }
 }

@@ -12,10 +12,14 @@ impl fmt::Display for Plan {
             ports.iter().map(|p| format!("{}: {} = b{}", p.name, p.ty, p.buffer)).collect::<Vec<_>>().join(", ")
         };
         writeln!(f, "inputs {}", ports(&self.inputs))?;
+        if !self.weights.is_empty() {
+            writeln!(f, "weights {}", ports(&self.weights))?;
+        }
         writeln!(f, "outputs {}", ports(&self.outputs))?;
         for (number, buffer) in self.buffers.iter().enumerate() {
             let content = match &buffer.content {
                 Content::Input => "input".to_string(),
+                Content::Weight => "weight".to_string(),
                 Content::Constant(_) => "constant".to_string(),
                 Content::Temporary { slot } => format!("temporary in slot {slot}"),
                 Content::Output => "output".to_string(),

@@ -87,6 +87,7 @@ fn plan() -> Plan {
             ),
         ],
         inputs: vec![port("X", DType::U8, &[5], 0)],
+        weights: vec![],
         // An output may be an input or a constant, and two may share a buffer, in different shapes.
         outputs: vec![
             port("Y", DType::Bool, &[5], 3),

@@ -56,9 +56,12 @@ impl GpuExecutable {
         Ok(GpuExecutable { gpu, plan, buffers, launches, readbacks })
     }
 
-    /// Uploads the input of this number, a tensor of its port's type. It stays until it is set again.
-    pub async fn set(&mut self, input: usize, tensor: &Tensor) -> Result<(), Error> {
-        let id = self.plan.inputs[input].buffer;
+    /// Uploads the input or weight of this number in [`Plan::given`], a tensor of its port's type. It stays until it is set
+    /// again.
+    pub async fn set(&mut self, number: usize, tensor: &Tensor) -> Result<(), Error> {
+        let port = self.plan.given().nth(number);
+        let missing = || Error::Internal { what: format!("the plan has no input or weight {number}") };
+        let id = port.ok_or_else(missing)?.buffer;
         self.gpu.scoped("to take an input", || upload(&self.gpu, &self.plan, &self.buffers, id, tensor)).await
     }
 

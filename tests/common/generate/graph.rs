@@ -90,7 +90,7 @@ impl Builder {
         }
     }
 
-    /// An input of multiples of `2^-grid` from `low` to `high`.
+    /// An input, or a weight, of multiples of `2^-grid` from `low` to `high`.
     pub fn input_of(
         &mut self,
         choices: &mut Choices,
@@ -102,8 +102,9 @@ impl Builder {
     ) -> Value {
         let ty = TensorType::new(dtype, shape);
         let name = format!("X{}", self.inputs.len());
-        self.inputs.push((name.clone(), choices.tensor(self.inputs.len(), ty.clone(), low, high, grid)));
-        self.add(Op::Input(name), ty, &[], Bound::exact(low.abs().max(high.abs()), grid))
+        let op = if choices.once_in(4) { Op::Weight(name.clone()) } else { Op::Input(name.clone()) };
+        self.inputs.push((name, choices.tensor(self.inputs.len(), ty.clone(), low, high, grid)));
+        self.add(op, ty, &[], Bound::exact(low.abs().max(high.abs()), grid))
     }
 
     /// A constant, a multiple of 1/4; not among the values that later choices may read.

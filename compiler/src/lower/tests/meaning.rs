@@ -97,7 +97,7 @@ proptest! {
         }
         let program = tile_lang::check(&source).program.unwrap();
         match lower(&program, None, &bindings) {
-            Ok(graph) => {
+            Ok(Network { graph, .. }) => {
                 prop_assert_eq!(graph.verify(), Ok(()));
                 let found = run(&graph, &given).unwrap();
                 prop_assert_eq!(found[0].1.scalars().map(|s| s.to_i64()).collect::<Vec<_>>(), expected, "{}", source);

@@ -5,6 +5,7 @@ mod graphs;
 mod meaning;
 
 use super::*;
+use crate::graph::Graph;
 
 /// The type that a text such as `f32[2, 3]` says.
 fn tensor(text: &str) -> Binding {
@@ -38,7 +39,8 @@ fn lowered(source: &str, inputs: &str) -> String {
         return format!("unchecked: {:?}", checked.diagnostics);
     };
     match lower(&program, None, &bindings(inputs)) {
-        Ok(graph) => {
+        Ok(network) => {
+            let graph = network.graph;
             graph.verify().unwrap();
             let text = graph.to_string();
             assert_eq!(Graph::parse(&text).unwrap().to_string(), text);

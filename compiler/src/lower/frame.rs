@@ -1,0 +1,86 @@
+//! Where in the tree of layers evaluation is, which gives weights their paths.
+//!
+//! Always true: within one application of a layer no two instances get one path, and applying the layer again gives the
+//! same ones. So a path is a function of the program's text, and an instance that is applied twice finds its weights.
+
+use std::collections::HashSet;
+
+/// One application of a layer, or the entry.
+#[derive(Default)]
+pub(super) struct Frame {
+    /// Empty for the entry.
+    pub path: String,
+    taken: HashSet<String>,
+    /// The numbers of the iterations that evaluation is in.
+    pub loops: Vec<usize>,
+    /// How many random tensors were made.
+    random: u32,
+}
+
+impl Frame {
+    pub fn new(path: String) -> Frame {
+        Frame { path, ..Frame::default() }
+    }
+
+    /// The path of a part of this layer.
+    pub fn join(&self, name: &str) -> String {
+        if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
+    }
+
+    /// A path that nothing has yet, after a name: `conv`, in a loop `conv[2]`; where that is taken `conv_1`.
+    pub fn place(&mut self, name: &str) -> String {
+        let loops: String = self.loops.iter().map(|number| format!("[{number}]")).collect();
+        let candidates = (0..).map(|n| if n == 0 { format!("{name}{loops}") } else { format!("{name}_{n}{loops}") });
+        let free = candidates.into_iter().find(|candidate| !self.taken.contains(candidate)).unwrap_or_default();
+        self.taken.insert(free.clone());
+        self.join(&free)
+    }
+
+    /// A number for a random tensor, different for each tensor of a model (but for collisions of a 31-bit hash), and
+    /// the same at every compilation. FNV-1a of the path and a count.
+    pub fn stream(&mut self) -> u32 {
+        let text = format!("{}#{}", self.path, self.random);
+        self.random += 1;
+        let hash = text.bytes().fold(0x811c_9dc5u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+        hash & 0x7fff_ffff
+    }
+}
+
+/// `MultiHeadAttention` as Keras names its first instance: `multi_head_attention`, `conv2d`, `lstm`, `gru`.
+pub(super) fn snake_case(class: &str) -> String {
+    let characters: Vec<char> = class.chars().collect();
+    let mut name = String::new();
+    for (position, &c) in characters.iter().enumerate() {
+        let before = position.checked_sub(1).map(|before| characters[before]);
+        let after_small = before.is_some_and(|before| before.is_ascii_lowercase());
+        let ends_acronym = before.is_some_and(|before| before.is_ascii_uppercase())
+            && characters.get(position + 1).is_some_and(|next| next.is_ascii_lowercase());
+        if c.is_ascii_uppercase() && (after_small || ends_acronym) {
+            name.push('_');
+        }
+        name.push(c.to_ascii_lowercase());
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_as_keras_has_them() {
+        let classes = ["Dense", "MultiHeadAttention", "Conv2D", "LSTM", "RMSNormalization", "Conv2DTranspose", "ELU"];
+        let names = ["dense", "multi_head_attention", "conv2d", "lstm", "rms_normalization", "conv2d_transpose", "elu"];
+        assert_eq!(classes.map(snake_case), names);
+    }
+
+    #[test]
+    fn a_place_is_taken_once() {
+        let mut frame = Frame::new("block".into());
+        assert_eq!(frame.place("conv"), "block.conv");
+        assert_eq!(frame.place("conv"), "block.conv_1");
+        frame.loops.push(2);
+        assert_eq!(frame.place("conv"), "block.conv[2]");
+        assert_eq!(frame.place("conv"), "block.conv_1[2]");
+    }
+}
