@@ -52,6 +52,37 @@ fn several_errors_at_once() {
     ");
 }
 
+/// Files are imported from beside the file that imports them, and errors show the file that they are in.
+#[test]
+fn in_an_imported_file() {
+    let folder = empty_folder("imports");
+    let files = [
+        ("net.tile", "import \"blocks/one.tile\";\n\nmodel Net(X[N]) -> (Y) { Y = X |> One() |> Two(); }\n"),
+        ("blocks/one.tile", "import \"two.tile\";\n\nlayer One()(X) -> (Y) { Y = X |> Two(); }\n"),
+        ("blocks/two.tile", "layer Two()(X) -> (Y) { Y = X + Z; }\n"),
+    ];
+    std::fs::create_dir(folder.join("blocks")).unwrap();
+    files.iter().for_each(|(name, text)| std::fs::write(folder.join(name), text).unwrap());
+    let run = tilec(["check", folder.join("net.tile").to_str().unwrap()]);
+    assert_eq!(run.code, 1);
+    assert_snapshot!(run.err.replace(folder.to_str().unwrap(), "."), @"
+    [E0102] Error: there is no function `Two`
+       ╭─[ ./net.tile:3:44 ]
+       │
+     3 │ model Net(X[N]) -> (Y) { Y = X |> One() |> Two(); }
+       │                                            ─┬─
+       │                                             ╰─── here
+    ───╯
+    [E0101] Error: there is no `Z` here
+       ╭─[ ./blocks/two.tile:1:33 ]
+       │
+     1 │ layer Two()(X) -> (Y) { Y = X + Z; }
+       │                                 ┬
+       │                                 ╰── here
+    ───╯
+    ");
+}
+
 #[test]
 fn rank_mismatch() {
     let source = "function f(X[N]) -> (Y) {\n    Y[i: N] = +(X[i, j]);\n}\n";

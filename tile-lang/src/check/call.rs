@@ -137,6 +137,10 @@ impl<'p> Checker<'p, '_> {
             return;
         }
         let error = Diagnostic::error("E0102", name.span, format!("there is no function `{}`", name.name));
+        let mut written = self.program.written_functions().iter().filter_map(|function| function.name.as_ref());
+        if written.any(|other| other.name == name.name) {
+            return self.error(error.help("another file has it: files see what they import themselves"));
+        }
         let locals = self.scope.values.keys().copied().filter(|local| local.starts_with(|c: char| c.is_lowercase()));
         let suggestion = did_you_mean(&name.name, self.program.callable_names().chain(locals));
         self.error_with(error, suggestion, "");

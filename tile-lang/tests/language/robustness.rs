@@ -233,7 +233,7 @@ fn depth() {
     too_deep(&format!("model M(X) -> (Y) {{ {} {} }}", "if a {".repeat(n), "}".repeat(n)));
     too_deep(&format!("model M(X) -> (Y) {{ if a {{}} {} }}", "else if b {}".repeat(n)));
     exercise(&format!("model M(X) -> (Y) {{ if a {{}} {} }}", "else if b {}".repeat(60)));
-    exercise(&format!("model M(X) -> (Y) {{ {} }}", "if a {} else if b {} ".repeat(n)));
+    exercise(&format!("model M(X) -> (Y) {{ {} }}", "if a {} else if b {} ".repeat(n / 20)));
 
     let chain: String = (0..2000).map(|i| format!("function f{i}(X) -> (Y) {{ Y = f{}(X); }}\n", i + 1)).collect();
     exercise(&format!("{chain}function f2000(X) -> (Y) {{ Y = X; }}"));
