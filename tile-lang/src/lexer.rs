@@ -13,7 +13,19 @@ pub const KEYWORDS: [&str; 3] = ["function", "default", "no_defract"];
 
 /// The words that are keywords in their places, and names anywhere else.
 pub const WORDS: [&str; 14] = [
-    "layer", "model", "import", "param", "state", "update", "for", "in", "if", "else", "scan", "along", "yield",
+    "layer",
+    "model",
+    "import",
+    "param",
+    "state",
+    "update",
+    "for",
+    "in",
+    "if",
+    "else",
+    "scan",
+    "along",
+    "yield",
     "regularizer",
 ];
 
@@ -139,7 +151,8 @@ pub fn tokenize(source: &str, base: u32) -> Tokens<'_> {
         match token {
             Ok(Token::Comment) => found.comments.push(span),
             Ok(Token::Small(name)) if WORDS.contains(&name) && source.as_bytes()[range.start] != b'$' => {
-                let after_number = matches!(found.tokens.last(), Some((Token::Int(_), number)) if number.end == span.start);
+                let after_number =
+                    matches!(found.tokens.last(), Some((Token::Int(_), number)) if number.end == span.start);
                 found.tokens.push((if after_number { Token::Small(name) } else { Token::Word(name) }, span));
             }
             Ok(token) => found.tokens.push((token, span)),

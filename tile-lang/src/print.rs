@@ -113,8 +113,15 @@ impl fmt::Display for Expr {
             ExprKind::Name(name) => write!(f, "{name}"),
             ExprKind::Access { tensor, indices } => write!(f, "(at {tensor}{})", Spaced(indices)),
             ExprKind::Call { callee, arguments } => {
- write!(f, "(call {callee}")?; for a in arguments { write!(f, " {}", a.value)?; } f.write_char(')') }
- ExprKind::Pipe { input, callee } => write!(f, "(|> {input} {callee})"), ExprKind::List(items) => write!(f, "(list{})", Spaced(items)), ExprKind::Text(t) => write!(f, "{t:?}"),
+                write!(f, "(call {callee}")?;
+                for a in arguments {
+                    write!(f, " {}", a.value)?;
+                }
+                f.write_char(')')
+            }
+            ExprKind::Pipe { input, callee } => write!(f, "(|> {input} {callee})"),
+            ExprKind::List(items) => write!(f, "(list{})", Spaced(items)),
+            ExprKind::Text(t) => write!(f, "{t:?}"),
             ExprKind::Unary { op: UnaryOp::Neg, operand } => write!(f, "(neg {operand})"),
             ExprKind::Unary { op: UnaryOp::Not, operand } => write!(f, "(not {operand})"),
             ExprKind::Binary { op, left, right } => write!(f, "({} {left} {right})", op.symbol()),

@@ -10,7 +10,12 @@ use crate::span::{LIBRARY_BASE, Span};
 use crate::suggest::did_you_mean;
 
 /// The text of the library that every program sees; spans at [`LIBRARY_BASE`] and above lie in it.
-pub const LIBRARY: &str = concat!(include_str!("../std/core.tile"), include_str!("../std/initializers.tile"), include_str!("../std/activations.tile"), include_str!("../std/dense.tile"));
+pub const LIBRARY: &str = concat!(
+    include_str!("../std/core.tile"),
+    include_str!("../std/initializers.tile"),
+    include_str!("../std/activations.tile"),
+    include_str!("../std/dense.tile")
+);
 
 /// The functions of a file and those of the library. No function reaches itself by calls, and no chain of calls is
 /// longer than [`crate::ast::MAX_DEPTH`].

@@ -6,9 +6,9 @@ use tile_lang::diagnostic::Diagnostic;
 use tile_lang::span::Span;
 
 use super::expression::{Evaluator, Lowered, Spans, Target};
+use super::indices::{Variables, overflow};
 use super::scope::{Scope, axes};
 use super::value::Value;
-use super::indices::{Variables, overflow};
 use crate::affine::{Affine, RationalAffine};
 use crate::dtype::{DType, Scalar};
 use crate::graph::{ContractionLeaf, Graph, NodeId};
@@ -169,7 +169,11 @@ impl Target for Body<'_> {
         Err(Diagnostic::error("E0112", span, "this function contracts, so it cannot be called inside a contraction"))
     }
 
-    fn weight<'p>(_: &mut Evaluator<'p, Self>, _: &mut Scope<'p, scalar::Value>, weight: &'p ast::Weight) -> Lowered<()> {
+    fn weight<'p>(
+        _: &mut Evaluator<'p, Self>,
+        _: &mut Scope<'p, scalar::Value>,
+        weight: &'p ast::Weight,
+    ) -> Lowered<()> {
         Err(whole(weight.name.span))
     }
 
@@ -190,10 +194,6 @@ impl Target for Body<'_> {
         span: Span,
     ) -> Lowered<()> {
         Err(whole(span))
-    }
-
-    fn yielded<'p>(_: &mut Evaluator<'p, Self>, target: &'p Ident, _: Value<'p, scalar::Value>) -> Lowered<()> {
-        Err(whole(target.span))
     }
 
     fn applied(&mut self, _: String, _: &str, _: Vec<scalar::Value>) {}

@@ -43,9 +43,8 @@ pub(super) fn lower<'p>(
         }
         Ok((output, value, constraints))
     });
-    let inside = inside.map(|(Body { program, operands, reads, variables, .. }, found)| {
-        (program, operands, reads, variables, found)
-    });
+    let inside = inside
+        .map(|(Body { program, operands, reads, variables, .. }, found)| (program, operands, reads, variables, found));
     evaluator.target.graph = graph;
     let (mut program, mut operands, reads, mut variables, (output, value, constraints)) = inside?;
 
@@ -128,7 +127,9 @@ fn leading<'p>(evaluator: &Evaluator<'p, Tensors>, scope: &Scope<'p, NodeId>, ex
             let shape = evaluator.target.graph.shape(node);
             Some(shape.get(..(shape.len() + 1).checked_sub(indices.len())?)?.to_vec())
         }
-        ExprKind::Call { arguments, .. } => first(&arguments.iter().map(|argument| &argument.value).collect::<Vec<_>>()),
+        ExprKind::Call { arguments, .. } => {
+            first(&arguments.iter().map(|argument| &argument.value).collect::<Vec<_>>())
+        }
         ExprKind::List(items) => first(&items.iter().collect::<Vec<_>>()),
         ExprKind::Pipe { input, callee } => first(&[input, callee]),
         ExprKind::Unary { operand, .. } => first(&[operand]),

@@ -48,9 +48,10 @@ impl<'p, T: Target> Evaluator<'p, T> {
             }
             ("list", [value, Value::Constant(Constant::Int(count))]) => match value {
                 Value::List(items) if i64::try_from(items.len()) == Ok(*count) => Ok(value.clone()),
-                Value::List(items) => {
-                    Err(wrong(0, format!("a number or a list of {count} is wanted here, not a list of {}", items.len())))
-                }
+                Value::List(items) => Err(wrong(
+                    0,
+                    format!("a number or a list of {count} is wanted here, not a list of {}", items.len()),
+                )),
                 _ => Ok(Value::List((0..*count).map(|_| value.clone()).collect())),
             },
             ("repeat", [Value::Constant(Constant::Int(count)), value]) => {

@@ -50,7 +50,11 @@ impl<'p, T: Target> Evaluator<'p, T> {
             StatementKind::Yield { target, value } => {
                 self.target.begin(target, span);
                 let value = self.expression(scope, value)?;
-                T::yielded(self, target, value)
+                match self.yields.last_mut() {
+                    Some(yields) => yields.push((target, value)),
+                    None => return Err(Diagnostic::error("E0229", span, "`yield` stands in the body of a `scan`")),
+                }
+                Ok(())
             }
             StatementKind::Error => Err(Diagnostic::error("E0001", span, "this statement could not be read")),
         }
@@ -112,8 +116,7 @@ impl<'p, T: Target> Evaluator<'p, T> {
             if let Some(frame) = self.frames.last_mut() {
                 frame.loops.push(number);
             }
-            let done =
-                self.assign(scope, variables, item, list.span).and_then(|()| self.run(scope, body));
+            let done = self.assign(scope, variables, item, list.span).and_then(|()| self.run(scope, body));
             if let Some(frame) = self.frames.last_mut() {
                 frame.loops.pop();
             }

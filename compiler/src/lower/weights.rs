@@ -175,7 +175,9 @@ pub(super) fn update<'p>(
     };
     if evaluator.target.is_in_scan() {
         let message = format!("`{}` is updated in a `scan`", target.name);
-        return Err(Diagnostic::error("E0232", target.span, message).help("update it after the loop, from what it carries"));
+        return Err(
+            Diagnostic::error("E0232", target.span, message).help("update it after the loop, from what it carries")
+        );
     }
     let known = evaluator.target.network.weights.iter().find(|weight| weight.path == *path);
     let Some(ty) = known.map(|weight| weight.ty.clone()) else { return Ok(()) };

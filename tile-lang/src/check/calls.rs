@@ -117,7 +117,9 @@ fn is_elementwise(function: &Function) -> bool {
 fn for_each_call<'f>(function: &'f Function, visit: &mut dyn FnMut(&'f str, Span)) {
     let mut in_expr = |expr: &'f Expr| {
         walk(expr, &mut |expr| {
-            if let ExprKind::Call { callee, .. } = &expr.kind && let ExprKind::Name(function) = &callee.kind {
+            if let ExprKind::Call { callee, .. } = &expr.kind
+                && let ExprKind::Name(function) = &callee.kind
+            {
                 visit(&function.name, function.span);
             }
         });

@@ -35,7 +35,9 @@ pub fn check(source: &str) -> Checked {
     duplicate_functions(&program, &mut diagnostics);
     let calls = calls::Calls::new(&program, &mut diagnostics);
     for function in program.functions() {
-        if function.span.start < u32::MAX { continue; }
+        if function.span.start < u32::MAX {
+            continue;
+        }
         function::check(&program, &calls, function, all_read, &mut diagnostics);
     }
     diagnostics.sort_by_key(|diagnostic| diagnostic.labels.first().map(|label| label.span));
@@ -66,8 +68,14 @@ fn walk<'e>(expr: &'e Expr, visit: &mut dyn FnMut(&'e Expr)) {
         ExprKind::Access { indices: parts, .. } | ExprKind::List(parts) => {
             parts.iter().for_each(|part| walk(part, visit));
         }
-        ExprKind::Call { callee, arguments } => { walk(callee, visit); arguments.iter().for_each(|a| walk(&a.value, visit)); }
-        ExprKind::Pipe { input, callee } => { walk(input, visit); walk(callee, visit); }
+        ExprKind::Call { callee, arguments } => {
+            walk(callee, visit);
+            arguments.iter().for_each(|a| walk(&a.value, visit));
+        }
+        ExprKind::Pipe { input, callee } => {
+            walk(input, visit);
+            walk(callee, visit);
+        }
         ExprKind::Unary { operand, .. } => walk(operand, visit),
         ExprKind::Binary { left, right, .. } => {
             walk(left, visit);
@@ -80,6 +88,11 @@ fn walk<'e>(expr: &'e Expr, visit: &mut dyn FnMut(&'e Expr)) {
                 walk(otherwise, visit);
             }
         }
-        ExprKind::Text(_) | ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Name(_) | ExprKind::Ellipsis | ExprKind::Error => {}
+        ExprKind::Text(_)
+        | ExprKind::Int(_)
+        | ExprKind::Float(_)
+        | ExprKind::Name(_)
+        | ExprKind::Ellipsis
+        | ExprKind::Error => {}
     }
 }

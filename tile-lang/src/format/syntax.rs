@@ -44,7 +44,8 @@ impl Syntax<'_> {
     /// With its attributes and its `;`.
     pub fn statement(&self, statement: &Statement) -> Layout {
         let body = match &statement.kind {
-            StatementKind::Assign { targets, value } => { let target = &targets[0];
+            StatementKind::Assign { targets, value } => {
+                let target = &targets[0];
                 Layout::Joined(vec![Layout::text(format!("{target} = ")), self.expr(value, Within::Value)])
             }
             StatementKind::Contraction(contraction) => self.contraction(contraction),
@@ -113,7 +114,8 @@ impl Syntax<'_> {
                 Layout::bracketed(format!("{tensor}["), self.list(indices, Within::Index), "]")
             }
             ExprKind::Call { callee, arguments } => {
-                let a: Vec<Expr> = arguments.iter().map(|a| a.value.clone()).collect(); Layout::bracketed(format!("{callee}("), self.list(&a, within), ")")
+                let a: Vec<Expr> = arguments.iter().map(|a| a.value.clone()).collect();
+                Layout::bracketed(format!("{callee}("), self.list(&a, within), ")")
             }
             ExprKind::Unary { op, operand } => {
                 Layout::Joined(vec![Layout::text(op.symbol()), self.operand(operand, UNARY, within)])
@@ -127,9 +129,7 @@ impl Syntax<'_> {
                 parts.extend(otherwise.as_ref().map(|otherwise| part(": ", otherwise)));
                 Layout::Group(vec![self.operand(condition, 1, within), Layout::Nested(parts)])
             }
-            _ => {
-                Layout::text(expr.to_string())
-            }
+            _ => Layout::text(expr.to_string()),
         }
     }
 
