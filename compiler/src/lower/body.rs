@@ -196,10 +196,6 @@ impl Target for Body<'_> {
         Err(whole(span))
     }
 
-    fn yielded<'p>(_: &mut Evaluator<'p, Self>, target: &'p Ident, _: Value<'p, scalar::Value>) -> Lowered<()> {
-        Err(whole(target.span))
-    }
-
     fn applied(&mut self, _: String, _: &str, _: Vec<scalar::Value>) {}
 
     fn begin(&mut self, _: &Ident, _: Span) {}

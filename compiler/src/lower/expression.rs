@@ -73,12 +73,6 @@ pub(super) trait Target: Sized {
         body: &'p [ast::Statement],
         span: Span,
     ) -> Lowered<()>;
-    /// `yield target = value;`
-    fn yielded<'p>(
-        evaluator: &mut Evaluator<'p, Self>,
-        target: &'p Ident,
-        value: Value<'p, Self::Element>,
-    ) -> Lowered<()>;
     /// Told of each layer that the entry has applied.
     fn applied(&mut self, path: String, class: &str, outputs: Vec<Self::Element>);
     /// From here on, what is made belongs to the statement `target = …` at `span`.
@@ -110,7 +104,7 @@ impl Spans {
 }
 
 /// Evaluates expressions and functions of a program into a target.
-pub(super) struct Evaluator<'p, T> {
+pub(super) struct Evaluator<'p, T: Target> {
     pub program: &'p Program,
     pub target: T,
     /// How deep expressions are nested, those of callers included.
@@ -121,6 +115,8 @@ pub(super) struct Evaluator<'p, T> {
     pub training: bool,
     /// The entry, and the layers that are being applied.
     pub frames: Vec<Frame>,
+    /// For each `scan` that evaluation is in, what its step has yielded so far.
+    pub yields: Vec<Vec<(&'p Ident, Value<'p, T::Element>)>>,
 }
 
 /// The deepest nesting of expressions through calls: what a stack of 2 MiB surely holds.
@@ -128,18 +124,18 @@ const MAX_DEPTH: u32 = 600;
 
 impl<'p, T: Target> Evaluator<'p, T> {
     pub fn new(program: &'p Program, target: T, training: bool) -> Self {
-        Self { program, target, depth: 0, calls: 0, training, frames: vec![Frame::default()] }
+        Self { program, target, depth: 0, calls: 0, training, frames: vec![Frame::default()], yields: Vec::new() }
     }
 
     /// Works on another target for a while.
-    pub fn within<U, R>(
+    pub fn within<U: Target, R>(
         &mut self,
         target: U,
         work: impl FnOnce(&mut Evaluator<'p, U>) -> Lowered<R>,
     ) -> Lowered<(U, R)> {
         let frames = std::mem::take(&mut self.frames);
         let Evaluator { program, depth, calls, training, .. } = *self;
-        let mut inside = Evaluator { program, target, depth, calls, training, frames };
+        let mut inside = Evaluator { program, target, depth, calls, training, frames, yields: Vec::new() };
         let result = work(&mut inside);
         (self.frames, self.calls) = (inside.frames, inside.calls);
         Ok((inside.target, result?))

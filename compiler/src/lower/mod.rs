@@ -9,6 +9,7 @@
 //! - `statement`: statements, and the loops and conditions among them; `call`: calls and their arguments; `scope`: names
 //!   and sizes; `value`: what they stand for; `list`: functions on what is known at compile time;
 //! - `frame`: where in the tree of layers evaluation is; `weights`: the tensors that layers keep;
+//! - `scan`: loops at run time;
 //! - `expression`: operators and elementwise functions, the same for whole tensors and inside contractions;
 //! - `constant`: arithmetic at compile time;
 //! - `tensors`: elementwise operations on whole tensors, and broadcasting;
@@ -31,6 +32,7 @@ mod frame;
 mod indices;
 mod list;
 mod network;
+mod scan;
 mod scope;
 mod statement;
 mod tensors;

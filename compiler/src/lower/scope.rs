@@ -36,6 +36,14 @@ impl<'p, E: Clone> Scope<'p, E> {
         self.names.get(name).cloned().or_else(size)
     }
 
+    /// The same scope with other values for its names, in a fixed order.
+    pub fn map(&self, mut value: impl FnMut(&Value<'p, E>) -> Value<'p, E>) -> Self {
+        let mut names: Vec<_> = self.names.iter().collect();
+        names.sort_unstable_by_key(|(name, _)| **name);
+        let names = names.into_iter().map(|(name, old)| (*name, value(old))).collect();
+        Self { function: self.function, names, sizes: self.sizes.clone(), weights: self.weights.clone() }
+    }
+
     /// The same scope for another target: without tensors.
     pub fn constants<F>(&self) -> Scope<'p, F> {
         let constants = self.names.iter().filter_map(|(name, value)| Some((*name, value.constant()?)));

@@ -50,7 +50,11 @@ impl<'p, T: Target> Evaluator<'p, T> {
             StatementKind::Yield { target, value } => {
                 self.target.begin(target, span);
                 let value = self.expression(scope, value)?;
-                T::yielded(self, target, value)
+                match self.yields.last_mut() {
+                    Some(yields) => yields.push((target, value)),
+                    None => return Err(Diagnostic::error("E0229", span, "`yield` stands in the body of a `scan`")),
+                }
+                Ok(())
             }
             StatementKind::Error => Err(Diagnostic::error("E0001", span, "this statement could not be read")),
         }

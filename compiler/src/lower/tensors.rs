@@ -11,7 +11,7 @@ use super::network::{Layer, Network};
 use super::scope::Scope;
 use super::value::Value;
 use super::weights::Collected;
-use super::{builtin, contraction, weights};
+use super::{builtin, contraction, scan, weights};
 use crate::dtype::{DType, Scalar};
 use crate::graph::{Graph, NodeId, Op};
 use crate::scalar::{BinaryOp, UnaryOp};
@@ -48,6 +48,42 @@ impl Tensors {
     pub fn into_network(mut self, outputs: Vec<(String, NodeId)>) -> Network {
         self.graph.outputs = outputs;
         self.network.into_network(self.graph)
+    }
+
+    /// Works on the graph of a loop's body instead, until [`Tensors::end_scan`].
+    pub fn begin_scan(&mut self) {
+        let graph = std::mem::replace(&mut self.graph, Graph::new("step"));
+        self.outer.push(Outer { graph, captures: Vec::new() });
+    }
+
+    /// The body, with these outputs, and what it reads of the graph that is worked on again.
+    pub fn end_scan(&mut self, outputs: Vec<(String, NodeId)>) -> (Graph, Vec<NodeId>) {
+        let Some(Outer { graph, captures }) = self.outer.pop() else { return (Graph::default(), Vec::new()) };
+        let mut body = std::mem::replace(&mut self.graph, graph);
+        body.outputs = outputs;
+        let mut read = Vec::new();
+        for (outside, inside) in captures {
+            if body.users(inside).is_empty() && !body.is_output(inside) {
+                body.remove(inside);
+            } else {
+                read.push(outside);
+            }
+        }
+        (body, read)
+    }
+
+    /// What the body is given for each step.
+    pub fn step_input(&mut self, name: &str, ty: TensorType) -> NodeId {
+        self.graph.add(Op::Input(name.to_owned()), ty, &[])
+    }
+
+    /// A value of the graph around, in the body.
+    pub fn capture<'p>(&mut self, value: &Value<'p, NodeId>) -> Value<'p, NodeId> {
+        match value {
+            Value::Element(node) => Value::Element(self.captured(self.outer.len() - 1, *node)),
+            Value::List(items) => Value::List(items.iter().map(|item| self.capture(item)).collect()),
+            value => value.clone(),
+        }
     }
 
     pub fn is_in_scan(&self) -> bool {
@@ -250,17 +286,13 @@ impl Target for Tensors {
     }
 
     fn scan<'p>(
-        _: &mut Evaluator<'p, Self>,
-        _: &mut Scope<'p, NodeId>,
-        _: &'p [ast::Sequence],
-        _: &'p [ast::Statement],
+        evaluator: &mut Evaluator<'p, Self>,
+        scope: &mut Scope<'p, NodeId>,
+        sequences: &'p [ast::Sequence],
+        body: &'p [ast::Statement],
         span: Span,
     ) -> Lowered<()> {
-        Err(Diagnostic::error("E0229", span, "no scan yet"))
-    }
-
-    fn yielded<'p>(_: &mut Evaluator<'p, Self>, target: &'p Ident, _: Value<'p, NodeId>) -> Lowered<()> {
-        Err(Diagnostic::error("E0229", target.span, "no scan yet"))
+        scan::scan(evaluator, scope, sequences, body, span)
     }
 
     fn applied(&mut self, path: String, class: &str, outputs: Vec<NodeId>) {
