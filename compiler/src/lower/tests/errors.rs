@@ -190,9 +190,9 @@ fn operations_that_do_not_take_a_type() {
     ");
     let errors = lowered("function (A) -> (O) { O = tuple(A, A) + 1; }", "A = f32[3]");
     insta::assert_snapshot!(errors, @r"
-    E0204: this is a tuple, not a tensor
+    E0204: this is a list, not a tensor
       `tuple(A, A) + 1` 
-      help: take one of its parts with `element(T, 0)`
+      help: take one of its parts, as in `A, B = T;` or with `element(T, 0)`
     ");
     let errors = lowered("function (A) -> (O) { O = gather(A, A); }", "A = f32[3]");
     insta::assert_snapshot!(errors, @r"
