@@ -8,7 +8,7 @@ KERAS_BACKEND=torch python3 tests/golden/layers/make.py --check      (another ba
 import importlib
 import sys
 
-from cases import HERE, np
+from cases import HERE, keras, np
 
 FAMILIES = "core convolution pooling normalization regularization attention transformer recurrent merging reshaping activation more".split()
 
@@ -45,7 +45,19 @@ def write(family):
     print(f"{family.name}: {len(manifest)} cases, {(HERE / f'{family.name}.npy').stat().st_size} bytes")
 
 
+def write_names():
+    """keras_layers.txt: every public layer of Keras, a line each; `NAME = LAYER` is another name of one."""
+    public = {name: kind for name, kind in vars(keras.layers).items() if isinstance(kind, type)}
+    layers = {name: kind for name, kind in public.items() if issubclass(kind, keras.layers.Layer)}
+    own = {kind: name for name, kind in layers.items() if kind.__name__ == name}
+    own |= {kind: name for name, kind in layers.items() if kind not in own}  # GroupQueryAttention has another name inside
+    lines = [name if own[kind] == name else f"{name} = {own[kind]}" for name, kind in sorted(layers.items())]
+    (HERE.parent / "keras_layers.txt").write_text("\n".join(lines) + "\n")
+
+
 if __name__ == "__main__":
     action = compare if "--check" in sys.argv else write
     for name in [a for a in sys.argv[1:] if a != "--check"] or FAMILIES:
         action(importlib.import_module(name).family)
+    if action is write:
+        write_names()
