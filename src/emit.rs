@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use tile_compiler::emit::{Target, write};
 use tile_compiler::graph::Graph;
+use tile_compiler::kernel::Kernel;
 use tile_compiler::lower::{Binding, Bindings, lower};
 use tile_compiler::pipeline;
-use tile_compiler::plan::{Plan, Work};
+use tile_compiler::plan::{Plan, Routine};
 use tile_compiler::profile::Profile;
 use tile_lang::ast::{DimKind, Function};
 
@@ -42,9 +43,11 @@ enum Kind {
     Ast,
     /// The tensor graph, optimised
     Graph,
-    /// Steps and buffers
+    /// The steps of a run, and the memory that they need
     Plan,
-    /// The scheduled loop nests
+    /// The loop nests that the steps run, with their schedules
+    Nests,
+    /// The nests as kernels
     Kernels,
     Wgsl,
     Msl,
@@ -158,6 +161,7 @@ fn of_program(kind: Kind, graph: &Graph, plan: &Plan) -> Result<Vec<Listing>, Fa
         Kind::Graph => whole("graph", graph.to_string()),
         Kind::Dot => whole("dot", graph.dot()),
         Kind::Plan => whole("plan", plan.to_string()),
+        Kind::Nests => Ok(nests(plan)),
         Kind::Kernels => Ok(kernels(plan)),
         Kind::Wgsl => shaders(plan, Target::Wgsl),
         Kind::Msl => shaders(plan, Target::Msl),
@@ -168,21 +172,29 @@ fn of_program(kind: Kind, graph: &Graph, plan: &Plan) -> Result<Vec<Listing>, Fa
     }
 }
 
+fn nests(plan: &Plan) -> Vec<Listing> {
+    let nest = |routine: &Routine| Listing {
+        kind: "nests",
+        file: format!("{}.nest", routine.name),
+        text: routine.to_string(),
+        binary: None,
+    };
+    plan.routines.iter().map(nest).collect()
+}
+
 /// Every kernel; for a profile without kernels, the loop nest that its device runs instead.
 fn kernels(plan: &Plan) -> Vec<Listing> {
-    let steps = plan.steps.iter().filter_map(|step| {
-        let text = match (&step.kernel, &step.work) {
-            (Some(kernel), _) => kernel.to_string(),
-            (None, Work::Nest { nest, .. }) => nest.to_string(),
-            (None, _) => return None,
-        };
-        Some(Listing { kind: "kernels", file: format!("{}.kernel", step.name), text, binary: None })
-    });
-    steps.collect()
+    let kernel = |routine: &Routine| Listing {
+        kind: "kernels",
+        file: format!("{}.kernel", routine.name),
+        text: routine.kernel.as_ref().map_or_else(|| routine.to_string(), Kernel::to_string),
+        binary: None,
+    };
+    plan.routines.iter().map(kernel).collect()
 }
 
 fn shaders(plan: &Plan, target: Target) -> Result<Vec<Listing>, Failure> {
-    let kernels = plan.steps.iter().filter_map(|step| step.kernel.as_ref());
+    let kernels = plan.routines.iter().filter_map(|routine| routine.kernel.as_ref());
     let listings = kernels.map(|kernel| {
         let listing = write(kernel, target).map_err(|error| Failure::input(error.to_string()))?;
         let file = format!("{}.{}", kernel.name, target.extension());

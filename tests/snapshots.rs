@@ -29,7 +29,9 @@ fn stages(source: &str, inputs: &str) -> String {
     section("ast", tile_lang::ast_text(&tile_lang::parse(source).file));
     section("graph", graph.to_string());
     section("plan", plan.to_string());
-    for kernel in plan.steps.iter().filter_map(|step| step.kernel.as_ref()) {
+    for routine in &plan.routines {
+        section("nest", routine.to_string());
+        let Some(kernel) = &routine.kernel else { continue };
         section("kernel", kernel.to_string());
         section("wgsl", write(kernel, Target::Wgsl).unwrap_or_else(|error| panic!("{error}")).text());
     }

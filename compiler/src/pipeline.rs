@@ -1,69 +1,14 @@
 //! The whole compiler on one page: every pass is a call here, in the order in which it runs.
 
 use std::collections::HashMap;
-use std::fmt;
-
-use tile_lang::diagnostic::Diagnostic;
 
 use crate::graph::{Graph, NodeId, Op};
-use crate::nest::{self, InvalidNest, Nest, NestError};
+use crate::nest::{self, Nest};
 use crate::passes::{Group, dead, fold, fuse, is_source, share, storage};
-use crate::plan::{Buffer, BufferId, Content, Plan, Port, Step, Work, assign_slots};
+use crate::plan::{Buffer, BufferId, Content, Plan, PlanError, Port, Routine, RoutineId, Step, Work, assign_slots};
 use crate::profile::{Execution, Profile};
 use crate::schedule::{self, ScheduleError};
-use crate::tensor::{Tensor, TensorType};
-
-/// Why a graph has no plan for a profile.
-#[derive(Clone, Debug, PartialEq)]
-pub enum PlanError {
-    /// The device lacks a type or operation that `value` needs.
-    Unsupported { value: String, what: String, device: String },
-    /// A tensor is larger than the device can hold or bind.
-    TooLarge { value: String, ty: TensorType, bytes: u64, limit: u64, device: String },
-    /// A bug of ours.
-    Internal(String),
-}
-
-impl PlanError {
-    /// The error at the place where the source of `graph` computes the value; `None` for a bug of ours.
-    pub fn diagnostic(&self, graph: &Graph) -> Option<Diagnostic> {
-        let (code, value, help) = match self {
-            PlanError::TooLarge { value, .. } => ("E0290", value, "use smaller sizes, or the device `cpu`"),
-            PlanError::Unsupported { value, .. } => ("E0291", value, "use the device `cpu`, which has every type"),
-            PlanError::Internal(_) => return None,
-        };
-        let span = graph.ids().find(|&id| value_name(graph, id) == *value).and_then(|id| graph.node(id).span);
-        Some(Diagnostic::error(code, span.unwrap_or_default(), self.to_string()).help(help))
-    }
-}
-
-impl fmt::Display for PlanError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PlanError::Unsupported { value, what, device } => {
-                write!(f, "`{value}` can't run on `{device}`: it has no {what}")
-            }
-            PlanError::TooLarge { value, ty, bytes, limit, device } => {
-                write!(f, "`{value}` is {ty}, {bytes} bytes: `{device}` holds at most {limit} bytes in a buffer")
-            }
-            PlanError::Internal(what) => write!(f, "internal error: {what}"),
-        }
-    }
-}
-
-impl std::error::Error for PlanError {}
-
-impl From<NestError> for PlanError {
-    fn from(error: NestError) -> PlanError {
-        PlanError::Internal(error.to_string())
-    }
-}
-
-impl From<InvalidNest> for PlanError {
-    fn from(error: InvalidNest) -> PlanError {
-        PlanError::Internal(error.to_string())
-    }
-}
+use crate::tensor::Tensor;
 
 /// Rewrites `graph` into an equal one that costs less.
 pub fn optimise(graph: &mut Graph) {
@@ -75,7 +20,16 @@ pub fn optimise(graph: &mut Graph) {
 
 /// The plan that runs `graph` on a device with `profile`.
 pub fn plan(graph: &Graph, profile: &Profile) -> Result<Plan, PlanError> {
-    let mut planner = Planner { graph, profile, buffers: Vec::new(), of_node: HashMap::new(), names: HashMap::new() };
+    let mut planner = Planner {
+        graph,
+        profile,
+        buffers: Vec::new(),
+        of_node: HashMap::new(),
+        routines: Vec::new(),
+        of_work: HashMap::new(),
+        routine_names: Names::default(),
+        value_names: Names::default(),
+    };
     let inputs = planner.given(&graph.inputs, &Content::Input)?;
     let weights = planner.given(&graph.weights, &Content::Weight)?;
     let mut steps = Vec::new();
@@ -91,6 +45,7 @@ pub fn plan(graph: &Graph, profile: &Profile) -> Result<Plan, PlanError> {
         profile: profile.clone(),
         buffers: planner.buffers,
         slots,
+        routines: planner.routines,
         steps,
         inputs,
         weights,
@@ -103,15 +58,14 @@ struct Planner<'a> {
     profile: &'a Profile,
     buffers: Vec<Buffer>,
     of_node: HashMap<NodeId, BufferId>,
-    /// How often a step's name was used.
-    names: HashMap<String, usize>,
+    routines: Vec<Routine>,
+    /// The routine that does a work, which is here without names.
+    of_work: HashMap<Work, RoutineId>,
+    routine_names: Names,
+    value_names: Names,
 }
 
 impl Planner<'_> {
-    fn value_name(&self, id: NodeId) -> String {
-        value_name(self.graph, id)
-    }
-
     /// The buffer of a node, made with this content where it has none.
     fn buffer(&mut self, id: NodeId, content: Content) -> Result<BufferId, PlanError> {
         if let Some(&buffer) = self.of_node.get(&id) {
@@ -121,7 +75,7 @@ impl Planner<'_> {
         let Some(stored) = self.profile.storage(ty.dtype) else {
             let what = format!("tensors of type {}", ty.dtype);
             let device = self.profile.name.clone();
-            return Err(PlanError::Unsupported { value: self.value_name(id), what, device });
+            return Err(PlanError::Unsupported { value: self.graph.value_name(id), what, device });
         };
         let buffer = Buffer { ty, storage: stored, content };
         // Shader indices are i32.
@@ -132,7 +86,7 @@ impl Planner<'_> {
         let limit = self.profile.max_buffer_bytes.min(self.profile.max_binding_bytes).min(addressable);
         if buffer.bytes() > limit {
             return Err(PlanError::TooLarge {
-                value: self.value_name(id),
+                value: self.graph.value_name(id),
                 bytes: buffer.bytes(),
                 ty: buffer.ty,
                 limit,
@@ -148,7 +102,9 @@ impl Planner<'_> {
     fn given(&mut self, nodes: &[NodeId], content: &Content) -> Result<Vec<Port>, PlanError> {
         let ports = nodes.iter().map(|&id| {
             let buffer = self.buffer(id, content.clone())?;
-            Ok(Port { name: self.value_name(id), ty: self.graph.node(id).ty.clone(), buffer })
+            let name = self.graph.value_name(id);
+            self.value_names.unique(&name);
+            Ok(Port { name, ty: self.graph.node(id).ty.clone(), buffer })
         });
         ports.collect()
     }
@@ -185,37 +141,52 @@ impl Planner<'_> {
             self.buffer(root, Content::Output)?;
             return Ok(None);
         }
-        let (name, operands, work, kernel) = match &graph.node(root).op {
+        let (name, work, operands) = match &graph.node(root).op {
             op @ (Op::PrngValue | Op::PrngState { .. }) => {
-                let state = storage(graph, graph.operands(root)[0]);
-                let name = self.unique("prng");
-                let (work, kernel) = match op {
-                    Op::PrngState { elements } => {
-                        (Work::PrngState { elements: *elements }, schedule::prng_state(&name, *elements))
-                    }
-                    _ => {
-                        let elements = ty.elements();
-                        (Work::PrngValue { elements }, schedule::prng_value(&name, elements))
-                    }
+                let work = match op {
+                    Op::PrngState { elements } => Work::PrngState { elements: *elements },
+                    _ => Work::PrngValue { elements: ty.elements() },
                 };
-                let kernel = kernel.map_err(|e| self.schedule_error(root, e))?;
-                let kernel = (self.profile.execution == Execution::Shader).then_some(kernel);
-                (name, vec![state], work, kernel)
+                ("prng".to_owned(), work, vec![storage(graph, graph.operands(root)[0])])
             }
             _ => {
-                let (mut nest, operands) = nest::build(graph, root, group.contraction, &|id| self.is_in_memory(id))?;
-                nest.name = self.unique(&nest.name);
-                nest.verify()?;
-                self.check_limits(root, &nest)?;
-                let schedule = schedule::choose(&nest, self.profile);
-                let kernel = schedule::kernel(&nest, &schedule, self.profile);
-                let kernel = kernel.map_err(|e| self.schedule_error(root, e))?;
-                (nest.name.clone(), operands, Work::Nest { nest: Box::new(nest), schedule }, kernel)
+                let (nest, operands) = nest::build(graph, root, group.contraction, &|id| self.is_in_memory(id))?;
+                (nest.name.clone(), Work::Nest(Box::new(nest)), operands)
             }
         };
+        let routine = self.routine(root, &name, work)?;
         let operands = operands.into_iter().map(|id| self.read(id)).collect::<Result<_, _>>()?;
-        let output = self.buffer(root, content)?;
-        Ok(Some(Step { name, work, kernel, operands, outputs: vec![output] }))
+        let outputs = vec![self.buffer(root, content)?];
+        let name = self.value_names.unique(&graph.value_name(root));
+        Ok(Some(Step { name, routine, operands, outputs }))
+    }
+
+    /// The routine that does `work` for a step that computes `root`: one that does so already, else a new one with a name
+    /// like `name`.
+    fn routine(&mut self, root: NodeId, name: &str, mut work: Work) -> Result<RoutineId, PlanError> {
+        let key = work.anonymous();
+        if let Some(&known) = self.of_work.get(&key) {
+            return Ok(known);
+        }
+        let name = self.routine_names.unique(name);
+        let shader = self.profile.execution == Execution::Shader;
+        let mut schedule = None;
+        let kernel = match &mut work {
+            Work::PrngValue { elements } if shader => schedule::prng_value(&name, *elements).map(Some),
+            Work::PrngState { elements } if shader => schedule::prng_state(&name, *elements).map(Some),
+            Work::PrngValue { .. } | Work::PrngState { .. } => Ok(None),
+            Work::Nest(nest) => {
+                nest.name.clone_from(&name);
+                nest.verify()?;
+                self.check_limits(root, nest)?;
+                let chosen = schedule.insert(schedule::choose(nest, self.profile));
+                schedule::kernel(nest, chosen, self.profile)
+            }
+        };
+        let kernel = kernel.map_err(|error| self.schedule_error(root, error))?;
+        self.routines.push(Routine { name, work, schedule, kernel });
+        self.of_work.insert(key, self.routines.len() - 1);
+        Ok(self.routines.len() - 1)
     }
 
     fn is_in_memory(&self, id: NodeId) -> bool {
@@ -237,7 +208,7 @@ impl Planner<'_> {
     }
 
     fn unsupported(&self, root: NodeId, what: String) -> PlanError {
-        PlanError::Unsupported { value: self.value_name(root), what, device: self.profile.name.clone() }
+        PlanError::Unsupported { value: self.graph.value_name(root), what, device: self.profile.name.clone() }
     }
 
     fn schedule_error(&self, root: NodeId, error: ScheduleError) -> PlanError {
@@ -250,18 +221,28 @@ impl Planner<'_> {
             ScheduleError::Invalid(_) | ScheduleError::Internal(_) => PlanError::Internal(error.to_string()),
         }
     }
-
-    /// `name`, numbered from its second use on.
-    fn unique(&mut self, name: &str) -> String {
-        let uses = self.names.entry(name.to_string()).or_insert(0);
-        *uses += 1;
-        if *uses == 1 { name.to_string() } else { format!("{name}_{uses}") }
-    }
 }
 
-/// What messages call a node.
-fn value_name(graph: &Graph, id: NodeId) -> String {
-    let node = graph.node(id);
-    let name = node.op.given_name().or(node.name.as_deref());
-    name.map_or_else(|| format!("%{}", id.index()), str::to_owned)
+/// Names that are taken.
+#[derive(Default)]
+struct Names {
+    /// How often each was asked for.
+    uses: HashMap<String, usize>,
+}
+
+impl Names {
+    /// `name`, numbered where that is taken.
+    fn unique(&mut self, name: &str) -> String {
+        loop {
+            let uses = self.uses.entry(name.to_owned()).or_insert(0);
+            *uses += 1;
+            if *uses == 1 {
+                return name.to_owned();
+            }
+            let numbered = format!("{name}_{uses}");
+            if self.uses.insert(numbered.clone(), 1).is_none() {
+                return numbered;
+            }
+        }
+    }
 }

@@ -93,7 +93,7 @@ fn measure(name: &str, source: &str, sizes: &[(&str, usize)], product: bool) -> 
     for _ in 0..30 {
         let begin = Instant::now();
         for (step, best) in plan.steps.iter().zip(&mut best) {
-            let Work::Nest { nest, .. } = &step.work else { return Err("a step is no nest".into()) };
+            let Work::Nest(nest) = &plan.routines[step.routine].work else { return Err("a step is no nest".into()) };
             let nest: &Nest = nest;
             operations = 2 * nest.places() * nest.reduction_points();
             let mut output = std::mem::take(&mut buffers[step.outputs[0]]);

@@ -3,7 +3,7 @@
 use tile_compiler::graph::{Graph, NodeId};
 use tile_compiler::interpret;
 use tile_compiler::kernel::Kernel;
-use tile_compiler::plan::{Plan, Step};
+use tile_compiler::plan::{Plan, Routine};
 use tile_compiler::tensor::Tensor;
 
 use crate::device::{Device, Kind};
@@ -120,9 +120,9 @@ pub fn given_name(graph: &Graph, id: NodeId) -> &str {
     graph.node(id).op.given_name().unwrap_or_default()
 }
 
-/// The kernel of a step, in a plan for shaders.
-pub fn kernel(step: &Step) -> Result<&Kernel, Error> {
-    step.kernel.as_ref().ok_or_else(|| Error::Internal { what: format!("step {} has no kernel", step.name) })
+/// The kernel of a routine, in a plan for shaders.
+pub fn kernel(routine: &Routine) -> Result<&Kernel, Error> {
+    routine.kernel.as_ref().ok_or_else(|| Error::Internal { what: format!("{} has no kernel", routine.name) })
 }
 
 /// The module that a device is given for a kernel.

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use tile_compiler::plan::{BufferId, Content, Plan, Port, Step, Work};
+use tile_compiler::plan::{BufferId, Content, Plan, Port, Routine, Work};
 use tile_compiler::tensor::Tensor;
 
 use crate::check;
@@ -12,8 +12,8 @@ use crate::executable::{emit, kernel};
 use crate::prng;
 use crate::storage::{from_storage, to_storage};
 
-/// Runs one step on its operands and outputs, each of exactly its buffer's bytes.
-pub type RunStep = fn(&Step, &[&[u8]], &mut [&mut [u8]]) -> Result<(), Error>;
+/// Runs the routine of one step on its operands and outputs, each of exactly its buffer's bytes.
+pub type RunStep = fn(&Routine, &[&[u8]], &mut [&mut [u8]]) -> Result<(), Error>;
 
 /// A plan with its memory.
 pub struct HostExecutable {
@@ -88,7 +88,7 @@ impl HostExecutable {
                 step.operands.iter().map(|&id| &self.memory[self.place[id]].bytes()[..bytes(id)]).collect();
             let mut outputs: Vec<&mut [u8]> =
                 taken.iter_mut().zip(&step.outputs).map(|(block, &id)| &mut block.bytes_mut()[..bytes(id)]).collect();
-            let result = (self.run_step)(step, &operands, &mut outputs);
+            let result = (self.run_step)(&self.plan.routines[step.routine], &operands, &mut outputs);
             for (block, &id) in taken.into_iter().zip(&step.outputs) {
                 self.memory[self.place[id]] = block;
             }
@@ -108,19 +108,19 @@ impl HostExecutable {
     }
 }
 
-/// Runs a step on the cpu device.
-pub fn run_native(step: &Step, operands: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), Error> {
-    let result = match &step.work {
-        Work::Nest { nest, .. } => cpu::run(nest, operands, outputs).map_err(|error| error.to_string()),
+/// Runs a routine on the cpu device.
+pub fn run_native(routine: &Routine, operands: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), Error> {
+    let result = match &routine.work {
+        Work::Nest(nest) => cpu::run(nest, operands, outputs).map_err(|error| error.to_string()),
         Work::PrngValue { elements } => prng::values(operands, outputs, *elements).ok_or("not its buffers".into()),
         Work::PrngState { elements } => prng::state(operands, outputs, *elements).ok_or("not its buffers".into()),
     };
-    result.map_err(|what| Error::Internal { what: format!("step {}: {what}", step.name) })
+    result.map_err(|what| Error::Internal { what: format!("kernel {}: {what}", routine.name) })
 }
 
-/// Runs a step's kernel under the kernel checker, which also sees to it that every element of an output is written.
-pub fn run_checked(step: &Step, operands: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), Error> {
-    let kernel = kernel(step)?;
+/// Runs a routine's kernel under the kernel checker, which also sees to it that every element of an output is written.
+pub fn run_checked(routine: &Routine, operands: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), Error> {
+    let kernel = kernel(routine)?;
     let module = emit(kernel)?;
     let fault = |what: &dyn Display| Error::Internal { what: format!("kernel {}: {what}", kernel.name) };
     let mut buffers: Vec<Vec<u8>> = operands.iter().map(|bytes| bytes.to_vec()).collect();

@@ -27,6 +27,7 @@ pub use verify::PRNG_SHAPE;
 pub use contraction::{Access, Aggregation, Contraction, ContractionLeaf, Index, IndexRange};
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use petgraph::Direction;
 use petgraph::stable_graph::{NodeIndex, StableDiGraph};
@@ -90,6 +91,15 @@ impl Op {
     }
 }
 
+/// The part of the source's structure that a value belongs to, for readers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Origin {
+    /// The innermost layer or function, by its name in the source: `Conv2D`, `relu`.
+    pub function: String,
+    /// The path of the innermost layer instance, `encoder[3].ff1`; empty where there is none.
+    pub path: String,
+}
+
 /// One tensor computed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
@@ -97,6 +107,8 @@ pub struct Node {
     pub ty: TensorType,
     /// The source name of the value, for readable kernels; not part of the meaning.
     pub name: Option<String>,
+    /// What the source computes it for; shared by the nodes of one call. Not part of the meaning.
+    pub origin: Option<Arc<Origin>>,
     /// Where the source computes it; not part of the meaning.
     pub span: Option<Span>,
 }
@@ -120,9 +132,9 @@ impl Graph {
         Graph { name: name.into(), ..Graph::default() }
     }
 
-    /// Adds a node without name or span. Nothing is checked here: see [`Graph::verify`].
+    /// Adds a node without name, origin or span. Nothing is checked here: see [`Graph::verify`].
     pub fn add(&mut self, op: Op, ty: TensorType, operands: &[NodeId]) -> NodeId {
-        let id = self.nodes.add_node(Node { op, ty, name: None, span: None });
+        let id = self.nodes.add_node(Node { op, ty, name: None, origin: None, span: None });
         for (position, &operand) in operands.iter().enumerate() {
             self.nodes.add_edge(operand, id, position);
         }
@@ -150,6 +162,19 @@ impl Graph {
     /// The shape of a node.
     pub fn shape(&self, id: NodeId) -> &[usize] {
         &self.nodes[id].ty.shape
+    }
+
+    /// What readers call a node, `encoder[3].ff1.Y`: what the caller gives it as, or its source name after the path of its
+    /// layer; `%n` where the source has no name for it.
+    pub fn value_name(&self, id: NodeId) -> String {
+        let node = &self.nodes[id];
+        let path = node.origin.as_ref().map_or("", |origin| &origin.path);
+        match (node.op.given_name(), &node.name) {
+            (Some(name), _) => name.to_owned(),
+            (None, Some(name)) if path.is_empty() => name.clone(),
+            (None, Some(name)) => format!("{path}.{name}"),
+            (None, None) => format!("%{}", id.index()),
+        }
     }
 
     /// A node's operands in order.
@@ -212,9 +237,9 @@ impl Graph {
 
     /// [`replace`](Graph::replace)s `old` by `new`, which computes the same and takes over the source name if it has none.
     pub fn stand_in(&mut self, old: NodeId, new: NodeId) {
-        let name = self.nodes[old].name.clone();
+        let (name, origin) = (self.nodes[old].name.clone(), self.nodes[old].origin.clone());
         if self.nodes[new].op.given_name().is_none() && self.nodes[new].name.is_none() {
-            self.nodes[new].name = name;
+            (self.nodes[new].name, self.nodes[new].origin) = (name, origin);
         }
         self.replace(old, new);
     }
@@ -261,7 +286,7 @@ impl Graph {
     }
 }
 
-/// Equal but for spans and for how nodes are identified: the topological orders are the same.
+/// Equal but for origins and spans and for how nodes are identified: the topological orders are the same.
 impl PartialEq for Graph {
     fn eq(&self, other: &Graph) -> bool {
         let (left, right) = (self.topological(), other.topological());

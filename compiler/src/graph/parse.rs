@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 
 use super::text::{is_plain, usual_operand};
-use super::{Access, Aggregation, Contraction, ContractionLeaf, Graph, Index, IndexRange, NodeId, Op, Scan};
+use super::{Access, Aggregation, Contraction, ContractionLeaf, Graph, Index, IndexRange, NodeId, Op, Origin, Scan};
 use crate::affine::Affine;
 use crate::dtype::{DType, Scalar};
 use crate::scalar::{BinaryOp, Inst, Program, UnaryOp, Value};
@@ -170,6 +171,11 @@ impl<'a> Cursor<'a> {
             let id = graph.add(op, ty, &operands);
             if self.eat("#") {
                 graph.node_mut(id).name = Some(self.name()?);
+                if self.eat("in ") {
+                    let function = self.name()?;
+                    let path = if self.eat("at ") { self.name()? } else { String::new() };
+                    graph.node_mut(id).origin = Some(Arc::new(Origin { function, path }));
+                }
             }
             if numbers.insert(number, id).is_some() {
                 return Err(format!("%{number} is computed twice"));

@@ -29,8 +29,8 @@ graph all(%0, %1) -> (Y = %7, \"a b\" = %12, Y' = %7)
 %5 = mul %0 %3 : f32[2, 3]  # Scaled
 %6 = cmp_lt %5 %2 : bool[2, 3]
 %7 = select %6 %5 %2 : f32[2, 3]
-%8 = bit_not %4 : i32[2, 3]  # encoder[3].Wq
-%9 = cast %8 : f16[2, 3]
+%8 = bit_not %4 : i32[2, 3]  # Wq in Dense at encoder[3].ff1
+%9 = cast %8 : f16[2, 3]  # \"a b\" in relu
 %10 = reshape %9 : f16[6, 1]
 %11 = prng_value %1 : f32[]
 %12 = prng_state 1 %1 : u32[3, 2048]

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Nodes are numbered in topological order. The header lists the inputs and outputs; weights (`weight dense.Kernel`) stand
-//! in their order.  A node's source name follows `#`. A name that is not a plain word is quoted.
+//! in their order.  A node's source name follows `#`, and its
+//! origin that: `# Y in Dense at encoder[3].ff1`. A name that is not a plain word is quoted.
 //!
 //! In the body of a contraction, `v2 = mul v0 v1` computes a value; only constants and casts carry their type. `%0[i, k]`
 //! reads operand `%0`: it is both an access and the leaf that reads it. An access that an index needs is numbered,
@@ -80,6 +81,12 @@ impl Display for Graph {
             write!(f, " : {}", node.ty)?;
             if let Some(name) = &node.name {
                 write!(f, "  # {}", Name(name))?;
+                if let Some(origin) = &node.origin {
+                    write!(f, " in {}", Name(&origin.function))?;
+                    if !origin.path.is_empty() {
+                        write!(f, " at {}", Name(&origin.path))?;
+                    }
+                }
             }
             writeln!(f)?;
         }

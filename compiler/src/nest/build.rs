@@ -14,6 +14,7 @@ use crate::graph::{Aggregation, Contraction, Graph, NodeId, Op};
 use crate::scalar::{BinaryOp, Inst, Program, Value};
 
 use super::gather::{Gather, gather};
+use super::name::kernel_name;
 use super::{Axis, Derived, Leaf, Load, Nest, derived_number};
 
 /// Why a group has no nest.
@@ -46,7 +47,7 @@ pub fn build(
     contraction: Option<NodeId>,
     materialised: &dyn Fn(NodeId) -> bool,
 ) -> Result<(Nest, Vec<NodeId>), NestError> {
-    let overflow = || NestError::Overflow { value: value_name(graph, root) };
+    let overflow = || NestError::Overflow { value: graph.value_name(root) };
     let shape = graph.shape(root).to_vec();
     let mut builder = Builder {
         graph,
@@ -59,6 +60,7 @@ pub fn build(
         guarded: false,
         empty: false,
         memo: HashMap::new(),
+        computed: Vec::new(),
     };
     let mut body = Program::default();
     let mut guards = Vec::new();
@@ -88,7 +90,7 @@ pub fn build(
     let result = builder.element(&mut epilogue, root, &place, &[])?;
     epilogue.results = vec![result];
     let nest = Nest {
-        name: kernel_name(graph, root),
+        name: kernel_name(graph, root, contraction, &builder.computed),
         free: shape.len(),
         axes: builder.axes,
         derived: builder.derived,
@@ -178,17 +180,6 @@ fn free_name(graph: &Graph, contraction: Option<NodeId>, axis: usize) -> String 
     format!("i{axis}")
 }
 
-fn value_name(graph: &Graph, id: NodeId) -> String {
-    graph.node(id).name.clone().unwrap_or_else(|| format!("%{}", id.index()))
-}
-
-fn kernel_name(graph: &Graph, root: NodeId) -> String {
-    let name = value_name(graph, root);
-    let clean: String = name.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
-    let lower = clean.to_ascii_lowercase();
-    if lower.starts_with(|c: char| c.is_ascii_alphabetic()) { lower } else { format!("value{lower}") }
-}
-
 type MemoKey = (NodeId, Vec<Affine>, Vec<Affine>);
 
 /// A nest while it is built.
@@ -207,11 +198,13 @@ pub(super) struct Builder<'a> {
     empty: bool,
     /// Elements already in the program being built.
     memo: HashMap<MemoKey, Value>,
+    /// The nodes computed so far, operands before their readers, without constants.
+    computed: Vec<NodeId>,
 }
 
 impl<'a> Builder<'a> {
     pub fn overflow(&self) -> NestError {
-        NestError::Overflow { value: value_name(self.graph, self.root) }
+        NestError::Overflow { value: self.graph.value_name(self.root) }
     }
 
     pub fn contraction_op(&self, id: NodeId) -> Result<&'a Contraction, NestError> {
@@ -241,7 +234,8 @@ impl<'a> Builder<'a> {
         let node = self.graph.node(id);
         let dtype = node.ty.dtype;
         let operands = self.graph.operands(id);
-        let value = if id != self.root && (self.materialised)(id) {
+        let is_given = id != self.root && (self.materialised)(id);
+        let value = if is_given {
             self.load(program, id, &self.linear(id, index)?, when)
         } else if Some(id) == self.contraction {
             self.accumulated(program, id, index, when)?
@@ -284,6 +278,9 @@ impl<'a> Builder<'a> {
                 }
             }
         };
+        if !is_given && !matches!(node.op, Op::Constant(_) | Op::Index { .. } | Op::Reshape) {
+            self.computed.push(id);
+        }
         self.memo.insert(key, value);
         Ok(value)
     }

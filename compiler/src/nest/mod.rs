@@ -24,6 +24,7 @@
 mod build;
 mod gather;
 mod inline;
+mod name;
 mod roles;
 mod simplify;
 #[cfg(test)]
@@ -123,6 +124,14 @@ impl Nest {
     /// The reduction axes' variables.
     pub fn reduction(&self) -> std::ops::Range<usize> {
         self.free..self.axes.len()
+    }
+
+    /// The same nest without names: equal for two nests only where they compute the same.
+    pub fn anonymous(&self) -> Nest {
+        let mut nest = self.clone();
+        nest.name.clear();
+        nest.axes.iter_mut().for_each(|axis| axis.name.clear());
+        nest
     }
 
     /// Number of places in each output.

@@ -184,3 +184,32 @@ graph embed(%0, %1) -> (Y = %2)
         yield v0
     ");
 }
+
+/// The name of the kernel that computes the last node.
+fn name(nodes: &str) -> String {
+    let graph = Graph::parse(nodes).unwrap();
+    graph.verify().unwrap();
+    let group = fuse(&graph, &Profile::generic()).pop().unwrap();
+    super::build(&graph, group.root, group.contraction, &|id| is_source(&graph.node(id).op)).unwrap().0.name
+}
+
+#[test]
+fn kernels_are_named_by_what_they_compute() {
+    let chain = |names: [&str; 6]| {
+        let line = |(n, name): (usize, &&str)| format!("%{} = neg %{n} : f32[2]  # {name}\n", n + 1);
+        let nodes: String = names.iter().enumerate().map(line).collect();
+        name(&format!("graph g(%0) -> (Y = %6)\n%0 = input X : f32[2]\n{nodes}"))
+    };
+    let f = "V in f";
+    assert_eq!(chain([f, f, f, f, f, "Y in f"]), "f_y");
+    assert_eq!(chain([f, f, f, f, f, "F in f"]), "f");
+    assert_eq!(chain([f, f, f, f, f, "Scores' in MultiHeadAttention at encoder[3]"]), "f_multi_head_attention");
+    assert_eq!(
+        chain(["V in Conv2D", "V in BatchNormalization", f, "V in relu", f, f]),
+        "conv2d_batch_normalization_f_relu"
+    );
+    let many = ["V in a", "V in b", "V in c", "V in d", "V in e", "V in f"];
+    assert_eq!(chain(many), "a_d_e_f");
+    assert_eq!(chain(["A", "B", "C", "D", "E", "MyValue"]), "my_value");
+    assert_eq!(chain(["A", "B", "C", "D", "E", "\"1 + 1\""]), "value1___1");
+}

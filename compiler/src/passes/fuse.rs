@@ -7,7 +7,8 @@
 //! The plan of a group: its *root* is stored in memory; at most one *contraction* with a reduction belongs to it, the
 //! root itself or a node that reaches it through elementwise nodes of the same shape; every other node that only this
 //! group reads is *inlined*: computed again at each place that needs it. What is inlined before a reduction is computed
-//! once for each time it is read there, so only what is cheap, or read once, goes there.
+//! once for each time it is read there, so only what is cheap, or read once, goes there; and not what can be stored by
+//! the contraction that it is computed from, in the *epilogue*, as that takes no more memory than the contraction itself.
 //!
 //! Why it is sound: a nest built for a group computes exactly the root's elements whatever is inlined
 //! ([`crate::nest::build`]); grouping only decides cost. Every node that a nest reads from memory is a root, an input
@@ -99,6 +100,8 @@ struct Grouping<'g> {
     evaluations: HashMap<NodeId, f64>,
     /// Nodes in a root's group.
     sizes: HashMap<NodeId, usize>,
+    /// For elementwise nodes that could end a contraction's epilogue: that contraction.
+    epilogues: HashMap<NodeId, NodeId>,
 }
 
 impl<'g> Grouping<'g> {
@@ -111,7 +114,9 @@ impl<'g> Grouping<'g> {
             contractions: HashMap::new(),
             evaluations: HashMap::new(),
             sizes: HashMap::new(),
+            epilogues: HashMap::new(),
         };
+        grouping.find_epilogues(stored);
         for id in grouping.order.clone().into_iter().rev() {
             let op = &graph.node(id).op;
             if is_source(op) || matches!(op, Op::Reshape) {
@@ -137,6 +142,26 @@ impl<'g> Grouping<'g> {
             }
         }
         grouping
+    }
+
+    /// Follows each contraction through elementwise nodes of its shape, as long as each is read by the next alone.
+    fn find_epilogues(&mut self, stored: &HashSet<NodeId>) {
+        for &id in &self.order {
+            if !is_elementwise(&self.graph.node(id).op) {
+                continue;
+            }
+            let carried = self.graph.operands(id).into_iter().find_map(|operand| {
+                let joins = self.graph.shape(operand) == self.graph.shape(id)
+                    && !stored.contains(&operand)
+                    && self.graph.users(operand).len() == 1;
+                let contraction =
+                    if self.reductions.contains(&operand) { operand } else { *self.epilogues.get(&operand)? };
+                joins.then_some(contraction)
+            });
+            if let Some(contraction) = carried {
+                self.epilogues.insert(id, contraction);
+            }
+        }
     }
 
     /// How often evaluating all of `user` reads one of `id`'s elements.
@@ -187,6 +212,10 @@ impl<'g> Grouping<'g> {
             });
         }
         if matches!(node.op, Op::PrngValue | Op::PrngState { .. }) {
+            return None;
+        }
+        let bytes = |id: NodeId| self.graph.node(id).ty.elements() * self.graph.dtype(id).size();
+        if !at_place && self.epilogues.get(&id).is_some_and(|contraction| bytes(id) <= bytes(*contraction)) {
             return None;
         }
         let repeats = needed / (node.ty.elements() as f64).max(1.0);

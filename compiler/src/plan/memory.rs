@@ -50,7 +50,6 @@ pub(crate) fn assign_slots(buffers: &mut [Buffer], steps: &[Step]) -> Vec<u64> {
 mod tests {
     use super::*;
     use crate::dtype::DType;
-    use crate::plan::Work;
     use crate::tensor::TensorType;
 
     #[test]
@@ -60,13 +59,8 @@ mod tests {
             storage: DType::F32,
             content: Content::Temporary { slot: usize::MAX },
         };
-        let step = |from: usize, to: usize| Step {
-            name: String::new(),
-            work: Work::PrngValue { elements: 1 },
-            kernel: None,
-            operands: vec![from],
-            outputs: vec![to],
-        };
+        let step =
+            |from: usize, to: usize| Step { name: String::new(), routine: 0, operands: vec![from], outputs: vec![to] };
         let mut buffers = vec![temporary(4), temporary(8), temporary(2), temporary(6)];
         buffers[0].content = Content::Input;
         let slots = assign_slots(&mut buffers, &[step(0, 1), step(1, 2), step(2, 3)]);

@@ -1,15 +1,19 @@
 //! The plan: everything a runtime needs to run a program on one kind of device, and nothing it has to think about.
 //!
-//! Steps run in order. Each is one nest with its schedule and, for shader profiles, the kernel to launch. Buffers say
-//! what they hold; temporaries name the slot of memory they occupy, so that those whose lifetimes do not overlap share
-//! one.
+//! Steps run in order. Each runs a routine, a nest with its schedule and, for shader profiles, the kernel to launch, on
+//! buffers of its own; steps that compute the same share a routine. Buffers say what they hold; temporaries name the slot
+//! of memory they occupy, so that those whose lifetimes do not overlap share one.
 //!
 //! Always true: a step reads only buffers that are inputs, weights, constants, or written by a step before it; each other
-//! buffer is written by one step; two temporaries of one slot are never alive together.
+//! buffer is written by one step; no two routines have one name, or do the same work; two temporaries of one slot are never alive together.
 
+mod error;
 mod memory;
+#[cfg(test)]
+mod tests;
 mod text;
 
+pub use error::PlanError;
 pub(crate) use memory::assign_slots;
 
 use crate::dtype::DType;
@@ -53,13 +57,10 @@ impl Buffer {
     }
 }
 
-/// What a step computes.
-#[derive(Clone, Debug, PartialEq)]
+/// What a routine computes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Work {
-    Nest {
-        nest: Box<Nest>,
-        schedule: Schedule,
-    },
+    Nest(Box<Nest>),
     /// [`crate::graph::Op::PrngValue`]: from a state, this many f32 values.
     PrngValue {
         elements: usize,
@@ -70,13 +71,37 @@ pub enum Work {
     },
 }
 
+impl Work {
+    /// The same work without names: equal for two only where they compute the same.
+    pub fn anonymous(&self) -> Work {
+        match self {
+            Work::Nest(nest) => Work::Nest(Box::new(nest.anonymous())),
+            work => work.clone(),
+        }
+    }
+}
+
+/// What steps run: code, not yet on any buffers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Routine {
+    /// What it computes, in letters, digits and `_`: the kernel's and the nest's name.
+    pub name: String,
+    pub work: Work,
+    /// `None` where there is nothing to choose.
+    pub schedule: Option<Schedule>,
+    /// For shader profiles. Its buffers are a step's operands, then its outputs, in order.
+    pub kernel: Option<Kernel>,
+}
+
+/// A routine's number: its position in [`Plan::routines`].
+pub type RoutineId = usize;
+
 /// One launch. No step writes an empty tensor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
+    /// What readers call the value that it computes: `encoder[3].ff1.Y`.
     pub name: String,
-    pub work: Work,
-    /// For shader profiles. Its buffers are `operands`, then `outputs`, in order.
-    pub kernel: Option<Kernel>,
+    pub routine: RoutineId,
     /// The buffers read: those behind the nest's operands.
     pub operands: Vec<BufferId>,
     /// The buffers written: those behind the nest's outputs.
@@ -102,6 +127,8 @@ pub struct Plan {
     pub buffers: Vec<Buffer>,
     /// Bytes of each slot that temporaries share.
     pub slots: Vec<u64>,
+    /// In the order of their first steps.
+    pub routines: Vec<Routine>,
     pub steps: Vec<Step>,
     pub inputs: Vec<Port>,
     /// In order of creation.

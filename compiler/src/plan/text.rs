@@ -1,53 +1,152 @@
-//! The text form of a plan: what `--emit plan` prints.
+//! The text form of a plan, for a person: what `--emit plan` and `--emit nests` print.
 
 use std::fmt;
 
-use super::{Content, Plan, Port, Work};
+use super::{Content, Plan, Port, Routine, Work};
 
-/// Buffers with what they hold, then the steps in order, each with its loop nest and launch.
+/// The totals, then a line for each step in order. Bytes are those of whole tensors, as the device stores them; 1 KB is 1000
+/// bytes.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "plan {} for {}", self.name, self.profile.name)?;
-        let ports = |ports: &[Port]| {
-            ports.iter().map(|p| format!("{}: {} = b{}", p.name, p.ty, p.buffer)).collect::<Vec<_>>().join(", ")
+        let (steps, routines) = (counted(self.steps.len(), "step"), counted(self.routines.len(), "kernel"));
+        writeln!(f, "plan {} for {}: {steps} of {routines}", self.name, self.profile.name)?;
+        let ports =
+            |ports: &[Port]| ports.iter().map(|p| format!("{}: {}", p.name, p.ty)).collect::<Vec<_>>().join(", ");
+        let total = |is_counted: fn(&Content) -> bool| {
+            let buffers = || self.buffers.iter().filter(|buffer| is_counted(&buffer.content));
+            (buffers().count(), bytes(buffers().map(|buffer| buffer.bytes()).sum()))
         };
-        writeln!(f, "inputs {}", ports(&self.inputs))?;
-        if !self.weights.is_empty() {
-            writeln!(f, "weights {}", ports(&self.weights))?;
+        let (_, size) = total(|content| *content == Content::Input);
+        writeln!(f, "    inputs       {size:>9}  {}", ports(&self.inputs))?;
+        let (count, size) = total(|content| *content == Content::Weight);
+        if count > 0 {
+            writeln!(f, "    weights      {size:>9}  {}", counted(count, "tensor"))?;
         }
-        writeln!(f, "outputs {}", ports(&self.outputs))?;
-        for (number, buffer) in self.buffers.iter().enumerate() {
-            let content = match &buffer.content {
-                Content::Input => "input".to_string(),
-                Content::Weight => "weight".to_string(),
-                Content::Constant(_) => "constant".to_string(),
-                Content::Temporary { slot } => format!("temporary in slot {slot}"),
-                Content::Output => "output".to_string(),
-            };
-            let stored =
-                if buffer.storage == buffer.ty.dtype { String::new() } else { format!(" as {}", buffer.storage) };
-            writeln!(f, "b{number}: {}{stored}, {} bytes, {content}", buffer.ty, buffer.bytes())?;
+        let (count, size) = total(|content| matches!(content, Content::Constant(_)));
+        if count > 0 {
+            writeln!(f, "    constants    {size:>9}  {}", counted(count, "tensor"))?;
         }
-        for (number, bytes) in self.slots.iter().enumerate() {
-            writeln!(f, "slot {number}: {bytes} bytes")?;
+        let (count, _) = total(|content| matches!(content, Content::Temporary { .. }));
+        if count > 0 {
+            let (slots, size) = (counted(self.slots.len(), "slot"), bytes(self.slots.iter().sum()));
+            writeln!(f, "    temporaries  {size:>9}  {} in {slots}", counted(count, "tensor"))?;
         }
+        let (_, size) = total(|content| *content == Content::Output);
+        writeln!(f, "    outputs      {size:>9}  {}", ports(&self.outputs))?;
+        f.write_str("\n")?;
+        self.table(f)
+    }
+}
+
+impl Plan {
+    fn table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.buffer_names();
+        let moved = |ids: &[usize]| bytes(ids.iter().map(|&id| self.buffers[id].bytes()).sum());
+        let mut rows = vec![["step", "value", "kernel", "type", "in", "reads", "writes", "operands"].map(String::from)];
         for (number, step) in self.steps.iter().enumerate() {
-            let list = |ids: &[usize]| ids.iter().map(|b| format!("b{b}")).collect::<Vec<_>>().join(", ");
-            writeln!(f, "\nstep {number} {}({}) -> {}", step.name, list(&step.operands), list(&step.outputs))?;
-            if let Some(kernel) = &step.kernel {
-                writeln!(f, "  launch {:?} workgroups of {:?}", kernel.grid, kernel.workgroup)?;
+            let list = |of: &dyn Fn(usize) -> String, ids: &[usize]| {
+                ids.iter().map(|&id| of(id)).collect::<Vec<_>>().join(", ")
+            };
+            rows.push([
+                number.to_string(),
+                step.name.clone(),
+                self.routines[step.routine].name.clone(),
+                list(&|id| self.stored_type(id), &step.outputs),
+                list(&|id| self.place(id), &step.outputs),
+                moved(&step.operands),
+                moved(&step.outputs),
+                list(&|id| names[id].clone(), &step.operands),
+            ]);
+        }
+        let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        let widths: [usize; 8] = std::array::from_fn(width);
+        for row in &rows {
+            let mut line = String::new();
+            for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
+                let cell =
+                    if matches!(column, 0 | 5 | 6) { format!("{cell:>width$}") } else { format!("{cell:width$}") };
+                line += &format!("{cell}  ");
             }
-            match &step.work {
-                Work::Nest { nest, schedule } => {
-                    writeln!(f, "  schedule {schedule}")?;
-                    for line in nest.to_string().lines() {
-                        writeln!(f, "  {line}")?;
-                    }
-                }
-                Work::PrngValue { elements } => writeln!(f, "  generate {elements} numbers")?,
-                Work::PrngState { elements } => writeln!(f, "  state after {elements} numbers")?,
-            }
+            writeln!(f, "{}", line.trim_end())?;
         }
         Ok(())
+    }
+
+    /// What readers call each buffer.
+    fn buffer_names(&self) -> Vec<String> {
+        let constant = |id: usize| format!("constant {}", self.buffers[id].ty);
+        let mut names: Vec<String> = (0..self.buffers.len()).map(constant).collect();
+        for port in self.outputs.iter().chain(self.given()) {
+            names[port.buffer].clone_from(&port.name);
+        }
+        for step in &self.steps {
+            step.outputs.iter().for_each(|&id| names[id].clone_from(&step.name));
+        }
+        names
+    }
+
+    /// `f16[3]`, or `u8[3] as u32` where the device stores another type.
+    fn stored_type(&self, id: usize) -> String {
+        let buffer = &self.buffers[id];
+        match buffer.storage == buffer.ty.dtype {
+            true => buffer.ty.to_string(),
+            false => format!("{} as {}", buffer.ty, buffer.storage),
+        }
+    }
+
+    /// Where a step's result goes.
+    fn place(&self, id: usize) -> String {
+        match &self.buffers[id].content {
+            Content::Temporary { slot } => format!("slot {slot}"),
+            _ => "output".to_owned(),
+        }
+    }
+}
+
+/// The loop nest, under its schedule and launch.
+impl fmt::Display for Routine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(schedule) = &self.schedule {
+            writeln!(f, "schedule {schedule}")?;
+        }
+        if let Some(kernel) = &self.kernel {
+            writeln!(f, "launch {:?} workgroups of {:?}", kernel.grid, kernel.workgroup)?;
+        }
+        match &self.work {
+            Work::Nest(nest) => write!(f, "{nest}"),
+            Work::PrngValue { elements } => writeln!(f, "generator {}: {elements} numbers", self.name),
+            Work::PrngState { elements } => writeln!(f, "generator {}: the state after {elements} numbers", self.name),
+        }
+    }
+}
+
+/// `1 step`, `2 steps`
+fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+/// `999 B`, `1.5 KB`, `12.0 GB`
+fn bytes(count: u64) -> String {
+    if count < 1000 {
+        return format!("{count} B");
+    }
+    let units = ["KB", "MB", "GB", "TB", "PB", "EB"];
+    let mut size = count as f64 / 1000.0;
+    let mut unit = 0;
+    while size >= 999.95 && unit + 1 < units.len() {
+        size /= 1000.0;
+        unit += 1;
+    }
+    format!("{size:.1} {}", units[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bytes;
+
+    #[test]
+    fn bytes_for_a_person() {
+        let sizes = [0, 999, 1000, 1549, 999_949, 999_950, 12_000_000_000, u64::MAX];
+        assert_eq!(sizes.map(bytes), ["0 B", "999 B", "1.0 KB", "1.5 KB", "999.9 KB", "1.0 MB", "12.0 GB", "18.4 EB"]);
     }
 }

@@ -1,6 +1,6 @@
 use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::kernel::Kernel;
-use tile_compiler::plan::{Buffer, BufferId, Content, Plan, Port, Step, Work};
+use tile_compiler::plan::{Buffer, BufferId, Content, Plan, Port, Routine, Step, Work};
 use tile_compiler::profile::Profile;
 use tile_compiler::tensor::{Tensor, TensorType};
 
@@ -22,11 +22,15 @@ fn buffer(dtype: DType, storage: DType, content: Content) -> Buffer {
     Buffer { ty: TensorType::new(dtype, [5]), storage, content }
 }
 
-fn step(operands: &[BufferId], outputs: &[BufferId], kernel: &str) -> Step {
+fn routine(kernel: &str) -> Routine {
     let kernel = Kernel::parse(kernel).unwrap();
     // What the kernel computes is its own affair.
     let work = Work::PrngState { elements: 0 };
-    Step { name: kernel.name.clone(), work, kernel: Some(kernel), operands: operands.into(), outputs: outputs.into() }
+    Routine { name: kernel.name.clone(), work, schedule: None, kernel: Some(kernel) }
+}
+
+fn step(operands: &[BufferId], routine: usize, outputs: &[BufferId]) -> Step {
+    Step { name: "step".into(), routine, operands: operands.into(), outputs: outputs.into() }
 }
 
 fn port(name: &str, dtype: DType, shape: &[usize], buffer: BufferId) -> Port {
@@ -46,10 +50,8 @@ fn plan() -> Plan {
             buffer(DType::F32, DType::F32, Content::Output),
         ],
         slots: vec![32],
-        steps: vec![
-            step(
-                &[0, 1],
-                &[2],
+        routines: vec![
+            routine(
                 "kernel scale workgroup(8, 1, 1) grid(1, 1, 1) {
                     read x: u32[5];
                     read c: f32[5];
@@ -60,9 +62,7 @@ fn plan() -> Plan {
                     }
                 }",
             ),
-            step(
-                &[2],
-                &[3],
+            routine(
                 "kernel above workgroup(4, 1, 1) grid(2, 1, 1) {
                     read t: f32[5];
                     write y: u32[5];
@@ -72,9 +72,7 @@ fn plan() -> Plan {
                     }
                 }",
             ),
-            step(
-                &[2, 0],
-                &[4],
+            routine(
                 "kernel difference workgroup(8, 1, 1) grid(1, 1, 1) {
                     read t: f32[5];
                     read x: u32[5];
@@ -86,6 +84,7 @@ fn plan() -> Plan {
                 }",
             ),
         ],
+        steps: vec![step(&[0, 1], 0, &[2]), step(&[2], 1, &[3]), step(&[2, 0], 2, &[4])],
         inputs: vec![port("X", DType::U8, &[5], 0)],
         weights: vec![],
         // An output may be an input or a constant, and two may share a buffer, in different shapes.
@@ -127,15 +126,15 @@ fn a_device_that_fails_says_why() {
         executable.and_then(|mut executable| pollster::block_on(executable.run())).unwrap_err().to_string()
     };
     let mut unwritten = plan();
-    let scale = unwritten.steps[0].kernel.as_ref().unwrap().to_string();
-    unwritten.steps[0].kernel = Some(Kernel::parse(&scale.replace("i < 5", "i < 4")).unwrap());
+    let scale = unwritten.routines[0].kernel.as_ref().unwrap().to_string();
+    unwritten.routines[0].kernel = Some(Kernel::parse(&scale.replace("i < 5", "i < 4")).unwrap());
     insta::assert_snapshot!(error(&Device::check(Profile::generic()), unwritten), @"internal error, please report it: kernel scale: bytes 16 to 20 of binding 2 are never written");
     let Ok(device) = Device::wgpu(0) else { return };
     let mut large = plan();
     large.slots[0] = u64::MAX / 8;
     assert!(error(&device, large).starts_with("wgpu:0 failed to allocate the program's buffers: "));
     let mut wide = plan();
-    wide.steps[0].kernel.as_mut().unwrap().workgroup = [1 << 14, 1, 1];
+    wide.routines[0].kernel.as_mut().unwrap().workgroup = [1 << 14, 1, 1];
     assert!(error(&device, wide).starts_with("wgpu:0 failed to compile the program's kernels: "));
 }
 

@@ -193,20 +193,14 @@ fn upload(gpu: &Gpu, plan: &Plan, buffers: &[Buffer], id: usize, tensor: &Tensor
     Ok(())
 }
 
-/// Compiles each distinct kernel once, and binds every step's buffers.
+/// Compiles every kernel, and binds every step's buffers.
 fn prepare(gpu: &Gpu, plan: &Plan, buffers: &[Buffer], checked: bool) -> Result<Vec<Launch>, Error> {
-    let mut compiled: Vec<(&Kernel, ComputePipeline)> = Vec::new();
+    let kernels: Vec<&Kernel> = plan.routines.iter().map(kernel).collect::<Result<_, _>>()?;
+    let pipelines: Vec<ComputePipeline> =
+        kernels.iter().map(|kernel| compile(gpu, kernel, checked)).collect::<Result<_, _>>()?;
     let mut launches = Vec::with_capacity(plan.steps.len());
     for step in &plan.steps {
-        let kernel = kernel(step)?;
-        let pipeline = match compiled.iter().find(|(other, _)| is_same_code(kernel, other)) {
-            Some((_, pipeline)) => pipeline.clone(),
-            None => {
-                let pipeline = compile(gpu, kernel, checked)?;
-                compiled.push((kernel, pipeline.clone()));
-                pipeline
-            }
-        };
+        let pipeline = pipelines[step.routine].clone();
         let ids = step.operands.iter().chain(&step.outputs);
         let entries: Vec<BindGroupEntry<'_>> = (0..)
             .zip(ids)
@@ -220,22 +214,13 @@ fn prepare(gpu: &Gpu, plan: &Plan, buffers: &[Buffer], checked: bool) -> Result<
             })
             .collect();
         let bindings = gpu.device.create_bind_group(&BindGroupDescriptor {
-            label: Some(&kernel.name),
+            label: Some(&step.name),
             layout: &pipeline.get_bind_group_layout(0),
             entries: &entries,
         });
-        launches.push(Launch { pipeline, bindings, grid: kernel.grid });
+        launches.push(Launch { pipeline, bindings, grid: kernels[step.routine].grid });
     }
     Ok(launches)
-}
-
-/// Whether two kernels differ in nothing but names and grid.
-fn is_same_code(a: &Kernel, b: &Kernel) -> bool {
-    a.workgroup == b.workgroup
-        && a.body == b.body
-        && a.buffers.iter().map(|x| (x.ty, x.length, x.access)).eq(b.buffers.iter().map(|x| (x.ty, x.length, x.access)))
-        && a.shared.iter().map(|x| (x.ty, x.length)).eq(b.shared.iter().map(|x| (x.ty, x.length)))
-        && a.variables.iter().map(|x| x.ty).eq(b.variables.iter().map(|x| x.ty))
 }
 
 fn compile(gpu: &Gpu, kernel: &Kernel, checked: bool) -> Result<ComputePipeline, Error> {

@@ -1,0 +1,79 @@
+use crate::graph::Graph;
+use crate::pipeline;
+use crate::plan::Plan;
+use crate::profile::Profile;
+
+fn plan(text: &str, profile: &Profile) -> Plan {
+    let mut graph = Graph::parse(text).unwrap();
+    graph.verify().unwrap();
+    pipeline::optimise(&mut graph);
+    pipeline::plan(&graph, profile).unwrap()
+}
+
+/// Two encoders of one dense layer with an activation each, then a softmax. Index names differ and mean nothing.
+const ENCODERS: &str = "\
+graph model(%0) -> (Y = %16)
+%0 = input X : f32[8, 16]
+%1 = weight encoder[0].ff.Kernel : f32[16, 16]
+%2 = weight encoder[0].ff.Bias : f32[16]
+%3 = weight encoder[1].ff.Kernel : f32[16, 16]
+%4 = weight encoder[1].ff.Bias : f32[16]
+%5 = constant 0.0 : f32[]
+%6 = contract sum [n, u] (n: 0..8, u: 0..16, k: 0..16) { v0 = %0[n, k]; v1 = %1[k, u]; v2 = mul v0 v1; yield v2 } : f32[8, 16]  # Z in Dense at encoder[0].ff
+%7 = add %6 %2 : f32[8, 16]  # Z in Dense at encoder[0].ff
+%8 = max %7 %5 : f32[8, 16]  # Y in relu at encoder[0].ff
+%9 = contract sum [m, n] (m: 0..8, n: 0..16, k: 0..16) { v0 = %8[m, k]; v1 = %3[k, n]; v2 = mul v0 v1; yield v2 } : f32[8, 16]  # Z in Dense at encoder[1].ff
+%10 = add %9 %4 : f32[8, 16]  # Z in Dense at encoder[1].ff
+%11 = max %10 %5 : f32[8, 16]  # Y in relu at encoder[1].ff
+%12 = contract max [n, 0] (n: 0..8, c: 0..16) { v0 = %11[n, c]; yield v0 } : f32[8, 1]  # Max in softmax
+%13 = sub %11 %12 : f32[8, 16]  # E in softmax
+%14 = exp %13 : f32[8, 16]  # E in softmax
+%15 = contract sum [n, 0] (n: 0..8, c: 0..16) { v0 = %14[n, c]; yield v0 } : f32[8, 1]  # Sum in softmax
+%16 = div %14 %15 : f32[8, 16]  # Y in softmax
+";
+
+#[test]
+fn equal_layers_share_a_kernel_and_steps_are_named_by_their_values() {
+    insta::assert_snapshot!(plan(ENCODERS, &Profile::generic()), @"
+    plan model for generic: 6 steps of 5 kernels
+        inputs           512 B  X: f32[8, 16]
+        weights         2.2 KB  4 tensors
+        temporaries     1.5 KB  5 tensors in 3 slots
+        outputs          512 B  Y: f32[8, 16]
+
+    step  value            kernel       type        in       reads  writes  operands
+       0  encoder[0].ff.Y  dense_relu   f32[8, 16]  slot 0  1.6 KB   512 B  X, encoder[0].ff.Kernel, encoder[0].ff.Bias
+       1  encoder[1].ff.Y  dense_relu   f32[8, 16]  slot 1  1.6 KB   512 B  encoder[0].ff.Y, encoder[1].ff.Kernel, encoder[1].ff.Bias
+       2  Max              softmax_max  f32[8, 1]   slot 0   512 B    32 B  encoder[1].ff.Y
+       3  E                softmax_e    f32[8, 16]  slot 2   544 B   512 B  encoder[1].ff.Y, Max
+       4  Sum              softmax_sum  f32[8, 1]   slot 1   512 B    32 B  E
+       5  Y                softmax_y    f32[8, 16]  output   544 B   512 B  E, Sum
+    ");
+    let shared = |profile: &Profile| plan(ENCODERS, profile).steps.iter().map(|step| step.routine).collect::<Vec<_>>();
+    assert_eq!(shared(&Profile::generic()), [0, 0, 1, 2, 3, 4]);
+    assert_eq!(shared(&Profile::cpu()), [0, 0, 1, 2, 3, 4]);
+}
+
+/// Sizes, types and operations are part of what a kernel computes; names of kernels are distinct all the same.
+#[test]
+fn kernels_that_differ_are_told_apart() {
+    let plan = plan(
+        "\
+graph g(%0, %1) -> (A = %2, B = %3, C = %4, D = %5)
+%0 = input X : f32[4]
+%1 = input Z : f32[5]
+%2 = exp %0 : f32[4]  # Y in f
+%3 = exp %1 : f32[5]  # Y in f
+%4 = sin %0 : f32[4]  # Y_2 in f
+%5 = sin %2 : f32[4]  # Y in f
+",
+        &Profile::generic(),
+    );
+    let names: Vec<_> = plan.routines.iter().map(|routine| routine.name.as_str()).collect();
+    assert_eq!(names, ["f_y", "f_y_2", "f_y_2_2"]);
+    for routine in &plan.routines {
+        assert_eq!(routine.kernel.as_ref().unwrap().name, routine.name);
+    }
+    let steps: Vec<_> = plan.steps.iter().map(|step| (step.name.as_str(), step.routine)).collect();
+    assert_eq!(steps, [("Y", 0), ("Y_2", 1), ("Y_2_2", 2), ("Y_3", 2)]);
+}

@@ -1,0 +1,25 @@
+"""Further layers of Keras, of which nobody has said that the library must have them."""
+
+from cases import Family, integers, normal
+
+family = Family("more")
+layer = family.layer
+
+layer("separable_conv1d", "SeparableConv1D(5, 3)", X=normal(2, 9, 3))
+layer("separable_conv1d_same", "SeparableConv1D(5, 3, padding = same, depth_multiplier = 2)", X=normal(2, 9, 3))
+layer("conv3d_transpose", "Conv3DTranspose(3, 2, strides = 2)", X=normal(1, 2, 3, 4, 2))
+layer("conv3d_transpose_same", "Conv3DTranspose(3, 3, strides = [1, 2, 2], padding = same)", X=normal(1, 2, 3, 4, 2))
+for kind, name in [("Average", "average"), ("Max", "max")]:
+    layer(f"adaptive_{name}_pooling1d", f"Adaptive{kind}Pooling1D(4)", X=normal(2, 9, 3))
+    layer(f"adaptive_{name}_pooling3d", f"Adaptive{kind}Pooling3D([2, 3, 1])", X=normal(2, 4, 5, 3, 2))
+layer("adaptive_max_pooling2d", "AdaptiveMaxPooling2D([3, 2])", X=normal(2, 7, 8, 3))
+layer("time_distributed", "TimeDistributed(Dense(5, activation = relu))", X=normal(2, 3, 4))
+layer("time_distributed_conv2d", "TimeDistributed(Conv2D(2, 3))", X=normal(2, 3, 4, 5, 2))
+layer("normalization", "Normalization(mean = 2.0, variance = 4.0)", X=normal(3, 5))
+layer("normalization_invert", "Normalization(mean = 2.0, variance = 4.0, invert = true)", X=normal(3, 5))
+layer("center_crop", "CenterCrop(3, 4)", X=normal(2, 6, 7, 3))
+layer("resizing", "Resizing(5, 9)", X=normal(2, 4, 6, 3))
+layer("resizing_nearest", "Resizing(3, 8, interpolation = nearest)", X=normal(2, 4, 6, 3))
+layer("one_hot", "CategoryEncoding(num_tokens = 7, output_mode = one_hot)", Tokens=integers(7, 5))
+layer("multi_hot", "CategoryEncoding(num_tokens = 7, output_mode = multi_hot)", Tokens=integers(7, 3, 4))
+layer("count", "CategoryEncoding(num_tokens = 7, output_mode = count)", Tokens=integers(7, 3, 4))
