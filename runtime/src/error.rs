@@ -9,6 +9,7 @@ use tile_lang::diagnostic::Diagnostic;
 use tile_lang::did_you_mean;
 
 use crate::data::npy::NpyError;
+use crate::weights::WeightsError;
 
 /// Every error of this crate. `Display` says in a sentence what is wrong, with the names and sizes.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub enum Error {
     MissingWeight { path: String, expected: TensorType },
     /// A weight was given with another type or shape than the session was built for.
     WrongWeight { path: String, expected: TensorType, given: TensorType },
+    /// A file of weights could not be read or written, or does not have the program's weights.
+    Weights(WeightsError),
     /// There is no device of this name.
     NoDevice { name: String, reason: String },
     /// The device has too little memory left.
@@ -58,6 +61,7 @@ impl Error {
             | Error::WrongInput { .. }
             | Error::MissingWeight { .. }
             | Error::WrongWeight { .. }
+            | Error::Weights(_)
             | Error::Npy(_) => Blame::Input,
             Error::NoDevice { .. }
             | Error::OutOfMemory { .. }
@@ -112,6 +116,7 @@ impl fmt::Display for Error {
             Error::WrongWeight { path, expected, given } => {
                 write!(f, "weight `{path}` must be {expected}, but is {given}")
             }
+            Error::Weights(error) => error.fmt(f),
             Error::NoDevice { name, reason } => write!(f, "there is no device `{name}`: {reason}"),
             Error::OutOfMemory { device, what } => write!(f, "{device} has too little memory left for {what}"),
             Error::DeviceLost { device, reason } => write!(f, "{device} was lost: {reason}"),

@@ -46,6 +46,17 @@ impl Executable {
         }
     }
 
+    /// The input or weight of this number, which has been given.
+    pub async fn get(&self, number: usize) -> Result<Tensor, Error> {
+        match self {
+            Executable::Reference(reference) => reference.given.get(number).and_then(|(_, tensor)| tensor.clone()),
+            Executable::Host(host) => host.get(number),
+            #[cfg(feature = "wgpu")]
+            Executable::Gpu(gpu) => return gpu.get(number).await,
+        }
+        .ok_or_else(|| Error::Internal { what: format!("there is no input or weight {number}") })
+    }
+
     /// Runs the program once, on inputs that have all been given. The outputs stay on the device.
     pub async fn execute(&mut self) -> Result<(), Error> {
         match self {

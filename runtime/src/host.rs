@@ -64,6 +64,12 @@ impl HostExecutable {
         }
     }
 
+    /// The input or weight of this number in [`Plan::given`].
+    pub fn get(&self, number: usize) -> Option<Tensor> {
+        let port = self.plan.given().nth(number)?;
+        from_storage(self.memory[self.place[port.buffer]].bytes(), self.plan.buffers[port.buffer].storage, &port.ty)
+    }
+
     fn fill(&mut self, id: BufferId, tensor: &Tensor) -> Result<(), Error> {
         let storage = self.plan.buffers[id].storage;
         let bytes = to_storage(tensor, storage).ok_or_else(|| Error::unstorable(tensor.ty(), storage))?;

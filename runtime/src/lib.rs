@@ -30,6 +30,7 @@ mod model;
 mod prng;
 mod session;
 mod storage;
+pub mod weights;
 #[cfg(feature = "wgpu")]
 mod wgpu;
 

@@ -137,6 +137,20 @@ impl Session {
         Ok(())
     }
 
+    /// A weight by its path, or an input, that has been given.
+    pub fn get(&self, name: &str) -> Result<Tensor, Error> {
+        let names = |given: &[Given]| given.iter().map(|given| given.name.clone()).collect();
+        let Some(number) = self.given.iter().position(|given| given.name == name) else {
+            let (inputs, weights) = (names(&self.given[..self.inputs]), names(&self.given[self.inputs..]));
+            return Err(Error::UnknownInput { name: name.into(), inputs, weights });
+        };
+        let Given { ty, kept, .. } = &self.given[number];
+        match kept {
+            true => pollster::block_on(self.executable.get(number)),
+            false => Err(Error::MissingWeight { path: name.into(), expected: ty.clone() }),
+        }
+    }
+
     /// Gives every weight that has no value yet its first value, from its initializer. The same seed gives the same values
     /// on every device.
     pub fn initialise(&mut self, seed: u32) -> Result<(), Error> {

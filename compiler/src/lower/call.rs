@@ -172,7 +172,7 @@ impl<'p, T: Target> Evaluator<'p, T> {
         let arguments = arrange(function, &function.inputs, arguments, span)?;
         let mut scope = Scope::new(function);
         let label = self.target.label();
-        let mut inside = || -> Lowered<Value<'p, T::Element>> {
+        let inside = || -> Lowered<Value<'p, T::Element>> {
             self.bind_parameters(&mut scope, parameters)?;
             self.bind(&mut scope, arguments)?;
             self.run(&mut scope, &function.body)?;

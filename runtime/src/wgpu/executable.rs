@@ -65,6 +65,24 @@ impl GpuExecutable {
         self.gpu.scoped("to take an input", || upload(&self.gpu, &self.plan, &self.buffers, id, tensor)).await
     }
 
+    /// The input or weight of this number in [`Plan::given`].
+    pub async fn get(&self, number: usize) -> Result<Tensor, Error> {
+        let missing = || Error::Internal { what: format!("the plan has no input or weight {number}") };
+        let port = self.plan.given().nth(number).ok_or_else(missing)?;
+        let buffer = &self.plan.buffers[port.buffer];
+        let target = mappable(&self.gpu, buffer.bytes());
+        let copy = || {
+            let mut encoder = self.gpu.device.create_command_encoder(&CommandEncoderDescriptor::default());
+            encoder.copy_buffer_to_buffer(&self.buffers[port.buffer], 0, &target, 0, target.size());
+            Ok(self.gpu.queue.submit([encoder.finish()]))
+        };
+        let submission = self.gpu.scoped("to read a weight", copy).await?;
+        let mapping = Mapping::start(&target);
+        self.gpu.wait(submission)?;
+        let view = self.gpu.read(&target, mapping).await?;
+        from_storage(&view, buffer.storage, &port.ty).ok_or_else(|| Error::unstorable(&port.ty, buffer.storage))
+    }
+
     /// Runs every step, and waits for the last.
     pub async fn execute(&self) -> Result<(), Error> {
         let submission = self.submit(true, false).await?;
@@ -266,14 +284,16 @@ fn readbacks(gpu: &Gpu, plan: &Plan) -> Vec<Readback> {
     let mut sources: Vec<usize> = plan.outputs.iter().map(|port| port.buffer).collect();
     sources.sort_unstable();
     sources.dedup();
-    let readback = |source: usize| {
-        let target = gpu.device.create_buffer(&BufferDescriptor {
-            label: None,
-            size: aligned(plan.buffers[source].bytes()),
-            usage: BufferUsages::MAP_READ | BufferUsages::COPY_DST,
-            mapped_at_creation: false,
-        });
-        Readback { source, target }
-    };
+    let readback = |source: usize| Readback { source, target: mappable(gpu, plan.buffers[source].bytes()) };
     sources.into_iter().map(readback).collect()
+}
+
+/// A buffer that the host can read.
+fn mappable(gpu: &Gpu, bytes: u64) -> Buffer {
+    gpu.device.create_buffer(&BufferDescriptor {
+        label: None,
+        size: aligned(bytes),
+        usage: BufferUsages::MAP_READ | BufferUsages::COPY_DST,
+        mapped_at_creation: false,
+    })
 }
