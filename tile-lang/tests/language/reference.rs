@@ -55,3 +55,26 @@ fn a_function_of_a_program_shadows_the_library() {
         check("function relu(X, Limit) -> (Y) { Y = X < Limit ? 0 : X; } function (X) -> (Y) { Y = relu(X, 1); }");
     assert_eq!(checked.diagnostics, []);
 }
+
+/// The last model runs, or else the last function; a layer only where it is asked for.
+#[test]
+fn the_entry() {
+    let entry = |source: &str, name: Option<&str>| {
+        let program = check(source).program.expect("the program is in order");
+        match program.entry(name) {
+            Ok(function) => function.name.as_ref().map_or("none".to_string(), |name| name.name.clone()),
+            Err(error) => format!("{}; {}", error.message, error.help.unwrap_or_default()),
+        }
+    };
+    let (f, m) = ("function f(X) -> (Y) { Y = X; } ", "model M(X) -> (Y) { Y = X; } ");
+    let (l, n) = ("layer L(X) -> (Y) { Y = X; } ", "model N(X) -> (Y) { Y = X; } ");
+    assert_eq!(entry(&[m, n, f, l].concat(), None), "N");
+    assert_eq!(entry(&[f, "function (X) -> (Y) { Y = X; } ", l].concat(), None), "none");
+    assert_eq!(entry(&[m, l].concat(), Some("L")), "L");
+    assert_eq!(
+        entry(l, None),
+        "this file has neither a model nor a function; one of its layers runs where it is asked for: L"
+    );
+    assert_eq!(entry(l, Some("Dense")), "this file has no function `Dense`; it has L");
+    assert_eq!(entry("", None), "this file has no function; ");
+}
