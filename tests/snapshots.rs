@@ -13,11 +13,11 @@ use tile_compiler::tensor::TensorType;
 /// Every stage of a program, for inputs of these types: `X=f32:2x3`.
 fn stages(source: &str, inputs: &str) -> String {
     let checked = tile_lang::check(source);
-    let errors = tile_lang::render(&checked.diagnostics, "f.tile", source, false);
+    let errors = tile_lang::render(&checked.diagnostics, &checked.sources, false);
     let program = checked.program.unwrap_or_else(|| panic!("{errors}"));
     let bindings = Bindings { inputs: inputs.split_whitespace().map(binding).collect(), ..Bindings::default() };
     let mut graph = lower(&program, None, &bindings)
-        .unwrap_or_else(|errors| panic!("{}", tile_lang::render(&errors, "f.tile", source, false)))
+        .unwrap_or_else(|errors| panic!("{}", tile_lang::render(&errors, &checked.sources, false)))
         .graph;
     pipeline::optimise(&mut graph);
     let plan = pipeline::plan(&graph, &Profile::generic()).unwrap_or_else(|error| panic!("{error:?}"));

@@ -80,7 +80,8 @@ fn as_bytes(words: &mut [f64]) -> &mut [u8] {
 fn measure(name: &str, source: &str, sizes: &[(&str, usize)], product: bool) -> Result<(), Box<dyn Error>> {
     let program = tile_lang::check(source).program.ok_or("the program is wrong")?;
     let sizes = sizes.iter().map(|(name, size)| (name.to_string(), *size)).collect();
-    let mut graph = lower(&program, None, &Bindings { sizes, ..Bindings::default() }).map_err(|e| format!("{e:?}"))?;
+    let mut graph =
+        lower(&program, None, &Bindings { sizes, ..Bindings::default() }).map_err(|e| format!("{e:?}"))?.graph;
     pipeline::optimise(&mut graph);
     let plan = pipeline::plan(&graph, &Profile::cpu())?;
     let mut buffers: Vec<Vec<f64>> = plan.buffers.iter().map(|b| memory(b.bytes())).collect();
