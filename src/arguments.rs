@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use tile_compiler::dtype::{DType, Scalar};
-use tile_compiler::lower::{Binding, Bindings};
+use tile_compiler::lower::{Binding, Bindings, Setting};
 use tile_compiler::tensor::TensorType;
+use tile_lang::ast::{DimKind, Function};
 
 /// What every command that compiles takes.
 #[derive(Args)]
@@ -16,9 +17,12 @@ pub struct Sizes {
     /// A size that the inputs name: N=8
     #[arg(long, value_name = "N=SIZE", value_parser = dim)]
     pub dim: Vec<(String, usize)>,
-    /// The function to compile [default: the last of the file]
+    /// The model or function to compile [default: the last model of the file, else the last function]
     #[arg(long, value_name = "NAME")]
     pub entry: Option<String>,
+    /// A hyper-parameter of the entry: units=10, rate=0.5, use_bias=false, activation=relu
+    #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
+    pub set: Vec<(String, Setting)>,
 }
 
 impl Sizes {
@@ -27,9 +31,31 @@ impl Sizes {
         Bindings {
             inputs: self.shape.iter().map(|(name, ty)| (name.clone(), Binding::Tensor(ty.clone()))).collect(),
             sizes: self.dim.iter().cloned().collect(),
-            ..Bindings::default()
+            parameters: self.set.iter().cloned().collect(),
+            training: false,
         }
     }
+}
+
+/// Gives this size to every name in the header that has none, and returns these names.
+pub fn assume_sizes(function: &Function, bindings: &mut Bindings, size: usize) -> Vec<String> {
+    let is_given = |name: &str| matches!(bindings.inputs.get(name), Some(Binding::Tensor(_)));
+    let names = |given: bool| {
+        let inputs = function.inputs.iter().filter(move |input| is_given(&input.name.name) == given);
+        inputs.flat_map(|input| input.dims.iter().flatten()).filter_map(|dim| match &dim.kind {
+            DimKind::Name(name) => Some(name),
+            DimKind::Size(_) | DimKind::Ellipsis => None,
+        })
+    };
+    let known: Vec<&String> = names(true).chain(bindings.sizes.keys()).collect();
+    let mut assumed: Vec<String> = Vec::new();
+    for name in names(false) {
+        if !known.contains(&name) && !assumed.contains(name) {
+            assumed.push(name.clone());
+        }
+    }
+    bindings.sizes.extend(assumed.iter().map(|name| (name.clone(), size)));
+    assumed
 }
 
 /// What `--input` binds.
@@ -83,6 +109,25 @@ pub fn input(text: &str) -> Result<(String, Input), String> {
     Ok((name, input))
 }
 
+/// `units=10`, `rate=0.5`, `use_bias=false`, `activation=relu`
+pub fn setting(text: &str) -> Result<(String, Setting), String> {
+    let (name, value) = name_and_value(text)?;
+    let is_name = |text: &str| {
+        text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    };
+    let setting = match value {
+        "true" => Setting::Bool(true),
+        "false" => Setting::Bool(false),
+        _ if is_name(value) => Setting::Name(value.to_string()),
+        _ => match (value.parse::<i64>(), value.parse::<f64>()) {
+            (Ok(integer), _) => Setting::Int(integer),
+            (_, Ok(float)) if float.is_finite() => Setting::Float(float),
+            _ => return Err(format!("`{value}` is no number, `true`, `false` or name")),
+        },
+    };
+    Ok((name, setting))
+}
+
 fn size(text: &str) -> Result<usize, String> {
     text.parse().map_err(|_| format!("`{text}` is not a size"))
 }
@@ -99,6 +144,15 @@ mod tests {
         assert_eq!(shape("X=2,3"), Err("`2,3` is not a size".into()));
         assert_eq!(shape("X=f17:2"), Err("`f17` is not an element type".into()));
         assert_eq!(shape("2x3"), Err("it wants NAME=VALUE".into()));
+    }
+
+    #[test]
+    fn settings() {
+        assert_eq!(setting("units=10"), Ok(("units".into(), Setting::Int(10))));
+        assert_eq!(setting("rate=-0.5"), Ok(("rate".into(), Setting::Float(-0.5))));
+        assert_eq!(setting("bias=false"), Ok(("bias".into(), Setting::Bool(false))));
+        assert_eq!(setting("activation=relu"), Ok(("activation".into(), Setting::Name("relu".into()))));
+        assert_eq!(setting("a=[1]"), Err("`[1]` is no number, `true`, `false` or name".into()));
     }
 
     #[test]

@@ -6,18 +6,14 @@ use clap::ValueEnum;
 use tile_compiler::emit::{Target, write};
 use tile_compiler::graph::Graph;
 use tile_compiler::kernel::Kernel;
-use tile_compiler::lower::{Binding, Bindings, lower};
+use tile_compiler::lower::lower;
 use tile_compiler::pipeline;
 use tile_compiler::plan::{Plan, Routine};
 use tile_compiler::profile::Profile;
-use tile_lang::ast::{DimKind, Function};
 
-use crate::arguments::Sizes;
+use crate::arguments::{Sizes, assume_sizes};
 use crate::source::Source;
 use crate::terminal::{Failure, Terminal, print};
-
-/// The size of every dimension that nothing gives.
-const ASSUMED: usize = 64;
 
 #[derive(clap::Args)]
 pub struct Emit {
@@ -67,6 +63,9 @@ enum ProfileName {
     Cpu,
 }
 
+/// The size of every dimension that nothing gives.
+const ASSUMED: usize = 64;
+
 /// One file's worth of output.
 struct Listing {
     kind: &'static str,
@@ -109,7 +108,7 @@ fn compile(target: ProfileName, sizes: &Sizes, source: &Source, terminal: &Termi
     let entry = sizes.entry.as_deref();
     let mut bindings = sizes.bindings();
     let function = program.entry(entry).map_err(|error| source.rejected(&[error]))?;
-    let assumed = assume_sizes(function, &mut bindings);
+    let assumed = assume_sizes(function, &mut bindings, ASSUMED);
     if !assumed.is_empty() {
         let names = assumed.join(" = ");
         terminal.note(&format!("{names} = {ASSUMED} is assumed; `--dim {}=…` gives another size", assumed[0]));
@@ -121,27 +120,6 @@ fn compile(target: ProfileName, sizes: &Sizes, source: &Source, terminal: &Termi
         None => Failure::machine(error.to_string()),
     })?;
     Ok((graph, plan))
-}
-
-/// Gives a size to every name in the header that has none, and returns these names.
-fn assume_sizes(function: &Function, bindings: &mut Bindings) -> Vec<String> {
-    let is_given = |name: &str| matches!(bindings.inputs.get(name), Some(Binding::Tensor(_)));
-    let names = |given: bool| {
-        let inputs = function.inputs.iter().filter(move |input| is_given(&input.name.name) == given);
-        inputs.flat_map(|input| input.dims.iter().flatten()).filter_map(|dim| match &dim.kind {
-            DimKind::Name(name) => Some(name),
-            DimKind::Size(_) | DimKind::Ellipsis => None,
-        })
-    };
-    let known: Vec<&String> = names(true).chain(bindings.sizes.keys()).collect();
-    let mut assumed: Vec<String> = Vec::new();
-    for name in names(false) {
-        if !known.contains(&name) && !assumed.contains(name) {
-            assumed.push(name.clone());
-        }
-    }
-    bindings.sizes.extend(assumed.iter().map(|name| (name.clone(), ASSUMED)));
-    assumed
 }
 
 fn of_text(kind: Kind, source: &Source) -> Listing {

@@ -6,6 +6,7 @@ mod devices;
 mod emit;
 mod fmt;
 mod json;
+mod preview;
 mod random;
 mod run;
 mod source;
@@ -53,6 +54,8 @@ enum Command {
     Fmt(fmt::Fmt),
     /// Run a program
     Run(run::Run),
+    /// Show a model's layers and count its weights
+    Summary(summary::Summary),
     /// List the devices of this machine
     Devices(devices::Devices),
 }
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
         (Some(Command::Check(arguments)), _) => check::check(&arguments, &terminal),
         (Some(Command::Fmt(arguments)), _) => fmt::fmt(&arguments, &terminal),
         (Some(Command::Run(arguments)), _) => run::run(&arguments, &terminal),
+        (Some(Command::Summary(arguments)), _) => summary::summary(&arguments, &terminal),
         (Some(Command::Devices(arguments)), _) => devices::devices(&arguments),
         (None, Some(emit)) => emit::emit(&emit, &arguments.sizes, &terminal),
         (None, None) => Arguments::command()

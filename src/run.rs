@@ -11,7 +11,7 @@ use crate::arguments::{Input, Sizes, input};
 use crate::json;
 use crate::random::random;
 use crate::source::Source;
-use crate::summary::summary;
+use crate::preview::preview;
 use crate::terminal::{Failure, Terminal, print};
 
 #[derive(clap::Args)]
@@ -24,7 +24,10 @@ pub struct Run {
     input: Vec<(String, Input)>,
     #[command(flatten)]
     sizes: Sizes,
-    /// Fill inputs that are not given with random values
+    /// The weights, by path: a .safetensors or .npz file
+    #[arg(long, value_name = "FILE")]
+    weights: Option<PathBuf>,
+    /// Fill inputs that are not given with random values, and weights from their initializers
     #[arg(long, value_name = "SEED")]
     random: Option<u64>,
     /// Where to run: cpu, wgpu, wgpu:N [default: TILE_DEVICE, else the best real GPU, else cpu]
@@ -47,8 +50,11 @@ pub fn run(arguments: &Run, terminal: &Terminal) -> Result<(), Failure> {
     let mut session = session(arguments, &source, &device, &given)?;
     terminal.detail(&format!("device {}; compiled in {:.1?}", device.name(), started.elapsed()));
     let inputs = inputs(arguments, &source, &session, given)?;
-    if let Some(seed) = arguments.random {
-        session.initialise(seed as u32).map_err(|error| source.failed(&error))?;
+    if let Some(weights) = &arguments.weights {
+        session.load(weights).map_err(|error| source.failed(&error))?;
+    } else if let Some(seed) = arguments.random {
+        session.seed(seed, 0).map_err(|error| source.failed(&error))?;
+        session.initialise(seed).map_err(|error| source.failed(&error))?;
     }
     let started = Instant::now();
     let outputs = session.run(inputs).map_err(|error| source.failed(&error))?;
@@ -64,7 +70,7 @@ pub fn run(arguments: &Run, terminal: &Terminal) -> Result<(), Failure> {
     let text = if arguments.json {
         json_text(&device, &outputs, &files)
     } else if files.is_empty() {
-        outputs.iter().map(|(name, tensor)| summary(name, tensor)).collect()
+        outputs.iter().map(|(name, tensor)| preview(name, tensor)).collect()
     } else {
         let lines = outputs.iter().zip(&files);
         lines.map(|((name, tensor), file)| format!("{name} {} {}\n", tensor.ty(), file.display())).collect()
@@ -123,6 +129,9 @@ fn session(
     }
     for (name, size) in &arguments.sizes.dim {
         builder = builder.dim(name, *size);
+    }
+    for (name, value) in &arguments.sizes.set {
+        builder = builder.set(name, value.clone());
     }
     builder.build().map_err(|error| source.failed(&error))
 }

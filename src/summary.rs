@@ -1,133 +1,121 @@
-//! How `tilec run` shows a tensor: whole if it is small, else the ends of each axis, as NumPy does.
+//! `tilec summary FILE`: the table of layers that Keras prints.
 
-use std::fmt::Write;
+use std::path::PathBuf;
 
-use tile_compiler::tensor::Tensor;
+use comfy_table::presets::UTF8_FULL;
+use comfy_table::{CellAlignment, ContentArrangement, Table};
+use tile_compiler::lower::{Network, WeightKind, lower};
+use tile_compiler::tensor::TensorType;
 
-/// Tensors with more elements are shortened.
-const WHOLE: usize = 200;
-/// How many places are shown at each end of a shortened axis.
-const EDGE: usize = 3;
+use crate::arguments::{Sizes, assume_sizes};
+use crate::source::Source;
+use crate::terminal::{Failure, Terminal, print};
 
-/// `C f32[2, 3]` and the values, a line for each innermost row, columns aligned.
-pub fn summary(name: &str, tensor: &Tensor) -> String {
-    let shape = tensor.shape();
-    let shortened = tensor.ty().elements() > WHOLE;
-    let places = |size: usize| -> Vec<Option<usize>> {
-        if shortened && size > 2 * EDGE {
-            (0..EDGE).map(Some).chain([None]).chain((size - EDGE..size).map(Some)).collect()
-        } else {
-            (0..size).map(Some).collect()
-        }
+/// Sizes that nothing gives are taken to be the one, then the other: a size of an output that differs depends on them.
+const ASSUMED: [usize; 2] = [64, 96];
+
+#[derive(clap::Args)]
+pub struct Summary {
+    /// A Tile file
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    #[command(flatten)]
+    sizes: Sizes,
+}
+
+/// Prints the entry's layers with the shapes of their outputs and their numbers of weights.
+pub fn summary(arguments: &Summary, terminal: &Terminal) -> Result<(), Failure> {
+    let source = Source::load(&arguments.file, terminal)?;
+    let program = source.model.program();
+    let entry = arguments.sizes.entry.as_deref();
+    let function = program.entry(entry).map_err(|error| source.rejected(&[error]))?;
+    let network = |size: usize| {
+        let mut bindings = arguments.sizes.bindings();
+        assume_sizes(function, &mut bindings, size);
+        lower(program, entry, &bindings)
     };
-    let axes: Vec<Vec<Option<usize>>> = shape.iter().map(|&size| places(size)).collect();
-    let strides = tensor.ty().strides();
-    let mut cells = Vec::new();
-    collect(tensor, &axes, &strides, 0, &mut cells);
-    let width = cells.iter().map(String::len).max().unwrap_or(0);
-
-    let mut text = format!("{name} {}\n", tensor.ty());
-    let mut cells = cells.into_iter();
-    write(&mut text, &axes, 0, width, &mut cells);
-    text.push('\n');
-    text
+    let first = network(ASSUMED[0]).map_err(|errors| source.rejected(&errors))?;
+    // Where the other sizes do not fit the program, all are shown as they are.
+    let second = network(ASSUMED[1]).unwrap_or_else(|_| first.clone());
+    print(text(&first, &second).as_bytes())
 }
 
-/// The texts of the values that are shown, in order.
-fn collect(tensor: &Tensor, axes: &[Vec<Option<usize>>], strides: &[usize], at: usize, cells: &mut Vec<String>) {
-    match axes.split_first() {
-        None => cells.push(value(tensor, at)),
-        Some((places, inner)) => {
-            for place in places.iter().flatten() {
-                collect(tensor, inner, &strides[1..], at + place * strides[0], cells);
-            }
-        }
-    }
-}
-
-/// Floats with six significant digits: a summary is for looking at; `--output-dir` has every bit.
-fn value(tensor: &Tensor, at: usize) -> String {
-    let scalar = tensor.get(at);
-    if !scalar.dtype.is_float() {
-        return scalar.to_string();
-    }
-    let value = scalar.to_f64();
-    let magnitude = value.abs();
-    if value == 0.0 || !value.is_finite() {
-        format!("{value}")
-    } else if (1e-4..1e6).contains(&magnitude) {
-        let decimals = (5 - magnitude.log10().floor() as i32).max(0) as usize;
-        let text = format!("{value:.decimals$}");
-        let short = text.trim_end_matches('0');
-        if short.ends_with('.') { format!("{short}0") } else { short.to_string() }
-    } else {
-        format!("{value:.5e}")
-    }
-}
-
-fn write(
-    text: &mut String,
-    axes: &[Vec<Option<usize>>],
-    depth: usize,
-    width: usize,
-    cells: &mut impl Iterator<Item = String>,
-) {
-    let Some((places, inner)) = axes.split_first() else {
-        let _ = write!(text, "{:>width$}", cells.next().unwrap_or_default());
-        return;
+fn text(network: &Network, other: &Network) -> String {
+    let mut table = Table::new();
+    table.load_preset(UTF8_FULL).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(["Layer (type)", "Output Shape", "Param #"]);
+    let count = |path: &str| -> usize {
+        let inside = |weight: &&tile_compiler::lower::Weight| {
+            weight.path.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'))
+        };
+        network.weights.iter().filter(inside).map(|weight| weight.ty.elements()).sum()
     };
-    text.push('[');
-    for (position, place) in places.iter().enumerate() {
-        if position > 0 && inner.is_empty() {
-            text.push(' ');
-        } else if position > 0 {
-            // A blank line between blocks, one more for each axis around them.
-            text.push_str(&"\n".repeat(inner.len()));
-            text.push_str(&" ".repeat(depth + 1));
+    let mut shown: Vec<&str> = Vec::new();
+    for (layer, again) in network.layers.iter().zip(&other.layers) {
+        // A layer that is applied twice is one layer.
+        if shown.contains(&layer.path.as_str()) {
+            continue;
         }
-        match place {
-            Some(_) => write(text, inner, depth + 1, width, cells),
-            None => text.push_str("..."),
-        }
+        shown.push(&layer.path);
+        let shapes: Vec<String> = layer.outputs.iter().zip(&again.outputs).map(|(a, b)| shape(a, b)).collect();
+        let name = format!("{} ({})", layer.path, layer.class);
+        table.add_row([name, shapes.join(", "), grouped(count(&layer.path))]);
     }
-    text.push(']');
+    let own = network.weights.iter().filter(|weight| !weight.path.contains('.'));
+    for weight in own {
+        let name = format!("{} ({})", weight.path, weight.kind.keyword());
+        table.add_row([name, format!("{:?}", weight.ty.shape), grouped(weight.ty.elements())]);
+    }
+    if let Some(column) = table.column_mut(2) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+
+    let total = |kinds: &[WeightKind]| {
+        let weights = network.weights.iter().filter(|weight| kinds.contains(&weight.kind));
+        let (mut elements, mut bytes) = (0, 0);
+        for weight in weights {
+            elements += weight.ty.elements();
+            bytes += weight.ty.elements() * weight.ty.dtype.size();
+        }
+        format!("{} ({})", grouped(elements), size(bytes))
+    };
+    format!(
+        "Model: \"{}\"\n{table}\n Total params: {}\n Trainable params: {}\n Non-trainable params: {}\n",
+        network.graph.name,
+        total(&[WeightKind::Param, WeightKind::State]),
+        total(&[WeightKind::Param]),
+        total(&[WeightKind::State]),
+    )
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn small_tensors_are_whole() {
-        let tensor = Tensor::from_f32([2, 2, 2], &[0.0, 1.0, -2.5, 1234567.0, 0.1, 1e-7, f32::NAN, 7.0]).unwrap();
-        insta::assert_snapshot!(summary("X", &tensor), @"
-        X f32[2, 2, 2]
-        [[[         0        1.0]
-          [      -2.5  1.23457e6]]
-
-         [[       0.1 1.00000e-7]
-          [       NaN        7.0]]]
-        ");
-        insta::assert_snapshot!(summary("S", &Tensor::from_f32([], &[2.0]).unwrap()), @"
-        S f32[]
-        2.0
-        ");
-        insta::assert_snapshot!(summary("E", &Tensor::from_f32([2, 0], &[]).unwrap()), @"
-        E f32[2, 0]
-        [[]
-         []]
-        ");
+/// `(None, 28, 28, 32)`: sizes that are not known are `None`.
+fn shape(ty: &TensorType, other: &TensorType) -> String {
+    let sizes = ty.shape.iter().enumerate().map(|(axis, size)| match other.shape.get(axis) {
+        Some(same) if same == size => size.to_string(),
+        _ => "None".to_string(),
+    });
+    match sizes.collect::<Vec<_>>().as_slice() {
+        [one] => format!("({one},)"),
+        sizes => format!("({})", sizes.join(", ")),
     }
+}
 
-    #[test]
-    fn large_tensors_show_their_ends() {
-        let values: Vec<f32> = (0..400).map(|v| v as f32).collect();
-        insta::assert_snapshot!(summary("X", &Tensor::from_f32([4, 100], &values).unwrap()), @"
-        X f32[4, 100]
-        [[    0   1.0   2.0 ...  97.0  98.0  99.0]
-         [100.0 101.0 102.0 ... 197.0 198.0 199.0]
-         [200.0 201.0 202.0 ... 297.0 298.0 299.0]
-         [300.0 301.0 302.0 ... 397.0 398.0 399.0]]
-        ");
+/// `1,234,567`
+fn grouped(number: usize) -> String {
+    let digits = number.to_string();
+    let groups = digits.as_bytes().rchunks(3).rev().map(|group| String::from_utf8_lossy(group).into_owned());
+    groups.collect::<Vec<_>>().join(",")
+}
+
+/// `16.23 MB`, in units of 1,024 as Keras has it.
+fn size(bytes: usize) -> String {
+    let mut size = bytes as f64;
+    let mut units = ["B", "KB", "MB", "GB", "TB"].into_iter();
+    let mut unit = units.next().unwrap_or_default();
+    while size >= 1024.0
+        && let Some(next) = units.next()
+    {
+        (size, unit) = (size / 1024.0, next);
     }
+    format!("{size:.2} {unit}")
 }

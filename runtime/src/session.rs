@@ -153,7 +153,7 @@ impl Session {
 
     /// Gives every weight that has no value yet its first value, from its initializer. The same seed gives the same values
     /// on every device.
-    pub fn initialise(&mut self, seed: u32) -> Result<(), Error> {
+    pub fn initialise(&mut self, seed: u64) -> Result<(), Error> {
         let missing = |given: &Given| !given.kept && given.name != Network::SEED;
         if !self.given[self.inputs..].iter().any(missing) {
             return Ok(());
@@ -171,9 +171,10 @@ impl Session {
 
     /// What the program's random numbers are made from, for all runs to come: a seed, and the number of the step, which is
     /// to differ from run to run.
-    pub fn seed(&mut self, seed: u32, step: u32) -> Result<(), Error> {
+    pub fn seed(&mut self, seed: u64, step: u32) -> Result<(), Error> {
         if self.given[..self.inputs].iter().any(|input| input.name == Network::SEED) {
-            let words = [seed, step].map(|word| Scalar::from_i64(DType::U32, i64::from(word)));
+            let words = [seed as u32, ((seed >> 32) as u32).wrapping_add(step)];
+            let words = words.map(|word| Scalar::from_i64(DType::U32, i64::from(word)));
             if let Some(tensor) = Tensor::from_scalars(TensorType::new(DType::U32, [2]), words) {
                 self.set(Network::SEED, &tensor)?;
             }

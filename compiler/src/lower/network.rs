@@ -21,8 +21,8 @@ pub struct Network {
 }
 
 impl Network {
-    /// The input from which random numbers are made, `u32[2]`: the seed, and the number of the step. Where nothing is
-    /// random there is none.
+    /// The input from which random numbers are made, `u32[2]`: a seed that differs from step to step. Where nothing
+    /// is random there is none.
     pub const SEED: &str = "seed";
     /// The output with the sum of all regularizers, `f32[]`.
     pub const PENALTY: &str = "penalty";
