@@ -92,7 +92,7 @@ const GROUPS: &[(BuiltinKind, (usize, usize), &[&str])] = &[
     (COMPILE_TIME, (1, 2), &["list"]),
     (COMPILE_TIME, (2, 2), &["repeat"]),
     (COMPILE_TIME, (2, 3), &["slice"]),
-    (TENSOR, (3, 3), &["scatter"]),
+    (TENSOR, (3, 3), &["scatter", "reduce"]),
     (TENSOR, (1, MANY), &["reshape", "tuple", "simple_reduce", "prng_step"]),
 ];
 

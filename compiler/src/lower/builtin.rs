@@ -29,7 +29,14 @@ pub(super) fn call<'p>(
         "vector" => call.vector(),
         "gather" => call.gather().map(Value::Element),
         "scatter" => call.scatter().map(Value::Element),
-        "simple_reduce" => call.simple_reduce().map(Value::Element),
+        "simple_reduce" => {
+            let sizes = call.sizes()?;
+            call.reduce(sizes, Aggregation::Sum).map(Value::Element)
+        }
+        "reduce" => {
+            let (sizes, aggregation) = (call.list(1)?, call.aggregation(2)?);
+            call.reduce(sizes, aggregation).map(Value::Element)
+        }
         "fill" => call.fill().map(Value::Element),
         "random_seed" => Ok(Value::Element(call.tensors.seed())),
         "with_loss" => {
@@ -293,17 +300,30 @@ impl<'p> Call<'_, 'p> {
         self.add(form.op(), ty, &[rows, values])
     }
 
-    /// The sum over the axes that the given sizes lack, aligned at the last, or have as 1.
-    fn simple_reduce(&mut self) -> Lowered<NodeId> {
+    /// A way to aggregate, by its name.
+    fn aggregation(&self, argument: usize) -> Lowered<Aggregation> {
+        let ways = [
+            ("sum", Aggregation::Sum),
+            ("product", Aggregation::Product),
+            ("max", Aggregation::Max),
+            ("min", Aggregation::Min),
+        ];
+        let value = self.arguments.get(argument);
+        let way = ways.iter().find(|(name, _)| value == Some(&Value::Symbol((*name).into())));
+        way.map(|(_, way)| *way)
+            .ok_or_else(|| self.wrong(argument, format!("`{}` takes sum, product, max or min here", self.name)))
+    }
+
+    /// The aggregate over the axes that the sizes `to` lack, aligned at the last, or have as 1.
+    fn reduce(&mut self, to: Vec<usize>, aggregation: Aggregation) -> Lowered<NodeId> {
         let (tensor, from) = self.tensor_shape(0)?;
-        let to = self.sizes()?;
         let fits = to.len() <= from.len() && to.iter().rev().zip(from.iter().rev()).all(|(t, f)| t == f || *t == 1);
         if !fits {
             let message = format!("the shape {from:?} does not reduce to {to:?}");
             return Err(Diagnostic::error("E0213", self.spans.call, message));
         }
         let ty = TensorType::new(self.tensors.dtype(tensor), to);
-        let mut form = Form::new(Aggregation::Sum);
+        let mut form = Form::new(aggregation);
         let at = form.variables("i", &from);
         form.access(0, at.iter().map(fixed));
         let kept = at[from.len() - ty.rank()..].iter().zip(&ty.shape);
