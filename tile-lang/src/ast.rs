@@ -73,6 +73,14 @@ pub struct Function {
     pub span: Span,
 }
 
+impl Function {
+    /// Whether it is a function as Tile v0 has them: without values known at compile time.
+    pub fn is_v0(&self) -> bool {
+        let given = self.inputs.iter().any(|input| !input.name.capital);
+        self.kind == FunctionKind::Function && self.parameters.is_none() && !given
+    }
+}
+
 /// An input or a hyper-parameter: `X`, `X[]`, `X[N, C]`, `X[..., 3]`, `shape`, `padding in [valid, same] = valid`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Input {

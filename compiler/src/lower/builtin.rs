@@ -25,9 +25,18 @@ pub(super) fn call<'p>(
         "index" => call.index().map(Value::Element),
         "shape" => call.shape().map(Value::Element),
         "reshape" => call.reshape().map(Value::Element),
+        "transpose" => call.transpose().map(Value::Element),
+        "vector" => call.vector(),
         "gather" => call.gather().map(Value::Element),
         "scatter" => call.scatter().map(Value::Element),
-        "simple_reduce" => call.simple_reduce().map(Value::Element),
+        "simple_reduce" => {
+            let sizes = call.sizes()?;
+            call.reduce(sizes, Aggregation::Sum).map(Value::Element)
+        }
+        "reduce" => {
+            let (sizes, aggregation) = (call.list(1)?, call.aggregation(2)?);
+            call.reduce(sizes, aggregation).map(Value::Element)
+        }
         "fill" => call.fill().map(Value::Element),
         "random_seed" => Ok(Value::Element(call.tensors.seed())),
         "with_loss" => {
@@ -187,6 +196,45 @@ impl<'p> Call<'_, 'p> {
         self.add(Op::Reshape, new, &[tensor])
     }
 
+    /// The axes in another order: the first is the axis that the list names first.
+    fn transpose(&mut self) -> Lowered<NodeId> {
+        let (tensor, from) = self.tensor_shape(0)?;
+        let axes = self.list(1)?;
+        let mut sorted = axes.clone();
+        sorted.sort_unstable();
+        if sorted != (0..from.len()).collect::<Vec<_>>() {
+            let message = format!("{axes:?} does not name each axis of the shape {from:?} once");
+            return Err(self.wrong(1, message).help("axes are counted from 0"));
+        }
+        let shape: Vec<usize> = axes.iter().map(|&axis| from[axis]).collect();
+        let ty = TensorType::new(self.tensors.dtype(tensor), shape);
+        let mut form = Form::new(Aggregation::Assign);
+        let at = form.variables("i", &from);
+        form.access(0, at.iter().map(fixed));
+        form.contraction.output = axes.iter().map(|&axis| at[axis].clone()).collect();
+        let value = form.leaf(0, ty.dtype);
+        form.contraction.body.results = vec![value];
+        self.add(form.op(), ty, &[tensor])
+    }
+
+    /// A list of numbers as a tensor, of the type in which they all meet; a number stays one.
+    fn vector(&mut self) -> Lowered<Value<'p, NodeId>> {
+        let items = match self.arguments.first() {
+            Some(number @ Value::Constant(_)) => return Ok(number.clone()),
+            Some(Value::List(items)) => items,
+            _ => return Err(self.wrong(0, "`vector` takes a list of numbers".to_owned())),
+        };
+        let numbers = items.iter().map(|item| match item {
+            Value::Constant(number) => Ok(*number),
+            _ => Err(self.wrong(0, format!("`vector` takes a list of numbers, and this has {} in it", item.kind()))),
+        });
+        let numbers = numbers.collect::<Lowered<Vec<Constant>>>()?;
+        let dtype = numbers.iter().map(|number| number.scalar().dtype).reduce(DType::meet).unwrap_or(DType::F32);
+        let values = numbers.into_iter().map(|number| number.cast(dtype)).collect();
+        let ty = TensorType::new(dtype, [items.len()]);
+        self.add(Op::Elements(values), ty, &[]).map(Value::Element)
+    }
+
     /// `V[clamp(I[i]), d]` at each `[i, d]`.
     fn gather(&mut self) -> Lowered<NodeId> {
         let (values, from) = self.tensor_shape(0)?;
@@ -252,17 +300,30 @@ impl<'p> Call<'_, 'p> {
         self.add(form.op(), ty, &[rows, values])
     }
 
-    /// The sum over the axes that the given sizes lack, aligned at the last, or have as 1.
-    fn simple_reduce(&mut self) -> Lowered<NodeId> {
+    /// A way to aggregate, by its name.
+    fn aggregation(&self, argument: usize) -> Lowered<Aggregation> {
+        let ways = [
+            ("sum", Aggregation::Sum),
+            ("product", Aggregation::Product),
+            ("max", Aggregation::Max),
+            ("min", Aggregation::Min),
+        ];
+        let value = self.arguments.get(argument);
+        let way = ways.iter().find(|(name, _)| value == Some(&Value::Symbol((*name).into())));
+        way.map(|(_, way)| *way)
+            .ok_or_else(|| self.wrong(argument, format!("`{}` takes sum, product, max or min here", self.name)))
+    }
+
+    /// The aggregate over the axes that the sizes `to` lack, aligned at the last, or have as 1.
+    fn reduce(&mut self, to: Vec<usize>, aggregation: Aggregation) -> Lowered<NodeId> {
         let (tensor, from) = self.tensor_shape(0)?;
-        let to = self.sizes()?;
         let fits = to.len() <= from.len() && to.iter().rev().zip(from.iter().rev()).all(|(t, f)| t == f || *t == 1);
         if !fits {
             let message = format!("the shape {from:?} does not reduce to {to:?}");
             return Err(Diagnostic::error("E0213", self.spans.call, message));
         }
         let ty = TensorType::new(self.tensors.dtype(tensor), to);
-        let mut form = Form::new(Aggregation::Sum);
+        let mut form = Form::new(aggregation);
         let at = form.variables("i", &from);
         form.access(0, at.iter().map(fixed));
         let kept = at[from.len() - ty.rank()..].iter().zip(&ty.shape);

@@ -1,7 +1,7 @@
 //! Operators and elementwise functions: one definition of their types for whole tensors and inside contractions.
 
 use tile_lang::Program;
-use tile_lang::ast::{self, Expr, ExprKind, FunctionKind, Ident};
+use tile_lang::ast::{self, Expr, ExprKind, Ident};
 use tile_lang::builtin::{Builtin, BuiltinKind};
 use tile_lang::diagnostic::Diagnostic;
 use tile_lang::span::Span;
@@ -186,9 +186,9 @@ impl<'p, T: Target> Evaluator<'p, T> {
             }
             ExprKind::Conditional { condition, then, otherwise } => {
                 let condition = self.expression(scope, condition)?;
-                // In layers, what is not chosen need not make sense.
+                // In v0 the value has the type in which both meet; else what is not chosen need not make sense.
                 if let (Value::Constant(condition), Some(otherwise)) = (&condition, otherwise)
-                    && (scope.function.kind != FunctionKind::Function || scope.function.parameters.is_some())
+                    && !scope.function.is_v0()
                 {
                     return self.expression(scope, if condition.is_true() { then } else { otherwise });
                 }

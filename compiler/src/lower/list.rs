@@ -46,6 +46,10 @@ impl<'p, T: Target> Evaluator<'p, T> {
             ("range", [Value::Constant(Constant::Int(start)), Value::Constant(Constant::Int(end))]) => {
                 self.range(*start, *end, spans)
             }
+            ("list", [value]) => Ok(match value {
+                Value::List(_) => value.clone(),
+                _ => Value::List(vec![value.clone()]),
+            }),
             ("list", [value, Value::Constant(Constant::Int(count))]) => match value {
                 Value::List(items) if i64::try_from(items.len()) == Ok(*count) => Ok(value.clone()),
                 Value::List(items) => Err(wrong(
