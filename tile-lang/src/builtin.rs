@@ -87,13 +87,13 @@ const GROUPS: &[(BuiltinKind, (usize, usize), &[&str])] = &[
     (TENSOR, (1, 1), &["shape", "vector", "prng_state", "prng_value"]),
     (TENSOR, (0, 0), &["random_seed", "random_stream"]),
     (TENSOR, (2, 2), &["index", "gather", "transpose", "element", "fill", "with_loss"]),
-    (COMPILE_TIME, (1, 1), &["dims", "rank", "len", "product", "clone", "error"]),
+    (COMPILE_TIME, (1, 1), &["dims", "rank", "is_list", "len", "letters", "product", "clone", "error"]),
     (COMPILE_TIME, (1, 2), &["range"]),
     (COMPILE_TIME, (1, 2), &["list"]),
     (COMPILE_TIME, (2, 2), &["repeat"]),
     (COMPILE_TIME, (2, 3), &["slice"]),
     (TENSOR, (3, 3), &["scatter", "reduce"]),
-    (TENSOR, (1, MANY), &["reshape", "tuple", "simple_reduce", "prng_step"]),
+    (TENSOR, (1, MANY), &["einsum", "reshape", "tuple", "simple_reduce", "prng_step"]),
 ];
 
 const ASSERT: &str = "assert_";

@@ -4,6 +4,7 @@ use tile_lang::diagnostic::Diagnostic;
 
 use super::constant::Constant;
 use super::contraction::equals;
+use super::einsum::einsum;
 use super::expression::{Lowered, Spans, Target};
 use super::tensors::Tensors;
 use super::value::Value;
@@ -37,6 +38,7 @@ pub(super) fn call<'p>(
             let (sizes, aggregation) = (call.list(1)?, call.aggregation(2)?);
             call.reduce(sizes, aggregation).map(Value::Element)
         }
+        "einsum" => einsum(call.tensors, arguments, spans),
         "fill" => call.fill().map(Value::Element),
         "random_seed" => Ok(Value::Element(call.tensors.seed())),
         "with_loss" => {
@@ -361,16 +363,16 @@ impl<'p> Call<'_, 'p> {
 }
 
 /// A contraction in the making.
-struct Form {
-    contraction: Contraction,
+pub(super) struct Form {
+    pub contraction: Contraction,
 }
 
-fn fixed(affine: &Affine) -> Index {
+pub(super) fn fixed(affine: &Affine) -> Index {
     Index { affine: affine.clone(), access: None }
 }
 
 impl Form {
-    fn new(aggregation: Aggregation) -> Form {
+    pub fn new(aggregation: Aggregation) -> Form {
         Form {
             contraction: Contraction {
                 aggregation,
@@ -385,7 +387,7 @@ impl Form {
     }
 
     /// New variables `name0`, `name1`, … over axes of these sizes. A graph's sizes fit i64, as its tensors fit memory.
-    fn variables(&mut self, name: &str, sizes: &[usize]) -> Vec<Affine> {
+    pub fn variables(&mut self, name: &str, sizes: &[usize]) -> Vec<Affine> {
         let first = self.contraction.indices.len();
         for (number, &size) in sizes.iter().enumerate() {
             let high = i64::try_from(size).unwrap_or(i64::MAX);
@@ -394,15 +396,15 @@ impl Form {
         (first..self.contraction.indices.len()).map(Affine::var).collect()
     }
 
-    fn access(&mut self, operand: usize, index: impl Iterator<Item = Index>) {
+    pub fn access(&mut self, operand: usize, index: impl Iterator<Item = Index>) {
         self.contraction.accesses.push(Access { operand, index: index.collect() });
     }
 
-    fn leaf(&mut self, access: usize, dtype: DType) -> usize {
+    pub fn leaf(&mut self, access: usize, dtype: DType) -> usize {
         self.contraction.body.push(Inst::Leaf(ContractionLeaf::Access(access)), dtype)
     }
 
-    fn op(self) -> Op {
+    pub fn op(self) -> Op {
         Op::Contraction(Box::new(self.contraction))
     }
 }

@@ -21,6 +21,7 @@ impl<'p, T: Target> Evaluator<'p, T> {
             ("dims", [Value::Constant(_)]) => Ok(Value::List(Vec::new())),
             ("rank", [Value::Element(tensor)]) => Ok(Value::int(self.target.shape(*tensor).len())),
             ("rank", [Value::Constant(_)]) => Ok(Value::int(0)),
+            ("is_list", [value]) => Ok(Value::bool(matches!(value, Value::List(_)))),
             ("len", [Value::List(items)]) => Ok(Value::int(items.len())),
             ("slice", [Value::List(items), bounds @ ..]) => {
                 let mut ends = Vec::new();
@@ -34,6 +35,9 @@ impl<'p, T: Target> Evaluator<'p, T> {
                 }
                 let (start, end) = (ends.first().copied().unwrap_or(0), ends.get(1).copied().unwrap_or(items.len()));
                 Ok(Value::List(items.get(start..end).unwrap_or_default().to_vec()))
+            }
+            ("letters", [Value::Symbol(text)]) => {
+                Ok(Value::List(text.chars().map(|c| Value::Symbol(c.to_string().into())).collect()))
             }
             ("product", [Value::List(items)]) => {
                 let mut product = Value::Constant(Constant::Int(1));

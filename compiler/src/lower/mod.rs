@@ -13,7 +13,7 @@
 //! - `expression`: operators and elementwise functions, the same for whole tensors and inside contractions;
 //! - `constant`: arithmetic at compile time;
 //! - `tensors`: elementwise operations on whole tensors, and broadcasting;
-//! - `builtin`: the functions on whole tensors;
+//! - `builtin`: the functions on whole tensors, and `einsum`;
 //! - `contraction`: contraction statements; `body`: what they aggregate, and the indices in it; `indices`: the values
 //!   that their index variables take.
 //!
@@ -27,6 +27,7 @@ mod builtin;
 mod call;
 mod constant;
 mod contraction;
+mod einsum;
 mod expression;
 mod frame;
 mod indices;

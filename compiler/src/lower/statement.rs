@@ -1,6 +1,6 @@
 //! Statements, in order. Loops and conditions are decided here, but for `scan`, which is a loop at run time.
 
-use tile_lang::ast::{Expr, Ident, Statement, StatementKind};
+use tile_lang::ast::{Expr, FunctionKind, Ident, Statement, StatementKind};
 use tile_lang::diagnostic::Diagnostic;
 use tile_lang::span::Span;
 
@@ -75,7 +75,10 @@ impl<'p, T: Target> Evaluator<'p, T> {
                 let error = Diagnostic::error("E0225", target.span, message);
                 return Err(error.help(format!("call it `{capitalised}`")));
             }
-            self.place_all(&value, &target.name);
+            // A function has no weights: a layer that it makes has its place where the caller puts it.
+            if scope.function.kind != FunctionKind::Function {
+                self.place_all(&value, &target.name);
+            }
             scope.weights.remove(target.name.as_str());
             scope.names.insert(&target.name, value);
             return Ok(());

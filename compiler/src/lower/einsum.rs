@@ -1,0 +1,198 @@
+//! `einsum("ab,bc->ac", A, B)`: one contraction from an equation, as NumPy reads it.
+//!
+//! A letter is an index variable, which has the same size wherever it stands. Those that the output does not name are
+//! summed over. `...` stands for any number of axes, aligned at the last, which broadcast as in elementwise operations.
+//! Without `->` the output has `...`, then the letters that stand once, in the order of the alphabet.
+
+use tile_lang::diagnostic::Diagnostic;
+use tile_lang::span::Span;
+
+use super::builtin::{Form, fixed};
+use super::expression::{Lowered, Spans, Target};
+use super::tensors::Tensors;
+use super::value::Value;
+use crate::affine::Affine;
+use crate::graph::{Aggregation, NodeId};
+use crate::scalar::BinaryOp;
+use crate::tensor::{TensorType, broadcast};
+
+/// One axis of an operand or of the output.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Axis {
+    Letter(char),
+    /// The axes that `...` stands for.
+    Ellipsis,
+}
+
+pub(super) fn einsum<'p>(
+    tensors: &mut Tensors,
+    arguments: &[Value<'p, NodeId>],
+    spans: &Spans,
+) -> Lowered<Value<'p, NodeId>> {
+    let Some((Value::Symbol(equation), operands)) = arguments.split_first() else {
+        let message = "`einsum` takes an equation first, as in `einsum(\"ab,bc->ac\", A, B)`";
+        return Err(Diagnostic::error("E0234", spans.argument(0), message));
+    };
+    let (terms, output) = read(equation, spans.argument(0))?;
+    if terms.len() != operands.len() {
+        let message = format!("this equation is of {} tensors, and {} are given", terms.len(), operands.len());
+        return Err(Diagnostic::error("E0234", spans.argument(0), message));
+    }
+    let mut nodes = Vec::with_capacity(operands.len());
+    for (number, operand) in operands.iter().enumerate() {
+        nodes.push(tensors.element(operand.clone(), spans.argument(number + 1))?);
+    }
+    let dtype = nodes.iter().map(|node| tensors.dtype(*node)).reduce(|a, b| a.meet(b));
+    let Some(dtype) = dtype else {
+        return Err(Diagnostic::error("E0234", spans.argument(0), "this equation is of no tensors"));
+    };
+
+    let mut letters: Vec<(char, usize)> = Vec::new();
+    let mut elided: Vec<Vec<usize>> = Vec::new();
+    for (number, (term, node)) in terms.iter().zip(&nodes).enumerate() {
+        let shape = tensors.shape(*node);
+        elided.push(sizes(term, &shape, &mut letters, spans.argument(number + 1))?);
+    }
+    let common = broadcast(elided.iter().map(Vec::as_slice)).ok_or_else(|| {
+        let message = format!("the sizes {elided:?} that `...` stands for do not broadcast");
+        Diagnostic::error("E0215", spans.argument(0), message)
+    })?;
+
+    let mut form = Form::new(Aggregation::Sum);
+    let leading = form.variables("axis", &common);
+    let sizes: Vec<usize> = letters.iter().map(|(_, size)| *size).collect();
+    let variables = form.variables("", &sizes);
+    for (range, (letter, _)) in form.contraction.indices[common.len()..].iter_mut().zip(&letters) {
+        range.name = letter.to_string();
+    }
+    let variable = |letter: char| letters.iter().position(|(known, _)| *known == letter).map(|at| &variables[at]);
+    let mut product = None;
+    for (number, (term, sizes)) in terms.iter().zip(&elided).enumerate() {
+        let mut index = Vec::new();
+        for axis in term {
+            match axis {
+                Axis::Letter(letter) => index.extend(variable(*letter).map(fixed)),
+                // A size of 1 broadcasts.
+                Axis::Ellipsis => index.extend(leading[common.len() - sizes.len()..].iter().zip(sizes).map(
+                    |(variable, size)| if *size == 1 { fixed(&Affine::constant(0)) } else { fixed(variable) },
+                )),
+            }
+        }
+        form.access(number, index.into_iter());
+        let value = form.leaf(number, tensors.dtype(nodes[number]));
+        let body = &mut form.contraction.body;
+        let value = body.cast(value, dtype);
+        product = Some(product.map_or(value, |product| body.binary(BinaryOp::Mul, product, value)));
+    }
+    form.contraction.body.results = product.into_iter().collect();
+    let mut shape = Vec::new();
+    for axis in &output {
+        match axis {
+            Axis::Ellipsis => {
+                shape.extend(&common);
+                form.contraction.output.extend(leading.iter().cloned());
+            }
+            Axis::Letter(letter) => {
+                let Some(at) = letters.iter().position(|(known, _)| known == letter) else {
+                    let message = format!("`{letter}` is an axis of the result, and of no tensor");
+                    return Err(Diagnostic::error("E0234", spans.argument(0), message));
+                };
+                shape.push(letters[at].1);
+                form.contraction.output.push(variables[at].clone());
+            }
+        }
+    }
+    if !output.contains(&Axis::Ellipsis) && !common.is_empty() {
+        let message = "`...` stands for axes that the result does not have";
+        return Err(Diagnostic::error("E0234", spans.argument(0), message).help("write `...` after `->`, too"));
+    }
+    tensors.add(form.op(), TensorType::new(dtype, shape), &nodes, spans.call).map(Value::Element)
+}
+
+/// The axes of each operand and of the output.
+fn read(equation: &str, span: Span) -> Lowered<(Vec<Vec<Axis>>, Vec<Axis>)> {
+    let (left, right) = match equation.split_once("->") {
+        Some((left, right)) => (left, Some(right)),
+        None => (equation, None),
+    };
+    let terms = left.split(',').map(|text| term(text, span)).collect::<Lowered<Vec<_>>>()?;
+    let output = match right {
+        Some(text) => term(text, span)?,
+        None => {
+            let all: Vec<Axis> = terms.iter().flatten().copied().collect();
+            let once = |axis: &&Axis| all.iter().filter(|other| other == axis).count() == 1;
+            let mut letters: Vec<char> = Vec::new();
+            letters.extend(all.iter().filter(once).filter_map(|axis| match axis {
+                Axis::Letter(letter) => Some(*letter),
+                Axis::Ellipsis => None,
+            }));
+            letters.sort_unstable();
+            let ellipsis = all.contains(&Axis::Ellipsis).then_some(Axis::Ellipsis);
+            ellipsis.into_iter().chain(letters.into_iter().map(Axis::Letter)).collect()
+        }
+    };
+    if let Some(twice) = output.iter().enumerate().find(|(at, axis)| output[..*at].contains(axis)) {
+        let message = format!("the result has {} twice", name(*twice.1));
+        return Err(Diagnostic::error("E0234", span, message));
+    }
+    Ok((terms, output))
+}
+
+fn name(axis: Axis) -> String {
+    match axis {
+        Axis::Letter(letter) => format!("`{letter}`"),
+        Axis::Ellipsis => "`...`".to_owned(),
+    }
+}
+
+/// The axes that one term names.
+fn term(text: &str, span: Span) -> Lowered<Vec<Axis>> {
+    let mut axes = Vec::new();
+    let mut rest = text.trim();
+    while let Some(first) = rest.chars().next() {
+        if let Some(after) = rest.strip_prefix("...") {
+            if axes.contains(&Axis::Ellipsis) {
+                return Err(Diagnostic::error("E0234", span, format!("`...` stands twice in `{text}`")));
+            }
+            axes.push(Axis::Ellipsis);
+            rest = after;
+            continue;
+        }
+        if !first.is_ascii_alphabetic() && first != ' ' {
+            let message = format!("`{first}` cannot stand in an equation");
+            return Err(Diagnostic::error("E0234", span, message)
+                .help("it names axes with letters, as in `ab,bc->ac` or `...a,ab->...b`"));
+        }
+        if first != ' ' {
+            axes.push(Axis::Letter(first));
+        }
+        rest = &rest[1..];
+    }
+    Ok(axes)
+}
+
+/// Notes the sizes of a term's letters, and gives those that `...` stands for.
+fn sizes(term: &[Axis], shape: &[usize], letters: &mut Vec<(char, usize)>, span: Span) -> Lowered<Vec<usize>> {
+    let ellipsis = term.iter().position(|axis| *axis == Axis::Ellipsis);
+    let named = term.len() - usize::from(ellipsis.is_some());
+    if shape.len() < named || (shape.len() > named && ellipsis.is_none()) {
+        let least = if ellipsis.is_some() { "at least " } else { "" };
+        let message = format!("the equation names {least}{named} axes here, and the tensor has the shape {shape:?}");
+        return Err(Diagnostic::error("E0212", span, message));
+    }
+    let start = ellipsis.unwrap_or(shape.len());
+    let elided = shape.len() - named;
+    let sizes = shape[..start].iter().chain(&shape[start + elided..]);
+    for (axis, &size) in term.iter().filter(|axis| **axis != Axis::Ellipsis).zip(sizes) {
+        let Axis::Letter(letter) = axis else { continue };
+        match letters.iter().find(|(known, _)| known == letter) {
+            Some((_, before)) if *before != size => {
+                let message = format!("`{letter}` is {size} here, but {before} before");
+                return Err(Diagnostic::error("E0213", span, message).help(format!("the shape here is {shape:?}")));
+            }
+            Some(_) => {}
+            None => letters.push((*letter, size)),
+        }
+    }
+    Ok(shape[start..start + elided].to_vec())
+}
