@@ -246,9 +246,11 @@ impl Graph {
 
     /// Removes a node that nothing reads.
     pub fn remove(&mut self, id: NodeId) {
-        self.nodes.remove_node(id);
-        self.inputs.retain(|&input| input != id);
-        self.weights.retain(|&weight| weight != id);
+        match self.nodes.remove_node(id).map(|node| node.op) {
+            Some(Op::Input(_)) => self.inputs.retain(|&input| input != id),
+            Some(Op::Weight(_)) => self.weights.retain(|&weight| weight != id),
+            _ => {}
+        }
     }
 
     /// All nodes in order of creation.

@@ -38,6 +38,7 @@ const TILE_REUSE: f64 = 64.0;
 
 /// The groups of `graph` in topological order.
 pub fn fuse(graph: &Graph, profile: &Profile) -> Vec<Group> {
+    let links = Links::new(graph);
     let mut stored: HashSet<NodeId> = graph.outputs.iter().map(|(_, id)| storage(graph, *id)).collect();
     for id in graph.ids() {
         stored.extend(must_be_read_from_memory(graph, id));
@@ -45,11 +46,12 @@ pub fn fuse(graph: &Graph, profile: &Profile) -> Vec<Group> {
     let is_contraction = |id: &NodeId| matches!(graph.node(*id).op, Op::Contraction(_));
     let reductions = graph.ids().filter(|id| is_contraction(id) && !is_view(graph, *id)).collect();
     loop {
-        let plan = Grouping::new(graph, &reductions, &stored);
-        match plan.too_many_operands(profile.max_buffers as usize) {
-            Some(id) => stored.insert(id),
-            None => return plan.groups(),
-        };
+        let grouping = Grouping::new(graph, &links, &reductions, &stored);
+        let more = grouping.to_store(profile.max_buffers as usize);
+        if more.is_empty() {
+            return grouping.groups();
+        }
+        stored.extend(more);
     }
 }
 
@@ -80,24 +82,57 @@ fn must_be_read_from_memory(graph: &Graph, id: NodeId) -> Vec<NodeId> {
     }
 }
 
+/// The graph's edges, by node index.
+struct Links {
+    /// The nodes in topological order.
+    order: Vec<NodeId>,
+    operands: Vec<Vec<NodeId>>,
+    /// Readers, once for each operand position.
+    users: Vec<Vec<NodeId>>,
+}
+
+impl Links {
+    fn new(graph: &Graph) -> Links {
+        let order = graph.topological();
+        let count = order.iter().map(|id| id.index() + 1).max().unwrap_or(0);
+        let mut links = Links { order, operands: vec![Vec::new(); count], users: vec![Vec::new(); count] };
+        for &id in &links.order {
+            let operands = graph.operands(id);
+            operands.iter().for_each(|operand| links.users[operand.index()].push(id));
+            links.operands[id.index()] = operands;
+        }
+        links
+    }
+
+    fn operands(&self, id: NodeId) -> &[NodeId] {
+        &self.operands[id.index()]
+    }
+
+    fn users(&self, id: NodeId) -> &[NodeId] {
+        &self.users[id.index()]
+    }
+}
+
 /// Where a node that is not stored is computed.
 #[derive(Clone, Debug)]
 struct Inlined {
-    roots: BTreeSet<NodeId>,
+    /// In ascending order.
+    roots: Vec<NodeId>,
     /// Always at the place that the root's nest computes.
     at_place: bool,
 }
 
 struct Grouping<'g> {
     graph: &'g Graph,
+    links: &'g Links,
     /// Contractions that are not mere views.
     reductions: &'g HashSet<NodeId>,
-    order: Vec<NodeId>,
-    inlined: HashMap<NodeId, Inlined>,
+    /// By node index.
+    inlined: Vec<Option<Inlined>>,
     /// The contraction of a root's group; roots without one are absent.
     contractions: HashMap<NodeId, NodeId>,
-    /// How often a node is evaluated in all.
-    evaluations: HashMap<NodeId, f64>,
+    /// How often a node is evaluated in all, by node index.
+    evaluations: Vec<f64>,
     /// Nodes in a root's group.
     sizes: HashMap<NodeId, usize>,
     /// For elementwise nodes that could end a contraction's epilogue: that contraction.
@@ -105,34 +140,37 @@ struct Grouping<'g> {
 }
 
 impl<'g> Grouping<'g> {
-    fn new(graph: &'g Graph, reductions: &'g HashSet<NodeId>, stored: &HashSet<NodeId>) -> Grouping<'g> {
+    fn new(
+        graph: &'g Graph,
+        links: &'g Links,
+        reductions: &'g HashSet<NodeId>,
+        stored: &HashSet<NodeId>,
+    ) -> Grouping<'g> {
         let mut grouping = Grouping {
             graph,
+            links,
             reductions,
-            order: graph.topological(),
-            inlined: HashMap::new(),
+            inlined: vec![None; links.users.len()],
             contractions: HashMap::new(),
-            evaluations: HashMap::new(),
+            evaluations: vec![0.0; links.users.len()],
             sizes: HashMap::new(),
             epilogues: HashMap::new(),
         };
         grouping.find_epilogues(stored);
-        for id in grouping.order.clone().into_iter().rev() {
+        for &id in links.order.iter().rev() {
             let op = &graph.node(id).op;
             if is_source(op) || matches!(op, Op::Reshape) {
                 continue;
             }
             let elements = graph.node(id).ty.elements() as f64;
-            let needed: f64 = graph.users(id).into_iter().map(|user| grouping.reads(user, id)).sum();
+            let needed: f64 = links.users(id).iter().map(|&user| grouping.reads(user, id)).sum();
             let home = if stored.contains(&id) { None } else { grouping.inline(id, needed) };
-            let evaluations = if home.is_some() { needed } else { elements };
-            grouping.evaluations.insert(id, evaluations);
-            match home {
+            grouping.evaluations[id.index()] = if home.is_some() { needed } else { elements };
+            match &home {
                 Some(home) => {
                     for root in &home.roots {
                         *grouping.sizes.entry(*root).or_insert(1) += 1;
                     }
-                    grouping.inlined.insert(id, home);
                 }
                 None => {
                     if reductions.contains(&id) {
@@ -140,20 +178,21 @@ impl<'g> Grouping<'g> {
                     }
                 }
             }
+            grouping.inlined[id.index()] = home;
         }
         grouping
     }
 
     /// Follows each contraction through elementwise nodes of its shape, as long as each is read by the next alone.
     fn find_epilogues(&mut self, stored: &HashSet<NodeId>) {
-        for &id in &self.order {
+        for &id in &self.links.order {
             if !is_elementwise(&self.graph.node(id).op) {
                 continue;
             }
-            let carried = self.graph.operands(id).into_iter().find_map(|operand| {
+            let carried = self.links.operands(id).iter().find_map(|&operand| {
                 let joins = self.graph.shape(operand) == self.graph.shape(id)
                     && !stored.contains(&operand)
-                    && self.graph.users(operand).len() == 1;
+                    && self.links.users(operand).len() == 1;
                 let contraction =
                     if self.reductions.contains(&operand) { operand } else { *self.epilogues.get(&operand)? };
                 joins.then_some(contraction)
@@ -166,9 +205,9 @@ impl<'g> Grouping<'g> {
 
     /// How often evaluating all of `user` reads one of `id`'s elements.
     fn reads(&self, user: NodeId, id: NodeId) -> f64 {
-        let evaluations = self.evaluations.get(&user).copied().unwrap_or(0.0);
+        let evaluations = self.evaluations[user.index()];
         let Op::Contraction(op) = &self.graph.node(user).op else { return evaluations };
-        let operands = self.graph.operands(user);
+        let operands = self.links.operands(user);
         let accesses = op.accesses.iter().filter(|a| operands[a.operand] == id).count() as f64;
         let default = f64::from(op.default && operands.last() == Some(&id));
         let elements = (self.graph.node(user).ty.elements() as f64).max(1.0);
@@ -180,21 +219,21 @@ impl<'g> Grouping<'g> {
     /// The groups into which `id`, evaluated `needed` times, should be inlined; `None` to store it.
     fn inline(&mut self, id: NodeId, needed: f64) -> Option<Inlined> {
         let node = self.graph.node(id);
-        let users = self.graph.users(id);
-        let mut roots = BTreeSet::new();
+        let users = self.links.users(id);
+        let mut roots = Vec::new();
         let mut at_place = true;
-        for &user in &users {
-            match self.inlined.get(&user) {
+        for &user in users {
+            match &self.inlined[user.index()] {
                 Some(home) => {
                     roots.extend(&home.roots);
                     at_place &= home.at_place;
                 }
-                None => {
-                    roots.insert(user);
-                }
+                None => roots.push(user),
             }
             at_place &= is_elementwise(&self.graph.node(user).op) && self.graph.shape(user) == node.ty.shape;
         }
+        roots.sort_unstable();
+        roots.dedup();
         at_place &= roots.len() == 1;
         let root = *roots.first()?;
         if matches!(node.op, Op::Constant(_) | Op::Index { .. }) {
@@ -219,67 +258,75 @@ impl<'g> Grouping<'g> {
             return None;
         }
         let repeats = needed / (node.ty.elements() as f64).max(1.0);
-        let operands = self.graph.operands(id);
+        let operands = self.links.operands(id);
         let tensors = operands.iter().filter(|&&o| self.graph.node(o).ty.elements() > 1).count();
         let cheap = !is_expensive(&node.op) && tensors <= 1 && repeats <= MOST_RECOMPUTATION;
         (at_place || repeats <= 1.0 || cheap).then_some(Inlined { roots, at_place })
     }
 
     fn is_stored(&self, id: NodeId) -> bool {
-        !self.inlined.contains_key(&id) && !matches!(self.graph.node(id).op, Op::Reshape)
+        self.inlined[id.index()].is_none() && !matches!(self.graph.node(id).op, Op::Reshape)
     }
 
-    /// The tensors that each root's nest reads from memory.
-    fn operands(&self) -> HashMap<NodeId, BTreeSet<NodeId>> {
-        let mut read: HashMap<NodeId, BTreeSet<NodeId>> = HashMap::new();
-        for &id in &self.order {
-            let roots = match self.inlined.get(&id) {
-                Some(home) => home.roots.clone(),
-                None => BTreeSet::from([id]),
-            };
-            for operand in self.graph.operands(id).into_iter().map(|o| storage(self.graph, o)) {
-                if self.is_stored(operand) && !matches!(self.graph.node(id).op, Op::Reshape) {
-                    for root in &roots {
-                        read.entry(*root).or_default().insert(operand);
+    /// The roots of the groups that compute a node.
+    fn roots<'s>(&'s self, id: &'s NodeId) -> &'s [NodeId] {
+        self.inlined[id.index()].as_ref().map_or(std::slice::from_ref(id), |home| &home.roots)
+    }
+
+    /// The nodes whose memory a node's operands show.
+    fn reads_from(&self, id: NodeId) -> impl Iterator<Item = NodeId> {
+        let is_view = matches!(self.graph.node(id).op, Op::Reshape);
+        self.links.operands(id).iter().filter(move |_| !is_view).map(|&operand| storage(self.graph, operand))
+    }
+
+    /// The roots of groups whose nests read more tensors from memory than a kernel with its output may bind.
+    fn too_large(&self, most_buffers: usize) -> HashSet<NodeId> {
+        let mut read: HashMap<NodeId, HashSet<NodeId>> = HashMap::new();
+        for id in &self.links.order {
+            for operand in self.reads_from(*id).filter(|&operand| self.is_stored(operand)) {
+                for root in self.roots(id) {
+                    read.entry(*root).or_default().insert(operand);
+                }
+            }
+        }
+        read.into_iter().filter(|(_, tensors)| tensors.len() >= most_buffers).map(|(root, _)| root).collect()
+    }
+
+    /// Inlined nodes to store instead, so that groups read no more tensors than a kernel may bind.
+    ///
+    /// From operands to readers, each node of a group that is too large gathers the tensors that it needs; where they
+    /// become too many, the operand that needs the most is stored, and is one tensor from there on.
+    fn to_store(&self, most_buffers: usize) -> Vec<NodeId> {
+        let too_large = self.too_large(most_buffers);
+        let mut needs: HashMap<NodeId, BTreeSet<NodeId>> = HashMap::new();
+        let mut chosen = Vec::new();
+        for &id in &self.links.order {
+            if too_large.is_empty() || !self.roots(&id).iter().any(|root| too_large.contains(root)) {
+                continue;
+            }
+            let inlined: Vec<NodeId> = self.reads_from(id).filter(|&operand| !self.is_stored(operand)).collect();
+            let stored: Vec<NodeId> = self.reads_from(id).filter(|&operand| self.is_stored(operand)).collect();
+            loop {
+                let below = inlined.iter().filter_map(|operand| needs.get(operand)).flatten();
+                let all: BTreeSet<NodeId> = below.chain(&stored).copied().collect();
+                let count = |operand: &NodeId| needs.get(operand).map_or(0, BTreeSet::len);
+                match inlined.iter().copied().max_by_key(count).filter(|largest| count(largest) > 1) {
+                    Some(largest) if all.len() >= most_buffers => {
+                        chosen.push(largest);
+                        needs.insert(largest, BTreeSet::from([largest]));
+                    }
+                    _ => {
+                        needs.insert(id, all);
+                        break;
                     }
                 }
             }
         }
-        read
-    }
-
-    /// Where a group reads more tensors than a kernel may bind: an inlined node of it to store instead.
-    fn too_many_operands(&self, most_buffers: usize) -> Option<NodeId> {
-        let read = self.operands();
-        let root = self.order.iter().find(|id| read.get(id).is_some_and(|r| r.len() + 1 > most_buffers))?;
-        // The first node in order whose own operands, gathered through the group, are half of what is allowed.
-        let mut below: HashMap<NodeId, BTreeSet<NodeId>> = HashMap::new();
-        let mut best = None;
-        for &id in &self.order {
-            let Some(home) = self.inlined.get(&id).filter(|h| h.roots.contains(root)) else { continue };
-            let mut own = BTreeSet::new();
-            for operand in self.graph.operands(id).into_iter().map(|o| storage(self.graph, o)) {
-                match below.get(&operand) {
-                    Some(set) => own.extend(set),
-                    None if self.is_stored(operand) => {
-                        own.insert(operand);
-                    }
-                    None => {}
-                }
-            }
-            if home.at_place || !self.reductions.contains(&id) {
-                let score = own.len();
-                if score >= 2 && score < most_buffers && best.is_none_or(|(s, _)| score > s) {
-                    best = Some((score, id));
-                }
-            }
-            below.insert(id, own);
-        }
-        best.map(|(_, id)| id)
+        chosen
     }
 
     fn groups(&self) -> Vec<Group> {
-        let stored = self.order.iter().filter(|id| self.is_stored(**id) && !is_source(&self.graph.node(**id).op));
+        let stored = self.links.order.iter().filter(|id| self.is_stored(**id) && !is_source(&self.graph.node(**id).op));
         stored.map(|&root| Group { root, contraction: self.contractions.get(&root).copied() }).collect()
     }
 }
@@ -295,3 +342,6 @@ fn is_expensive(op: &Op) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests;
