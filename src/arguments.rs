@@ -113,7 +113,8 @@ pub fn input(text: &str) -> Result<(String, Input), String> {
 pub fn setting(text: &str) -> Result<(String, Setting), String> {
     let (name, value) = name_and_value(text)?;
     let is_name = |text: &str| {
-        text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        text.starts_with(|c: char| c.is_ascii_alphabetic())
+            && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
     };
     let setting = match value {
         "true" => Setting::Bool(true),

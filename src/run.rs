@@ -9,9 +9,9 @@ use tile_runtime::{Device, Outputs, Scalar, Session, Tensor};
 
 use crate::arguments::{Input, Sizes, input};
 use crate::json;
+use crate::preview::preview;
 use crate::random::random;
 use crate::source::Source;
-use crate::preview::preview;
 use crate::terminal::{Failure, Terminal, print};
 
 #[derive(clap::Args)]

@@ -73,9 +73,12 @@ pub(super) fn einsum<'p>(
             match axis {
                 Axis::Letter(letter) => index.extend(variable(*letter).map(fixed)),
                 // A size of 1 broadcasts.
-                Axis::Ellipsis => index.extend(leading[common.len() - sizes.len()..].iter().zip(sizes).map(
-                    |(variable, size)| if *size == 1 { fixed(&Affine::constant(0)) } else { fixed(variable) },
-                )),
+                Axis::Ellipsis => index.extend(
+                    leading[common.len() - sizes.len()..]
+                        .iter()
+                        .zip(sizes)
+                        .map(|(variable, size)| if *size == 1 { fixed(&Affine::constant(0)) } else { fixed(variable) }),
+                ),
             }
         }
         form.access(number, index.into_iter());

@@ -2,6 +2,7 @@
 
 mod errors;
 mod graphs;
+mod layers;
 mod meaning;
 
 use super::*;
