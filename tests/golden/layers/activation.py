@@ -1,8 +1,24 @@
 """Activation functions, applied as they are and with their parameters, and the layers of them."""
 
-from cases import Family, flags, normal, np, values
+from cases import Family, flags, keras, normal, np, values
 
-family = Family("activation")
+
+def sparsemax(x=None, axis=-1):
+    """The nearest point of the simplex, by bisection: the threshold above which the elements sum to 1. Keras' own (3.15) adds
+    up sums that are already cumulative, and gives no point of the simplex at all."""
+    if x is None:
+        return lambda x: sparsemax(x, axis)
+    x = keras.ops.convert_to_numpy(x)
+    high = x.max(axis, keepdims=True)
+    low = high - 1
+    for _ in range(60):
+        middle = (low + high) / 2
+        above = np.maximum(x - middle, 0).sum(axis, keepdims=True) > 1
+        low, high = np.where(above, middle, low), np.where(above, high, middle)
+    return np.maximum(x - low, 0)
+
+
+family = Family("activation", {"sparsemax": sparsemax})
 
 # Where the functions bend, between, and where naive formulas overflow.
 BENDS = values(

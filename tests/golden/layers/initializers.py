@@ -209,6 +209,7 @@ def write_initializers():
             assert array.shape == shape, (name, path, array.shape)
             assert not complaint(array, *kind.split()), (name, path, complaint(array, *kind.split()))
             lines.append(f"weight layer.{path} {list(shape)} {kind}")
+        lines.append(f"output Y f32{list(names['Y'].shape)}")
         text.append("\n".join(lines))
     (HERE / "initializers.txt").write_text("\n\n".join(text) + "\n")
     print(f"{len(text)} cases of initializers")
