@@ -5,3 +5,4 @@ mod errors;
 mod examples;
 mod readme;
 mod tilec;
+mod weights;

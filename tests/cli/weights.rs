@@ -1,0 +1,96 @@
+//! Weights from files, and the table of layers.
+
+use insta::assert_snapshot;
+use tile_runtime::{Device, Model, Tensor};
+
+use crate::tilec::{devices, empty_folder, program, tilec};
+
+const NETWORK: &str = "
+model Network(X[N, 3]) -> (Y) {
+    hidden = Dense(5, activation = relu);
+    head = Dense(2, use_bias = false);
+    Y = X |> hidden |> head;
+}";
+
+fn array(path: impl AsRef<std::path::Path>) -> Tensor {
+    tile_runtime::data::npy::read(std::fs::File::open(path).unwrap()).unwrap()
+}
+
+/// See golden/weights.py.
+#[test]
+fn weights_from_files_of_numpy_and_safetensors() {
+    let network = program("weights", NETWORK);
+    let out = empty_folder("weights-out");
+    let expected = array("tests/golden/weights/Y.npy");
+    for device in devices() {
+        for file in ["network.safetensors", "network.npz", "compressed.npz"] {
+            let weights = format!("tests/golden/weights/{file}");
+            let arguments = ["run", network.to_str().unwrap(), "--input", "X=tests/golden/weights/X.npy", "--weights"];
+            let output = [&weights, "--device", device, "--output-dir", out.to_str().unwrap()];
+            tilec(arguments.into_iter().chain(output)).ok();
+            for (a, b) in array(out.join("Y.npy")).to_f64s().iter().zip(expected.to_f64s()) {
+                // Two sums of a few products of about 1, each rounded to f32.
+                assert!((a - b).abs() < 1e-5, "{device} {file}: {a}, not {b}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_that_does_not_fit_is_told_of_as_a_whole() {
+    let network = program("weights-wrong", NETWORK);
+    let run = |weights: &str| {
+        let arguments = ["run", network.to_str().unwrap(), "--input", "X=tests/golden/weights/X.npy", "--weights"];
+        let run = tilec(arguments.into_iter().chain([weights]));
+        assert_eq!(run.code, 1);
+        run.err
+    };
+    assert_snapshot!(run("tests/golden/weights/wrong.safetensors"), @"
+    error: tests/golden/weights/wrong.safetensors: it does not have the program's weights:
+      `hidden.Kernel` must be f32[3, 5], and is f32[5, 3]
+      `head.Kernel`, f32[5, 2], is missing
+      `haed.Kernel`, f32[4, 3], is no weight of the program; did you mean `head.Kernel`?
+    ");
+    assert_snapshot!(run("tests/golden/weights/X.npy"), @"error: tests/golden/weights/X.npy: the name of a file of weights ends in .safetensors or .npz");
+    let broken = empty_folder("weights-broken").join("broken.safetensors");
+    std::fs::write(&broken, b"no such file").unwrap();
+    assert!(run(broken.to_str().unwrap()).contains("not a valid safetensors file"));
+    std::fs::rename(&broken, broken.with_extension("npz")).unwrap();
+    assert!(run(broken.with_extension("npz").to_str().unwrap()).contains("not a valid .npz file"));
+}
+
+#[test]
+fn what_is_saved_can_be_loaded() {
+    let model = Model::compile(NETWORK).unwrap();
+    let device = Device::cpu();
+    let session = || model.on(&device).dim("N", 2).build().unwrap();
+    let x = Tensor::from_f32([2, 3], &[1.0, -2.0, 3.0, 0.5, 0.25, -1.0]).unwrap();
+    let mut first = session();
+    first.initialise(7).unwrap();
+    let expected = first.run([("X", &x)]).unwrap().remove("Y");
+    for file in ["w.safetensors", "w.npz"] {
+        let path = empty_folder("weights-saved").join(file);
+        first.save(&path).unwrap();
+        let mut second = session();
+        second.load(&path).unwrap();
+        assert_eq!(second.run([("X", &x)]).unwrap().remove("Y"), expected);
+    }
+}
+
+#[test]
+fn summary_counts_as_keras_does() {
+    let network = program("summary", NETWORK);
+    assert_snapshot!(tilec(["summary", network.to_str().unwrap()]).ok().text(), @r#"
+    Model: "Network"
+    ┌────────────────┬──────────────┬─────────┐
+    │ Layer (type)   ┆ Output Shape ┆ Param # │
+    ╞════════════════╪══════════════╪═════════╡
+    │ hidden (Dense) ┆ (None, 5)    ┆      20 │
+    ├╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌┼╌╌╌╌╌╌╌╌╌╌╌╌╌╌┼╌╌╌╌╌╌╌╌╌┤
+    │ head (Dense)   ┆ (None, 2)    ┆      10 │
+    └────────────────┴──────────────┴─────────┘
+     Total params: 30 (120.00 B)
+     Trainable params: 30 (120.00 B)
+     Non-trainable params: 0 (0.00 B)
+    "#);
+}
