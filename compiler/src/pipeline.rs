@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::graph::{Graph, NodeId, Op};
 use crate::nest::{self, Nest};
-use crate::passes::{Group, dead, fold, fuse, is_source, share, storage};
+use crate::passes::{Group, dead, fold, fuse, hoist, is_source, share, storage};
 use crate::plan::{Buffer, BufferId, Content, Plan, PlanError, Port, Routine, RoutineId, Step, Work, assign_slots};
 use crate::profile::{Execution, Profile};
 use crate::schedule::{self, ScheduleError};
@@ -12,7 +12,7 @@ use crate::tensor::Tensor;
 
 /// Rewrites `graph` into an equal one that costs less.
 pub fn optimise(graph: &mut Graph) {
-    for pass in [fold, share, dead] {
+    for pass in [fold, hoist, share, dead] {
         pass(graph);
         debug_assert_eq!(graph.verify(), Ok(()));
     }
