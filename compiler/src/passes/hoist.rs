@@ -54,8 +54,8 @@ fn hoist_from(graph: &mut Graph, parts: &mut Parts) {
         if !outside.contains_key(&id) {
             let operands: Vec<NodeId> = body.operands(id).iter().map(|operand| outside[operand]).collect();
             let node = body.node(id).clone();
-            let copy = graph.add(node.op, node.ty, &operands);
-            (graph.node_mut(copy).name, graph.node_mut(copy).span) = (node.name, node.span);
+            let copy = graph.add(node.op.clone(), node.ty.clone(), &operands);
+            *graph.node_mut(copy) = node;
             outside.insert(id, copy);
         }
     }
