@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use crate::graph::{Graph, NodeId, Op};
-use crate::nest::{self, Nest};
-use crate::passes::{Group, dead, fold, fuse, is_source, share, storage};
+use crate::nest::{self, Nest, Window};
+use crate::passes::{Group, dead, fold, fuse, hoist, is_source, share, storage};
 use crate::plan::{Buffer, BufferId, Content, Plan, PlanError, Port, Routine, RoutineId, Step, Work, assign_slots};
 use crate::profile::{Execution, Profile};
 use crate::schedule::{self, ScheduleError};
@@ -12,7 +12,7 @@ use crate::tensor::Tensor;
 
 /// Rewrites `graph` into an equal one that costs less.
 pub fn optimise(graph: &mut Graph) {
-    for pass in [fold, share, dead] {
+    for pass in [fold, hoist, share, dead] {
         pass(graph);
         debug_assert_eq!(graph.verify(), Ok(()));
     }
@@ -150,7 +150,9 @@ impl Planner<'_> {
                 ("prng".to_owned(), work, vec![storage(graph, graph.operands(root)[0])])
             }
             _ => {
-                let (nest, operands) = nest::build(graph, root, group.contraction, &|id| self.is_in_memory(id))?;
+                let whole = |id| Window::whole(&graph.node(id).ty);
+                let memory = |id| self.is_in_memory(id).then(|| whole(id));
+                let (nest, operands) = nest::build(graph, root, group.contraction, &memory, &[whole(root)], &[])?;
                 (nest.name.clone(), Work::Nest(Box::new(nest)), operands)
             }
         };

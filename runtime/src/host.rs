@@ -111,7 +111,7 @@ impl HostExecutable {
 /// Runs a routine on the cpu device.
 pub fn run_native(routine: &Routine, operands: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), Error> {
     let result = match &routine.work {
-        Work::Nest(nest) => cpu::run(nest, operands, outputs).map_err(|error| error.to_string()),
+        Work::Nest(nest) => cpu::run(nest, &[], operands, outputs).map_err(|error| error.to_string()),
         Work::PrngValue { elements } => prng::values(operands, outputs, *elements).ok_or("not its buffers".into()),
         Work::PrngState { elements } => prng::state(operands, outputs, *elements).ok_or("not its buffers".into()),
     };

@@ -35,13 +35,9 @@ impl Emitter<'_> {
     pub fn unsigned(&mut self, expr: &Expr) -> Result<Handle<Expression>, EmitError> {
         let (op, left, right) = match expr {
             Expr::Literal(value) => return Ok(self.unsigned_literal(value.bits() as u32)),
-            Expr::Builtin(builtin) => {
-                let (base, axis) = match *builtin {
-                    Builtin::WorkgroupId(axis) => (self.workgroup_id, axis),
-                    Builtin::LocalId(axis) => (self.local_id, axis),
-                };
-                return Ok(self.emit(Expression::AccessIndex { base, index: axis as u32 }));
-            }
+            Expr::Builtin(Builtin::WorkgroupId(axis)) => return Ok(self.component(self.workgroup_id, *axis)),
+            Expr::Builtin(Builtin::LocalId(axis)) => return Ok(self.component(self.local_id, *axis)),
+            Expr::Builtin(Builtin::Step(number)) => return Ok(self.steps[*number]),
             Expr::Variable(id) if let Some(Variable::Index(value)) = self.variables.get(id) => return Ok(*value),
             // x + -3 = x - 3
             Expr::Binary(BinaryOp::Add, a, b) if let Some(b @ ..0) = b.as_i32() => {
@@ -58,6 +54,10 @@ impl Emitter<'_> {
             }
         };
         Ok(self.emit(Expression::Binary { op, left, right }))
+    }
+
+    fn component(&mut self, base: Handle<Expression>, axis: u8) -> Handle<Expression> {
+        self.emit(Expression::AccessIndex { base, index: axis as u32 })
     }
 
     pub fn unsigned_literal(&mut self, value: u32) -> Handle<Expression> {

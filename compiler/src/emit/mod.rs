@@ -4,8 +4,8 @@
 //! bounds checks, loop bounds, or zeroing of workgroup memory, as kernels are proven to need none; they are the same
 //! bytes for the same kernel, everywhere.
 //!
-//! Always true of a module: it passes naga's validator; buffer number n is binding n of group 0; the entry point has the
-//! kernel's name; a value evaluated by a statement of the kernel is evaluated there.
+//! Always true of a module: it passes naga's validator; buffer number n is binding n of group 0, and the steps come after
+//! the buffers; the entry point has the kernel's name; a value evaluated by a statement of the kernel is evaluated there.
 
 mod disassembly;
 mod index;

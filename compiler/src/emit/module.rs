@@ -25,7 +25,8 @@ pub fn module(kernel: &Kernel) -> Result<Module, EmitError> {
 pub(super) fn validated(kernel: &Kernel) -> Result<(Module, ModuleInfo), EmitError> {
     kernel.verify().map_err(|invalid| EmitError { kernel: invalid.kernel, message: invalid.message })?;
     let mut emitter = Emitter::new(kernel)?;
-    emitter.block = emitter.statements(&kernel.body)?;
+    let body = emitter.statements(&kernel.body)?;
+    emitter.block.extend_block(body);
     let module = emitter.finish();
     // Which types a target has, its writer knows; here all are allowed.
     let capabilities = Capabilities::SHADER_FLOAT16 | Capabilities::SHADER_INT64 | Capabilities::FLOAT64;
@@ -64,6 +65,8 @@ pub(super) struct Emitter<'a> {
     pub shared: Vec<Handle<Expression>>,
     pub workgroup_id: Handle<Expression>,
     pub local_id: Handle<Expression>,
+    /// The values of the kernel's steps, u32.
+    pub steps: Vec<Handle<Expression>>,
     /// By number, once declared.
     pub variables: HashMap<VariableId, Variable>,
     /// Finite literals, and pointers to what holds the bits of the others: each is written once.
@@ -90,6 +93,7 @@ impl<'a> Emitter<'a> {
             block: Block::new(),
             buffers: Vec::new(),
             shared: Vec::new(),
+            steps: Vec::new(),
             variables: HashMap::new(),
             literals: HashMap::new(),
         };
@@ -106,6 +110,14 @@ impl<'a> Emitter<'a> {
         for shared in &kernel.shared {
             let pointer = emitter.array(&shared.name, shared.ty, shared.length, AddressSpace::WorkGroup, None)?;
             emitter.shared.push(pointer);
+        }
+        for (at, name) in (kernel.buffers.len() as u32..).zip(&kernel.steps) {
+            let ty = emitter.ty(Type::scalar(DType::U32));
+            let binding = Some(ResourceBinding { group: 0, binding: at });
+            let pointer = emitter.global(name, AddressSpace::Uniform, ty, binding);
+            let value = emitter.emit(Expression::Load { pointer });
+            emitter.function.named_expressions.insert(value, name.clone());
+            emitter.steps.push(value);
         }
         Ok(emitter)
     }
@@ -129,10 +141,21 @@ impl<'a> Emitter<'a> {
         let base = self.ty(ty);
         let inner = TypeInner::Array { base, size: ArraySize::Constant(count), stride };
         let ty = self.module.types.insert(naga::Type { name: None, inner }, Span::UNDEFINED);
+        Ok(self.global(name, space, ty, binding))
+    }
+
+    /// A global variable, and the pointer to it.
+    fn global(
+        &mut self,
+        name: &str,
+        space: AddressSpace,
+        ty: Handle<naga::Type>,
+        binding: Option<ResourceBinding>,
+    ) -> Handle<Expression> {
         let memory_decorations = naga::MemoryDecorations::empty();
         let global = GlobalVariable { name: Some(name.into()), space, binding, ty, init: None, memory_decorations };
         let global = self.module.global_variables.append(global, Span::UNDEFINED);
-        Ok(self.function.expressions.append(Expression::GlobalVariable(global), Span::UNDEFINED))
+        self.function.expressions.append(Expression::GlobalVariable(global), Span::UNDEFINED)
     }
 
     /// The module's type for one of the kernel's.

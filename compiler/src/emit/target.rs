@@ -10,7 +10,7 @@ use super::disassembly::disassemble;
 use super::module::validated;
 use crate::kernel::Kernel;
 
-/// A shading language.
+/// A shading language. Where a kernel is given steps, they are numbered after its buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Target {
     /// As browsers take it.
@@ -19,7 +19,7 @@ pub enum Target {
     Msl,
     /// SPIR-V 1.3, which Vulkan 1.1 takes: buffer n is binding n of set 0.
     Spirv,
-    /// Shader model 6.2: buffer n is `t` or `u` register n of space 0.
+    /// Shader model 6.2: buffer n is `t` or `u` register n of space 0, step n a `b` register.
     Hlsl,
     /// GLSL 4.50: buffer n is binding n.
     Glsl,
@@ -127,9 +127,10 @@ const UNCHECKED: BoundsCheckPolicies = BoundsCheckPolicies {
     binding_array: BoundsCheckPolicy::Unchecked,
 };
 
-/// Each buffer's place in the module and its number.
+/// The place in the module of each buffer and step, and its number.
 fn bindings(kernel: &Kernel) -> impl Iterator<Item = (ResourceBinding, u32)> {
-    (0..kernel.buffers.len() as u32).map(|binding| (ResourceBinding { group: 0, binding }, binding))
+    (0..(kernel.buffers.len() + kernel.steps.len()) as u32)
+        .map(|binding| (ResourceBinding { group: 0, binding }, binding))
 }
 
 fn write_msl(kernel: &Kernel, module: &Module, info: &ModuleInfo) -> Result<String, msl::Error> {

@@ -16,7 +16,7 @@
 mod contraction;
 mod dot;
 mod parse;
-mod scan;
+pub mod scan;
 pub mod text;
 mod verify;
 
@@ -251,6 +251,21 @@ impl Graph {
             Some(Op::Weight(_)) => self.weights.retain(|&weight| weight != id),
             _ => {}
         }
+    }
+
+    /// Names everything by its number, so that graphs that compute the same from the same inputs are equal.
+    pub fn forget_names(&mut self) {
+        self.name.clear();
+        for id in self.nodes.node_indices().collect::<Vec<_>>() {
+            self.nodes[id].name = None;
+            if let Op::Scan(scan) = &mut self.nodes[id].op {
+                scan.body.forget_names();
+            }
+        }
+        for (number, &input) in self.inputs.iter().enumerate() {
+            self.nodes[input].op = Op::Input(number.to_string());
+        }
+        self.outputs.iter_mut().enumerate().for_each(|(number, (name, _))| *name = number.to_string());
     }
 
     /// All nodes in order of creation.

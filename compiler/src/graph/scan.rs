@@ -16,7 +16,11 @@
 //! %5 = result 1 %3 : f32[5, 2]
 //! ```
 
+mod parts;
+
 use std::hash::{Hash, Hasher};
+
+pub use parts::{Capture, Carry, Parts, Sequence, Yield};
 
 use super::{Graph, NodeId, Op};
 use crate::tensor::TensorType;

@@ -24,6 +24,8 @@ pub(crate) fn kernel(dtypes: &'static [DType]) -> impl Strategy<Value = Printed>
             builder.write("out", ty, 16);
             builder.shared("tile", ty, 8);
         }
+        builder.step("t");
+        source.scope.push((Expr::step(0), Type::I32, false));
         source.block(&mut builder, true, 0);
         Printed(builder.finish().unwrap_or_else(|invalid| panic!("the generator is wrong: {invalid}")))
     })

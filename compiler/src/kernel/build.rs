@@ -41,6 +41,7 @@ impl Builder {
             grid,
             buffers: Vec::new(),
             shared: Vec::new(),
+            steps: Vec::new(),
             variables: Vec::new(),
             body: Vec::new(),
         };
@@ -68,6 +69,12 @@ impl Builder {
         let name = self.unique(name);
         self.kernel.shared.push(Shared { name, ty, length });
         self.kernel.shared.len() - 1
+    }
+
+    /// Adds a number that each launch gives; its n-th is [`Expr::step`] n.
+    pub fn step(&mut self, name: &str) {
+        let name = self.unique(name);
+        self.kernel.steps.push(name);
     }
 
     /// The type of an expression over what is declared so far.

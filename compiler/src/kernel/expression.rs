@@ -80,6 +80,11 @@ impl Expr {
         Expr::Builtin(Builtin::LocalId(axis))
     }
 
+    /// The number that the launch gives for `steps[number]` of the kernel.
+    pub fn step(number: usize) -> Expr {
+        Expr::Builtin(Builtin::Step(number))
+    }
+
     /// An element of a buffer.
     pub fn load(buffer: usize, index: impl Into<Expr>) -> Expr {
         Expr::Load { buffer, index: Box::new(index.into()) }

@@ -102,6 +102,8 @@ pub enum Builtin {
     WorkgroupId(u8),
     /// The invocation's place in its workgroup along an axis (0, 1, 2).
     LocalId(u8),
+    /// The number of [`Kernel::steps`] at this position.
+    Step(usize),
 }
 
 /// A value without side effects.
@@ -195,6 +197,9 @@ pub struct Kernel {
     pub grid: [u32; 3],
     pub buffers: Vec<Buffer>,
     pub shared: Vec<Shared>,
+    /// The names of numbers, at least 0, that each launch gives: at which step it is of the plan's loops around it, the
+    /// outermost first. Binding number = the number of buffers + the position here, group 0: a uniform u32.
+    pub steps: Vec<String>,
     pub variables: Vec<Variable>,
     pub body: Vec<Stmt>,
 }

@@ -42,6 +42,7 @@ impl Kernel {
             grid: [1; 3],
             buffers: Vec::new(),
             shared: Vec::new(),
+            steps: Vec::new(),
             variables: Vec::new(),
             body: Vec::new(),
         };
@@ -61,6 +62,7 @@ impl Kernel {
 enum Named {
     Buffer(usize),
     Shared(usize),
+    Step(usize),
     Variable(VariableId),
 }
 
@@ -147,6 +149,14 @@ impl<'a> Parser<'a> {
                 "read" => Some(Access::Read),
                 "write" => Some(Access::Write),
                 "shared" => None,
+                "step" => {
+                    self.next();
+                    let name = self.next();
+                    self.expect(";")?;
+                    self.names.insert(name, Named::Step(self.kernel.steps.len()));
+                    self.kernel.steps.push(name.to_string());
+                    continue;
+                }
                 _ => break,
             };
             self.next();
@@ -224,6 +234,7 @@ impl<'a> Parser<'a> {
                 Named::Variable(id) => Stmt::Assign(id, self.assigned()?),
                 Named::Buffer(buffer) => Stmt::Store { buffer, index: self.index()?, value: self.assigned()? },
                 Named::Shared(shared) => Stmt::StoreShared { shared, index: self.index()?, value: self.assigned()? },
+                Named::Step(_) => return Err(format!("`{name}` can't be assigned")),
             },
         };
         self.expect(";")?;
@@ -316,6 +327,7 @@ impl<'a> Parser<'a> {
                 let named = self.named(word).inspect_err(|_| self.rest = start)?;
                 Ok(match named {
                     Named::Variable(id) => Expr::Variable(id),
+                    Named::Step(number) => Expr::step(number),
                     Named::Buffer(buffer) => Expr::Load { buffer, index: Box::new(self.index()?) },
                     Named::Shared(shared) => Expr::LoadShared { shared, index: Box::new(self.index()?) },
                 })

@@ -5,6 +5,7 @@
 //!     read a: f32x4[4096];
 //!     write out: f32[256];
 //!     shared tile: f32[64];
+//!     step t;
 //!     let row = workgroup.x * 64 + local.x;
 //!     var total = 0.0;
 //!     for k in 0..16 step 4 {
@@ -17,7 +18,7 @@
 //! }
 //! ```
 //!
-//! `//` and `%` are [`Expr::Quotient`] and [`Expr::Remainder`]; `f32(x)` casts; operations without an infix sign are
+//! `step` declares a number that each launch gives. `//` and `%` are [`Expr::Quotient`] and [`Expr::Remainder`]; `f32(x)` casts; operations without an infix sign are
 //! calls by name. A literal that is neither i32, f32 nor bool carries its type: `3_u32`, `inf_f16`.
 
 use std::fmt::{self, Display, Formatter};
@@ -100,6 +101,7 @@ impl Display for Kernel {
         for shared in &self.shared {
             writeln!(f, "    shared {}: {}[{}];", shared.name, shared.ty, shared.length)?;
         }
+        self.steps.iter().try_for_each(|step| writeln!(f, "    step {step};"))?;
         self.block(f, &self.body, 1)?;
         writeln!(f, "}}")
     }
@@ -181,6 +183,7 @@ impl Kernel {
             Expr::Variable(id) => f.write_str(name(&self.variables, *id, |v| &v.name)),
             Expr::Builtin(Builtin::WorkgroupId(axis)) => write!(f, "workgroup.{}", lane(*axis)),
             Expr::Builtin(Builtin::LocalId(axis)) => write!(f, "local.{}", lane(*axis)),
+            Expr::Builtin(Builtin::Step(number)) => f.write_str(name(&self.steps, *number, |step| step)),
             Expr::Load { buffer, index } => write!(f, "{}[{}]", name(&self.buffers, *buffer, |b| &b.name), text(index)),
             Expr::LoadShared { shared, index } => {
                 write!(f, "{}[{}]", name(&self.shared, *shared, |s| &s.name), text(index))

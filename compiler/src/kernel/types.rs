@@ -55,6 +55,8 @@ impl Kernel {
                 0..3 => Ok(Type::I32),
                 _ => Err(format!("a launch has no axis {axis}")),
             },
+            Expr::Builtin(Builtin::Step(number)) if *number < self.steps.len() => Ok(Type::I32),
+            Expr::Builtin(Builtin::Step(number)) => Err(format!("there is no step number {number}")),
             Expr::Load { buffer, index } => {
                 self.index(index)?;
                 match self.buffers.get(*buffer) {

@@ -49,7 +49,8 @@ impl Kernel {
             array(&shared.name, shared.ty, shared.length)?;
         }
         let buffers = self.buffers.iter().map(|b| &b.name);
-        let names = buffers.chain(self.shared.iter().map(|s| &s.name)).chain(self.variables.iter().map(|v| &v.name));
+        let arrays = buffers.chain(self.shared.iter().map(|s| &s.name));
+        let names = arrays.chain(&self.steps).chain(self.variables.iter().map(|v| &v.name));
         let mut taken = HashSet::new();
         for name in names {
             if !is_name(name) || is_reserved(name) {

@@ -12,10 +12,11 @@ use crate::affine::Affine;
 use crate::dtype::{DType, Scalar};
 use crate::graph::{Aggregation, Contraction, Graph, NodeId, Op};
 use crate::scalar::{BinaryOp, Inst, Program, Value};
+use crate::tensor::TensorType;
 
 use super::gather::{Gather, gather};
 use super::name::kernel_name;
-use super::{Axis, Derived, Leaf, Load, Nest, derived_number};
+use super::{Axis, Derived, Leaf, Nest, Output, Window};
 
 /// Why a group has no nest.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,22 +38,27 @@ impl fmt::Display for NestError {
 
 impl std::error::Error for NestError {}
 
-/// The nest that computes `root`, and the nodes behind its operands.
+/// The nest that computes `root` within `loops` of the plan, writes it to each of `outputs`, and the nodes behind its
+/// operands.
 ///
 /// `contraction` is the node whose aggregation the nest performs (`root` itself, or one that reaches it through
-/// elementwise nodes of the same shape). Nodes for which `materialised` holds are loaded, all others inlined.
+/// elementwise nodes of the same shape). Nodes that `memory` knows are loaded from there, all others inlined. A window of
+/// `outputs` has as many elements as the root, in the same row-major order.
 pub fn build(
     graph: &Graph,
     root: NodeId,
     contraction: Option<NodeId>,
-    materialised: &dyn Fn(NodeId) -> bool,
+    memory: &dyn Fn(NodeId) -> Option<Window>,
+    outputs: &[Window],
+    loops: &[Axis],
 ) -> Result<(Nest, Vec<NodeId>), NestError> {
     let overflow = || NestError::Overflow { value: graph.value_name(root) };
     let shape = graph.shape(root).to_vec();
     let mut builder = Builder {
         graph,
         root,
-        materialised,
+        memory,
+        first_loop: 0,
         axes: (0..shape.len()).map(|a| Axis { name: free_name(graph, contraction, a), extent: shape[a] }).collect(),
         derived: Vec::new(),
         operands: Vec::new(),
@@ -66,13 +72,21 @@ pub fn build(
     let mut guards = Vec::new();
     let mut position = None;
     let mut aggregation = None;
-    if let Some(id) = contraction {
-        let op = builder.contraction_op(id)?;
-        let form = builder.gather(id, op).ok_or_else(overflow)?;
-        builder.axes.extend(form.reduction.iter().cloned());
-        builder.derived = form.derived.clone();
+    let gathered = match contraction {
+        Some(id) => {
+            let op = builder.contraction_op(id)?;
+            Some((id, op, builder.gather(id, op).ok_or_else(overflow)?))
+        }
+        None => None,
+    };
+    builder.axes.extend(gathered.iter().flat_map(|(_, _, form)| form.reduction.iter().cloned()));
+    builder.first_loop = builder.axes.len();
+    builder.axes.extend(loops.iter().cloned());
+    if let Some((id, op, form)) = gathered {
         builder.empty = form.empty;
         builder.guarded = !form.empty && !always_written(&form, &shape);
+        let form = form.within_loops(builder.first_loop, loops.len()).ok_or_else(overflow)?;
+        builder.derived = form.derived;
         guards = form.guards;
         if !form.empty {
             let (value, valid) = builder.body(&mut body, id, op, &form.indices, &[])?;
@@ -88,21 +102,28 @@ pub fn build(
     let mut epilogue = Program::default();
     let place: Vec<Affine> = (0..shape.len()).map(Affine::var).collect();
     let result = builder.element(&mut epilogue, root, &place, &[])?;
-    epilogue.results = vec![result];
+    epilogue.results = vec![result; outputs.len()];
+    let place = builder.row_major(root, &place)?;
+    let outputs = outputs
+        .iter()
+        .map(|window| Ok(Output { ty: window.tensor.clone(), position: builder.position_of(window, &place)? }));
+    let outputs = outputs.collect::<Result<_, NestError>>()?;
     let nest = Nest {
         name: kernel_name(graph, root, contraction, &builder.computed),
         free: shape.len(),
+        loops: loops.len(),
         axes: builder.axes,
         derived: builder.derived,
         guards: if aggregation.is_some() { guards } else { Vec::new() },
-        operands: builder.operands.iter().map(|&id| graph.node(id).ty.clone()).collect(),
+        operands: builder.operands.iter().map(|(_, tensor)| tensor.clone()).collect(),
         aggregation,
         position,
         body,
         epilogue,
-        outputs: vec![graph.node(root).ty.clone()],
+        outputs,
     };
-    Ok((super::simplify::simplify(nest).ok_or_else(overflow)?, builder.operands))
+    let operands = builder.operands.into_iter().map(|(id, _)| id).collect();
+    Ok((super::simplify::simplify(nest).ok_or_else(overflow)?, operands))
 }
 
 /// The contraction has no reduction axes: each place reads at most one point, so that it can be inlined.
@@ -186,10 +207,13 @@ type MemoKey = (NodeId, Vec<Affine>, Vec<Affine>);
 pub(super) struct Builder<'a> {
     pub graph: &'a Graph,
     root: NodeId,
-    materialised: &'a dyn Fn(NodeId) -> bool,
-    axes: Vec<Axis>,
-    derived: Vec<Derived>,
-    operands: Vec<NodeId>,
+    pub memory: &'a dyn Fn(NodeId) -> Option<Window>,
+    pub axes: Vec<Axis>,
+    /// The variable of the outermost loop around the nest.
+    pub first_loop: usize,
+    pub derived: Vec<Derived>,
+    /// Nodes in memory, and the tensors in which they are.
+    pub operands: Vec<(NodeId, TensorType)>,
     /// The node whose aggregation the nest performs.
     contraction: Option<NodeId>,
     /// Some place of it may have no point that counts.
@@ -234,9 +258,11 @@ impl<'a> Builder<'a> {
         let node = self.graph.node(id);
         let dtype = node.ty.dtype;
         let operands = self.graph.operands(id);
-        let is_given = id != self.root && (self.materialised)(id);
-        let value = if is_given {
-            self.load(program, id, &self.linear(id, index)?, when)
+        let window = if id == self.root { None } else { (self.memory)(id) };
+        let is_given = window.is_some();
+        let value = if let Some(window) = window {
+            let offset = window.position(index, self.first_loop).ok_or_else(|| self.overflow())?;
+            self.load(program, id, &window, offset, when)
         } else if Some(id) == self.contraction {
             self.accumulated(program, id, index, when)?
         } else {
@@ -244,8 +270,10 @@ impl<'a> Builder<'a> {
                 Op::Constant(scalar) => program.constant(*scalar),
                 Op::Index { axis } => program.push(Inst::Leaf(Leaf::Index(index[*axis].clone())), DType::I32),
                 Op::Reshape => {
-                    let offset = self.linear(id, index)?;
-                    self.load(program, self.storage(id), &offset, when)
+                    let (storage, window) = self.stored(id)?;
+                    let row_major = self.row_major(id, index)?;
+                    let offset = self.position_of(&window, &row_major)?;
+                    self.load(program, storage, &window, offset, when)
                 }
                 Op::Unary(op) => {
                     let a = self.operand(program, operands[0], index, when)?;
@@ -301,39 +329,6 @@ impl<'a> Builder<'a> {
         self.element(program, id, &index, when)
     }
 
-    /// The tensor whose memory a chain of reshapes shows.
-    pub fn storage(&self, mut id: NodeId) -> NodeId {
-        while matches!(self.graph.node(id).op, Op::Reshape) {
-            id = self.graph.operands(id)[0];
-        }
-        id
-    }
-
-    /// The row-major position of an element.
-    pub fn linear(&self, id: NodeId, index: &[Affine]) -> Result<Affine, NestError> {
-        let strides = self.graph.node(id).ty.strides();
-        let mut offset = Affine::constant(0);
-        for (coordinate, stride) in index.iter().zip(strides) {
-            let stride = i64::try_from(stride).map_err(|_| self.overflow())?;
-            let term = coordinate.scale(stride).ok_or_else(|| self.overflow())?;
-            offset = offset.add(&term).ok_or_else(|| self.overflow())?;
-        }
-        Ok(offset)
-    }
-
-    pub fn operand_number(&mut self, id: NodeId) -> usize {
-        self.operands.iter().position(|&o| o == id).unwrap_or_else(|| {
-            self.operands.push(id);
-            self.operands.len() - 1
-        })
-    }
-
-    fn load(&mut self, program: &mut Program<Leaf>, id: NodeId, offset: &Affine, when: &[Affine]) -> Value {
-        let load =
-            Load { operand: self.operand_number(id), offset: offset.clone(), dynamic: Vec::new(), when: when.to_vec() };
-        program.push(Inst::Leaf(Leaf::Load(load)), self.graph.dtype(id))
-    }
-
     /// What stands in a place of a contraction where nothing was written.
     pub fn unwritten(
         &mut self,
@@ -382,9 +377,5 @@ impl<'a> Builder<'a> {
         let written = program.push(Inst::Leaf(Leaf::Written), DType::Bool);
         let otherwise = self.unwritten(program, id, index, when)?;
         Ok(program.select(written, value, otherwise))
-    }
-
-    pub fn derive(&mut self, numerator: Affine, denominator: i64) -> Affine {
-        Affine::var(self.axes.len() + derived_number(&mut self.derived, numerator, denominator))
     }
 }

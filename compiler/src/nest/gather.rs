@@ -27,6 +27,17 @@ pub(crate) struct Gather {
     pub empty: bool,
 }
 
+impl Gather {
+    /// The same with `loops` more variables from number `first` on, before the derived ones.
+    pub fn within_loops(mut self, first: usize, loops: usize) -> Option<Gather> {
+        let derived = self.derived.iter_mut().map(|derived| &mut derived.numerator);
+        for affine in derived.chain(&mut self.guards).chain(&mut self.indices) {
+            *affine = affine.map_variables(|v| if v >= first { v + loops } else { v })?;
+        }
+        Some(self)
+    }
+}
+
 /// The gather form of `contraction`, which writes places of `shape` and whose operands have `operand_shapes`.
 ///
 /// `None`: index arithmetic left the range of 64 bits.

@@ -80,23 +80,24 @@ impl<'a> Builder<'a> {
                 values.push(self.element(program, operand, &affine, when)?);
                 continue;
             }
+            let (storage, window) = self.stored(operand)?;
+            let window = window.reshaped(self.graph.shape(operand));
+            let window = window.ok_or(NestError::Internal("a run-time index into a reshaped window"))?;
             let mut fixed = affine.clone();
             let mut dynamic = Vec::new();
-            let strides = self.graph.node(operand).ty.strides();
             for (axis, index) in access.index.iter().enumerate() {
                 let Some(read) = index.access else { continue };
                 let size = self.graph.shape(operand)[axis];
                 let (clamped, in_range) = clamped_index(program, values[read], &affine[axis], size);
                 fixed[axis] = Affine::constant(0);
-                dynamic.push((clamped, i64::try_from(strides[axis]).map_err(|_| self.overflow())?));
+                dynamic.push((clamped, i64::try_from(window.strides[axis]).map_err(|_| self.overflow())?));
                 valid = Some(match valid {
                     Some(others) => program.binary(BinaryOp::BitAnd, others, in_range),
                     None => in_range,
                 });
             }
-            let offset = self.linear(operand, &fixed)?;
-            let storage = self.storage(operand);
-            let load = Load { operand: self.operand_number(storage), offset, dynamic, when: when.to_vec() };
+            let offset = window.position(&fixed, self.first_loop).ok_or_else(|| self.overflow())?;
+            let load = Load { operand: self.operand_number(storage, &window), offset, dynamic, when: when.to_vec() };
             values.push(program.push(Inst::Leaf(Leaf::Load(load)), self.graph.dtype(operand)));
         }
         let mut overflow = false;

@@ -4,23 +4,25 @@
 //! outputs[free] = epilogue( aggregation over the reduction axes of body(free, reduction), free )
 //! ```
 //!
-//! Axes are numbered variables that run over `0..extent`: the `free` axes first (their product, row-major, is the place
-//! in each output), then the reduction axes, then the derived variables, each the floor of an affine expression of the
+//! Axes are numbered variables that run over `0..extent`: the `free` axes first (their product is the number of places),
+//! then the reduction axes, then the loops of the plan around the nest, which it does not run itself: each launch says at
+//! which step of each it is. After the axes come the derived variables, each the floor of an affine expression of the
 //! variables before it divided by a constant. Every address, guard and index value is an [`Affine`] over them: this is
 //! what lets one set of templates serve matrix products, convolutions, pooling and copies alike.
 //!
 //! A point of the axes counts when every guard is at least 0 and the body's second result, where it has one, is true.
 //!
 //! Always true ([`Nest::verify`] holds it):
-//! - extents are at least 1, and the element count of each output is the product of the free extents; axes of extent 1
-//!   have been dropped and neighbours merged where every expression allows it;
+//! - extents are at least 1; no two places have one position in an output, and where the nest is in no loop they fill it;
+//!   axes of extent 1 have been dropped and neighbours merged where every expression allows it, but for loops;
 //! - without an aggregation there are no reduction axes and no guards, and the body is empty: the epilogue is all;
 //! - wherever a load is executed (its point counts, its `when` holds), its address is within its operand;
-//! - `when`, guards and loads of the epilogue mention no reduction axis;
+//! - `when`, guards and loads of the epilogue mention no reduction axis, nor do positions in outputs;
 //! - for the arg forms, and only for them, `position` is there.
 //!
 //! Nests know buffers only by position: which tensor an operand is, the plan says.
 
+mod address;
 mod build;
 mod gather;
 mod inline;
@@ -31,11 +33,13 @@ mod simplify;
 mod tests;
 mod text;
 mod verify;
+mod window;
 
 pub(crate) use build::is_view;
 pub use build::{NestError, build};
 pub use roles::Roles;
 pub use verify::InvalidNest;
+pub use window::Window;
 
 use crate::affine::Affine;
 use crate::dtype::DType;
@@ -95,15 +99,25 @@ pub enum Leaf {
     Written,
 }
 
+/// A tensor that the nest writes, or a part of one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Output {
+    pub ty: TensorType,
+    /// The row-major position of a place's element.
+    pub position: Affine,
+}
+
 /// One fused loop nest: see the module's head.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Nest {
     /// For readers and kernel listings: letters, digits, `_`.
     pub name: String,
-    /// The free axes, then the reduction axes.
+    /// The free axes, then the reduction axes, then the loops around the nest, the outermost first.
     pub axes: Vec<Axis>,
     /// How many of `axes` are free.
     pub free: usize,
+    /// How many of `axes` are loops around the nest.
+    pub loops: usize,
     pub derived: Vec<Derived>,
     pub guards: Vec<Affine>,
     /// The tensors read, in binding order.
@@ -116,14 +130,34 @@ pub struct Nest {
     pub body: Program<Leaf>,
     /// One result for each output, of its type.
     pub epilogue: Program<Leaf>,
-    /// The tensors written; the place in each is the row-major position in the free axes.
-    pub outputs: Vec<TensorType>,
+    pub outputs: Vec<Output>,
 }
 
 impl Nest {
     /// The reduction axes' variables.
     pub fn reduction(&self) -> std::ops::Range<usize> {
-        self.free..self.axes.len()
+        self.free..self.axes.len() - self.loops
+    }
+
+    /// The variables of the loops around the nest.
+    pub fn loops(&self) -> std::ops::Range<usize> {
+        self.axes.len() - self.loops..self.axes.len()
+    }
+
+    /// Whether what it does differs from step to step of a loop around it, but for what is in memory.
+    pub fn depends_on_loops(&self) -> bool {
+        simplify::expressions(self).any(|affine| affine.variables().any(|v| self.loops().contains(&v)))
+    }
+
+    /// A place's row-major position in the free axes.
+    pub fn place(&self) -> Affine {
+        let mut stride = 1i64;
+        let mut terms = Vec::new();
+        for axis in (0..self.free).rev() {
+            terms.push((axis, stride));
+            stride = stride.saturating_mul(self.axes[axis].extent as i64);
+        }
+        Affine::new(terms, 0).unwrap_or_default()
     }
 
     /// The same nest without names: equal for two nests only where they compute the same.
@@ -141,7 +175,7 @@ impl Nest {
 
     /// Number of reduction points for each place, valid or not.
     pub fn reduction_points(&self) -> usize {
-        self.axes[self.free..].iter().map(|a| a.extent).product()
+        self.axes[self.reduction()].iter().map(|a| a.extent).product()
     }
 
     /// The type in which values are aggregated.

@@ -4,7 +4,8 @@
 //!
 //! Why it is sound: an axis of one value is always 0. Two neighbours `a`, `b` with extents `m`, `n` may become one axis
 //! `c = a * n + b` where each expression has `coefficient(a) = coefficient(b) * n`, since it then is
-//! `coefficient(b) * c`. Places stay in row-major order, and the order of reduction points is free.
+//! `coefficient(b) * c`. Places stay in row-major order, and the order of reduction points is free. The loops around the
+//! nest are not its own to change.
 
 use crate::affine::Affine;
 use crate::scalar::{Inst, Program};
@@ -13,11 +14,11 @@ use super::{Leaf, Nest};
 
 /// The same nest over fewer axes. `None`: index arithmetic left the range of 64 bits.
 pub(crate) fn simplify(mut nest: Nest) -> Option<Nest> {
-    while let Some(axis) = nest.axes.iter().position(|a| a.extent == 1) {
+    while let Some(axis) = nest.axes[..nest.loops().start].iter().position(|a| a.extent == 1) {
         nest = without_axis(nest, axis, Affine::constant(0))?;
     }
     let mut outer = 0;
-    while outer + 1 < nest.axes.len() {
+    while outer + 1 < nest.loops().start {
         let inner = outer + 1;
         let same_role = inner != nest.free;
         let extent = i64::try_from(nest.axes[inner].extent).ok()?;
@@ -43,7 +44,8 @@ pub(super) fn expressions(nest: &Nest) -> impl Iterator<Item = &Affine> {
         Leaf::Index(affine) => Some(affine).into_iter().chain(&[]),
         Leaf::Accumulator | Leaf::Written => None.into_iter().chain(&[]),
     });
-    nest.derived.iter().map(|d| &d.numerator).chain(&nest.guards).chain(&nest.position).chain(leaves)
+    let outputs = nest.outputs.iter().map(|output| &output.position);
+    nest.derived.iter().map(|d| &d.numerator).chain(&nest.guards).chain(&nest.position).chain(outputs).chain(leaves)
 }
 
 /// The nest without `axis`, whose variable becomes `value`.
@@ -57,7 +59,8 @@ fn without_axis(mut nest: Nest, axis: usize, value: Affine) -> Option<Nest> {
     for derived in &mut nest.derived {
         change(&mut derived.numerator)?;
     }
-    nest.guards.iter_mut().chain(&mut nest.position).try_for_each(change)?;
+    let outputs = nest.outputs.iter_mut().map(|output| &mut output.position);
+    nest.guards.iter_mut().chain(&mut nest.position).chain(outputs).try_for_each(change)?;
     for program in [&mut nest.body, &mut nest.epilogue] {
         change_program(program, change)?;
     }

@@ -1,4 +1,5 @@
 use crate::graph::Graph;
+use crate::nest::Window;
 use crate::passes::{fuse, is_source};
 use crate::profile::Profile;
 
@@ -10,8 +11,10 @@ fn nests(nodes: &str) -> String {
     let roots: Vec<_> = groups.iter().map(|g| g.root).collect();
     let mut text = String::new();
     for group in &groups {
-        let in_memory = |id| is_source(&graph.node(id).op) || roots.contains(&id);
-        let (nest, _) = super::build(&graph, group.root, group.contraction, &in_memory).unwrap();
+        let whole = |id| Window::whole(&graph.node(id).ty);
+        let in_memory = |id| (is_source(&graph.node(id).op) || roots.contains(&id)).then(|| whole(id));
+        let (nest, _) =
+            super::build(&graph, group.root, group.contraction, &in_memory, &[whole(group.root)], &[]).unwrap();
         nest.verify().unwrap();
         text += &nest.to_string();
     }
@@ -190,7 +193,9 @@ fn name(nodes: &str) -> String {
     let graph = Graph::parse(nodes).unwrap();
     graph.verify().unwrap();
     let group = fuse(&graph, &Profile::generic()).pop().unwrap();
-    super::build(&graph, group.root, group.contraction, &|id| is_source(&graph.node(id).op)).unwrap().0.name
+    let whole = |id| Window::whole(&graph.node(id).ty);
+    let memory = |id| is_source(&graph.node(id).op).then(|| whole(id));
+    super::build(&graph, group.root, group.contraction, &memory, &[whole(group.root)], &[]).unwrap().0.name
 }
 
 #[test]

@@ -53,14 +53,21 @@ impl fmt::Display for Nest {
         };
         write!(f, "nest {} [{}]", self.name, list(&self.axes[..self.free]))?;
         if let Some(aggregation) = self.aggregation {
-            write!(f, " {} [{}]", aggregation.name(), list(&self.axes[self.free..]))?;
+            write!(f, " {} [{}]", aggregation.name(), list(&self.axes[self.reduction()]))?;
+        }
+        if self.loops > 0 {
+            write!(f, " in loops [{}]", list(&self.axes[self.loops()]))?;
         }
         writeln!(f)?;
         for (number, operand) in self.operands.iter().enumerate() {
             writeln!(f, "  in{number}: {operand}")?;
         }
         for (number, output) in self.outputs.iter().enumerate() {
-            writeln!(f, "  out{number}: {output}")?;
+            write!(f, "  out{number}")?;
+            if output.position != self.place() {
+                write!(f, "[{}]", self.affine(&output.position))?;
+            }
+            writeln!(f, ": {}", output.ty)?;
         }
         for (number, derived) in self.derived.iter().enumerate() {
             writeln!(f, "  q{number} = floor(({}) / {})", self.affine(&derived.numerator), derived.denominator)?;

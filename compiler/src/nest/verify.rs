@@ -7,7 +7,7 @@ use crate::dtype::DType;
 use crate::graph::Aggregation;
 use crate::scalar::{Inst, Program};
 
-use super::{Leaf, Load, Nest};
+use super::{Leaf, Load, Nest, Output};
 
 /// A nest that breaks a rule of [`crate::nest`]: a bug of the pass that made it.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,14 +33,26 @@ impl Nest {
 
     fn check(&self) -> Result<(), String> {
         require(self.axes.iter().all(|a| a.extent >= 1), || "an axis is empty".into())?;
-        for output in &self.outputs {
+        require(self.free + self.loops <= self.axes.len(), || "more axes of a kind than there are".into())?;
+        for Output { ty, position } in &self.outputs {
             let places = self.places();
-            require(output.elements() == places, || format!("{output} does not have {places} elements"))?;
+            let fits = if self.loops == 0 { ty.elements() == places } else { ty.elements() >= places };
+            require(fits, || format!("{ty} does not have {places} elements"))?;
+            self.mentions_below(position, self.axes.len() + self.derived.len())?;
+            let reduces = position.variables().any(|v| self.depends_on_reduction(v));
+            require(!reduces, || "a position in an output mentions a reduction axis".into())?;
+            // Derived variables may be less free than intervals show.
+            if position.variables().all(|v| v < self.axes.len()) {
+                let (low, high) =
+                    position.bounds(&self.variable_bounds()).ok_or("a position in an output overflows")?;
+                let inside = low >= 0 && high < ty.elements() as i64;
+                require(inside, || format!("writes positions {low}..={high} of {ty}"))?;
+            }
         }
         require(self.epilogue.results.len() == self.outputs.len(), || "one epilogue result for each output".into())?;
         for (&result, output) in self.epilogue.results.iter().zip(&self.outputs) {
             let dtype = self.epilogue.dtype(result);
-            require(dtype == output.dtype, || format!("{dtype} is stored in {output}"))?;
+            require(dtype == output.ty.dtype, || format!("{dtype} is stored in {}", output.ty))?;
         }
         for (number, derived) in self.derived.iter().enumerate() {
             let known = self.axes.len() + number;
@@ -49,7 +61,7 @@ impl Nest {
         }
         match self.aggregation {
             None => {
-                let bare = self.free == self.axes.len() && self.guards.is_empty() && self.body.insts.is_empty();
+                let bare = self.reduction().is_empty() && self.guards.is_empty() && self.body.insts.is_empty();
                 require(bare, || "reduction axes, guards or a body without an aggregation".into())?;
             }
             Some(aggregation) => {
@@ -74,7 +86,7 @@ impl Nest {
     /// The variable is a reduction axis or derived from one.
     pub fn depends_on_reduction(&self, variable: usize) -> bool {
         match variable.checked_sub(self.axes.len()) {
-            None => variable >= self.free,
+            None => self.reduction().contains(&variable),
             Some(number) => self.derived[number].numerator.variables().any(|v| self.depends_on_reduction(v)),
         }
     }

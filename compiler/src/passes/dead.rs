@@ -2,6 +2,9 @@
 //!
 //! Example: of `%1 = exp %0`, `%2 = neg %0` with the output `Y = %2`, `%1` goes.
 //!
+//! From a scan go the results that nothing reads, what only they need in its body, and the operands that are then unread.
+//! A carry stays where a needed result depends on it, in the same step or a later one.
+//!
 //! Why it is sound: nodes have no effect but their value.
 
 use std::collections::HashSet;
@@ -10,17 +13,39 @@ use crate::graph::{Graph, NodeId};
 
 pub fn dead(graph: &mut Graph) {
     let mut needed: HashSet<NodeId> = graph.inputs.iter().chain(&graph.weights).copied().collect();
-    let mut pending: Vec<NodeId> = graph.outputs.iter().map(|(_, id)| *id).collect();
-    while let Some(id) = pending.pop() {
-        if needed.insert(id) {
-            pending.extend(graph.operands(id));
-        }
-    }
-    for id in graph.topological() {
-        if !needed.contains(&id) {
+    needed.extend(graph.outputs.iter().map(|(_, id)| *id));
+    // Readers come before what they read.
+    for id in graph.topological().into_iter().rev() {
+        if needed.contains(&id) {
+            narrow(graph, id);
+            needed.extend(graph.operands(id));
+        } else {
             graph.remove(id);
         }
     }
+}
+
+/// Leaves of a scan what the results need that are still there.
+fn narrow(graph: &mut Graph, id: NodeId) {
+    let Some(mut parts) = graph.take_scan(id) else { return };
+    parts.yields.retain(|value| !value.results.is_empty());
+    let wanted = parts.carries.iter().filter(|carry| !carry.results.is_empty()).map(|carry| carry.next);
+    let mut pending: Vec<NodeId> = wanted.chain(parts.yields.iter().map(|value| value.value)).collect();
+    let mut reached = HashSet::new();
+    while let Some(node) = pending.pop() {
+        if reached.insert(node) {
+            pending.extend(parts.body.operands(node));
+            pending.extend(parts.carries.iter().find(|carry| carry.before == node).map(|carry| carry.next));
+        }
+    }
+    parts.carries.retain(|carry| !carry.results.is_empty() || reached.contains(&carry.before));
+    parts.list_outputs();
+    dead(&mut parts.body);
+    let body = &parts.body;
+    let is_read = |input: NodeId| !body.users(input).is_empty() || body.is_output(input);
+    parts.sequences.retain(|sequence| is_read(sequence.slice));
+    parts.captures.retain(|capture| is_read(capture.inside));
+    graph.put_scan(id, parts);
 }
 
 #[cfg(test)]
@@ -45,5 +70,50 @@ graph g(%0, %1) -> (Y = %5)
     %2 = weight dense.Unused : f32[3]
     %3 = neg %0 : f32[3]
     ");
+    }
+
+    #[test]
+    fn a_scan_keeps_what_its_results_need() {
+        // `b` follows from `a`, which the result needs; `c` and its sequence, and the capture, are for nothing.
+        insta::assert_snapshot!(after(&[dead], "\
+graph g(%0, %1, %2, %3, %4) -> (All = %7)
+%0 = input X : f32[4]
+%1 = input Y : f32[4]
+%2 = input A : f32[]
+%3 = input B : f32[]
+%4 = input C : f32[]
+%5 = exp %4 : f32[]
+%6 = scan 4 sequences (%1 along 0, %0 along 0) carries (%2, %3, %4) captures (%5) yields (along 0, along 0) {
+    graph step(%0, %1, %2, %3, %4, %5) -> (a = %6, b = %7, c = %8, unread = %9, all = %3)
+    %0 = input y : f32[]
+    %1 = input x : f32[]
+    %2 = input a : f32[]
+    %3 = input b : f32[]
+    %4 = input c : f32[]
+    %5 = input e : f32[]
+    %6 = mul %1 %2 : f32[]
+    %7 = add %2 %3 : f32[]
+    %8 = add %0 %4 : f32[]
+    %9 = mul %8 %5 : f32[]
+} : f32[]
+%7 = result 4 %6 : f32[4]
+%8 = result 2 %6 : f32[]
+"), @"
+        graph g(%0, %1, %2, %3, %4) -> (All = %6)
+        %0 = input X : f32[4]
+        %1 = input Y : f32[4]
+        %2 = input A : f32[]
+        %3 = input B : f32[]
+        %4 = input C : f32[]
+        %5 = scan 4 sequences (%0 along 0) carries (%2, %3) captures () yields (along 0) {
+            graph step(%0, %1, %2) -> (a = %3, b = %4, all = %2)
+            %0 = input x : f32[]
+            %1 = input a : f32[]
+            %2 = input b : f32[]
+            %3 = mul %0 %1 : f32[]
+            %4 = add %1 %2 : f32[]
+        } : f32[]
+        %6 = result 2 %5 : f32[4]
+        ");
     }
 }

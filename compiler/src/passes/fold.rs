@@ -9,6 +9,7 @@
 //! the shape may differ. Two casts are one where the type between holds every value of the first, and the second cast
 //! then sees the value that the first saw.
 
+use super::steady::steady;
 use crate::dtype::{DType, Scalar};
 use crate::graph::{Graph, NodeId, Op};
 use crate::scalar::{BinaryOp, UnaryOp};
@@ -21,6 +22,9 @@ enum Simpler {
 
 pub fn fold(graph: &mut Graph) {
     for id in graph.topological() {
+        if !steady(graph, id) {
+            continue;
+        }
         // Each step leaves fewer nodes between this one and the inputs, so that this ends.
         while let Some(simpler) = simpler(graph, id) {
             match simpler {

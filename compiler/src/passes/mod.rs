@@ -3,11 +3,14 @@
 mod dead;
 mod fold;
 mod fuse;
+mod hoist;
 mod share;
+mod steady;
 #[cfg(test)]
 mod testing;
 
 pub use dead::dead;
 pub use fold::fold;
 pub use fuse::{Group, fuse, is_source, storage};
+pub use hoist::hoist;
 pub use share::share;

@@ -4,16 +4,20 @@
 //!
 //! Why it is sound: a node is a function of its operation, type and operands alone, and operands are shared before their
 //! readers. Operands of commutative operations are compared without their order, which changes no bit (NaN payloads
-//! aside); index names of contractions, which mean nothing, are left out.
+//! aside); index names of contractions, which mean nothing, are left out. In a scan, one operand or one stacked result is
+//! enough for two that are equal.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
+use crate::graph::scan::Yield;
 use crate::graph::{Graph, NodeId, Op};
 use crate::tensor::TensorType;
 
 pub fn share(graph: &mut Graph) {
     let mut first: HashMap<(Op, TensorType, Vec<NodeId>), NodeId> = HashMap::new();
     for id in graph.topological() {
+        share_sides(graph, id);
         match first.get(&key(graph, id)) {
             Some(&earlier) => graph.stand_in(id, earlier),
             None => {
@@ -21,6 +25,35 @@ pub fn share(graph: &mut Graph) {
             }
         }
     }
+}
+
+/// Shares within the body of a scan, and what goes in and out of it.
+fn share_sides(graph: &mut Graph, id: NodeId) {
+    let Some(mut parts) = graph.take_scan(id) else { return };
+    let mut seen: HashMap<(NodeId, Option<usize>), NodeId> = HashMap::new();
+    let sequences = parts.sequences.iter().map(|s| ((s.whole, Some(s.axis)), s.slice));
+    let captures = parts.captures.iter().map(|c| ((c.outside, None), c.inside));
+    for (key, inside) in sequences.chain(captures).collect::<Vec<_>>() {
+        match seen.entry(key) {
+            Entry::Occupied(first) => parts.replace(inside, *first.get()),
+            Entry::Vacant(place) => _ = place.insert(inside),
+        }
+    }
+    let first: Vec<NodeId> = seen.into_values().collect();
+    parts.sequences.retain(|sequence| first.contains(&sequence.slice));
+    parts.captures.retain(|capture| first.contains(&capture.inside));
+    parts.list();
+    share(&mut parts.body);
+    parts.refresh();
+    for number in (1..parts.yields.len()).rev() {
+        let same =
+            |earlier: &Yield| (earlier.axis, earlier.value) == (parts.yields[number].axis, parts.yields[number].value);
+        if let Some(earlier) = parts.yields[..number].iter().position(same) {
+            let results = parts.yields.remove(number).results;
+            parts.yields[earlier].results.extend(results);
+        }
+    }
+    graph.put_scan(id, parts);
 }
 
 /// Equal for two nodes only where they compute the same.
@@ -31,6 +64,7 @@ fn key(graph: &Graph, id: NodeId) -> (Op, TensorType, Vec<NodeId>) {
     match &mut op {
         Op::Binary(op) if op.is_commutative() => operands.sort_unstable(),
         Op::Contraction(contraction) => contraction.indices.iter_mut().for_each(|index| index.name.clear()),
+        Op::Scan(scan) => scan.body.forget_names(),
         _ => {}
     }
     (op, node.ty.clone(), operands)
@@ -66,5 +100,49 @@ graph g(%0, %1) -> (A = %4, B = %7, C = %8, D = %9)
     %6 = sub %1 %0 : f32[3]
     %7 = sub %0 %1 : f32[3]
     ");
+    }
+
+    #[test]
+    fn equal_sides_of_a_scan_and_equal_scans_become_one() {
+        let scan = |name: &str| {
+            format!(
+                "scan 2 sequences (%0 along 0, %0 along 0) carries (%1) captures (%1, %1) yields (along 0, along 0) {{
+    graph {name}(%0, %1, %2, %3, %4) -> (h = %7, p = %5, q = %6)
+    %0 = input {name} : f32[]
+    %1 = input x2 : f32[]
+    %2 = input h : f32[]
+    %3 = input c : f32[]
+    %4 = input c2 : f32[]
+    %5 = mul %0 %3 : f32[]
+    %6 = mul %4 %1 : f32[]
+    %7 = add %5 %2 : f32[]
+}} : f32[]"
+            )
+        };
+        let (first, second) = (scan("one"), scan("two"));
+        insta::assert_snapshot!(after(&[share, dead], &format!("\
+graph g(%0, %1) -> (H = %4, P = %5, Q = %6)
+%0 = input X : f32[2]
+%1 = input H : f32[]
+%2 = {first}
+%3 = {second}
+%4 = result 0 %2 : f32[]
+%5 = result 1 %2 : f32[2]
+%6 = result 2 %3 : f32[2]
+")), @"
+        graph g(%0, %1) -> (H = %3, P = %4, Q = %4)
+        %0 = input X : f32[2]
+        %1 = input H : f32[]
+        %2 = scan 2 sequences (%0 along 0) carries (%1) captures (%1) yields (along 0) {
+            graph one(%0, %1, %2) -> (h = %4, p = %3)
+            %0 = input one : f32[]
+            %1 = input h : f32[]
+            %2 = input c : f32[]
+            %3 = mul %0 %2 : f32[]
+            %4 = add %3 %1 : f32[]
+        } : f32[]
+        %3 = result 0 %2 : f32[]
+        %4 = result 1 %2 : f32[2]
+        ");
     }
 }

@@ -79,7 +79,7 @@ pub(super) fn contraction(
                     let mut at = fork(&of_row);
                     at.set_position(b, &roles.columns, &column);
                     let results = at.program(b, &nest.epilogue, Some((value, &true.into())))?;
-                    let place = b.let_("place", at.affine(&place(nest)));
+                    let place = b.let_("place", at.affine(&nest.place()));
                     at.store(b, &place, results);
                     Ok(())
                 })?;
@@ -111,17 +111,6 @@ fn below(index: &Expr, count: usize, block: u32) -> Expr {
 
 fn fork<'a>(point: &Point<'a>) -> Point<'a> {
     Point { variables: point.variables.clone(), ..Point::new(point.nest, point.profile, point.buffers, point.lanes) }
-}
-
-/// The row-major position in the free axes.
-fn place(nest: &Nest) -> Affine {
-    let mut stride = 1;
-    let mut terms = Vec::new();
-    for axis in (0..nest.free).rev() {
-        terms.push((axis, stride));
-        stride *= nest.axes[axis].extent as i64;
-    }
-    Affine::new(terms, 0).unwrap_or_default()
 }
 
 /// One factor: how its block is staged in workgroup memory, as `[reduction][row or column]`.

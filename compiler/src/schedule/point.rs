@@ -6,6 +6,7 @@ use crate::kernel::{Builder, Expr, Type};
 use crate::nest::{Leaf, Load, Nest};
 use crate::profile::Profile;
 use crate::scalar::{Inst, Program, Value};
+use crate::tensor::TensorType;
 
 use super::values::{Unsupported, Values};
 
@@ -17,7 +18,7 @@ pub(super) struct Buffers {
 
 /// Declares the nest's buffers; `lanes` says for each operand, then output, whether it is a vector buffer.
 pub(super) fn declare(nest: &Nest, profile: &Profile, b: &mut Builder, lanes: Vec<u8>) -> Result<Buffers, Unsupported> {
-    let tensors = nest.operands.iter().chain(&nest.outputs);
+    let tensors = nest.operands.iter().chain(nest.outputs.iter().map(|output| &output.ty));
     for (number, (tensor, &lanes)) in tensors.zip(&lanes).enumerate() {
         let storage = profile.storage(tensor.dtype);
         let storage = storage.ok_or_else(|| Unsupported { what: format!("tensors of type {}", tensor.dtype) })?;
@@ -27,6 +28,9 @@ pub(super) fn declare(nest: &Nest, profile: &Profile, b: &mut Builder, lanes: Ve
             None => b.read(&format!("in{number}"), ty, length),
             Some(output) => b.write(&format!("out{output}"), ty, length),
         };
+    }
+    if nest.depends_on_loops() {
+        nest.axes[nest.loops()].iter().for_each(|axis| b.step(&axis.name));
     }
     Ok(Buffers { lanes })
 }
@@ -44,7 +48,10 @@ pub(super) struct Point<'a> {
 
 impl<'a> Point<'a> {
     pub fn new(nest: &'a Nest, profile: &'a Profile, buffers: &'a Buffers, lanes: u8) -> Point<'a> {
-        let variables = vec![None; nest.axes.len() + nest.derived.len()];
+        let mut variables = vec![None; nest.axes.len() + nest.derived.len()];
+        for (number, variable) in nest.loops().enumerate() {
+            variables[variable] = Some(Expr::step(number));
+        }
         Point { nest, profile, buffers, lanes, variables }
     }
 
@@ -204,14 +211,15 @@ impl<'a> Point<'a> {
         Ok(guarded)
     }
 
-    /// Stores the results of an epilogue at `place`, the row-major position in the free axes.
+    /// Stores the results of an epilogue; `place` is the row-major position in the free axes.
     pub fn store(&self, b: &mut Builder, place: &Expr, results: Vec<Expr>) {
-        for (output, result) in results.into_iter().enumerate() {
-            let buffer = self.nest.operands.len() + output;
-            let dtype = self.nest.outputs[output].dtype;
-            let stored = Values { b, profile: self.profile, lanes: self.lanes }.stored(dtype, result);
-            let place = if self.buffers.lanes[buffer] == 1 { place.clone() } else { place.clone().quotient(4) };
-            b.store(buffer, place, stored);
+        let plain = self.nest.place();
+        for (number, (output, result)) in self.nest.outputs.iter().zip(results).enumerate() {
+            let buffer = self.nest.operands.len() + number;
+            let stored = Values { b, profile: self.profile, lanes: self.lanes }.stored(output.ty.dtype, result);
+            let position = if output.position == plain { place.clone() } else { self.affine(&output.position) };
+            let position = if self.buffers.lanes[buffer] == 1 { position } else { position.quotient(4) };
+            b.store(buffer, position, stored);
         }
     }
 }
@@ -228,6 +236,16 @@ pub(super) fn vector_lanes(nest: &Nest) -> Option<Vec<u8>> {
     if !derived_still || !nest.guards.iter().chain(&nest.position).all(still) {
         return None;
     }
+    // Whether `position` of a tensor is that of four neighbours that are one vector of it.
+    let is_vector = |position: &Affine, tensor: &TensorType| {
+        position.coefficient(last) == 1
+            && position.terms().iter().all(|&(v, c)| v == last || c % 4 == 0)
+            && position.offset() % 4 == 0
+            && tensor.elements().is_multiple_of(4)
+    };
+    if !nest.outputs.iter().all(|output| is_vector(&output.position, &output.ty)) {
+        return None;
+    }
     let mut lanes: Vec<Option<u8>> = vec![None; nest.operands.len()];
     for load in nest.loads() {
         if !load.dynamic.is_empty() || !load.when.iter().all(still) {
@@ -235,14 +253,7 @@ pub(super) fn vector_lanes(nest: &Nest) -> Option<Vec<u8>> {
         }
         let wanted = match load.offset.coefficient(last) {
             0 => 1,
-            1 => {
-                let aligned = load.offset.terms().iter().all(|&(v, c)| v == last || c % 4 == 0);
-                let whole = nest.operands[load.operand].elements().is_multiple_of(4);
-                if !(aligned && load.offset.offset() % 4 == 0 && whole) {
-                    return None;
-                }
-                4
-            }
+            _ if is_vector(&load.offset, &nest.operands[load.operand]) => 4,
             _ => return None,
         };
         if lanes[load.operand].replace(wanted).is_some_and(|before| before != wanted) {

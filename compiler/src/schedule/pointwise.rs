@@ -40,7 +40,10 @@ pub(super) fn pointwise(nest: &Nest, profile: &Profile, workgroup: u32, width: u
 
 /// Loops over the reduction axes from `axis` on.
 fn reduce(b: &mut Builder, point: &mut Point, accumulator: &Accumulator, axis: usize) -> Result<(), ScheduleError> {
-    let Some(a) = point.nest.axes.get(axis) else { return Ok(accumulator.add(b, point)?) };
+    if !point.nest.reduction().contains(&axis) {
+        return Ok(accumulator.add(b, point)?);
+    }
+    let a = &point.nest.axes[axis];
     b.for_(&a.name, 0, a.extent as i32, 1, |b, counter| {
         point.set(b, axis, counter);
         reduce(b, point, accumulator, axis + 1)

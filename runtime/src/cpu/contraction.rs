@@ -8,7 +8,7 @@ use super::gemm::{Axis, Float, Gather, Layout, Pack, Panel, Size, Store, Tile, g
 use super::loops::Job;
 use super::memory::elements;
 use super::number::{Bool, Number};
-use super::space::{Guards, Space};
+use super::space::{Guards, Space, origin};
 use super::tape::{ACCUMULATOR, CHUNK, Machine, Tape, WRITTEN};
 use std::ops::Range;
 use std::sync::Mutex;
@@ -49,10 +49,10 @@ fn size(nest: &Nest, axes: &[usize]) -> usize {
     axes.iter().map(|&a| nest.axes[a].extent).product()
 }
 
-/// The variable is one of `axes`, or derived from such alone.
+/// The variable is one of `axes`, or derived from such alone. Those of the loops around the nest are constants.
 fn depends_only_on(nest: &Nest, variable: usize, axes: &[usize]) -> bool {
     match variable.checked_sub(nest.axes.len()) {
-        None => axes.contains(&variable),
+        None => axes.contains(&variable) || nest.loops().contains(&variable),
         Some(number) => nest.derived[number].numerator.variables().all(|v| depends_only_on(nest, v, axes)),
     }
 }
@@ -164,7 +164,7 @@ fn gathered<'a, T: Number>(
         let terms: Vec<Vec<(usize, i64)>> =
             expressions.iter().map(|e| e.terms().iter().copied().filter(|(v, _)| mine(*v)).collect()).collect();
         let mut tables = vec![Vec::with_capacity(size(nest, group)); expressions.len()];
-        let mut point = vec![0; nest.axes.len() + nest.derived.len()];
+        let mut point = origin(nest, job.steps);
         for position in 0..size(nest, group) {
             locate(nest, group, position, &mut point);
             for (derived, d) in nest.derived.iter().enumerate() {
@@ -198,7 +198,7 @@ struct Computed<'a> {
 impl Computed<'_> {
     fn pack<T: Number>(&self, batch: usize, outer: Range<usize>, ks: Range<usize>, panel: Panel<T>) {
         let nest = self.job.nest;
-        let mut machine = Machine::new(&self.tape, self.job.operands);
+        let mut machine = Machine::new(&self.tape, self.job);
         let mut counts = [Bool(0); CHUNK];
         locate(nest, &self.batch, batch, &mut machine.walker.point);
         for (row, o) in outer.enumerate() {
@@ -260,7 +260,7 @@ impl<T: Float + Number> Store<T> for Epilogue<'_> {
 impl<'a> Epilogue<'a> {
     fn take(&self) -> Machine<'a, 'a> {
         let idle = self.idle.lock().ok().and_then(|mut idle| idle.pop());
-        idle.unwrap_or_else(|| Machine::new(&self.job.epilogue, self.job.operands))
+        idle.unwrap_or_else(|| Machine::new(&self.job.epilogue, self.job))
     }
 
     fn give(&self, machine: Machine<'a, 'a>) {

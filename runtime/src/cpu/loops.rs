@@ -16,12 +16,13 @@ use std::fmt;
 use std::ops::Range;
 use tile_compiler::dtype::DType;
 use tile_compiler::graph::Aggregation;
-use tile_compiler::nest::Nest;
+use tile_compiler::nest::{Nest, Output};
+use tile_compiler::scalar::Value;
 
 /// Why a nest did not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunError {
-    /// Not as many buffers as the nest has operands and outputs.
+    /// Not as many buffers as the nest has operands and outputs, or not as many steps as there are loops around it.
     Count,
     /// A buffer is smaller than its tensor, or not aligned.
     Buffer {
@@ -33,7 +34,7 @@ pub enum RunError {
 impl fmt::Display for RunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            RunError::Count => write!(f, "a nest was given more or fewer buffers than it has operands and outputs"),
+            RunError::Count => write!(f, "a nest was given more or fewer buffers or steps than it has"),
             RunError::Buffer { bytes } => {
                 write!(f, "a buffer is not aligned to 8, or has not the {bytes} bytes of its tensor")
             }
@@ -43,16 +44,17 @@ impl fmt::Display for RunError {
 
 impl std::error::Error for RunError {}
 
-/// Computes every output of `nest`, which must be verified: reads `operands` and overwrites `outputs`, in the nest's order.
+/// Computes every output of `nest`, which must be verified, at `steps` of the loops around it: reads `operands` and
+/// overwrites `outputs`, in the nest's order.
 ///
 /// Each is the bytes of its tensor, row-major, [`DType::size`] bytes an element (a bool is one byte), or more;
 /// aligned to 8 bytes (best to 64).
-pub fn run(nest: &Nest, operands: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), RunError> {
-    if operands.len() != nest.operands.len() || outputs.len() != nest.outputs.len() {
+pub fn run(nest: &Nest, steps: &[usize], operands: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), RunError> {
+    if operands.len() != nest.operands.len() || outputs.len() != nest.outputs.len() || steps.len() != nest.loops {
         return Err(RunError::Count);
     }
     let buffers = operands.iter().copied().chain(outputs.iter().map(|b| &**b));
-    for (ty, buffer) in nest.operands.iter().chain(&nest.outputs).zip(buffers) {
+    for (ty, buffer) in nest.operands.iter().chain(nest.outputs.iter().map(|output| &output.ty)).zip(buffers) {
         let bytes = ty.elements().saturating_mul(ty.dtype.size());
         if buffer.len() < bytes || buffer.as_ptr().align_offset(8) != 0 {
             return Err(RunError::Buffer { bytes });
@@ -60,8 +62,14 @@ pub fn run(nest: &Nest, operands: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result
     }
     let free = Space::new(nest, 0..nest.free);
     let epilogue = Tape::new(nest, &nest.epilogue, &nest.epilogue.results, free, &[]);
-    let outputs = outputs.iter_mut().map(|b| Shared::new(b)).collect();
-    let job = Job { nest, operands, outputs, epilogue };
+    let place = nest.place();
+    let sink = |(output, bytes): (&Output, _)| {
+        let in_order = output.position == place;
+        let lines = (!in_order).then(|| Lines::new(nest, &Space::new(nest, 0..nest.free), [&output.position]));
+        Sink { bytes: Shared::new(bytes), lines }
+    };
+    let outputs = nest.outputs.iter().zip(outputs.iter_mut().map(|bytes| &mut **bytes)).map(sink).collect();
+    let job = Job { nest, steps, operands, outputs, epilogue };
     match (nest.aggregation, nest.accumulator()) {
         (Some(aggregation), Some(dtype)) => {
             if !contraction::run(&job) {
@@ -69,7 +77,7 @@ pub fn run(nest: &Nest, operands: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result
             }
         }
         _ => parallel(nest.places(), job.epilogue.len() + 1, |places| {
-            let mut machine = Machine::new(&job.epilogue, operands);
+            let mut machine = Machine::new(&job.epilogue, &job);
             chunks(places).for_each(|chunk| job.finish(&mut machine, chunk));
         }),
     }
@@ -101,9 +109,18 @@ pub fn parallel(total: usize, work: usize, f: impl Fn(Range<usize>) + Send + Syn
 /// A nest, its buffers, and its epilogue, which ends every way of running it.
 pub struct Job<'a> {
     pub nest: &'a Nest,
+    /// Of the loops around the nest.
+    pub steps: &'a [usize],
     pub operands: &'a [&'a [u8]],
-    outputs: Vec<Shared<'a, u8>>,
+    outputs: Vec<Sink<'a>>,
     pub epilogue: Tape<'a>,
+}
+
+/// Where the results of an epilogue go.
+struct Sink<'a> {
+    bytes: Shared<'a, u8>,
+    /// The positions of the places; `None`: their own order.
+    lines: Option<Lines>,
 }
 
 impl Job<'_> {
@@ -114,15 +131,42 @@ impl Job<'_> {
         let part = |output: usize| {
             let size = self.epilogue.dtype(self.epilogue.results[output]).size();
             let bytes = places.start * size..places.end * size;
-            self.outputs[output].prefetch(bytes.clone());
+            self.outputs[output].bytes.prefetch(bytes.clone());
             // SAFETY: places are split between threads, so that no other part in use holds these.
-            unsafe { self.outputs[output].slice(bytes) }
+            unsafe { self.outputs[output].bytes.slice(bytes) }
         };
-        let first = self.outputs.first().map(|_| part(0));
-        let done = epilogue.run_into(places.start, places.len(), first);
-        for output in usize::from(done)..self.outputs.len() {
-            part(output).copy_from_slice(epilogue.bytes(self.epilogue.results[output]));
+        let direct = match &self.outputs[..] {
+            [sink] if sink.lines.is_none() => Some(part(0)),
+            _ => None,
+        };
+        if epilogue.run_into(places.start, places.len(), direct) {
+            return;
         }
+        for (output, sink) in self.outputs.iter().enumerate() {
+            let result = self.epilogue.results[output];
+            match &sink.lines {
+                None => part(output).copy_from_slice(epilogue.bytes(result)),
+                Some(lines) => self.scatter(epilogue, sink, lines, places.clone(), result),
+            }
+        }
+    }
+
+    /// Stores the elements of `result` at their positions.
+    fn scatter(&self, epilogue: &mut Machine, sink: &Sink, lines: &Lines, places: Range<usize>, result: Value) {
+        let size = self.epilogue.dtype(result).size();
+        let mut walker = epilogue.walker.clone();
+        let values = epilogue.bytes(result);
+        let space = Space::new(self.nest, 0..self.nest.free);
+        lines.walk(&space, &mut walker, places.start, places.len(), |piece| {
+            let values = &values[piece.at * size..(piece.at + piece.length) * size];
+            let step = lines.steps[0];
+            let run = if step == 1 { piece.length } else { 1 };
+            for (number, values) in values.chunks_exact(run * size).enumerate() {
+                let Ok(start) = usize::try_from(piece.values[0] + (number as i64) * step) else { return };
+                // SAFETY: places are split between threads, and no two have one position.
+                unsafe { sink.bytes.slice(start * size..(start + run) * size) }.copy_from_slice(values);
+            }
+        });
     }
 }
 
@@ -219,8 +263,8 @@ impl<'a, T: Number> Reduction<'a, T> {
         /// Terms of a partial sum.
         const BLOCK: usize = 256;
         let nest = self.job.nest;
-        let mut machine = Machine::new(body, self.job.operands);
-        let mut epilogue = Machine::new(&self.job.epilogue, self.job.operands);
+        let mut machine = Machine::new(body, self.job);
+        let mut epilogue = Machine::new(&self.job.epilogue, self.job);
         let mut counting = Counting::new(nest, &self.places);
         let mut positions = machine.walker.clone();
         let position = Lines::new(nest, &self.places, &nest.position);
@@ -286,7 +330,7 @@ impl<'a, T: Number> Reduction<'a, T> {
         let mut partials = vec![self.nothing(); self.places.size * blocks];
         let shared = Shared::new(&mut partials);
         parallel(self.places.size * blocks, (body.len() + 1).saturating_mul(block), |units| {
-            let mut machine = Machine::new(body, self.job.operands);
+            let mut machine = Machine::new(body, self.job);
             let mut counting = Counting::new(self.job.nest, &self.points);
             for unit in units {
                 let (place, start) = (unit / blocks, unit % blocks * block);
@@ -299,7 +343,7 @@ impl<'a, T: Number> Reduction<'a, T> {
             }
         });
         parallel(self.places.size, self.job.epilogue.len() + blocks, |places| {
-            let mut epilogue = Machine::new(&self.job.epilogue, self.job.operands);
+            let mut epilogue = Machine::new(&self.job.epilogue, self.job);
             for chunk in chunks(places) {
                 for (i, place) in chunk.clone().enumerate() {
                     let parts = partials[place * blocks..(place + 1) * blocks].iter();

@@ -222,6 +222,13 @@ fn where_at_least_zero(range: Range<i64>, value: i64, step: i64) -> Range<i64> {
     }
 }
 
+/// All variables of a nest, derived ones too, 0 but for the `steps` of the loops around it.
+pub fn origin(nest: &Nest, steps: &[usize]) -> Vec<i64> {
+    let mut point = vec![0; nest.axes.len() + nest.derived.len()];
+    nest.loops().zip(steps).for_each(|(variable, &step)| point[variable] = step as i64);
+    point
+}
+
 /// A thread's working memory for walks: the point, with every variable that the walked space does not have already set.
 #[derive(Clone, Debug)]
 pub struct Walker {
@@ -231,9 +238,9 @@ pub struct Walker {
 }
 
 impl Walker {
-    /// At the nest's origin.
-    pub fn new(nest: &Nest) -> Self {
-        Self { point: vec![0; nest.axes.len() + nest.derived.len()], values: Vec::new(), bounds: Vec::new() }
+    /// At the nest's origin, and at `steps` of the loops around it.
+    pub fn new(nest: &Nest, steps: &[usize]) -> Self {
+        Self { point: origin(nest, steps), values: Vec::new(), bounds: Vec::new() }
     }
 }
 

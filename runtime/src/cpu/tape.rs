@@ -3,6 +3,7 @@
 //! Loads whose elements follow each other are read in place; the values of the other instructions lie in registers, buffers of
 //! [`CHUNK`] elements that are few enough (a register is reused after its last reader) to stay in L1.
 
+use super::loops::Job;
 use super::memory::{Plain, Register, bytes_of, elements, elements_mut, prefetch};
 use super::number::{Bool, Number, from_scalar, typed};
 use super::space::{Lines, Piece, Space, Walker};
@@ -225,8 +226,8 @@ pub struct Machine<'t, 'n> {
 }
 
 impl<'t, 'n> Machine<'t, 'n> {
-    /// A machine over the nest's operands.
-    pub fn new(tape: &'t Tape<'n>, operands: &'t [&'t [u8]]) -> Self {
+    /// A machine over the job's operands.
+    pub fn new(tape: &'t Tape<'n>, job: &Job<'t>) -> Self {
         let mut registers = vec![Register::zeroed(CHUNK * 8); tape.registers];
         let mut at = vec![At::Register(0); tape.dtypes.len()];
         for &(value, register, scalar) in &tape.constants {
@@ -236,8 +237,8 @@ impl<'t, 'n> Machine<'t, 'n> {
         for &(value, register) in &tape.given {
             at[value] = At::Register(register);
         }
-        let walker = Walker::new(tape.nest);
-        Self { tape, operands, registers, at, addresses: Vec::new(), walker, length: 0 }
+        let walker = Walker::new(tape.nest, job.steps);
+        Self { tape, operands: job.operands, registers, at, addresses: Vec::new(), walker, length: 0 }
     }
 
     /// A register that the caller fills.

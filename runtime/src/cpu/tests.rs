@@ -9,7 +9,7 @@ use proptest::test_runner::{TestRng, TestRunner};
 use tile_compiler::affine::Affine;
 use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::graph::Aggregation;
-use tile_compiler::nest::{Axis, Derived, Leaf, Load, Nest};
+use tile_compiler::nest::{Axis, Derived, Leaf, Load, Nest, Output};
 use tile_compiler::scalar::{BinaryOp, Inst, Program, UnaryOp, Value};
 use tile_compiler::tensor::{Tensor, TensorType};
 
@@ -118,6 +118,62 @@ impl Generator<'_, '_> {
     }
 }
 
+/// A tensor whose axes are `order` of the nest's, in this order.
+fn output(dtype: DType, axes: &[Axis], order: impl IntoIterator<Item = usize>) -> Output {
+    let order: Vec<usize> = order.into_iter().collect();
+    let position = order.iter().fold(Affine::constant(0), |position, &axis| {
+        position.scale(axes[axis].extent as i64).unwrap().add(&Affine::var(axis)).unwrap()
+    });
+    let shape: Vec<usize> = order.iter().map(|&axis| axes[axis].extent).collect();
+    Output { ty: TensorType::new(dtype, shape), position }
+}
+
+/// The nest within up to two loops, some of its loads moving with them, and one or two outputs of which it writes a part;
+/// and the steps at which it is.
+fn in_loops(draw: &mut Draw, mut nest: Nest) -> (Nest, Vec<usize>) {
+    let loops = draw.below(3);
+    let first = nest.axes.len();
+    let shift = |affine: &mut Affine| {
+        *affine = affine.map_variables(|v| if v >= first { v + loops } else { v }).unwrap();
+    };
+    nest.derived.iter_mut().for_each(|derived| shift(&mut derived.numerator));
+    nest.guards.iter_mut().chain(&mut nest.position).for_each(shift);
+    nest.axes.extend((0..loops).map(|n| Axis { name: format!("t{n}"), extent: 1 + draw.below(4) }));
+    nest.loops = loops;
+    for (inst, _) in nest.body.insts.iter_mut().chain(&mut nest.epilogue.insts) {
+        match inst {
+            Inst::Leaf(Leaf::Index(affine)) => shift(affine),
+            Inst::Leaf(Leaf::Load(load)) => {
+                load.when.iter_mut().chain([&mut load.offset]).for_each(shift);
+                for variable in first..first + loops {
+                    let step = draw.of(&[0, 1, 3]);
+                    load.offset = load.offset.add(&Affine::var(variable).scale(step).unwrap()).unwrap();
+                    let more = step as usize * (nest.axes[variable].extent - 1);
+                    nest.operands[load.operand].shape[0] += more;
+                }
+            }
+            _ => {}
+        }
+    }
+    let dtype = nest.outputs[0].ty.dtype;
+    nest.outputs.clear();
+    for _ in 0..1 + draw.below(2) {
+        let mut order: Vec<usize> = (0..nest.free).collect();
+        for variable in first..first + loops {
+            if draw.chance(60) {
+                order.insert(draw.below(order.len() + 1), variable);
+            }
+        }
+        if draw.chance(20) {
+            order.reverse();
+        }
+        nest.outputs.push(output(dtype, &nest.axes, order));
+    }
+    nest.epilogue.results = vec![nest.epilogue.results[0]; nest.outputs.len()];
+    let steps = nest.axes[nest.loops()].iter().map(|axis| draw.below(axis.extent)).collect();
+    (nest, steps)
+}
+
 fn nest(draw: &mut Draw) -> Nest {
     let dtype = draw.of(&DType::ALL);
     let free = draw.below(4);
@@ -130,11 +186,12 @@ fn nest(draw: &mut Draw) -> Nest {
         })
         .collect();
     let aggregates = reduction > 0 || draw.chance(40);
-    let places: Vec<usize> = axes[..free].iter().map(|a| a.extent).collect();
+    let outputs = vec![output(dtype, &axes, 0..free)];
     let mut nest = Nest {
         name: "random".into(),
         axes,
         free,
+        loops: 0,
         derived: Vec::new(),
         guards: Vec::new(),
         operands: Vec::new(),
@@ -142,7 +199,7 @@ fn nest(draw: &mut Draw) -> Nest {
         position: None,
         body: Program::default(),
         epilogue: Program::default(),
-        outputs: vec![TensorType::new(dtype, places)],
+        outputs,
     };
     // `Assign` wants at most one point a place.
     if reduction > 0 && nest.aggregation == Some(Aggregation::Assign) {
@@ -235,15 +292,15 @@ fn evaluate(
     program.results.iter().map(|&r| values[r]).collect()
 }
 
-/// The nest's first output, by definition.
-fn reference(nest: &Nest, operands: &[Tensor]) -> Tensor {
-    let mut output = Tensor::zeros(nest.outputs[0].clone()).unwrap();
+/// The nest's outputs, by definition; 0 where it writes nothing.
+fn reference(nest: &Nest, steps: &[usize], operands: &[Tensor]) -> Vec<Tensor> {
+    let mut outputs: Vec<Tensor> = nest.outputs.iter().map(|o| Tensor::zeros(o.ty.clone()).unwrap()).collect();
     for place in 0..nest.places() {
         let (mut sum, mut found, mut position) = (Scalar::i32(0), false, 0);
         if let (Some(aggregation), Some(dtype)) = (nest.aggregation, nest.accumulator()) {
             sum = aggregation.identity(dtype);
             for t in 0..nest.reduction_points() {
-                let point = locate(nest, place, t);
+                let point = locate(nest, steps, place, t);
                 if nest.guards.iter().any(|g| g.evaluate(&point).unwrap() < 0) {
                     continue;
                 }
@@ -281,15 +338,19 @@ fn reference(nest: &Nest, operands: &[Tensor]) -> Tensor {
         if nest.position.is_some() {
             sum = Scalar::i32(position);
         }
-        let point = locate(nest, place, 0);
-        output.set(place, evaluate(nest, &nest.epilogue, &point, operands, sum, found)[0]);
+        let point = locate(nest, steps, place, 0);
+        let results = evaluate(nest, &nest.epilogue, &point, operands, sum, found);
+        for ((tensor, output), result) in outputs.iter_mut().zip(&nest.outputs).zip(results) {
+            tensor.set(output.position.evaluate(&point).unwrap() as usize, result);
+        }
     }
-    output
+    outputs
 }
 
-fn locate(nest: &Nest, mut place: usize, mut t: usize) -> Vec<i64> {
-    let mut point = vec![0; nest.axes.len()];
-    for axis in (0..nest.axes.len()).rev() {
+fn locate(nest: &Nest, steps: &[usize], mut place: usize, mut t: usize) -> Vec<i64> {
+    let mut point: Vec<i64> = vec![0; nest.loops().start];
+    point.extend(steps.iter().map(|&step| step as i64));
+    for axis in (0..nest.loops().start).rev() {
         let rest = if axis >= nest.free { &mut t } else { &mut place };
         point[axis] = (*rest % nest.axes[axis].extent) as i64;
         *rest /= nest.axes[axis].extent;
@@ -316,7 +377,7 @@ fn operands(draw: &mut Draw, nest: &Nest) -> Vec<Tensor> {
     nest.operands.iter().map(|ty| fill(ty, draw)).collect()
 }
 
-fn native(nest: &Nest, operands: &[Tensor]) -> Tensor {
+fn native(nest: &Nest, steps: &[usize], operands: &[Tensor]) -> Vec<Tensor> {
     let aligned = |bytes: &[u8]| {
         let mut register = Register::zeroed(bytes.len());
         register.elements_mut()[..bytes.len()].copy_from_slice(bytes);
@@ -324,11 +385,15 @@ fn native(nest: &Nest, operands: &[Tensor]) -> Tensor {
     };
     let registers: Vec<Register> = operands.iter().map(|t| aligned(t.bytes())).collect();
     let operands: Vec<&[u8]> = registers.iter().map(Register::elements).collect();
-    let ty = nest.outputs[0].clone();
-    let bytes = ty.elements() * ty.dtype.size();
-    let mut output = Register::zeroed(bytes);
-    run(nest, &operands, &mut [output.elements_mut()]).unwrap();
-    Tensor::from_bytes(ty, output.elements()[..bytes].to_vec()).unwrap()
+    let bytes = |ty: &TensorType| ty.elements() * ty.dtype.size();
+    let mut outputs: Vec<Register> = nest.outputs.iter().map(|output| Register::zeroed(bytes(&output.ty))).collect();
+    let mut written: Vec<&mut [u8]> = outputs.iter_mut().map(Register::elements_mut).collect();
+    run(nest, steps, &operands, &mut written).unwrap();
+    let tensor = |(output, register): (&Output, &Register)| {
+        let bytes = register.elements()[..bytes(&output.ty)].to_vec();
+        Tensor::from_bytes(output.ty.clone(), bytes).unwrap()
+    };
+    nest.outputs.iter().zip(&outputs).map(tensor).collect()
 }
 
 /// Equal, but for the order in which floats were summed.
@@ -365,11 +430,12 @@ fn product(draw: &mut Draw) -> Nest {
     };
     let axes: Vec<Axis> =
         (0..free + reduction).map(|i| Axis { name: format!("i{i}"), extent: extent(draw, i) }).collect();
-    let places: Vec<usize> = axes[..free].iter().map(|a| a.extent).collect();
+    let outputs = vec![output(dtype, &axes, 0..free)];
     let nest = Nest {
         name: "product".into(),
         axes,
         free,
+        loops: 0,
         derived: Vec::new(),
         guards: Vec::new(),
         operands: Vec::new(),
@@ -377,7 +443,7 @@ fn product(draw: &mut Draw) -> Nest {
         position: None,
         body: Program::default(),
         epilogue: Program::default(),
-        outputs: vec![TensorType::new(dtype, places)],
+        outputs,
     };
     let mut generator = Generator { draw, nest };
     let side = |other: usize| -> Vec<usize> {
@@ -424,15 +490,16 @@ fn check(cases: usize, draw_nest: fn(&mut Draw) -> Nest) {
     for case in 0..cases {
         let mut draw = Draw(runner.rng());
         let nest = draw_nest(&mut draw);
+        let (nest, steps) = in_loops(&mut draw, nest);
         nest.verify().unwrap();
         if nest.places() * nest.reduction_points() > 40_000 {
             continue;
         }
         let operands = operands(&mut draw, &nest);
-        let (got, want) = (native(&nest, &operands), reference(&nest, &operands));
-        for place in 0..nest.places() {
-            let (got, want) = (got.get(place), want.get(place));
-            assert!(alike(got, want), "case {case}: place {place} is {got:?}, not {want:?}\n{nest}");
+        let (got, want) = (native(&nest, &steps, &operands), reference(&nest, &steps, &operands));
+        for (position, (got, want)) in got.iter().zip(&want).flat_map(|(a, b)| a.scalars().zip(b.scalars())).enumerate()
+        {
+            assert!(alike(got, want), "case {case}: element {position} is {got:?}, not {want:?} at {steps:?}\n{nest}");
         }
     }
 }

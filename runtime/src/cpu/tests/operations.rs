@@ -5,10 +5,13 @@ use super::*;
 /// A nest without axes but one, whose epilogue is `program` over as many loads as it has operands.
 fn elementwise(program: Program<Leaf>, operands: &[&Tensor], result: DType) -> Nest {
     let places = operands[0].ty().elements();
+    let axes = vec![Axis { name: "i".into(), extent: places }];
     Nest {
         name: "elementwise".into(),
-        axes: vec![Axis { name: "i".into(), extent: places }],
+        outputs: vec![output(result, &axes, [0])],
+        axes,
         free: 1,
+        loops: 0,
         derived: Vec::new(),
         guards: Vec::new(),
         operands: operands.iter().map(|t| t.ty().clone()).collect(),
@@ -16,7 +19,6 @@ fn elementwise(program: Program<Leaf>, operands: &[&Tensor], result: DType) -> N
         position: None,
         body: Program::default(),
         epilogue: program,
-        outputs: vec![TensorType::new(result, [places])],
     }
 }
 
@@ -35,7 +37,7 @@ fn every_operation_equals_its_definition() {
         let dtype = program.dtype(result);
         let nest = elementwise(program, operands, dtype);
         let operands: Vec<Tensor> = operands.iter().map(|t| (*t).clone()).collect();
-        let (got, want) = (native(&nest, &operands), reference(&nest, &operands));
+        let (got, want) = (native(&nest, &[], &operands).remove(0), reference(&nest, &[], &operands).remove(0));
         for place in 0..nest.places() {
             let (got, want) = (got.get(place), want.get(place));
             let at: Vec<Scalar> = operands.iter().map(|t| t.get(place)).collect();

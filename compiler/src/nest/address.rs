@@ -1,0 +1,75 @@
+//! Addresses inside a nest's programs: of what is in memory, through its windows and reshapes.
+
+use crate::affine::Affine;
+use crate::graph::{NodeId, Op};
+use crate::scalar::{Inst, Program, Value};
+
+use super::build::{Builder, NestError};
+use super::{Leaf, Load, Window, derived_number};
+
+impl Builder<'_> {
+    /// The node whose memory a chain of reshapes shows, and where that is.
+    pub fn stored(&self, mut id: NodeId) -> Result<(NodeId, Window), NestError> {
+        while matches!(self.graph.node(id).op, Op::Reshape) {
+            id = self.graph.operands(id)[0];
+        }
+        (self.memory)(id).map(|window| (id, window)).ok_or(NestError::Internal("what must be in memory is not"))
+    }
+
+    /// The row-major position of an element in the node's shape.
+    pub fn row_major(&self, id: NodeId, index: &[Affine]) -> Result<Affine, NestError> {
+        Window::whole(&self.graph.node(id).ty).position(index, self.first_loop).ok_or_else(|| self.overflow())
+    }
+
+    /// Where in memory the element of a window at a row-major position is.
+    pub fn position_of(&mut self, window: &Window, row_major: &Affine) -> Result<Affine, NestError> {
+        let first_loop = self.first_loop;
+        let position = window
+            .position_of(row_major, first_loop, &mut |numerator, denominator| self.quotient(numerator, denominator));
+        position.ok_or_else(|| self.overflow())
+    }
+
+    /// `floor(numerator / denominator)`: an expression of the variables there are, where their ranges show that the rest
+    /// of its division is without those terms that are multiples of the denominator; else a derived variable.
+    fn quotient(&mut self, numerator: &Affine, denominator: i64) -> Option<Affine> {
+        let (whole, rest): (Vec<_>, Vec<_>) =
+            numerator.terms().iter().copied().partition(|(_, coefficient)| coefficient % denominator == 0);
+        let offset = numerator.offset().div_euclid(denominator);
+        let rest = Affine::new(rest, numerator.offset() - offset * denominator)?;
+        let mut bounds: Vec<(i64, i64)> = self.axes.iter().map(|a| (0, a.extent as i64 - 1)).collect();
+        for derived in &self.derived {
+            let (low, high) = derived.numerator.bounds(&bounds)?;
+            bounds.push((low.div_euclid(derived.denominator), high.div_euclid(derived.denominator)));
+        }
+        match rest.bounds(&bounds)? {
+            (low, high) if low >= 0 && high < denominator => {
+                Affine::new(whole.into_iter().map(|(v, coefficient)| (v, coefficient / denominator)), offset)
+            }
+            _ => Some(self.derive(numerator.clone(), denominator)),
+        }
+    }
+
+    pub fn operand_number(&mut self, id: NodeId, window: &Window) -> usize {
+        self.operands.iter().position(|(operand, _)| *operand == id).unwrap_or_else(|| {
+            self.operands.push((id, window.tensor.clone()));
+            self.operands.len() - 1
+        })
+    }
+
+    pub fn load(
+        &mut self,
+        program: &mut Program<Leaf>,
+        id: NodeId,
+        window: &Window,
+        offset: Affine,
+        when: &[Affine],
+    ) -> Value {
+        let operand = self.operand_number(id, window);
+        let load = Load { operand, offset, dynamic: Vec::new(), when: when.to_vec() };
+        program.push(Inst::Leaf(Leaf::Load(load)), self.graph.dtype(id))
+    }
+
+    pub fn derive(&mut self, numerator: Affine, denominator: i64) -> Affine {
+        Affine::var(self.axes.len() + derived_number(&mut self.derived, numerator, denominator))
+    }
+}
