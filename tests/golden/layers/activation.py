@@ -1,6 +1,6 @@
-"""Activation functions, applied as they are and with their parameters, and the layers of them."""
+"""Activation functions, applied as they are and with their parameters."""
 
-from cases import Family, flags, keras, normal, np, values
+from cases import Family, keras, normal, np, values
 
 
 def sparsemax(x=None, axis=-1):
@@ -70,21 +70,3 @@ for function in ["softmax", "log_softmax", "sparsemax"]:
 apply("softmax_long", "softmax", X=normal(2, 1001, scale=4.0))
 apply("glu", "glu", X=normal(3, 8, scale=2.0))
 apply("glu_axis", "glu(axis = 1)", X=normal(2, 6, 3, scale=2.0))
-
-layer = family.layer
-layer("relu_layer", "ReLU()", X=normal(3, 7, scale=3.0))
-layer("relu_layer_max_value", "ReLU(6.0)", X=normal(3, 7, scale=4.0))
-layer(
-    "relu_layer_parameters", "ReLU(max_value = 3.0, negative_slope = 0.1, threshold = 0.5)", X=normal(3, 7, scale=3.0)
-)
-layer("leaky_relu_layer", "LeakyReLU()", X=normal(3, 7))
-layer("leaky_relu_layer_slope", "LeakyReLU(negative_slope = 0.01)", X=normal(3, 7))
-layer("p_relu_layer", "PReLU()", X=normal(3, 7))
-layer("p_relu_layer_of_images", "PReLU()", X=normal(2, 3, 4, 5))
-layer("p_relu_layer_shared_axes", "PReLU(shared_axes = [1, 2])", X=normal(2, 3, 4, 5))
-layer("elu_layer", "ELU()", X=normal(3, 7))
-layer("elu_layer_alpha", "ELU(alpha = 0.3)", X=normal(3, 7))
-layer("softmax_layer", "Softmax()", X=normal(3, 7, scale=2.0))
-layer("softmax_layer_axis", "Softmax(axis = 1)", X=normal(2, 5, 3, scale=2.0))
-layer("softmax_layer_axes", "Softmax(axis = [1, 2])", X=normal(2, 5, 3, scale=2.0))
-layer("softmax_layer_mask", "Softmax()", "Y = layer(X, Mask = Mask)", X=normal(3, 7, scale=2.0), Mask=flags(3, 7))

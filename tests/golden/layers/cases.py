@@ -65,7 +65,7 @@ class Layer:
 
     def __call__(self, *inputs, **options):
         heads = isinstance(self.layer, (keras.layers.MultiHeadAttention, keras.layers.GroupQueryAttention))
-        names = INPUTS if heads else {"Mask": "mask"}
+        names = INPUTS if heads else {"Mask": "mask", "InitialState": "initial_state"}
         options = {names.get(name, name): value for name, value in options.items()}
         if isinstance(self.layer, keras.layers.Attention):  # AdditiveAttention too
             masks = [options.pop(name, None) for name in ("QueryMask", "ValueMask")]

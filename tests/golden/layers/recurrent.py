@@ -1,4 +1,4 @@
-"""Recurrent layers. `Mask` is true where a step counts; the states that Keras takes and returns are lists, as there."""
+"""Recurrent layers. `Mask` is true where a step counts; `InitialState` is a list, as Keras' initial_state is."""
 
 from cases import Family, flags, normal, np
 
@@ -41,7 +41,7 @@ def common(kind, name, states):
         Mask=flags(2, 6),
     )
     initial = {state: normal(2, 5) for state in states}
-    layer(f"{name}_initial_state", f"{kind}(5)", f"Y = layer(X, initial_state = [{', '.join(states)}])", X=x, **initial)
+    layer(f"{name}_initial_state", f"{kind}(5)", f"Y = layer(X, InitialState = [{', '.join(states)}])", X=x, **initial)
 
 
 common("SimpleRNN", "simple_rnn", "H")
@@ -70,6 +70,13 @@ for mode in ["concat", "sum", "mul", "ave"]:
 layer("bidirectional_none", "Bidirectional(LSTM(3), merge_mode = none)", "Y, Z = layer(X)", X=x)
 layer("bidirectional_none_sequences", "Bidirectional(LSTM(3, return_sequences = true), none)", "Y, Z = layer(X)", X=x)
 layer("bidirectional_state", "Bidirectional(GRU(3, return_state = true))", "Y, F, B = layer(X)", X=x)
+layer(
+    "bidirectional_initial_state",
+    "Bidirectional(LSTM(3))",
+    "Y = layer(X, InitialState = [H, C, G, D])",
+    X=x,
+    **{name: normal(2, 3) for name in "HCGD"},
+)
 layer(
     "bidirectional_backward_layer",
     "Bidirectional(LSTM(3, return_sequences = true), backward_layer = GRU(4, return_sequences = true, go_backwards = true))",
