@@ -3,21 +3,11 @@
 
 mod common;
 
-use std::sync::LazyLock;
-
+use common::ADAPTERS;
 use common::generate::{self, Case, config, difference};
 use proptest::prelude::*;
 use tile_compiler::interpret;
 use tile_runtime::{Device, Error, Session};
-
-static ADAPTERS: LazyLock<Vec<Device>> = LazyLock::new(|| {
-    let adapters = Device::list().into_iter().filter(|info| info.name.starts_with("wgpu"));
-    let adapters: Vec<Device> = adapters.filter_map(|info| Device::named(&info.name).ok()).collect();
-    if adapters.is_empty() {
-        eprintln!("note: there is no wgpu adapter here, so that wgpu is not tested");
-    }
-    adapters
-});
 
 /// What is wrong with a case on a device. A device may refuse a type by its name.
 fn fault(case: &Case, device: &Device) -> Option<String> {

@@ -1,0 +1,108 @@
+//! Cases of layers, with the arrays that golden/layers/make.py made for them; see golden/layers/cases.py for the files.
+
+use std::fs::{self, File};
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+
+use tile_compiler::tensor::{Tensor, TensorType};
+use tile_runtime::data::npy;
+use tile_runtime::{DType, Error, Model};
+
+/// The file of this name in golden/.
+pub fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
+}
+
+pub fn text(name: &str) -> String {
+    fs::read_to_string(path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// The arrays of a file, one after another.
+pub fn arrays(name: &str) -> impl FnMut() -> Tensor + use<> {
+    let mut file = BufReader::new(File::open(path(name)).unwrap_or_else(|error| panic!("{name}: {error}")));
+    move || npy::read(&mut file).unwrap()
+}
+
+/// A model and what it gives.
+#[derive(Default)]
+pub struct Case {
+    pub name: String,
+    /// The statements of the model.
+    pub body: String,
+    pub training: bool,
+    /// `input`, `weight`, `output` and `update` lines: the kind, the name or path, and what follows.
+    pub lines: Vec<(String, String, String)>,
+}
+
+impl Case {
+    /// The cases of golden/layers/NAME.txt.
+    pub fn read(name: &str) -> Vec<Case> {
+        text(&format!("layers/{name}.txt")).split("\n\n").map(Case::parse).collect()
+    }
+
+    fn parse(block: &str) -> Case {
+        let mut case = Case::default();
+        for line in block.lines() {
+            let mut words = line.splitn(3, ' ').map(String::from);
+            if line.starts_with("    ") {
+                case.body += line;
+                case.body.push('\n');
+                continue;
+            }
+            match (words.next().as_deref(), words.next(), words.next()) {
+                (Some("case"), Some(name), None) => case.name = name,
+                (Some("training"), None, None) => case.training = true,
+                (Some(kind), Some(name), Some(rest)) => case.lines.push((kind.into(), name, rest)),
+                _ => panic!("not a line of a case: {line}"),
+            }
+        }
+        case
+    }
+
+    /// Names or paths, and what follows, of a kind's lines.
+    pub fn of<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
+        self.lines.iter().filter(move |line| line.0 == kind).map(|(_, name, rest)| (name.as_str(), rest.as_str()))
+    }
+
+    /// The program whose only model is the case.
+    pub fn program(&self) -> Result<Model, String> {
+        let names = |kind| self.of(kind).map(|(name, _)| name).collect::<Vec<_>>().join(", ");
+        let source = format!("model Case({}) -> ({}) {{\n{}}}\n", names("input"), names("output"), self.body);
+        Model::compile(&source).map_err(|error| render(&error))
+    }
+}
+
+/// `f32[2, 3]`
+pub fn tensor_type(text: &str) -> TensorType {
+    let (dtype, sizes) = text.split_once('[').unwrap();
+    let sizes = sizes.strip_suffix(']').unwrap();
+    let sizes: Vec<usize> = sizes.split(", ").filter(|s| !s.is_empty()).map(|size| size.parse().unwrap()).collect();
+    TensorType::new(DType::parse(dtype).unwrap(), sizes)
+}
+
+/// An error as a person sees it.
+pub fn render(error: &Error) -> String {
+    error.render("case.tile", false)
+}
+
+/// Whether a device refuses a program only because of a type that it has not.
+pub fn refused(error: &Error) -> bool {
+    let Error::Program { diagnostics, .. } = error else { return false };
+    diagnostics.iter().all(|diagnostic| matches!(diagnostic.code, "E0290" | "E0291"))
+}
+
+/// What is wrong with a result. A difference of 1e-5 is left to rounding, of the value itself or, as large terms may have
+/// cancelled, of the largest one in the tensor, which is taken as 1e-3 at least.
+pub fn difference(found: &Tensor, expected: &Tensor) -> Option<String> {
+    if found.ty() != expected.ty() {
+        return Some(format!("is {}, not {}", found.ty(), expected.ty()));
+    }
+    let (found, values) = (found.to_f64s(), expected.to_f64s());
+    let scale = values.iter().fold(1e-3, |most: f64, value| most.max(value.abs()));
+    let tolerance = if expected.dtype().is_float() { 1e-5 * scale } else { 0.0 };
+    let within = |(found, value): (&f64, &f64)| (found - value).abs() <= tolerance;
+    let place = found.iter().zip(&values).position(|pair| !within(pair))?;
+    let wrong = found.iter().zip(&values).filter(|pair| !within(*pair)).count();
+    let (found, value, all) = (found[place], values[place], values.len());
+    Some(format!("is {found} at {place}, not {value}; {wrong} of {all} differ, the largest is {scale}"))
+}

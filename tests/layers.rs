@@ -1,0 +1,225 @@
+//! The library's layers, activations and initializers are those of Keras and PyTorch: see golden/layers, which has their values.
+//!
+//! `CASE=lstm cargo test --test layers` runs the cases with `lstm` in their names.
+
+mod common;
+
+use std::fmt::Write;
+
+use common::ADAPTERS;
+use common::golden::{Case, arrays, difference, refused, render, tensor_type, text};
+use tile_compiler::tensor::{Tensor, TensorType};
+use tile_runtime::{DType, Device, Model, Scalar};
+
+/// What a case gives on a device, and what is wrong with it.
+fn check(case: &Case, model: &Model, tensors: &[Tensor], device: &Device) -> Result<(), String> {
+    let mut builder = model.on(device).training(case.training);
+    let named = || case.lines.iter().zip(tensors).map(|((kind, name, _), tensor)| (kind.as_str(), name, tensor));
+    for (_, name, tensor) in named().filter(|(kind, ..)| *kind == "input") {
+        builder = builder.input(name, tensor.ty().clone());
+    }
+    let mut session = match builder.build() {
+        Err(error) if refused(&error) => return Ok(()),
+        session => session.map_err(|error| render(&error))?,
+    };
+    // Exactly these weights.
+    let mut found: Vec<String> = session.weights().map(|(path, ty)| format!("{path} {ty}")).collect();
+    let mut expected: Vec<String> = case.of("weight").map(|(path, ty)| format!("{path} {ty}")).collect();
+    found.sort();
+    expected.sort();
+    if found != expected {
+        return Err(format!("its weights are {found:?}, not {expected:?}"));
+    }
+    let given = named().filter(|(kind, ..)| matches!(*kind, "input" | "weight"));
+    let outputs = session.run(given.map(|(_, name, tensor)| (name, tensor))).map_err(|error| render(&error))?;
+    let mut faults = String::new();
+    for (kind, name, tensor) in named().filter(|(kind, ..)| matches!(*kind, "output" | "update")) {
+        let fault = outputs.get(name).map_or(Some("is not there".into()), |found| difference(found, tensor));
+        if let Some(fault) = fault {
+            let _ = writeln!(faults, "{kind} {name} {fault}");
+        }
+    }
+    if faults.is_empty() { Ok(()) } else { Err(faults) }
+}
+
+/// Panics with what is wrong with the cases of a family, on all devices.
+fn check_family(family: &str) {
+    let only = std::env::var("CASE").unwrap_or_default();
+    let mut next = arrays(&format!("layers/{family}.npy"));
+    let mut faults = String::new();
+    let (mut run, mut wrong) = (0, 0);
+    for case in Case::read(family) {
+        let tensors: Vec<Tensor> = case.lines.iter().map(|_| next()).collect();
+        for ((_, name, ty), tensor) in case.lines.iter().zip(&tensors) {
+            assert_eq!(*tensor.ty(), tensor_type(ty), "{name} of {}", case.name);
+        }
+        if !case.name.contains(&only) {
+            continue;
+        }
+        run += 1;
+        let devices = [Device::reference(), Device::cpu()];
+        let fault = case.program().map_err(|fault| format!("\n{fault}")).and_then(|model| {
+            devices.iter().chain(&*ADAPTERS).try_for_each(|device| {
+                check(&case, &model, &tensors, device).map_err(|fault| format!(" on {}\n{fault}", device.name()))
+            })
+        });
+        if let Err(fault) = fault {
+            wrong += 1;
+            let _ = writeln!(faults, "{}{fault}", case.name);
+        }
+    }
+    assert!(wrong == 0, "{wrong} of {run} cases:\n{faults}");
+}
+
+macro_rules! families {
+    ($($(#[$attribute:meta])* $name:ident)*) => {
+        $(#[test]
+        $(#[$attribute])*
+        fn $name() {
+            check_family(stringify!($name));
+        })*
+    };
+}
+
+families! {
+    core convolution pooling normalization regularization attention transformer merging reshaping activation more
+    #[ignore = "scans run on the reference interpreter only, yet"]
+    recurrent
+    #[ignore = "the library has no layers of activations, yet"]
+    activation_layers
+}
+
+/// The deviation of the normal distribution between -2 and 2.
+const TRUNCATED: f64 = 0.879_625_661_034_239_8;
+
+/// What is wrong with the first values of a weight: see golden/layers/initializers.py, which says the same of Keras'.
+fn complaint(tensor: &Tensor, kind: &str, parameters: &[f64]) -> Option<String> {
+    let values = tensor.to_f64s();
+    let columns = tensor.shape().last().copied().unwrap_or(1);
+    let rows = values.len() / columns;
+    let at = |row: usize, column: usize| values[row * columns + column];
+    let all = |right: &dyn Fn(usize, usize) -> f64| {
+        (0..values.len()).all(|place| values[place] == right(place / columns, place % columns))
+    };
+    let exact = match kind {
+        "constant" => Some(all(&|_, _| parameters[0])),
+        "parts" => Some(all(&|_, column| parameters[column * parameters.len() / columns])),
+        "identity" => Some(all(&|row, column| if row == column { parameters[0] } else { 0.0 })),
+        _ => None,
+    };
+    if let Some(exact) = exact {
+        return (!exact).then(|| format!("{tensor:?}"));
+    }
+    let count = values.len() as f64;
+    let (least, greatest) = values.iter().fold((f64::MAX, f64::MIN), |(l, g), &v| (l.min(v), g.max(v)));
+    let (low, high, mean, deviation, fourth) = match (kind, parameters) {
+        ("orthogonal", &[gain]) => {
+            let product = |a: usize, b: usize| -> f64 {
+                match rows < columns {
+                    true => (0..columns).map(|c| at(a, c) * at(b, c)).sum(),
+                    false => (0..rows).map(|r| at(r, a) * at(r, b)).sum(),
+                }
+            };
+            let few = rows.min(columns);
+            let error = |a: usize, b: usize| (product(a, b) - if a == b { gain * gain } else { 0.0 }).abs();
+            let worst = (0..few).flat_map(|a| (0..few).map(move |b| error(a, b))).fold(0.0, f64::max);
+            return (worst > 1e-5 * gain * gain).then(|| format!("not orthogonal: {worst}"));
+        }
+        ("uniform", &[low, high]) => (low, high, (low + high) / 2.0, (high - low) / 12f64.sqrt(), 1.8),
+        ("normal", &[mean, deviation]) => (f64::MIN, f64::MAX, mean, deviation, 3.0),
+        ("truncated", &[mean, deviation]) => {
+            (mean - 2.0 * deviation, mean + 2.0 * deviation, mean, deviation * TRUNCATED, 3.0)
+        }
+        _ => panic!("{kind} {parameters:?}"),
+    };
+    if least < low - 1e-6 || greatest > high + 1e-6 {
+        return Some(format!("from {least} to {greatest}, outside {low} to {high}"));
+    }
+    let average = values.iter().sum::<f64>() / count;
+    if (average - mean).abs() > 5.0 * deviation / count.sqrt() {
+        return Some(format!("of mean {average}, not {mean}"));
+    }
+    let variance = values.iter().map(|value| (value - average).powi(2)).sum::<f64>() / count;
+    if (variance / deviation.powi(2) - 1.0).abs() > 5.0 * f64::sqrt((fourth - 1.0) / count) {
+        return Some(format!("of deviation {}, not {deviation}", variance.sqrt()));
+    }
+    let gap = (least - low).max(high - greatest);
+    (kind != "normal" && gap > (high - low) * 60.0 / count).then(|| format!("from {least} to {greatest} only"))
+}
+
+/// The first values of a case's weights.
+fn check_first_values(case: &Case) -> Result<(), String> {
+    let model = case.program()?;
+    let device = Device::cpu();
+    let mut builder = model.on(&device);
+    for (name, ty) in case.of("input") {
+        builder = builder.input(name, tensor_type(ty));
+    }
+    let mut session = builder.build().map_err(|error| render(&error))?;
+    session.initialise(1).map_err(|error| render(&error))?;
+    for (path, rest) in case.of("weight") {
+        let (sizes, expected) = rest.split_once("] ").unwrap();
+        let mut words = expected.split(' ');
+        let kind = words.next().unwrap();
+        let parameters: Vec<f64> = words.map(|word| word.parse().unwrap()).collect();
+        let value = session.get(path).map_err(|error| render(&error))?;
+        if value.ty() != &tensor_type(&format!("f32{sizes}]")) {
+            return Err(format!("{path} is {}, not {sizes}]", value.ty()));
+        }
+        if let Some(complaint) = complaint(&value, kind, &parameters) {
+            return Err(format!("{path} is {complaint}"));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+#[ignore = "as `recurrent` and `activation_layers`"]
+fn initializers() {
+    let cases = Case::read("initializers");
+    let faults = cases.iter().filter_map(|case| Some(format!("{}: {}\n", case.name, check_first_values(case).err()?)));
+    let faults: Vec<String> = faults.collect();
+    assert!(faults.is_empty(), "{} of {}:\n{}", faults.len(), cases.len(), faults.concat());
+}
+
+/// The blocks that Random123 and jax have: key, counter, result, of two words each.
+#[test]
+fn threefry() {
+    let file = text("layers/threefry.txt");
+    let word = |text: &str| Scalar::from_i64(DType::U32, i64::from_str_radix(text, 16).unwrap());
+    let blocks: Vec<Vec<Scalar>> = file.lines().map(|line| line.split(' ').map(word).collect()).collect();
+    let column = |number: usize| {
+        let ty = TensorType::new(DType::U32, [blocks.len()]);
+        Tensor::from_scalars(ty, blocks.iter().map(|block| block[number])).unwrap()
+    };
+    let source = "function blocks(K0, K1, C0, C1) -> (X0, X1) { X0, X1 = threefry(K0, K1, C0, C1); }";
+    let model = Model::compile(source).unwrap_or_else(|error| panic!("{}", render(&error)));
+    let inputs = ["K0", "K1", "C0", "C1"];
+    for device in [Device::reference(), Device::cpu()].iter().chain(&*ADAPTERS) {
+        let typed = inputs.iter().fold(model.on(device), |on, &name| on.input(name, column(0).ty().clone()));
+        let mut session = typed.build().unwrap_or_else(|error| panic!("{}", render(&error)));
+        let outputs = session.run(inputs.into_iter().enumerate().map(|(n, name)| (name, column(n)))).unwrap();
+        assert_eq!([outputs.get("X0"), outputs.get("X1")], [Some(&column(4)), Some(&column(5))], "{}", device.name());
+    }
+}
+
+/// Which of Keras' layers the library has not. The library need not have all: some are for text, tables or other frameworks.
+#[test]
+fn names() {
+    let file = text("keras_layers.txt");
+    let known = |name: &str| tile_lang::LIBRARY.iter().any(|file| defines(file.text, name));
+    let (found, missing): (Vec<&str>, Vec<&str>) =
+        file.lines().map(|line| line.split(' ').next().unwrap()).partition(|name| known(name));
+    println!("the library has {} of Keras' {} layers, not {}", found.len(), file.lines().count(), missing.join(" "));
+    // Every layer that has cases.
+    let families =
+        ["core", "convolution", "pooling", "normalization", "recurrent", "attention", "merging", "reshaping"];
+    let tested: Vec<String> = families.iter().flat_map(|family| Case::read(family)).map(|case| case.body).collect();
+    let untested = missing.iter().filter(|name| tested.iter().any(|body| body.contains(&format!("= {name}("))));
+    assert_eq!(untested.collect::<Vec<_>>(), Vec::<&&str>::new());
+}
+
+/// Whether a text of the library has a layer of this name.
+fn defines(text: &str, name: &str) -> bool {
+    text.lines().any(|line| line.strip_prefix("layer ").is_some_and(|rest| rest.starts_with(&format!("{name}("))))
+}

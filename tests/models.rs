@@ -1,0 +1,133 @@
+//! Whole models are those of Keras and PyTorch: see golden/models.py, which has their contract and their outputs.
+//!
+//! The weights come from a hash, the same as there, as they are too large to keep.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+
+use common::ADAPTERS;
+use common::golden::{arrays, difference, render, tensor_type, text};
+use tile_compiler::tensor::{Tensor, TensorType};
+use tile_runtime::{DType, Device, Model, Scalar};
+
+/// A line of a model's contract.
+struct Line {
+    kind: String,
+    name: String,
+    ty: TensorType,
+    /// From where to where its elements are; of an output, every which of them is kept.
+    numbers: Vec<f64>,
+}
+
+impl Line {
+    /// `weight conv1.Kernel f32[3, 3] -0.5 0.5`
+    fn parse(line: &str) -> Line {
+        let mut words = line.splitn(3, ' ').map(str::to_owned);
+        let mut word = || words.next().unwrap();
+        let (kind, name, rest) = (word(), word(), word());
+        let (ty, numbers) = rest.split_once(']').unwrap();
+        let numbers = numbers.split(' ').filter_map(|number| number.parse().ok()).collect();
+        Line { kind, name, ty: tensor_type(&format!("{ty}]")), numbers }
+    }
+
+    /// The tensor that the name's hash makes.
+    fn hashed(&self) -> Tensor {
+        let fnv = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+        let seed = self.name.bytes().fold(0xcbf2_9ce4_8422_2325, fnv);
+        let (low, high) = (self.numbers[0], self.numbers[1]);
+        let values = (1..=self.ty.elements() as u64).map(|number| {
+            let z = seed.wrapping_add(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            let value = low + (high - low) * (((z ^ (z >> 31)) >> 40) as f64 / f64::from(1 << 24));
+            match self.ty.dtype {
+                DType::I32 => Scalar::from_i64(DType::I32, value.floor() as i64),
+                _ => Scalar::f32(value as f32),
+            }
+        });
+        Tensor::from_scalars(self.ty.clone(), values).unwrap()
+    }
+}
+
+/// Panics where a model is not that of golden/models/NAME.txt on one of the devices.
+fn check(name: &str, devices: &[Device]) {
+    let file = text(&format!("models/{name}.txt"));
+    let (entry, lines) = file.split_once('\n').unwrap();
+    let lines: Vec<Line> = lines.lines().map(Line::parse).collect();
+    let kept = arrays(&format!("models/{name}.npy"))();
+    let of = |kind: &'static str| lines.iter().filter(move |line| line.kind == kind);
+    let (input, output) = (of("input").next().unwrap(), of("output").next().unwrap());
+
+    let path = format!("examples/models/{}.tile", name.split('-').next().unwrap());
+    let source = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(&path));
+    let source = source.unwrap_or_else(|error| panic!("{path}: {error}"));
+    let model = Model::compile_file(&path, &source, &|path| fs::read_to_string(path).ok());
+    let model = model.unwrap_or_else(|error| panic!("{}", render(&error)));
+    for device in devices {
+        let on = model.on(device).entry(entry.strip_prefix("model ").unwrap());
+        let session = on.input(&input.name, input.ty.clone()).build();
+        let mut session = session.unwrap_or_else(|error| panic!("{}: {}", device.name(), render(&error)));
+        let mut found: Vec<String> = session.weights().map(|(path, ty)| format!("{path} {ty}")).collect();
+        let mut expected: Vec<String> = of("weight").map(|line| format!("{} {}", line.name, line.ty)).collect();
+        found.sort();
+        expected.sort();
+        assert_eq!(found, expected, "the weights of {name}");
+        for weight in of("weight") {
+            session.set(&weight.name, &weight.hashed()).unwrap();
+        }
+        let result = session.run([(&input.name, input.hashed())]).unwrap().remove(&output.name);
+        assert_eq!(*result.ty(), output.ty, "the output of {name}");
+        let sample = result.scalars().step_by(output.numbers[0] as usize);
+        let sample = Tensor::from_scalars(kept.ty().clone(), sample.collect::<Vec<_>>()).unwrap();
+        assert_eq!(difference(&sample, &kept), None, "{name} on {}", device.name());
+    }
+}
+
+/// Models small enough for the reference interpreter.
+fn check_everywhere(name: &str) {
+    check(name, &[vec![Device::reference(), Device::cpu()], ADAPTERS.clone()].concat());
+}
+
+/// The others.
+fn check_on_devices(name: &str) {
+    check(name, &[vec![Device::cpu()], ADAPTERS.clone()].concat());
+}
+
+/// At full size, where a software adapter would take minutes, on the cpu alone.
+fn check_on_the_cpu(name: &str) {
+    check(name, &[Device::cpu()]);
+}
+
+macro_rules! models {
+    ($check:ident $($(#[$attribute:meta])* $test:ident $name:literal)*) => {
+        $(#[test]
+        $(#[$attribute])*
+        fn $test() {
+            $check($name);
+        })*
+    };
+}
+
+models! { check_everywhere
+    mnist_mlp "mnist_mlp"
+    #[ignore = "scans run on the reference interpreter only, yet"]
+    lstm_classifier "lstm_classifier"
+    unet "unet"
+    gpt "gpt"
+}
+
+models! { check_on_devices
+    mnist_cnn "mnist_cnn"
+    transformer_encoder "transformer_encoder"
+    mobilenet_of_a_small_image "mobilenet-32"
+    resnet50_of_a_small_image "resnet50-32"
+    vgg19_of_a_small_image "vgg19-32"
+}
+
+models! { check_on_the_cpu
+    mobilenet "mobilenet"
+    resnet50 "resnet50"
+    vgg19 "vgg19"
+}
