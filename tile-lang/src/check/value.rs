@@ -67,8 +67,11 @@ impl<'p> Checker<'p, '_> {
             }
             // Texts can be joined, to each other and to numbers.
             ExprKind::Binary { op: BinaryOp::Add, left, right } if is_text(expr) => {
-                self.open(left, within);
-                self.open(right, within);
+                for (side, other) in [(left, right), (right, left)] {
+                    if self.open(side, within).nature != Nature::Value {
+                        self.value(other, within);
+                    }
+                }
                 Known::VALUE
             }
             ExprKind::Binary { left, right, .. } => {
