@@ -136,7 +136,10 @@ impl<'p, T: Target> Evaluator<'p, T> {
     fn place(&mut self, instance: &Instance<'p, T::Element>, name: &str) {
         let mut path = instance.path.borrow_mut();
         if let (None, Some(frame)) = (path.as_ref(), self.frames.last_mut()) {
-            *path = Some(frame.place(instance.name.as_deref().unwrap_or(name)));
+            *path = Some(match &instance.name {
+                Some(given) => frame.place(given, true),
+                None => frame.place(name, false),
+            });
         }
     }
 

@@ -360,6 +360,9 @@ impl<'p, T: Target> Evaluator<'p, T> {
             (Value::List(left), Value::List(right)) if op == BinaryOp::Add => {
                 return Ok(Value::List([left.as_slice(), right.as_slice()].concat()));
             }
+            (Value::Symbol(left), Value::Symbol(_) | Value::Constant(Constant::Int(_))) if op == BinaryOp::Add => {
+                return Ok(Value::Symbol(format!("{left}{right}").into()));
+            }
             _ => {}
         }
         let dtype = self.dtype(&left, span)?.meet(self.dtype(&right, span)?);

@@ -27,11 +27,13 @@ impl Frame {
         if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
     }
 
-    /// A path that nothing has yet, after a name: `conv`, in a loop `conv[2]`; where that is taken `conv_1`.
-    pub fn place(&mut self, name: &str) -> String {
+    /// A path that nothing has yet, after a name: `conv`, in a loop `conv[2]`; where that is taken `conv_1`. A name that
+    /// was `given` for this place alone stands as it is.
+    pub fn place(&mut self, name: &str, given: bool) -> String {
         let loops: String = self.loops.iter().map(|number| format!("[{number}]")).collect();
         let candidates = (0..).map(|n| if n == 0 { format!("{name}{loops}") } else { format!("{name}_{n}{loops}") });
-        let free = candidates.into_iter().find(|candidate| !self.taken.contains(candidate)).unwrap_or_default();
+        let mut candidates = given.then(|| name.to_owned()).into_iter().chain(candidates);
+        let free = candidates.find(|candidate| !self.taken.contains(candidate)).unwrap_or_default();
         self.taken.insert(free.clone());
         self.join(&free)
     }
@@ -77,10 +79,12 @@ mod tests {
     #[test]
     fn a_place_is_taken_once() {
         let mut frame = Frame::new("block".into());
-        assert_eq!(frame.place("conv"), "block.conv");
-        assert_eq!(frame.place("conv"), "block.conv_1");
+        assert_eq!(frame.place("conv", false), "block.conv");
+        assert_eq!(frame.place("conv", false), "block.conv_1");
         frame.loops.push(2);
-        assert_eq!(frame.place("conv"), "block.conv[2]");
-        assert_eq!(frame.place("conv"), "block.conv_1[2]");
+        assert_eq!(frame.place("conv", false), "block.conv[2]");
+        assert_eq!(frame.place("conv", false), "block.conv_1[2]");
+        assert_eq!(frame.place("head", true), "block.head");
+        assert_eq!(frame.place("head", true), "block.head[2]");
     }
 }

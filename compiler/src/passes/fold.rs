@@ -5,13 +5,13 @@
 //!
 //! Why it is sound: constants are computed by [`crate::scalar`]'s own definitions. An identity is used only where it holds
 //! for every bit pattern of the type, NaN payloads aside, and where the node's type is that of the value that takes its
-//! place: so `x - 0 = x` for floats, but `x + 0 = x` (false for `-0.0`) only for integers, and `x * 0 = 0` for neither, as
-//! the shape may differ. Two casts are one where the type between holds every value of the first, and the second cast
+//! place: so `x - 0 = x` for floats, but `x + 0 = x` (false for `-0.0`) only for integers and where x is a sum, which starts
+//! at 0 and so is never `-0.0` (a layer without bias adds 0), and `x * 0 = 0` for neither, as the shape may differ. Two casts are one where the type between holds every value of the first, and the second cast
 //! then sees the value that the first saw.
 
 use super::steady::steady;
 use crate::dtype::{DType, Scalar};
-use crate::graph::{Graph, NodeId, Op};
+use crate::graph::{Aggregation, Graph, NodeId, Op};
 use crate::scalar::{BinaryOp, UnaryOp};
 
 /// Something that computes the same as a node.
@@ -49,6 +49,7 @@ fn simpler(graph: &Graph, id: NodeId) -> Option<Simpler> {
         (Op::Binary(op), &[a, b]) => match (uniform(graph, a), uniform(graph, b)) {
             (_, Some(b)) if neutral_right(*op, b) => Some(a),
             (Some(a), _) if neutral_left(*op, a) => Some(b),
+            (_, Some(zero)) if *op == BinaryOp::Add && zero == Scalar::zero(zero.dtype) && is_sum(graph, a) => Some(a),
             _ if a == b && is_idempotent(*op) => Some(a),
             _ => None,
         },
@@ -99,6 +100,11 @@ fn elements(graph: &Graph, id: NodeId) -> Option<&[Scalar]> {
         Op::Elements(scalars) => Some(scalars),
         _ => None,
     }
+}
+
+fn is_sum(graph: &Graph, id: NodeId) -> bool {
+    let Op::Contraction(contraction) = &graph.node(id).op else { return false };
+    contraction.aggregation == Aggregation::Sum && !contraction.default
 }
 
 /// The value that every element of a constant has.
@@ -219,6 +225,26 @@ graph g(%0) -> (A = %4, B = %5, C = %6, D = %8, E = %9, F = %11, G = %12, H = %1
     %5 = sub %1 %0 : f32[2]
     %6 = elements [1.0] : f32[1]
     %7 = select %2 %6 %0 : f32[2]
+    ");
+    }
+
+    #[test]
+    fn a_sum_is_never_negative_zero() {
+        insta::assert_snapshot!(folded("\
+graph g(%0) -> (A = %3, B = %5)
+%0 = input X : f32[2, 3]
+%1 = constant 0.0 : f32[]
+%2 = contract sum [i] (i: 0..2, j: 0..3) { v0 = %0[i, j]; yield v0 } : f32[2]
+%3 = add %2 %1 : f32[2]
+%4 = contract max [i] (i: 0..2, j: 0..3) { v0 = %0[i, j]; yield v0 } : f32[2]
+%5 = add %4 %1 : f32[2]
+"), @"
+    graph g(%0) -> (A = %2, B = %4)
+    %0 = input X : f32[2, 3]
+    %1 = constant 0.0 : f32[]
+    %2 = contract sum [i] (i: 0..2, j: 0..3) { v0 = %0[i, j]; yield v0 } : f32[2]
+    %3 = contract max [i] (i: 0..2, j: 0..3) { v0 = %0[i, j]; yield v0 } : f32[2]
+    %4 = add %3 %1 : f32[2]
     ");
     }
 

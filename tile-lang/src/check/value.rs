@@ -1,6 +1,6 @@
 //! Expressions: what they give, and which names may stand in them.
 
-use crate::ast::{BinaryOp, Expr, ExprKind, FunctionKind, Ident};
+use crate::ast::{BinaryOp, Expr, ExprKind, Ident};
 use crate::check::function::{Checker, Within};
 use crate::check::scope::{CONSTANTS, Known, Nature, Value};
 use crate::diagnostic::Diagnostic;
@@ -64,6 +64,15 @@ impl<'p> Checker<'p, '_> {
                 // Names can be compared, too.
                 let known = [self.open(left, within), self.open(right, within)];
                 broadcast(&known)
+            }
+            // Texts can be joined, to each other and to numbers.
+            ExprKind::Binary { op: BinaryOp::Add, left, right } if is_text(expr) => {
+                for (side, other) in [(left, right), (right, left)] {
+                    if self.open(side, within).nature != Nature::Value {
+                        self.value(other, within);
+                    }
+                }
+                Known::VALUE
             }
             ExprKind::Binary { left, right, .. } => {
                 let known = [self.value(left, within), self.value(right, within)];
@@ -200,7 +209,7 @@ impl<'p> Checker<'p, '_> {
 
     /// Whether this is a function as v0 has them.
     pub fn is_v0(&self) -> bool {
-        self.function.kind == FunctionKind::Function && self.function.parameters.is_none()
+        self.function.is_v0()
     }
 
     /// Whether an expression may turn out to be a size.
@@ -241,6 +250,15 @@ impl<'p> Checker<'p, '_> {
             ExprKind::Pipe { .. } => !self.is_v0(),
             ExprKind::Float(_) | ExprKind::Text(_) | ExprKind::List(_) | ExprKind::Ellipsis => false,
         }
+    }
+}
+
+/// Whether it is a text, or a sum with one.
+fn is_text(expr: &Expr) -> bool {
+    match &expr.kind {
+        ExprKind::Text(_) => true,
+        ExprKind::Binary { op: BinaryOp::Add, left, right } => is_text(left) || is_text(right),
+        _ => false,
     }
 }
 
