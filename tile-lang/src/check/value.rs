@@ -200,7 +200,7 @@ impl<'p> Checker<'p, '_> {
 
     /// Whether this is a function as v0 has them.
     pub fn is_v0(&self) -> bool {
-        self.function.kind == FunctionKind::Function && self.function.parameters.is_none()
+        self.function.is_v0()
     }
 
     /// Whether an expression may turn out to be a size.
