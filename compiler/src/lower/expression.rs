@@ -9,7 +9,7 @@ use tile_lang::span::Span;
 use super::constant::{Constant, bits_of_float};
 use super::frame::Frame;
 use super::scope::Scope;
-use super::value::{Callable, Value};
+use super::value::{Callable, Instance, Value};
 use crate::dtype::{DType, Scalar};
 use crate::scalar::{BinaryOp, UnaryOp};
 
@@ -200,8 +200,12 @@ impl<'p, T: Target> Evaluator<'p, T> {
                 self.conditional(condition, then, otherwise, span)
             }
             ExprKind::Call { callee, arguments } => {
-                let callee = self.expression_to_call(scope, callee)?;
+                let mut callee = self.expression_to_call(scope, callee)?;
                 let arguments = self.arguments(scope, arguments)?;
+                // v0, whose functions have no names, has no hyper-parameters: `relu(S)` of a constant is its relu.
+                if let (Callable::Function(function), None) = (&callee, &scope.function.name) {
+                    callee = Callable::Instance(Instance::new(function, Vec::new(), None));
+                }
                 self.apply(&callee, arguments, span)
             }
             ExprKind::Pipe { input, callee } => {

@@ -159,9 +159,13 @@ impl<'p> Checker<'p, '_> {
             let error = Diagnostic::error("E0126", keyword.span, format!("the arguments of `{name}` have no names"));
             self.error(error.help("give them by position"));
         }
-        if !matches!(builtin.name, "list" | "repeat" | "clone" | "error") {
-            arguments.iter().for_each(|argument| self.must_be_value(&argument.value, within));
-        }
+        // The first of `einsum` is an equation, and these take anything.
+        let names = match builtin.name {
+            "list" | "is_list" | "letters" | "repeat" | "clone" | "error" => arguments.len(),
+            "einsum" => 1,
+            _ => 0,
+        };
+        arguments.iter().skip(names).for_each(|argument| self.must_be_value(&argument.value, within));
         let (least, most) = builtin.arity;
         if !(least..=most).contains(&arguments.len()) {
             self.wrong_count(name, callee.span, least, most, arguments.len());

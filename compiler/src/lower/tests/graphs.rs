@@ -87,6 +87,18 @@ fn assignments() {
     ");
 }
 
+/// `relu` has hyper-parameters in the library, of which v0 knows nothing.
+#[test]
+fn a_constant_is_an_input_in_v0() {
+    let graph = lowered("function (X[N], S) -> (Y) { Y = X + relu(S); }", "X = f32[5]; S = -2.5");
+    insta::assert_snapshot!(graph, @r"
+    graph main(%0) -> (Y = %2)
+    %0 = input X : f32[5]  # X
+    %1 = constant 0.0 : f32[]  # Y
+    %2 = add %0 %1 : f32[5]  # Y
+    ");
+}
+
 #[test]
 fn types_meet() {
     let graph = lowered("function (X[N], S) -> (Y) { Y = S * X + 1 / 2 > 0 ? X : 0; }", "X = f16[5]; S = 3");

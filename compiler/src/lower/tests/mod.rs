@@ -1,5 +1,6 @@
 //! Small programs as graphs, and each error once.
 
+mod einsum;
 mod errors;
 mod graphs;
 mod layers;
