@@ -9,6 +9,7 @@ pub mod graph;
 pub mod interpret;
 pub mod kernel;
 pub mod lower;
+mod names;
 pub mod nest;
 pub mod passes;
 pub mod pipeline;

@@ -5,7 +5,7 @@ use tile_lang::builtin::Builtin;
 use tile_lang::diagnostic::Diagnostic;
 use tile_lang::span::Span;
 
-use super::expression::{Evaluator, Lowered, Spans, Target};
+use super::expression::{Evaluator, Label, Lowered, Spans, Target};
 use super::indices::{Variables, overflow};
 use super::scope::{Scope, axes};
 use super::value::Value;
@@ -200,11 +200,11 @@ impl Target for Body<'_> {
 
     fn begin(&mut self, _: &Ident, _: Span) {}
 
-    fn label(&self) -> Option<(String, Span)> {
-        None
+    fn enter(&mut self, _: &str, _: &str) -> Label {
+        Label::default()
     }
 
-    fn relabel(&mut self, _: Option<(String, Span)>) {}
+    fn leave(&mut self, _: Label) {}
 }
 
 impl<'p> Evaluator<'p, Body<'_>> {

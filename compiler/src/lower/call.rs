@@ -8,9 +8,10 @@ use tile_lang::span::Span;
 use tile_lang::{Callee, did_you_mean};
 
 use super::expression::{Evaluator, Lowered, Spans, Target};
-use super::frame::{Frame, snake_case};
+use super::frame::Frame;
 use super::scope::Scope;
 use super::value::{Callable, Instance, Value};
+use crate::names::snake_case;
 
 /// An argument of a call, evaluated.
 pub(super) struct Argument<'p, E> {
@@ -174,7 +175,9 @@ impl<'p, T: Target> Evaluator<'p, T> {
         let arguments = spread(function, arguments);
         let arguments = arrange(function, &function.inputs, arguments, span)?;
         let mut scope = Scope::new(function);
-        let label = self.target.label();
+        let name = function.name.as_ref().map_or(function.kind.keyword(), |name| &name.name);
+        let path = self.frames.last().map_or("", |frame| &frame.path);
+        let label = self.target.enter(name, path);
         let inside = || -> Lowered<Value<'p, T::Element>> {
             self.bind_parameters(&mut scope, parameters)?;
             self.bind(&mut scope, arguments)?;
@@ -186,7 +189,7 @@ impl<'p, T: Target> Evaluator<'p, T> {
             Ok(Value::List(outputs.collect::<Lowered<_>>()?))
         };
         let result = inside().map_err(|error| error.also(span, "in this call"));
-        self.target.relabel(label);
+        self.target.leave(label);
         result
     }
 

@@ -1,5 +1,7 @@
 //! Operators and elementwise functions: one definition of their types for whole tensors and inside contractions.
 
+use std::sync::Arc;
+
 use tile_lang::Program;
 use tile_lang::ast::{self, Expr, ExprKind, Ident};
 use tile_lang::builtin::{Builtin, BuiltinKind};
@@ -11,6 +13,7 @@ use super::frame::Frame;
 use super::scope::Scope;
 use super::value::{Callable, Instance, Value};
 use crate::dtype::{DType, Scalar};
+use crate::graph::Origin;
 use crate::scalar::{BinaryOp, UnaryOp};
 
 pub(super) type Lowered<T> = Result<T, Diagnostic>;
@@ -77,9 +80,9 @@ pub(super) trait Target: Sized {
     fn applied(&mut self, path: String, class: &str, outputs: Vec<Self::Element>);
     /// From here on, what is made belongs to the statement `target = …` at `span`.
     fn begin(&mut self, target: &Ident, span: Span);
-    /// What is made belongs to this value at this place; for [`Target::relabel`] after a call.
-    fn label(&self) -> Option<(String, Span)>;
-    fn relabel(&mut self, label: Option<(String, Span)>);
+    /// From here on, what is made belongs to a function, in the layer of a path; gives the label for [`Target::leave`].
+    fn enter(&mut self, function: &str, path: &str) -> Label;
+    fn leave(&mut self, label: Label);
 
     /// The value as an element.
     fn element(&mut self, value: Value<'_, Self::Element>, span: Span) -> Lowered<Self::Element> {
@@ -89,6 +92,14 @@ pub(super) trait Target: Sized {
             other => Err(no_tensor(&other, span)),
         }
     }
+}
+
+/// What new nodes belong to, for readers of the graph.
+#[derive(Clone, Default)]
+pub(super) struct Label {
+    /// The name and place of a value.
+    pub value: Option<(String, Span)>,
+    pub origin: Option<Arc<Origin>>,
 }
 
 /// Where a call and its arguments stand.

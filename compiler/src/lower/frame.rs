@@ -48,33 +48,9 @@ impl Frame {
     }
 }
 
-/// `MultiHeadAttention` as Keras names its first instance: `multi_head_attention`, `conv2d`, `lstm`, `gru`.
-pub(super) fn snake_case(class: &str) -> String {
-    let characters: Vec<char> = class.chars().collect();
-    let mut name = String::new();
-    for (position, &c) in characters.iter().enumerate() {
-        let before = position.checked_sub(1).map(|before| characters[before]);
-        let after_small = before.is_some_and(|before| before.is_ascii_lowercase());
-        let ends_acronym = before.is_some_and(|before| before.is_ascii_uppercase())
-            && characters.get(position + 1).is_some_and(|next| next.is_ascii_lowercase());
-        if c.is_ascii_uppercase() && (after_small || ends_acronym) {
-            name.push('_');
-        }
-        name.push(c.to_ascii_lowercase());
-    }
-    name
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_as_keras_has_them() {
-        let classes = ["Dense", "MultiHeadAttention", "Conv2D", "LSTM", "RMSNormalization", "Conv2DTranspose", "ELU"];
-        let names = ["dense", "multi_head_attention", "conv2d", "lstm", "rms_normalization", "conv2d_transpose", "elu"];
-        assert_eq!(classes.map(snake_case), names);
-    }
 
     #[test]
     fn a_place_is_taken_once() {

@@ -109,7 +109,7 @@ fn lower_entry(program: &Program, function: &Function, bindings: &Bindings, type
     let mut evaluator = Evaluator::new(program, Tensors::new(name), bindings.training);
     let mut arguments = Vec::with_capacity(types.len());
     for (input, binding) in function.inputs.iter().zip(types) {
-        evaluator.target.label = Some((input.name.name.clone(), input.span));
+        evaluator.target.label.value = Some((input.name.name.clone(), input.span));
         arguments.push(Some(match binding {
             Binding::Tensor(ty) => {
                 let op = Op::Input(input.name.name.clone());
@@ -137,7 +137,7 @@ fn lower_entry(program: &Program, function: &Function, bindings: &Bindings, type
     let mut outputs = Vec::with_capacity(function.outputs.len());
     for output in &function.outputs {
         let value = evaluator.output(&scope, output)?;
-        evaluator.target.label = Some((output.name.clone(), output.span));
+        evaluator.target.label.value = Some((output.name.clone(), output.span));
         outputs.push((output.name.clone(), evaluator.target.element(value, output.span)?));
     }
     Ok(evaluator.target.into_network(outputs))

@@ -1,19 +1,21 @@
 //! Elementwise operations on whole tensors, as nodes of the graph.
 
+use std::sync::Arc;
+
 use tile_lang::ast::{self, Expr, Ident};
 use tile_lang::builtin::Builtin;
 use tile_lang::diagnostic::Diagnostic;
 use tile_lang::span::Span;
 
 use super::constant::Constant;
-use super::expression::{Evaluator, Lowered, Spans, Target};
+use super::expression::{Evaluator, Label, Lowered, Spans, Target};
 use super::network::{Layer, Network};
 use super::scope::Scope;
 use super::value::Value;
 use super::weights::Collected;
 use super::{builtin, contraction, scan, weights};
 use crate::dtype::{DType, Scalar};
-use crate::graph::{Graph, NodeId, Op};
+use crate::graph::{Graph, NodeId, Op, Origin};
 use crate::scalar::{BinaryOp, UnaryOp};
 use crate::tensor::{TensorType, broadcast};
 
@@ -24,8 +26,7 @@ pub(super) struct Tensors {
     /// The graphs around that of the innermost scan, outermost first.
     outer: Vec<Outer>,
     pub network: Collected,
-    /// The name and place of the value that new nodes belong to.
-    pub label: Option<(String, Span)>,
+    pub label: Label,
 }
 
 /// A graph, and what the body of a scan in it reads of it.
@@ -41,7 +42,7 @@ pub(super) struct Suspended(Vec<Outer>);
 impl Tensors {
     pub fn new(name: &str) -> Self {
         let network = Collected { initial: Graph::new("initial"), ..Collected::default() };
-        Self { graph: Graph::new(name), outer: Vec::new(), network, label: None }
+        Self { graph: Graph::new(name), outer: Vec::new(), network, label: Label::default() }
     }
 
     /// The network whose outputs are these.
@@ -171,7 +172,7 @@ impl Tensors {
 
     /// The current statement's place, else `other`.
     pub fn span(&self, other: Span) -> Span {
-        self.label.as_ref().map_or(other, |(_, span)| *span)
+        self.label.value.as_ref().map_or(other, |(_, span)| *span)
     }
 
     /// Adds a node of the current statement. `span` is what to point at where the tensor is too large.
@@ -187,7 +188,8 @@ impl Tensors {
     fn add_small(&mut self, op: Op, ty: TensorType, operands: &[NodeId]) -> NodeId {
         let id = self.graph.add(op, ty, operands);
         let node = self.graph.node_mut(id);
-        (node.name, node.span) = self.label.clone().unzip();
+        (node.name, node.span) = self.label.value.clone().unzip();
+        node.origin.clone_from(&self.label.origin);
         id
     }
 
@@ -309,14 +311,16 @@ impl Target for Tensors {
     }
 
     fn begin(&mut self, target: &Ident, span: Span) {
-        self.label = Some((target.name.clone(), span));
+        self.label.value = Some((target.name.clone(), span));
     }
 
-    fn label(&self) -> Option<(String, Span)> {
-        self.label.clone()
+    fn enter(&mut self, function: &str, path: &str) -> Label {
+        let origin = Arc::new(Origin { function: function.to_owned(), path: path.to_owned() });
+        let value = self.label.value.clone();
+        std::mem::replace(&mut self.label, Label { value, origin: Some(origin) })
     }
 
-    fn relabel(&mut self, label: Option<(String, Span)>) {
+    fn leave(&mut self, label: Label) {
         self.label = label;
     }
 }

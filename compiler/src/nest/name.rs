@@ -4,6 +4,7 @@
 //! `Sum` of `softmax`, where a kernel computes part of one function; `y` for a value without an origin.
 
 use crate::graph::{Graph, NodeId};
+use crate::names::snake_case;
 
 /// Functions named in one name: those of more are left out from the middle.
 const MOST_FUNCTIONS: usize = 4;
@@ -32,21 +33,4 @@ pub(super) fn kernel_name(graph: &Graph, root: NodeId, contraction: Option<NodeI
     }
     let name = parts.join("_");
     if name.starts_with(|c: char| c.is_ascii_alphabetic()) { name } else { format!("value{name}") }
-}
-
-/// `MaxPooling2D` as `max_pooling2d`, `RMSNormalization` as `rms_normalization`; what is no letter or digit is `_`.
-fn snake_case(name: &str) -> String {
-    let characters: Vec<char> = name.chars().collect();
-    let mut words = String::new();
-    for (position, &c) in characters.iter().enumerate() {
-        let before = position.checked_sub(1).map(|before| characters[before]);
-        let after_small = before.is_some_and(|before| before.is_ascii_lowercase());
-        let ends_acronym = before.is_some_and(|before| before.is_ascii_uppercase())
-            && characters.get(position + 1).is_some_and(|next| next.is_ascii_lowercase());
-        if c.is_ascii_uppercase() && (after_small || ends_acronym) {
-            words.push('_');
-        }
-        words.push(if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' });
-    }
-    words.trim_end_matches('_').to_owned()
 }

@@ -1,0 +1,31 @@
+//! Names of the source as those of weights and kernels.
+
+/// `MaxPooling2D` as Keras names its first instance, `max_pooling2d`; `RMSNormalization` as `rms_normalization`; what is no
+/// letter or digit is `_`.
+pub fn snake_case(name: &str) -> String {
+    let characters: Vec<char> = name.chars().collect();
+    let mut words = String::new();
+    for (position, &c) in characters.iter().enumerate() {
+        let before = position.checked_sub(1).map(|before| characters[before]);
+        let after_small = before.is_some_and(|before| before.is_ascii_lowercase());
+        let ends_acronym = before.is_some_and(|before| before.is_ascii_uppercase())
+            && characters.get(position + 1).is_some_and(|next| next.is_ascii_lowercase());
+        if c.is_ascii_uppercase() && (after_small || ends_acronym) {
+            words.push('_');
+        }
+        words.push(if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' });
+    }
+    words.trim_end_matches('_').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_as_keras_has_them() {
+        let classes = ["Dense", "MultiHeadAttention", "Conv2D", "LSTM", "RMSNormalization", "Conv2DTranspose", "ELU"];
+        let names = ["dense", "multi_head_attention", "conv2d", "lstm", "rms_normalization", "conv2d_transpose", "elu"];
+        assert_eq!(classes.map(snake_case), names);
+    }
+}
