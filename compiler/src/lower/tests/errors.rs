@@ -189,7 +189,7 @@ fn operations_that_do_not_take_a_type() {
       help: convert with `as_int(X, 32)` first
     ");
     let errors = lowered("function (A) -> (O) { O = tuple(A, A) + 1; }", "A = f32[3]");
-    insta::assert_snapshot!(errors, @r"
+    insta::assert_snapshot!(errors, @"
     E0204: this is a list, not a tensor
       `tuple(A, A) + 1` 
       help: take one of its parts, as in `A, B = T;` or with `element(T, 0)`

@@ -249,13 +249,13 @@ fn functions_are_written_out() {
         ),
         "X = f32[2, 4]",
     );
-    insta::assert_snapshot!(graph, @r"
+    insta::assert_snapshot!(graph, @"
     graph main(%0) -> (A = %5)
     %0 = input X : f32[2, 4]  # X
-    %1 = constant 2.0 : f32[]  # Y
-    %2 = add %0 %1 : f32[2, 4]  # Y
-    %3 = constant 2.0 : f32[]  # Z
-    %4 = mul %0 %3 : f32[2, 4]  # Z
+    %1 = constant 2.0 : f32[]  # Y in two
+    %2 = add %0 %1 : f32[2, 4]  # Y in two
+    %3 = constant 2.0 : f32[]  # Z in two
+    %4 = mul %0 %3 : f32[2, 4]  # Z in two
     %5 = add %2 %4 : f32[2, 4]  # A
     ");
     let graph = lowered("function (X[N, M]) -> (Y) { Y[i: N] = +(sigmoid(X[i, j]) * 2); }", "X = f32[2, 2]");
@@ -265,14 +265,14 @@ fn functions_are_written_out() {
     %1 = contract sum [i] (i: 0..2, j: 0..2) { v0 = %0[i, j]; v1 = neg v0; v2 = exp v1; v3 = 1.0 : f32; v4 = add v3 v2; v5 = div v3 v4; v6 = 2.0 : f32; v7 = mul v5 v6; yield v7 } : f32[2]  # Y
     ");
     let graph = lowered("function (X[N, M]) -> (Y) { Y = builtin_softmax(X, N, M); }", "X = f32[2, 4]");
-    insta::assert_snapshot!(graph, @r"
+    insta::assert_snapshot!(graph, @"
     graph main(%0) -> (Y = %5)
     %0 = input X : f32[2, 4]  # X
-    %1 = contract max [i, 0] (i: 0..2, j: 0..4) { v0 = %0[i, j]; yield v0 } : f32[2, 1]  # M
-    %2 = sub %0 %1 : f32[2, 4]  # E
-    %3 = exp %2 : f32[2, 4]  # E
-    %4 = contract sum [i, 0] (i: 0..2, j: 0..4) { v0 = %3[i, j]; yield v0 } : f32[2, 1]  # N
-    %5 = div %3 %4 : f32[2, 4]  # Y
+    %1 = contract max [i, 0] (i: 0..2, j: 0..4) { v0 = %0[i, j]; yield v0 } : f32[2, 1]  # M in builtin_softmax
+    %2 = sub %0 %1 : f32[2, 4]  # E in builtin_softmax
+    %3 = exp %2 : f32[2, 4]  # E in builtin_softmax
+    %4 = contract sum [i, 0] (i: 0..2, j: 0..4) { v0 = %3[i, j]; yield v0 } : f32[2, 1]  # N in builtin_softmax
+    %5 = div %3 %4 : f32[2, 4]  # Y in builtin_softmax
     ");
 }
 

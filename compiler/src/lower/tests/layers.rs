@@ -141,14 +141,14 @@ fn random_numbers_have_streams_of_their_own() {
     insta::assert_snapshot!(lowered(source, "X = i32[2]"), @"
     graph M(%0) -> (Y = %8)
     %0 = input X : i32[2]  # X
-    %1 = constant 0 : i32[]  # Y
-    %2 = add %0 %1 : i32[2]  # Y
-    %3 = constant 0 : i32[]  # Y
-    %4 = add %2 %3 : i32[2]  # Y
-    %5 = constant 0 : i32[]  # Y
-    %6 = add %4 %5 : i32[2]  # Y
-    %7 = constant 0 : i32[]  # Y
-    %8 = add %6 %7 : i32[2]  # Y
+    %1 = constant 0 : i32[]  # Y in Stream at a
+    %2 = add %0 %1 : i32[2]  # Y in Stream at a
+    %3 = constant 0 : i32[]  # Y in Stream at a
+    %4 = add %2 %3 : i32[2]  # Y in Stream at a
+    %5 = constant 0 : i32[]  # Y in Stream at a
+    %6 = add %4 %5 : i32[2]  # Y in Stream at a
+    %7 = constant 0 : i32[]  # Y in Stream at a
+    %8 = add %6 %7 : i32[2]  # Y in Stream at a
     ");
 }
 
@@ -166,10 +166,10 @@ fn lists_loops_and_conditions() {
     insta::assert_snapshot!(lowered(source, "X = i32[2, 3]"), @"
     graph M(%0) -> (Y = %4)
     %0 = input X : i32[2, 3]  # X
-    %1 = constant 105 : i32[]  # Y
-    %2 = add %0 %1 : i32[2, 3]  # Y
-    %3 = constant 6 : i32[]  # Y
-    %4 = add %2 %3 : i32[2, 3]  # Y
+    %1 = constant 105 : i32[]  # Y in L at l
+    %2 = add %0 %1 : i32[2, 3]  # Y in L at l
+    %3 = constant 6 : i32[]  # Y in L at l
+    %4 = add %2 %3 : i32[2, 3]  # Y in L at l
     ");
     let wrong = source.replace("L([5, 6, 7])", "L([5, 6, 7], mode = summ)");
     insta::assert_snapshot!(lowered(&wrong, "X = i32[2, 3]"), @r#"unchecked: [Diagnostic { code: "E0128", severity: Error, message: "`mode` is one of sum, mul, not `summ`", labels: [Label { span: Span { start: 477, end: 481 }, text: "" }], help: Some("did you mean `sum`?") }]"#);
@@ -201,7 +201,7 @@ fn a_scan_carries_what_its_body_assigns() {
     %0 = input X : f32[2, 5, 3]  # X
     %1 = constant 0.0 : f32[]  # H
     %2 = contract assign [i0, i1] (i0: 0..2, i1: 0..3) { v0 = %1[]; yield v0 } : f32[2, 3]  # H
-    %3 = weight cell.Gamma : f32[3]  # Gamma
+    %3 = weight cell.Gamma : f32[3]  # Gamma in Scale at cell
     %4 = scan 5 sequences (%0 along 1) carries (%2) captures (%3) yields (along 1) {
         graph step(%0, %1, %5) -> (H = %8, All = %8)
         %0 = input Xt : f32[2, 3]
@@ -210,9 +210,9 @@ fn a_scan_carries_what_its_body_assigns() {
         %3 = mul %2 %1 : f32[2, 3]  # H
         %4 = add %0 %3 : f32[2, 3]  # H
         %5 = input captured2 : f32[3]  # Gamma
-        %6 = constant 1.0 : f32[]  # Y
-        %7 = mul %6 %5 : f32[3]  # Y
-        %8 = mul %7 %4 : f32[2, 3]  # Y
+        %6 = constant 1.0 : f32[]  # Y in Scale at cell
+        %7 = mul %6 %5 : f32[3]  # Y in Scale at cell
+        %8 = mul %7 %4 : f32[2, 3]  # Y in Scale at cell
     } : f32[2, 3]
     %5 = result 0 %4 : f32[2, 3]  # H
     %6 = result 1 %4 : f32[2, 5, 3]  # All
