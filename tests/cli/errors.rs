@@ -72,6 +72,8 @@ fn in_an_imported_file() {
      3 │ model Net(X[N]) -> (Y) { Y = X |> One() |> Two(); }
        │                                            ─┬─
        │                                             ╰─── here
+       │
+       │ Help: another file has it: files see what they import themselves
     ───╯
     [E0101] Error: there is no `Z` here
        ╭─[ ./blocks/two.tile:1:33 ]
