@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use crate::graph::{Graph, NodeId, Op};
 use crate::nest::{self, Nest, Window};
 use crate::passes::{Group, dead, fold, fuse, hoist, is_source, share, storage};
-use crate::plan::{Buffer, BufferId, Content, Plan, PlanError, Port, Routine, RoutineId, Step, Work, assign_slots};
+use crate::plan::{
+    Buffer, BufferId, Content, Plan, PlanError, Port, Routine, RoutineId, Step, Work, assign_slots, keep,
+};
 use crate::profile::{Execution, Profile};
 use crate::schedule::{self, ScheduleError};
 use crate::tensor::Tensor;
@@ -32,20 +34,19 @@ pub fn plan(graph: &Graph, profile: &Profile) -> Result<Plan, PlanError> {
     };
     let inputs = planner.given(&graph.inputs, &Content::Input)?;
     let weights = planner.given(&graph.weights, &Content::Weight)?;
-    let mut steps = Vec::new();
-    for group in fuse(graph, profile) {
-        if let Some(step) = planner.step(&group)? {
-            steps.push(step);
-        }
-    }
+    let (once, each): (Vec<Group>, Vec<Group>) = fuse(graph, profile).into_iter().partition(|group| group.once);
+    let prelude = planner.steps(&once)?;
+    let steps = planner.steps(&each)?;
     let outputs = planner.outputs()?;
-    let slots = assign_slots(&mut planner.buffers, &steps);
+    keep(&mut planner.buffers, &prelude, &steps);
+    let slots = assign_slots(&mut planner.buffers, prelude.iter().chain(&steps));
     Ok(Plan {
         name: graph.name.clone(),
         profile: profile.clone(),
         buffers: planner.buffers,
         slots,
         routines: planner.routines,
+        prelude,
         steps,
         inputs,
         weights,
@@ -128,6 +129,11 @@ impl Planner<'_> {
             // Only empty tensors have no step that writes them.
             _ => self.buffer(id, Content::Output),
         }
+    }
+
+    /// The steps that compute the groups, in order.
+    fn steps(&mut self, groups: &[Group]) -> Result<Vec<Step>, PlanError> {
+        groups.iter().filter_map(|group| self.step(group).transpose()).collect()
     }
 
     /// The step that computes a group; `None` where there is nothing to compute.

@@ -23,6 +23,8 @@ pub struct HostExecutable {
     /// Where in `memory` each of the plan's buffers lives.
     place: Vec<usize>,
     run_step: RunStep,
+    /// The prelude must run before the next run.
+    stale: bool,
 }
 
 impl HostExecutable {
@@ -45,7 +47,7 @@ impl HostExecutable {
             place.push(memory.len());
             memory.push(allocate(buffer.bytes(), &buffer.ty)?);
         }
-        let mut executable = HostExecutable { plan, memory, place, run_step };
+        let mut executable = HostExecutable { plan, memory, place, run_step, stale: true };
         for id in 0..executable.plan.buffers.len() {
             if let Content::Constant(tensor) = &executable.plan.buffers[id].content {
                 let tensor = tensor.clone();
@@ -58,6 +60,7 @@ impl HostExecutable {
     /// Gives the input or weight of this number in [`Plan::given`], a tensor of its port's type.
     pub fn set(&mut self, number: usize, tensor: &Tensor) -> Result<(), Error> {
         let buffer = self.plan.given().nth(number).map(|port| port.buffer);
+        self.stale |= number >= self.plan.inputs.len();
         match buffer {
             Some(buffer) => self.fill(buffer, tensor),
             None => Err(Error::Internal { what: format!("the plan has no input or weight {number}") }),
@@ -77,9 +80,10 @@ impl HostExecutable {
         Ok(())
     }
 
-    /// Runs every step.
+    /// Runs every step, those of the prelude where it must.
     pub fn execute(&mut self) -> Result<(), Error> {
-        for step in &self.plan.steps {
+        let prelude = if self.stale { self.plan.prelude.as_slice() } else { &[] };
+        for step in prelude.iter().chain(&self.plan.steps) {
             let bytes = |id: BufferId| self.plan.buffers[id].bytes() as usize;
             // A step's outputs are elsewhere than its operands: the plan's invariant.
             let mut taken: Vec<Block> =
@@ -94,6 +98,7 @@ impl HostExecutable {
             }
             result?;
         }
+        self.stale = false;
         Ok(())
     }
 

@@ -57,3 +57,37 @@ fn what_is_given_wrongly_is_said_by_path() {
     insta::assert_snapshot!(error(&[("Z", &x)]), @"there is no input or weight `Z`; the inputs are X");
     insta::assert_snapshot!(error(&[("dense.Bias", &wrong)]), @"weight `dense.Bias` must be f32[2], but is f32[3]");
 }
+
+/// What follows from weights alone is computed once for many runs, and again when a weight is given.
+#[test]
+fn results_follow_the_weights() {
+    let text = "\
+graph norm(%0) -> (Y = %7, Scale = %5)
+%0 = input X : f32[2]
+%1 = weight Gamma : f32[2]
+%2 = weight Deviation : f32[2]
+%3 = constant 1.0 : f32[]
+%4 = add %2 %3 : f32[2]  # Shifted
+%5 = div %1 %4 : f32[2]  # Scale
+%6 = mul %0 %5 : f32[2]
+%7 = add %6 %4 : f32[2]
+";
+    for device in devices() {
+        let mut session = session(text, &device);
+        session.set("Gamma", &vector([4.0, 6.0])).unwrap();
+        session.set("Deviation", &vector([1.0, 2.0])).unwrap();
+        for (x, y) in [([1.0, 1.0], [4.0, 5.0]), ([2.0, 3.0], [6.0, 9.0])] {
+            let mut outputs = session.run([("X", vector(x))]).unwrap();
+            assert_eq!(outputs.remove("Y"), vector(y), "{}", device.name());
+            assert_eq!(outputs.remove("Scale"), vector([2.0, 2.0]));
+        }
+        session.set("Gamma", &vector([8.0, 9.0])).unwrap();
+        session.set("X", &vector([1.0, 1.0])).unwrap();
+        for _ in 0..2 {
+            session.execute().unwrap();
+            let mut outputs = session.read().unwrap();
+            assert_eq!(outputs.remove("Y"), vector([6.0, 6.0]), "{}", device.name());
+            assert_eq!(outputs.remove("Scale"), vector([4.0, 3.0]));
+        }
+    }
+}

@@ -20,11 +20,15 @@ use crate::graph::{Graph, NodeId, Op};
 use crate::nest::is_view;
 use crate::profile::Profile;
 
+use super::prelude::Prelude;
+
 /// One group: see the module's head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     pub root: NodeId,
     pub contraction: Option<NodeId>,
+    /// It depends on no input, so that its value stays until weights change.
+    pub once: bool,
 }
 
 /// Nodes that one group may hold: it bounds the size of a kernel, and the depth of recursion when it is built.
@@ -43,13 +47,15 @@ pub fn fuse(graph: &Graph, profile: &Profile) -> Vec<Group> {
     for id in graph.ids() {
         stored.extend(must_be_read_from_memory(graph, id));
     }
+    let prelude = Prelude::find(graph, &links.order);
+    stored.extend(prelude.kept);
     let is_contraction = |id: &NodeId| matches!(graph.node(*id).op, Op::Contraction(_));
     let reductions = graph.ids().filter(|id| is_contraction(id) && !is_view(graph, *id)).collect();
     loop {
         let grouping = Grouping::new(graph, &links, &reductions, &stored);
         let more = grouping.to_store(profile.max_buffers as usize);
         if more.is_empty() {
-            return grouping.groups();
+            return grouping.groups(&prelude.nodes);
         }
         stored.extend(more);
     }
@@ -325,9 +331,11 @@ impl<'g> Grouping<'g> {
         chosen
     }
 
-    fn groups(&self) -> Vec<Group> {
+    /// `once` are the nodes that depend on no input.
+    fn groups(&self, once: &HashSet<NodeId>) -> Vec<Group> {
         let stored = self.links.order.iter().filter(|id| self.is_stored(**id) && !is_source(&self.graph.node(**id).op));
-        stored.map(|&root| Group { root, contraction: self.contractions.get(&root).copied() }).collect()
+        let contraction = |root| self.contractions.get(root).copied();
+        stored.map(|id| Group { root: *id, contraction: contraction(id), once: once.contains(id) }).collect()
     }
 }
 

@@ -4,6 +4,7 @@ mod dead;
 mod fold;
 mod fuse;
 mod hoist;
+mod prelude;
 mod share;
 mod steady;
 #[cfg(test)]

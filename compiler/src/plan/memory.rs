@@ -5,17 +5,28 @@
 
 use super::{Buffer, Content, Step};
 
-/// Gives every temporary its slot; returns the bytes of each slot.
-pub(crate) fn assign_slots(buffers: &mut [Buffer], steps: &[Step]) -> Vec<u64> {
+/// Keeps what steps of every run read of the prelude's results.
+pub(crate) fn keep(buffers: &mut [Buffer], prelude: &[Step], steps: &[Step]) {
+    let mut read = vec![false; buffers.len()];
+    steps.iter().flat_map(|step| &step.operands).for_each(|&id| read[id] = true);
+    for &id in prelude.iter().flat_map(|step| &step.outputs) {
+        if read[id] && matches!(buffers[id].content, Content::Temporary { .. }) {
+            buffers[id].content = Content::Kept;
+        }
+    }
+}
+
+/// Gives every temporary its slot; returns the bytes of each slot. The steps are those of a prelude and a run after it.
+pub(crate) fn assign_slots<'a>(buffers: &mut [Buffer], steps: impl Iterator<Item = &'a Step> + Clone) -> Vec<u64> {
     let mut last_read = vec![0; buffers.len()];
-    for (number, step) in steps.iter().enumerate() {
+    for (number, step) in steps.clone().enumerate() {
         for &buffer in step.operands.iter().chain(&step.outputs) {
             last_read[buffer] = number;
         }
     }
     let mut slots: Vec<u64> = Vec::new();
     let mut free: Vec<usize> = Vec::new();
-    for (number, step) in steps.iter().enumerate() {
+    for (number, step) in steps.enumerate() {
         for &buffer in &step.outputs {
             let bytes = buffers[buffer].bytes();
             let Content::Temporary { slot } = &mut buffers[buffer].content else { continue };
@@ -63,7 +74,7 @@ mod tests {
             |from: usize, to: usize| Step { name: String::new(), routine: 0, operands: vec![from], outputs: vec![to] };
         let mut buffers = vec![temporary(4), temporary(8), temporary(2), temporary(6)];
         buffers[0].content = Content::Input;
-        let slots = assign_slots(&mut buffers, &[step(0, 1), step(1, 2), step(2, 3)]);
+        let slots = assign_slots(&mut buffers, [step(0, 1), step(1, 2), step(2, 3)].iter());
         assert_eq!(slots, [32, 8]);
         let of = |b: usize| buffers[b].content.clone();
         assert_eq!((of(1), of(3)), (Content::Temporary { slot: 0 }, Content::Temporary { slot: 0 }));

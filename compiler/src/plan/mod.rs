@@ -4,6 +4,9 @@
 //! buffers of its own; steps that compute the same share a routine. Buffers say what they hold; temporaries name the slot
 //! of memory they occupy, so that those whose lifetimes do not overlap share one.
 //!
+//! What depends on no input is computed by the prelude, steps that run before the others when a weight has changed, and
+//! the first time; what the others read of it is kept between runs.
+//!
 //! Always true: a step reads only buffers that are inputs, weights, constants, or written by a step before it; each other
 //! buffer is written by one step; no two routines have one name, or do the same work; two temporaries of one slot are never alive together.
 
@@ -14,7 +17,7 @@ mod tests;
 mod text;
 
 pub use error::PlanError;
-pub(crate) use memory::assign_slots;
+pub(crate) use memory::{assign_slots, keep};
 
 use crate::dtype::DType;
 use crate::kernel::Kernel;
@@ -37,7 +40,9 @@ pub enum Content {
     Constant(Tensor),
     /// Lives within a run, in the slot of memory of this number.
     Temporary { slot: usize },
-    /// Written by a step, and read back or kept by the caller.
+    /// Written by the prelude, and read by steps of every run.
+    Kept,
+    /// Written by a step, and read back by the caller.
     Output,
 }
 
@@ -127,8 +132,10 @@ pub struct Plan {
     pub buffers: Vec<Buffer>,
     /// Bytes of each slot that temporaries share.
     pub slots: Vec<u64>,
-    /// In the order of their first steps.
     pub routines: Vec<Routine>,
+    /// Steps to run when a weight has changed, before the others.
+    pub prelude: Vec<Step>,
+    /// Steps to run each time.
     pub steps: Vec<Step>,
     pub inputs: Vec<Port>,
     /// In order of creation.
@@ -137,6 +144,11 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// The prelude's steps, then the others.
+    pub fn all_steps(&self) -> impl Iterator<Item = &Step> + Clone {
+        self.prelude.iter().chain(&self.steps)
+    }
+
     /// What the caller gives: the inputs, then the weights.
     pub fn given(&self) -> impl Iterator<Item = &Port> {
         self.inputs.iter().chain(&self.weights)

@@ -77,3 +77,44 @@ graph g(%0, %1) -> (A = %2, B = %3, C = %4, D = %5)
     let steps: Vec<_> = plan.steps.iter().map(|step| (step.name.as_str(), step.routine)).collect();
     assert_eq!(steps, [("Y", 0), ("Y_2", 1), ("Y_2_2", 2), ("Y_3", 2)]);
 }
+
+/// Batch normalization after a product: a run reads what follows from the weights, and computes none of it.
+#[test]
+fn what_depends_on_weights_alone_is_in_the_prelude() {
+    let text = "\
+graph model(%0) -> (Y = %15, Penalty = %17)
+%0 = input X : f32[64, 16]
+%1 = weight dense.Kernel : f32[16, 32]
+%2 = weight norm.Gamma : f32[32]
+%3 = weight norm.Beta : f32[32]
+%4 = weight norm.Mean : f32[32]
+%5 = weight norm.Variance : f32[32]
+%6 = constant 0.001 : f32[]
+%7 = contract sum [n, u] (n: 0..64, u: 0..32, k: 0..16) { v0 = %0[n, k]; v1 = %1[k, u]; v2 = mul v0 v1; yield v2 } : f32[64, 32]  # Y in Dense at dense
+%8 = add %5 %6 : f32[32]  # Scale in BatchNormalization at norm
+%9 = rsqrt %8 : f32[32]  # Scale in BatchNormalization at norm
+%10 = mul %2 %9 : f32[32]  # Scale in BatchNormalization at norm
+%11 = mul %4 %10 : f32[32]  # Offset in BatchNormalization at norm
+%12 = sub %3 %11 : f32[32]  # Offset in BatchNormalization at norm
+%13 = mul %7 %10 : f32[64, 32]  # Y in BatchNormalization at norm
+%14 = add %13 %12 : f32[64, 32]  # Y in BatchNormalization at norm
+%15 = max %14 %6 : f32[64, 32]  # Y in relu at norm
+%16 = mul %1 %1 : f32[16, 32]  # Squares in l2
+%17 = contract sum [] (k: 0..16, u: 0..32) { v0 = %16[k, u]; yield v0 } : f32[]  # Sum in l2
+";
+    insta::assert_snapshot!(plan(text, &Profile::generic()), @"
+    plan model for generic: 4 steps of 4 kernels, 3 of them once
+        inputs          4.1 KB  X: f32[64, 16]
+        weights         2.6 KB  5 tensors
+        kept             256 B  2 tensors
+        outputs         8.2 KB  Y: f32[64, 32], Penalty: f32[]
+
+    step  value        kernel                          type         in       reads  writes  operands
+    once, and when weights change:
+       0  norm.Scale   batch_normalization_scale       f32[32]      kept     256 B   128 B  norm.Gamma, norm.Variance
+       1  norm.Offset  batch_normalization_offset      f32[32]      kept     384 B   128 B  norm.Beta, norm.Mean, norm.Scale
+       2  Sum          l2_sum                          f32[]        output  2.0 KB     4 B  dense.Kernel
+    in each run:
+       3  norm.Y       dense_batch_normalization_relu  f32[64, 32]  output  6.4 KB  8.2 KB  X, dense.Kernel, norm.Scale, norm.Offset
+    ");
+}

@@ -8,8 +8,12 @@ use super::{Content, Plan, Port, Routine, Work};
 /// bytes.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (steps, routines) = (counted(self.steps.len(), "step"), counted(self.routines.len(), "kernel"));
-        writeln!(f, "plan {} for {}: {steps} of {routines}", self.name, self.profile.name)?;
+        let (steps, routines) = (counted(self.all_steps().count(), "step"), counted(self.routines.len(), "kernel"));
+        write!(f, "plan {} for {}: {steps} of {routines}", self.name, self.profile.name)?;
+        if !self.prelude.is_empty() {
+            write!(f, ", {} of them once", self.prelude.len())?;
+        }
+        f.write_str("\n")?;
         let ports =
             |ports: &[Port]| ports.iter().map(|p| format!("{}: {}", p.name, p.ty)).collect::<Vec<_>>().join(", ");
         let total = |is_counted: fn(&Content) -> bool| {
@@ -25,6 +29,10 @@ impl fmt::Display for Plan {
         let (count, size) = total(|content| matches!(content, Content::Constant(_)));
         if count > 0 {
             writeln!(f, "    constants    {size:>9}  {}", counted(count, "tensor"))?;
+        }
+        let (count, size) = total(|content| *content == Content::Kept);
+        if count > 0 {
+            writeln!(f, "    kept         {size:>9}  {}", counted(count, "tensor"))?;
         }
         let (count, _) = total(|content| matches!(content, Content::Temporary { .. }));
         if count > 0 {
@@ -43,7 +51,7 @@ impl Plan {
         let names = self.buffer_names();
         let moved = |ids: &[usize]| bytes(ids.iter().map(|&id| self.buffers[id].bytes()).sum());
         let mut rows = vec![["step", "value", "kernel", "type", "in", "reads", "writes", "operands"].map(String::from)];
-        for (number, step) in self.steps.iter().enumerate() {
+        for (number, step) in self.all_steps().enumerate() {
             let list = |of: &dyn Fn(usize) -> String, ids: &[usize]| {
                 ids.iter().map(|&id| of(id)).collect::<Vec<_>>().join(", ")
             };
@@ -60,7 +68,13 @@ impl Plan {
         }
         let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
         let widths: [usize; 8] = std::array::from_fn(width);
-        for row in &rows {
+        for (number, row) in rows.iter().enumerate() {
+            match self.prelude.len() {
+                0 => {}
+                _ if number == 1 => writeln!(f, "once, and when weights change:")?,
+                prelude if number == prelude + 1 => writeln!(f, "in each run:")?,
+                _ => {}
+            }
             let mut line = String::new();
             for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
                 let cell =
@@ -79,7 +93,7 @@ impl Plan {
         for port in self.outputs.iter().chain(self.given()) {
             names[port.buffer].clone_from(&port.name);
         }
-        for step in &self.steps {
+        for step in self.all_steps() {
             step.outputs.iter().for_each(|&id| names[id].clone_from(&step.name));
         }
         names
@@ -98,6 +112,7 @@ impl Plan {
     fn place(&self, id: usize) -> String {
         match &self.buffers[id].content {
             Content::Temporary { slot } => format!("slot {slot}"),
+            Content::Kept => "kept".to_owned(),
             _ => "output".to_owned(),
         }
     }

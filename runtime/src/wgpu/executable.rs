@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use tile_compiler::kernel::{Access, Kernel};
-use tile_compiler::plan::{Content, Plan, Port};
+use tile_compiler::plan::{Content, Plan, Port, Step};
 use tile_compiler::tensor::Tensor;
 use wgpu::{
     BindGroup, BindGroupDescriptor, BindGroupEntry, BindGroupLayoutDescriptor, BindGroupLayoutEntry, BindingResource,
@@ -28,7 +28,10 @@ pub struct GpuExecutable {
     plan: Plan,
     /// The memory behind each of the plan's buffers; temporaries of one slot share theirs.
     buffers: Vec<Buffer>,
+    prelude: Vec<Launch>,
     launches: Vec<Launch>,
+    /// The prelude must run before the next run.
+    stale: bool,
     readbacks: Vec<Readback>,
 }
 
@@ -50,10 +53,10 @@ impl GpuExecutable {
     /// their accesses as they run.
     pub async fn new(gpu: Arc<Gpu>, plan: Plan, checked: bool) -> Result<GpuExecutable, Error> {
         let buffers = gpu.scoped("to allocate the program's buffers", || allocate(&gpu, &plan)).await?;
-        let launches =
+        let (prelude, launches) =
             gpu.scoped("to compile the program's kernels", || prepare(&gpu, &plan, &buffers, checked)).await?;
         let readbacks = gpu.scoped("to allocate memory for the results", || Ok(readbacks(&gpu, &plan))).await?;
-        Ok(GpuExecutable { gpu, plan, buffers, launches, readbacks })
+        Ok(GpuExecutable { gpu, plan, buffers, prelude, launches, stale: true, readbacks })
     }
 
     /// Uploads the input or weight of this number in [`Plan::given`], a tensor of its port's type. It stays until it is set
@@ -62,6 +65,7 @@ impl GpuExecutable {
         let port = self.plan.given().nth(number);
         let missing = || Error::Internal { what: format!("the plan has no input or weight {number}") };
         let id = port.ok_or_else(missing)?.buffer;
+        self.stale |= number >= self.plan.inputs.len();
         self.gpu.scoped("to take an input", || upload(&self.gpu, &self.plan, &self.buffers, id, tensor)).await
     }
 
@@ -83,9 +87,10 @@ impl GpuExecutable {
         from_storage(&view, buffer.storage, &port.ty).ok_or_else(|| Error::unstorable(&port.ty, buffer.storage))
     }
 
-    /// Runs every step, and waits for the last.
-    pub async fn execute(&self) -> Result<(), Error> {
+    /// Runs every step, those of the prelude where it must, and waits for the last.
+    pub async fn execute(&mut self) -> Result<(), Error> {
         let submission = self.submit(true, false).await?;
+        self.stale = false;
         self.gpu.wait(submission)
     }
 
@@ -95,9 +100,10 @@ impl GpuExecutable {
         self.collect(submission).await
     }
 
-    /// Runs every step, and gives the outputs in the plan's order.
-    pub async fn run(&self) -> Result<Vec<Tensor>, Error> {
+    /// Runs every step, those of the prelude where it must, and gives the outputs in the plan's order.
+    pub async fn run(&mut self) -> Result<Vec<Tensor>, Error> {
         let submission = self.submit(true, true).await?;
+        self.stale = false;
         self.collect(submission).await
     }
 
@@ -107,7 +113,8 @@ impl GpuExecutable {
             let mut encoder = self.gpu.device.create_command_encoder(&CommandEncoderDescriptor::default());
             if execute {
                 let mut pass = encoder.begin_compute_pass(&ComputePassDescriptor::default());
-                for launch in &self.launches {
+                let prelude = if self.stale { self.prelude.as_slice() } else { &[] };
+                for launch in prelude.iter().chain(&self.launches) {
                     let [x, y, z] = launch.grid;
                     pass.set_pipeline(&launch.pipeline);
                     pass.set_bind_group(0, &launch.bindings, &[]);
@@ -193,13 +200,12 @@ fn upload(gpu: &Gpu, plan: &Plan, buffers: &[Buffer], id: usize, tensor: &Tensor
     Ok(())
 }
 
-/// Compiles every kernel, and binds every step's buffers.
-fn prepare(gpu: &Gpu, plan: &Plan, buffers: &[Buffer], checked: bool) -> Result<Vec<Launch>, Error> {
+/// Compiles every kernel, and binds the buffers of every step, of the prelude and of the rest.
+fn prepare(gpu: &Gpu, plan: &Plan, buffers: &[Buffer], checked: bool) -> Result<(Vec<Launch>, Vec<Launch>), Error> {
     let kernels: Vec<&Kernel> = plan.routines.iter().map(kernel).collect::<Result<_, _>>()?;
     let pipelines: Vec<ComputePipeline> =
         kernels.iter().map(|kernel| compile(gpu, kernel, checked)).collect::<Result<_, _>>()?;
-    let mut launches = Vec::with_capacity(plan.steps.len());
-    for step in &plan.steps {
+    let launch = |step: &Step| {
         let pipeline = pipelines[step.routine].clone();
         let ids = step.operands.iter().chain(&step.outputs);
         let entries: Vec<BindGroupEntry<'_>> = (0..)
@@ -218,9 +224,9 @@ fn prepare(gpu: &Gpu, plan: &Plan, buffers: &[Buffer], checked: bool) -> Result<
             layout: &pipeline.get_bind_group_layout(0),
             entries: &entries,
         });
-        launches.push(Launch { pipeline, bindings, grid: kernels[step.routine].grid });
-    }
-    Ok(launches)
+        Launch { pipeline, bindings, grid: kernels[step.routine].grid }
+    };
+    Ok((plan.prelude.iter().map(launch).collect(), plan.steps.iter().map(launch).collect()))
 }
 
 fn compile(gpu: &Gpu, kernel: &Kernel, checked: bool) -> Result<ComputePipeline, Error> {

@@ -1,0 +1,114 @@
+//! Finds what is the same in every run until weights change, so that a plan computes it once for many runs.
+//!
+//! Example: batch normalization scales by `gamma / sqrt(variance + epsilon)`, all weights. The quotient is stored, and a run
+//! reads one vector instead of computing it from two again for each element.
+//!
+//! Why it is sound: a node is a function of its operands, and of these none depends on an input.
+
+use std::collections::HashSet;
+
+use crate::graph::{Aggregation, Contraction, Graph, NodeId, Op};
+use crate::scalar::Inst;
+
+/// What runs read of a prelude is stored, even if it were cheap to compute again, where it has at most so many bytes.
+const SMALL: usize = 1 << 20;
+
+/// The part of a graph that depends on no input.
+pub(super) struct Prelude {
+    /// Nodes that depend on weights and constants alone; weights and constants themselves are among them.
+    pub nodes: HashSet<NodeId>,
+    /// Those that runs should find in memory, as fusion alone might not have it.
+    pub kept: HashSet<NodeId>,
+}
+
+impl Prelude {
+    /// `order` is topological.
+    pub fn find(graph: &Graph, order: &[NodeId]) -> Prelude {
+        let mut prelude = Prelude { nodes: HashSet::new(), kept: HashSet::new() };
+        let mut of_weights: HashSet<NodeId> = HashSet::new();
+        for &id in order {
+            let operands = graph.operands(id);
+            if matches!(graph.node(id).op, Op::Input(_)) || operands.iter().any(|o| !prelude.nodes.contains(o)) {
+                continue;
+            }
+            prelude.nodes.insert(id);
+            if matches!(graph.node(id).op, Op::Weight(_)) || operands.iter().any(|o| of_weights.contains(o)) {
+                of_weights.insert(id);
+            }
+        }
+        // Readers first: what a run reads through a view is what the view shows.
+        let mut read: HashSet<NodeId> = HashSet::new();
+        for &id in order.iter().rev() {
+            let is_free = !of_weights.contains(&id) || is_free(graph, id);
+            if !prelude.nodes.contains(&id) || (is_free && read.contains(&id)) {
+                read.extend(graph.operands(id));
+            } else if read.contains(&id) && (bytes(graph, id) <= SMALL || is_reduction(graph, id)) {
+                prelude.kept.insert(id);
+            }
+        }
+        prelude
+    }
+}
+
+fn bytes(graph: &Graph, id: NodeId) -> usize {
+    graph.node(id).ty.elements() * graph.dtype(id).size()
+}
+
+fn is_reduction(graph: &Graph, id: NodeId) -> bool {
+    matches!(&graph.node(id).op, Op::Contraction(op) if op.aggregation != Aggregation::Assign)
+}
+
+/// Whether a node costs no more to compute where it is read than to read: it is a weight, shows the elements of another
+/// tensor at other places, or has more bytes than any of its operands.
+fn is_free(graph: &Graph, id: NodeId) -> bool {
+    let is_copy = |op: &Contraction| op.body.insts.iter().all(|(inst, _)| matches!(inst, Inst::Leaf(_)));
+    match &graph.node(id).op {
+        Op::Weight(_) | Op::Reshape => true,
+        Op::Contraction(op) => !is_reduction(graph, id) && graph.operands(id).len() == 1 && is_copy(op),
+        _ => graph.operands(id).into_iter().all(|operand| bytes(graph, operand) < bytes(graph, id)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Prelude;
+    use crate::graph::Graph;
+
+    /// The names of the nodes that runs should find in memory.
+    fn kept(nodes: &str) -> String {
+        let graph = Graph::parse(&format!("graph g(%0) -> (Y = %9)\n%0 = input X : f32[8, 4]\n{nodes}")).unwrap();
+        graph.verify().unwrap();
+        let prelude = Prelude::find(&graph, &graph.topological());
+        graph.ids().filter(|id| prelude.kept.contains(id)).map(|id| graph.value_name(id) + " ").collect()
+    }
+
+    #[test]
+    fn what_runs_read_of_weights_alone_is_kept() {
+        insta::assert_snapshot!(kept("\
+%1 = weight Gamma : f32[4]
+%2 = weight Variance : f32[4]
+%3 = constant 0.001 : f32[]
+%4 = add %2 %3 : f32[4]  # Shifted
+%5 = rsqrt %4 : f32[4]  # Inverse
+%6 = mul %1 %5 : f32[4]  # Scale
+%7 = mul %0 %6 : f32[8, 4]  # Scaled
+%8 = neg %1 : f32[4]  # Read
+%9 = add %7 %8 : f32[8, 4]  # Y
+"), @"Scale Read ");
+    }
+
+    #[test]
+    fn views_and_what_grows_are_not() {
+        insta::assert_snapshot!(kept("\
+%1 = weight W : f32[4, 8]
+%2 = exp %1 : f32[4, 8]  # E
+%3 = contract assign [i, j] (i: 0..8, j: 0..4) { v0 = %2[j, i]; yield v0 } : f32[8, 4]  # Transposed
+%4 = weight V : f32[4]
+%5 = weight U : f32[8, 1]
+%6 = mul %4 %5 : f32[8, 4]  # Outer
+%7 = add %0 %3 : f32[8, 4]  # Both
+%8 = add %7 %6 : f32[8, 4]  # All
+%9 = neg %8 : f32[8, 4]  # Y
+"), @"E ");
+    }
+}
