@@ -1,8 +1,8 @@
 //! The cpu device's matrix product against the `gemm` crate's, in one run: `cargo run --release --example gemm_bench [FILTER]`.
-//! Every line is the best of interleaved runs, in GFLOP/s, on all threads and then on one.
+//! Every line is the best of interleaved runs, in GFLOP/s, on all processors that the process may use (`taskset -c 0` for one).
 
 use std::time::Instant;
-use tile_runtime::cpu::gemm::{Axis, Gather, Rows, Size, gemm};
+use tile_runtime::cpu::gemm::{Axis, Gather, Places, Rows, Size, gemm};
 
 /// The best time of each of two functions, run in turn.
 fn best_of(mut one: impl FnMut(), mut other: impl FnMut()) -> (f64, f64) {
@@ -64,8 +64,8 @@ fn line(name: &str, threads: usize, flops: f64, (ours, theirs): (f64, f64)) {
 
 fn matmul(m: usize, n: usize, k: usize, threads: usize) {
     let (a, b, mut c, mut d) = (numbers(m * k), numbers(k * n), vec![0.0; m * n], vec![0.0; m * n]);
-    let left = Gather::matrix(&a, (m, k as isize), (k, 1));
-    let right = Gather::matrix(&b, (n, 1), (k, n as isize));
+    let (left, right) = (Places::matrix((m, k as isize), (k, 1)), Places::matrix((n, 1), (k, n as isize)));
+    let (left, right) = (Gather::new(&a, 0, &left, &[]), Gather::new(&b, 0, &right, &[]));
     let size = Size { batch: 1, m, n, k };
     let times =
         best_of(|| gemm(size, &left, &right, &Rows::new(&mut c, 0, n)), || peer(m, n, k, &a, &b, &mut d, threads));
@@ -97,8 +97,9 @@ fn conv2d(size: usize, inputs: usize, outputs: usize, threads: usize) {
         );
         let last = vec![size as isize - 1];
         let none = Axis::new(vec![0], vec![vec![0], vec![0], last.clone(), last]);
-        let left = Gather::new(&image, none, rows, terms);
-        let right = Gather::matrix(&weights, (n, 1), (k, n as isize));
+        let left = Places::new(none, rows, terms);
+        let right = Places::matrix((n, 1), (k, n as isize));
+        let (left, right) = (Gather::new(&image, 0, &left, &[]), Gather::new(&weights, 0, &right, &[]));
         gemm(Size { batch: 1, m, n, k }, &left, &right, &Rows::new(&mut c, 0, n));
     };
     let (ours, theirs) = best_of(run, || peer(1024, 1024, 1024, &a, &b, &mut d, threads));
@@ -109,21 +110,15 @@ fn conv2d(size: usize, inputs: usize, outputs: usize, threads: usize) {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let filter = std::env::args().nth(1).unwrap_or_default();
-    let all = std::thread::available_parallelism()?.get();
-    for threads in [all, 1] {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
-        pool.install(|| {
-            let sizes = [(1024, 1024, 1024), (256, 256, 256), (512, 512, 512), (2048, 2048, 2048), (64, 64, 64)];
-            let shapes =
-                [(16, 1000, 1000), (4096, 64, 64), (64, 4096, 512), (64, 64, 20000), (3136, 128, 1152), (8, 8, 8)];
-            for (m, n, k) in sizes.into_iter().chain(shapes).filter(|s| format!("{s:?}").contains(&filter)) {
-                matmul(m, n, k, threads);
-            }
-            if "conv2d".contains(&filter) {
-                conv2d(56, 128, 128, threads);
-                conv2d(14, 256, 256, threads);
-            }
-        });
+    let threads = std::thread::available_parallelism()?.get();
+    let sizes = [(1024, 1024, 1024), (256, 256, 256), (512, 512, 512), (2048, 2048, 2048), (64, 64, 64)];
+    let shapes = [(16, 1000, 1000), (4096, 64, 64), (64, 4096, 512), (64, 64, 20000), (3136, 128, 1152), (8, 8, 8)];
+    for (m, n, k) in sizes.into_iter().chain(shapes).filter(|s| format!("{s:?}").contains(&filter)) {
+        matmul(m, n, k, threads);
+    }
+    if "conv2d".contains(&filter) {
+        conv2d(56, 128, 128, threads);
+        conv2d(14, 256, 256, threads);
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use tile_compiler::tensor::Tensor;
 
 use crate::device::{Device, Kind};
 use crate::error::Error;
-use crate::host::{self, HostExecutable};
+use crate::host::HostExecutable;
 #[cfg(feature = "wgpu")]
 use crate::wgpu::GpuExecutable;
 
@@ -25,8 +25,8 @@ impl Executable {
     /// Makes ready a plan for the device's profile.
     pub async fn new(device: &Device, plan: Plan) -> Result<Executable, Error> {
         match &device.0 {
-            Kind::Cpu => HostExecutable::new(plan, "cpu", host::run_native).map(Executable::Host),
-            Kind::Check(_) => HostExecutable::new(plan, "check", host::run_checked).map(Executable::Host),
+            Kind::Cpu => HostExecutable::cpu(plan).map(Executable::Host),
+            Kind::Check(_) => HostExecutable::check(plan).map(Executable::Host),
             Kind::Reference => Err(Error::Internal { what: "the reference device runs graphs, not plans".into() }),
             #[cfg(feature = "wgpu")]
             Kind::Wgpu { gpu, checked } => GpuExecutable::new(gpu.clone(), plan, *checked).await.map(Executable::Gpu),

@@ -2,52 +2,47 @@
 
 use std::fmt::Display;
 
-use tile_compiler::plan::{BufferId, Content, Plan, Port, Routine, Work};
+use tile_compiler::plan::{BufferId, Content, Plan, Port, Routine};
 use tile_compiler::tensor::Tensor;
 
 use crate::check;
-use crate::cpu;
+use crate::cpu::Steps;
 use crate::error::Error;
 use crate::executable::{emit, kernel};
-use crate::prng;
 use crate::storage::{from_storage, to_storage};
-
-/// Runs the routine of one step on its operands and outputs, each of exactly its buffer's bytes.
-pub type RunStep = fn(&Routine, &[&[u8]], &mut [&mut [u8]]) -> Result<(), Error>;
 
 /// A plan with its memory.
 pub struct HostExecutable {
     plan: Plan,
-    /// First the slots, then the plan's other buffers.
-    memory: Vec<Block>,
-    /// Where in `memory` each of the plan's buffers lives.
-    place: Vec<usize>,
-    run_step: RunStep,
-    /// The prelude must run before the next run.
-    stale: bool,
+    memory: Memory,
+    engine: Engine,
+}
+
+/// What runs the steps.
+enum Engine {
+    Cpu(Box<Steps>),
+    Check {
+        /// The prelude must run before the next run.
+        stale: bool,
+    },
 }
 
 impl HostExecutable {
-    /// Allocates what the plan needs and fills in its constants.
-    pub fn new(plan: Plan, device: &str, run_step: RunStep) -> Result<HostExecutable, Error> {
-        let allocate = |bytes: u64, what: &dyn Display| {
-            let out_of_memory = || Error::OutOfMemory { device: device.into(), what: format!("{what}, {bytes} bytes") };
-            Block::zeroed(bytes).ok_or_else(out_of_memory)
-        };
-        let mut memory = Vec::new();
-        for &bytes in &plan.slots {
-            memory.push(allocate(bytes, &"intermediate results")?);
-        }
-        let mut place = Vec::new();
-        for buffer in &plan.buffers {
-            if let Content::Temporary { slot } = buffer.content {
-                place.push(slot);
-                continue;
-            }
-            place.push(memory.len());
-            memory.push(allocate(buffer.bytes(), &buffer.ty)?);
-        }
-        let mut executable = HostExecutable { plan, memory, place, run_step, stale: true };
+    /// The plan on the cpu device.
+    pub fn cpu(plan: Plan) -> Result<HostExecutable, Error> {
+        let steps = Steps::new(&plan);
+        let memory = Memory::new(&plan, "cpu", &steps.without_memory())?;
+        HostExecutable::new(plan, memory, Engine::Cpu(Box::new(steps)))
+    }
+
+    /// The plan, its kernels under the kernel checker.
+    pub fn check(plan: Plan) -> Result<HostExecutable, Error> {
+        let memory = Memory::new(&plan, "check", &[])?;
+        HostExecutable::new(plan, memory, Engine::Check { stale: true })
+    }
+
+    fn new(plan: Plan, memory: Memory, engine: Engine) -> Result<HostExecutable, Error> {
+        let mut executable = HostExecutable { plan, memory, engine };
         for id in 0..executable.plan.buffers.len() {
             if let Content::Constant(tensor) = &executable.plan.buffers[id].content {
                 let tensor = tensor.clone();
@@ -60,7 +55,6 @@ impl HostExecutable {
     /// Gives the input or weight of this number in [`Plan::given`], a tensor of its port's type.
     pub fn set(&mut self, number: usize, tensor: &Tensor) -> Result<(), Error> {
         let buffer = self.plan.given().nth(number).map(|port| port.buffer);
-        self.stale |= number >= self.plan.inputs.len();
         match buffer {
             Some(buffer) => self.fill(buffer, tensor),
             None => Err(Error::Internal { what: format!("the plan has no input or weight {number}") }),
@@ -70,61 +64,70 @@ impl HostExecutable {
     /// The input or weight of this number in [`Plan::given`].
     pub fn get(&self, number: usize) -> Option<Tensor> {
         let port = self.plan.given().nth(number)?;
-        from_storage(self.memory[self.place[port.buffer]].bytes(), self.plan.buffers[port.buffer].storage, &port.ty)
+        let storage = self.plan.buffers[port.buffer].storage;
+        match &self.engine {
+            Engine::Cpu(steps) if !self.memory.has(port.buffer) => {
+                from_storage(&steps.unpacked(port.buffer)?, storage, &port.ty)
+            }
+            _ => from_storage(self.memory.bytes(port.buffer), storage, &port.ty),
+        }
     }
 
     fn fill(&mut self, id: BufferId, tensor: &Tensor) -> Result<(), Error> {
-        let storage = self.plan.buffers[id].storage;
-        let bytes = to_storage(tensor, storage).ok_or_else(|| Error::unstorable(tensor.ty(), storage))?;
-        self.memory[self.place[id]].bytes_mut()[..bytes.len()].copy_from_slice(&bytes);
+        let buffer = &self.plan.buffers[id];
+        let bytes = to_storage(tensor, buffer.storage).ok_or_else(|| Error::unstorable(tensor.ty(), buffer.storage))?;
+        let mut passing = None;
+        let block = match self.memory.block(id) {
+            Some(block) => block,
+            None => passing.insert(allocate(buffer.bytes(), "cpu", &buffer.ty)?),
+        };
+        block.bytes_mut()[..bytes.len()].copy_from_slice(&bytes);
+        if !matches!(buffer.content, Content::Input) {
+            match &mut self.engine {
+                Engine::Cpu(steps) => steps.given(id, passing.as_ref()),
+                Engine::Check { stale } => *stale = true,
+            }
+        }
         Ok(())
     }
 
     /// Runs every step, those of the prelude where it must.
     pub fn execute(&mut self) -> Result<(), Error> {
-        let prelude = if self.stale { self.plan.prelude.as_slice() } else { &[] };
-        for step in prelude.iter().chain(&self.plan.steps) {
-            let bytes = |id: BufferId| self.plan.buffers[id].bytes() as usize;
-            // A step's outputs are elsewhere than its operands: the plan's invariant.
-            let mut taken: Vec<Block> =
-                step.outputs.iter().map(|&id| std::mem::take(&mut self.memory[self.place[id]])).collect();
-            let operands: Vec<&[u8]> =
-                step.operands.iter().map(|&id| &self.memory[self.place[id]].bytes()[..bytes(id)]).collect();
-            let mut outputs: Vec<&mut [u8]> =
-                taken.iter_mut().zip(&step.outputs).map(|(block, &id)| &mut block.bytes_mut()[..bytes(id)]).collect();
-            let result = (self.run_step)(&self.plan.routines[step.routine], &operands, &mut outputs);
-            for (block, &id) in taken.into_iter().zip(&step.outputs) {
-                self.memory[self.place[id]] = block;
+        match &mut self.engine {
+            Engine::Cpu(steps) => steps.run(&mut self.memory).map_err(|what| Error::Internal { what: what.into() }),
+            Engine::Check { stale } => {
+                let prelude = if *stale { self.plan.prelude.as_slice() } else { &[] };
+                for step in prelude.iter().chain(&self.plan.steps) {
+                    // A step's outputs are elsewhere than its operands: the plan's invariant.
+                    let mut taken: Vec<Block> = step.outputs.iter().map(|&id| self.memory.take(id)).collect();
+                    let operands: Vec<&[u8]> = step.operands.iter().map(|&id| self.memory.bytes(id)).collect();
+                    let bytes = |(block, &id)| &mut Block::bytes_mut(block)[..self.memory.bytes[id]];
+                    let mut outputs: Vec<&mut [u8]> = taken.iter_mut().zip(&step.outputs).map(bytes).collect();
+                    let result = run_checked(&self.plan.routines[step.routine], &operands, &mut outputs);
+                    for (block, &id) in taken.into_iter().zip(&step.outputs) {
+                        self.memory.put(id, block);
+                    }
+                    result?;
+                }
+                *stale = false;
+                Ok(())
             }
-            result?;
         }
-        self.stale = false;
-        Ok(())
     }
 
     /// The outputs, in the plan's order.
     pub fn read(&self) -> Result<Vec<Tensor>, Error> {
         let output = |port: &Port| {
             let storage = self.plan.buffers[port.buffer].storage;
-            let bytes = self.memory[self.place[port.buffer]].bytes();
+            let bytes = self.memory.bytes(port.buffer);
             from_storage(bytes, storage, &port.ty).ok_or_else(|| Error::unstorable(&port.ty, storage))
         };
         self.plan.outputs.iter().map(output).collect()
     }
 }
 
-/// Runs a routine on the cpu device.
-pub fn run_native(routine: &Routine, operands: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), Error> {
-    let result = match &routine.work {
-        Work::Nest(nest) => cpu::run(nest, &[], operands, outputs).map_err(|error| error.to_string()),
-        Work::PrngValue { elements } => prng::values(operands, outputs, *elements).ok_or("not its buffers".into()),
-        Work::PrngState { elements } => prng::state(operands, outputs, *elements).ok_or("not its buffers".into()),
-    };
-    result.map_err(|what| Error::Internal { what: format!("kernel {}: {what}", routine.name) })
-}
-
 /// Runs a routine's kernel under the kernel checker, which also sees to it that every element of an output is written.
-pub fn run_checked(routine: &Routine, operands: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), Error> {
+fn run_checked(routine: &Routine, operands: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), Error> {
     let kernel = kernel(routine)?;
     let module = emit(kernel)?;
     let fault = |what: &dyn Display| Error::Internal { what: format!("kernel {}: {what}", kernel.name) };
@@ -142,9 +145,72 @@ pub fn run_checked(routine: &Routine, operands: &[&[u8]], outputs: &mut [&mut [u
     Ok(())
 }
 
+/// The memory behind a plan's buffers.
+pub struct Memory {
+    /// First the slots, then the plan's other buffers.
+    blocks: Vec<Block>,
+    /// Where in `blocks` each of the plan's buffers lives, if it has memory.
+    place: Vec<Option<usize>>,
+    /// Of each buffer.
+    bytes: Vec<usize>,
+}
+
+impl Memory {
+    /// What the plan needs; nothing for the buffers `without`.
+    fn new(plan: &Plan, device: &str, without: &[BufferId]) -> Result<Memory, Error> {
+        let mut blocks = Vec::new();
+        for &bytes in &plan.slots {
+            blocks.push(allocate(bytes, device, &"intermediate results")?);
+        }
+        let mut place = Vec::new();
+        for (id, buffer) in plan.buffers.iter().enumerate() {
+            place.push(match buffer.content {
+                _ if without.contains(&id) => None,
+                Content::Temporary { slot } => Some(slot),
+                _ => {
+                    blocks.push(allocate(buffer.bytes(), device, &buffer.ty)?);
+                    Some(blocks.len() - 1)
+                }
+            });
+        }
+        let bytes = plan.buffers.iter().map(|buffer| buffer.bytes() as usize).collect();
+        Ok(Memory { blocks, place, bytes })
+    }
+
+    fn has(&self, id: BufferId) -> bool {
+        self.place[id].is_some()
+    }
+
+    fn block(&mut self, id: BufferId) -> Option<&mut Block> {
+        self.place[id].map(|place| &mut self.blocks[place])
+    }
+
+    /// A buffer's bytes; none while it is taken, or if it has no memory.
+    pub fn bytes(&self, id: BufferId) -> &[u8] {
+        let bytes = self.place[id].map_or(&[][..], |place| self.blocks[place].bytes());
+        &bytes[..self.bytes[id].min(bytes.len())]
+    }
+
+    /// Takes a buffer's block, to write to while others are read. [`Memory::put`] it back.
+    pub fn take(&mut self, id: BufferId) -> Block {
+        self.block(id).map(std::mem::take).unwrap_or_default()
+    }
+
+    pub fn put(&mut self, id: BufferId, block: Block) {
+        if let Some(place) = self.block(id) {
+            *place = block;
+        }
+    }
+}
+
+fn allocate(bytes: u64, device: &str, what: &dyn Display) -> Result<Block, Error> {
+    let out_of_memory = || Error::OutOfMemory { device: device.into(), what: format!("{what}, {bytes} bytes") };
+    Block::zeroed(bytes).ok_or_else(out_of_memory)
+}
+
 /// Bytes that start at a multiple of 64, a cache line and the widest vector register.
 #[derive(Default)]
-struct Block {
+pub struct Block {
     /// Never grows, so that it stays where it is.
     memory: Vec<u8>,
     start: usize,
@@ -165,11 +231,11 @@ impl Block {
         (start < Block::ALIGNMENT).then_some(Block { memory, start, length })
     }
 
-    fn bytes(&self) -> &[u8] {
+    pub fn bytes(&self) -> &[u8] {
         &self.memory[self.start..self.start + self.length]
     }
 
-    fn bytes_mut(&mut self) -> &mut [u8] {
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.memory[self.start..self.start + self.length]
     }
 }

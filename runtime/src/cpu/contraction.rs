@@ -1,15 +1,16 @@
 //! Nests that are a sum of products of two operands, run by the packed matrix product of [`super::gemm`].
 //!
 //! Which axes are rows, columns, batch and terms of the sum, [`Roles`] says; a convolution is such a product whose left
-//! operand is gathered. A factor that is a single load is packed straight from its operand by tables of offsets; any other is
+//! operand is gathered. A factor that is a single load is packed straight from its operand by tables of offsets, or read where it lies; any other is
 //! computed while packing. Guards become zeros in the packed operands. The epilogue runs on finished tiles.
 
-use super::gemm::{Axis, Float, Gather, Layout, Pack, Panel, Size, Store, Tile, gemm};
-use super::loops::Job;
-use super::memory::elements;
+use super::gemm::{Axis, Float, Gather, Layout, Pack, Packed, Panel, Places, Right, Size, Store, Tile, View, product};
+use super::job::Job;
+use super::machine::Machine;
+use super::memory::{Launch, Operand, bytes_of, elements};
 use super::number::{Bool, Number};
-use super::space::{Guards, Space, origin};
-use super::tape::{ACCUMULATOR, CHUNK, Machine, Tape, WRITTEN};
+use super::space::{Guards, Space};
+use super::tape::{CHUNK, Tape};
 use std::ops::Range;
 use std::sync::Mutex;
 use tile_compiler::affine::Affine;
@@ -21,14 +22,136 @@ use tile_compiler::scalar::{Inst, Value};
 const LEAST_WORK: usize = 4096;
 const LEAST_ROWS: usize = 4;
 
-/// Runs the job if it is such a product and worth packing for.
-pub fn run(job: &Job) -> bool {
-    match (oriented(job.nest), job.nest.accumulator()) {
-        (Some(roles), Some(DType::F32)) => product::<f32>(job, &roles),
-        (Some(roles), Some(DType::F64)) => product::<f64>(job, &roles),
-        _ => return false,
+/// A product, ready to run.
+pub struct Contraction {
+    /// Of the sums: f32 or f64.
+    dtype: DType,
+    size: Size,
+    left: Side,
+    right: Side,
+    /// What each batch, row and column adds to the place.
+    batch: Vec<usize>,
+    rows: Vec<usize>,
+    columns: Vec<usize>,
+    /// How many columns from each one on (itself included) have consecutive places.
+    runs: Vec<u32>,
+}
+
+/// A right operand packed ahead.
+pub enum PackedRight {
+    F32(Packed<f32>),
+    F64(Packed<f64>),
+}
+
+/// Where an operand's elements come from.
+enum Side {
+    /// A load, as tables of places; `whole` if it is of every element of the operand, once.
+    Gathered {
+        operand: usize,
+        places: Places,
+        whole: bool,
+    },
+    Computed(Box<Computed>),
+}
+
+/// An operand that its program computes, along the reduction.
+struct Computed {
+    tape: Tape,
+    /// Where they fail, an element is 0.
+    guards: Vec<Affine>,
+    batch: Vec<usize>,
+    outer: Vec<usize>,
+    /// The nest's operands that it reads.
+    operands: Vec<usize>,
+}
+
+impl Contraction {
+    /// The nest as a product, if it is one and worth packing for. `kept` says which operands change seldom.
+    pub fn new(nest: &Nest, kept: &dyn Fn(usize) -> bool) -> Option<Self> {
+        let dtype = nest.accumulator().filter(|dtype| matches!(dtype, DType::F32 | DType::F64))?;
+        let roles = oriented(nest)?;
+        let size = Size {
+            batch: size(nest, &roles.batch),
+            m: size(nest, &roles.rows),
+            n: size(nest, &roles.columns),
+            k: nest.reduction_points(),
+        };
+        let left = Side::new(nest, [&roles.batch, &roles.rows, &roles.reduction], roles.left, &roles.left_guards);
+        let right = Side::new(nest, [&roles.batch, &roles.columns, &roles.reduction], roles.right, &roles.right_guards);
+        let work = nest.places().saturating_mul(size.k);
+        let is_kept = right.operands().iter().all(|&operand| kept(operand));
+        if work < LEAST_WORK || (size.m < LEAST_ROWS && !is_kept) {
+            return None;
+        }
+        let places = |axes: &[usize]| -> Vec<usize> {
+            let mut point = vec![0; nest.axes.len()];
+            let place = |position| {
+                locate(nest, axes, position, &mut point);
+                (0..nest.free).fold(0, |place, a| place * nest.axes[a].extent + point[a] as usize)
+            };
+            (0..self::size(nest, axes)).map(place).collect()
+        };
+        let columns = places(&roles.columns);
+        let mut runs = vec![1u32; columns.len()];
+        for i in (0..columns.len().saturating_sub(1)).rev() {
+            runs[i] = if columns[i + 1] == columns[i] + 1 { runs[i + 1] + 1 } else { 1 };
+        }
+        Some(Self { dtype, size, left, right, batch: places(&roles.batch), rows: places(&roles.rows), columns, runs })
     }
-    true
+
+    /// The operands that the right factor reads, if nothing else does.
+    pub fn packs(&self, nest: &Nest) -> Vec<usize> {
+        let right = self.right.operands();
+        let in_body =
+            nest.body.leaves().filter(|leaf| matches!(leaf, Leaf::Load(load) if right.contains(&load.operand)));
+        let in_all = nest.loads().filter(|load| right.contains(&load.operand));
+        let of_right = self.right.loads();
+        let alone = in_body.count() == of_right && in_all.count() == of_right;
+        if alone && (nest.loops == 0 || self.right.is_steady()) { right } else { Vec::new() }
+    }
+
+    /// The operand of which the right factor is every element once.
+    pub fn holds(&self) -> Option<usize> {
+        match &self.right {
+            Side::Gathered { operand, whole: true, .. } => Some(*operand),
+            _ => None,
+        }
+    }
+
+    /// The bytes of that operand.
+    pub fn unpack(&self, packed: &PackedRight) -> Option<Vec<u8>> {
+        let Side::Gathered { places, whole: true, .. } = &self.right else { return None };
+        Some(match packed {
+            PackedRight::F32(packed) => bytes_of(&packed.unpack(self.size, places)).to_vec(),
+            PackedRight::F64(packed) => bytes_of(&packed.unpack(self.size, places)).to_vec(),
+        })
+    }
+
+    /// The right operand, packed for any number of runs in which the operands of [`Contraction::packs`] are as now. The others need not be there.
+    pub fn pack(&self, nest: &Nest, launch: Launch) -> PackedRight {
+        match self.dtype {
+            DType::F64 => PackedRight::F64(Packed::new(self.size, &self.right.bind(nest, launch))),
+            _ => PackedRight::F32(Packed::new(self.size, &self.right.bind(nest, launch))),
+        }
+    }
+
+    /// Computes all places.
+    pub fn run(&self, job: &Job, packed: Option<&PackedRight>) {
+        match (self.dtype, packed) {
+            (DType::F64, Some(PackedRight::F64(packed))) => self.run_typed(job, Some(packed)),
+            (DType::F64, _) => self.run_typed::<f64>(job, None),
+            (_, Some(PackedRight::F32(packed))) => self.run_typed(job, Some(packed)),
+            _ => self.run_typed::<f32>(job, None),
+        }
+    }
+
+    fn run_typed<T: Float + Number>(&self, job: &Job, packed: Option<&Packed<T>>) {
+        let left = self.left.bind::<T>(job.nest, job.launch);
+        let right = self.right.bind::<T>(job.nest, job.launch);
+        let right = packed.map_or(Right::Now(&right), Right::Packed);
+        let epilogue = Epilogue { job, contraction: self, idle: Mutex::new(Vec::new()) };
+        product(self.size, &left, right, &epilogue, 0..self.size.batch, 0..self.size.m);
+    }
 }
 
 /// The nest's roles with the last free axis a column, so that places follow each other along columns.
@@ -40,8 +163,7 @@ fn oriented(nest: &Nest) -> Option<Roles> {
         std::mem::swap(&mut roles.left, &mut roles.right);
         std::mem::swap(&mut roles.left_guards, &mut roles.right_guards);
     }
-    let work = nest.places().saturating_mul(nest.reduction_points());
-    (roles.columns.contains(&last) && size(nest, &roles.rows) >= LEAST_ROWS && work >= LEAST_WORK).then_some(roles)
+    roles.columns.contains(&last).then_some(roles)
 }
 
 /// Number of points of some axes.
@@ -49,10 +171,10 @@ fn size(nest: &Nest, axes: &[usize]) -> usize {
     axes.iter().map(|&a| nest.axes[a].extent).product()
 }
 
-/// The variable is one of `axes`, or derived from such alone. Those of the loops around the nest are constants.
+/// The variable is one of `axes`, or derived from such alone.
 fn depends_only_on(nest: &Nest, variable: usize, axes: &[usize]) -> bool {
     match variable.checked_sub(nest.axes.len()) {
-        None => axes.contains(&variable) || nest.loops().contains(&variable),
+        None => axes.contains(&variable),
         Some(number) => nest.derived[number].numerator.variables().all(|v| depends_only_on(nest, v, axes)),
     }
 }
@@ -66,105 +188,126 @@ fn locate(nest: &Nest, axes: &[usize], mut position: usize, point: &mut [i64]) {
     }
 }
 
-fn product<T: Float + Number>(job: &Job, roles: &Roles) {
-    let nest = job.nest;
-    let size = Size {
-        batch: size(nest, &roles.batch),
-        m: size(nest, &roles.rows),
-        n: size(nest, &roles.columns),
-        k: nest.reduction_points(),
-    };
-    let left = Operand::<T>::new(job, [&roles.batch, &roles.rows, &roles.reduction], roles.left, &roles.left_guards);
-    let right =
-        Operand::<T>::new(job, [&roles.batch, &roles.columns, &roles.reduction], roles.right, &roles.right_guards);
-    let free: Vec<usize> = (0..nest.free).collect();
-    let places = |axes: &[usize]| -> Vec<usize> {
-        let mut point = vec![0; nest.axes.len()];
-        let place = |position| {
-            locate(nest, axes, position, &mut point);
-            free.iter().fold(0, |place, &a| place * nest.axes[a].extent + point[a] as usize)
-        };
-        (0..self::size(nest, axes)).map(place).collect()
-    };
-    let epilogue = Epilogue {
-        job,
-        batch: places(&roles.batch),
-        rows: places(&roles.rows),
-        columns: places(&roles.columns),
-        idle: Mutex::new(Vec::new()),
-    };
-    gemm(size, &left, &right, &epilogue);
-}
-
-/// How one operand is packed.
-enum Operand<'a, T> {
-    Gathered(Gather<'a, T>),
-    Computed(Computed<'a>),
-}
-
-impl<'a, T: Float + Number> Operand<'a, T> {
+impl Side {
     /// The operand whose elements are `value` of the body, 0 where a guard fails. `axes` are its batch, outer and reduction axes.
-    fn new(job: &'a Job, axes: [&[usize]; 3], value: Value, guards: &[Affine]) -> Self {
-        let nest = job.nest;
+    fn new(nest: &Nest, axes: [&[usize]; 3], value: Value, guards: &[Affine]) -> Self {
         if let Inst::Leaf(Leaf::Load(load)) = &nest.body.insts[value].0
-            && let Some(gather) = gathered(job, axes, load, guards)
+            && let Some(places) = gathered(nest, axes, load, guards)
         {
-            return Operand::Gathered(gather);
+            let whole = guards.is_empty() && is_whole(nest, load, axes);
+            return Side::Gathered { operand: load.operand, places, whole };
         }
         let space = Space::new(nest, nest.reduction());
         let tape = Tape::new(nest, &nest.body, &[value], space, guards);
         let [batch, outer, _] = axes.map(<[usize]>::to_vec);
-        let guards = Guards::new(nest, Space::new(nest, nest.reduction()), guards);
-        Operand::Computed(Computed { job, tape, guards, batch, outer })
+        let operands = tape.operands().collect();
+        Side::Computed(Box::new(Computed { tape, guards: guards.to_vec(), batch, outer, operands }))
+    }
+
+    fn operands(&self) -> Vec<usize> {
+        match self {
+            Side::Gathered { operand, .. } => vec![*operand],
+            Side::Computed(computed) => computed.operands.clone(),
+        }
+    }
+
+    /// How many loads there are in its program.
+    fn loads(&self) -> usize {
+        match self {
+            Side::Gathered { .. } => 1,
+            Side::Computed(computed) => computed.operands.len(),
+        }
+    }
+
+    fn bind<'a, T: Number>(&'a self, nest: &'a Nest, launch: Launch<'a>) -> Bound<'a, T> {
+        match self {
+            Side::Gathered { operand, places, .. } => {
+                let Operand { bytes, first } = launch.operands[*operand];
+                Bound::Gathered(Gather::new(elements(bytes), first, places, launch.steps))
+            }
+            Side::Computed(computed) => Bound::Computed { nest, computed, launch },
+        }
+    }
+
+    /// Whether it is the same at every step of the loops around the nest, but for what is in memory.
+    fn is_steady(&self) -> bool {
+        match self {
+            Side::Gathered { places, .. } => places.loops.iter().flatten().all(|coefficient| *coefficient == 0),
+            Side::Computed(_) => false,
+        }
     }
 }
 
-impl<T: Float + Number> Pack<T> for Operand<'_, T> {
+/// A side with its memory.
+enum Bound<'a, T> {
+    Gathered(Gather<'a, T>),
+    Computed { nest: &'a Nest, computed: &'a Computed, launch: Launch<'a> },
+}
+
+impl<T: Float + Number> Pack<T> for Bound<'_, T> {
     fn layout(&self) -> Layout {
         match self {
-            Operand::Gathered(gather) => gather.layout(),
-            Operand::Computed(_) => Layout::KContiguous,
+            Bound::Gathered(gather) => gather.layout(),
+            Bound::Computed { .. } => Layout::KContiguous,
         }
     }
 
     fn k_step(&self) -> usize {
         match self {
-            Operand::Gathered(gather) => gather.k_step(),
-            Operand::Computed(_) => usize::MAX,
+            Bound::Gathered(gather) => gather.k_step(),
+            Bound::Computed { .. } => usize::MAX,
         }
     }
 
     fn pack(&self, batch: usize, outer: Range<usize>, ks: Range<usize>, panel: Panel<T>) {
         match self {
-            Operand::Gathered(gather) => gather.pack(batch, outer, ks, panel),
-            Operand::Computed(computed) => computed.pack(batch, outer, ks, panel),
+            Bound::Gathered(gather) => gather.pack(batch, outer, ks, panel),
+            Bound::Computed { nest, computed, launch } => computed.pack(nest, *launch, batch, outer, ks, panel),
+        }
+    }
+
+    fn view(&self, batch: usize, outer: Range<usize>, ks: Range<usize>) -> Option<View<'_, T>> {
+        match self {
+            Bound::Gathered(gather) => gather.view(batch, outer, ks),
+            Bound::Computed { .. } => None,
         }
     }
 }
 
+/// Whether the load, over all points of some axes, is of every element of its operand, once.
+fn is_whole(nest: &Nest, load: &Load, axes: [&[usize]; 3]) -> bool {
+    let mut strides: Vec<(i64, usize)> = Vec::new();
+    for &axis in axes.into_iter().flatten() {
+        strides.push((load.offset.coefficient(axis), nest.axes[axis].extent));
+    }
+    strides.sort_unstable();
+    let dense = strides
+        .iter()
+        .try_fold(1, |expected, (stride, extent)| (*stride == expected).then_some(expected * *extent as i64));
+    let elements = nest.operands[load.operand].elements() as i64;
+    let simple = load.when.is_empty() && load.dynamic.is_empty() && load.offset.terms().len() == strides.len();
+    simple && load.offset.offset() == 0 && dense == Some(elements)
+}
+
 /// A load as tables of offsets, if each of its expressions is a sum of terms of the batch, the outer and the reduction axes.
-fn gathered<'a, T: Number>(
-    job: &'a Job,
-    groups: [&[usize]; 3],
-    load: &Load,
-    guards: &[Affine],
-) -> Option<Gather<'a, T>> {
-    let nest = job.nest;
+fn gathered(nest: &Nest, groups: [&[usize]; 3], load: &Load, guards: &[Affine]) -> Option<Places> {
     let expressions: Vec<&Affine> =
         [&load.offset].into_iter().chain(&load.when).chain(guards.iter().filter(|g| !load.when.contains(g))).collect();
     let within = |variable: usize, axes: &[usize]| depends_only_on(nest, variable, axes);
-    let separable = |affine: &Affine| affine.variables().all(|v| groups.iter().any(|group| within(v, group)));
+    let is_loop = |v: usize| nest.loops().contains(&v);
+    let separable =
+        |affine: &Affine| affine.variables().all(|v| is_loop(v) || groups.iter().any(|group| within(v, group)));
     if !load.dynamic.is_empty() || !expressions.iter().all(|e| separable(e)) {
         return None;
     }
     let axis = |number: usize| -> Axis {
         let group = groups[number];
         // Of a derived variable of constants alone, which belongs to every group, the first takes charge; so with constants.
-        let mine = |v: usize| groups.iter().position(|g| within(v, g)) == Some(number);
+        let mine = |v: usize| !is_loop(v) && groups.iter().position(|g| within(v, g)) == Some(number);
         let terms: Vec<Vec<(usize, i64)>> =
             expressions.iter().map(|e| e.terms().iter().copied().filter(|(v, _)| mine(*v)).collect()).collect();
         let mut tables = vec![Vec::with_capacity(size(nest, group)); expressions.len()];
-        let mut point = origin(nest, job.steps);
+        let mut point = vec![0; nest.axes.len() + nest.derived.len()];
         for position in 0..size(nest, group) {
             locate(nest, group, position, &mut point);
             for (derived, d) in nest.derived.iter().enumerate() {
@@ -181,34 +324,36 @@ fn gathered<'a, T: Number>(
         let mut tables = tables.into_iter();
         Axis::new(tables.next().unwrap_or_default(), tables.collect())
     };
-    let data = elements(job.operands[load.operand]);
-    Some(Gather::new(data, axis(0), axis(1), axis(2)))
+    let of_loops = |affine: &&Affine| nest.loops().map(|v| affine.coefficient(v) as isize).collect();
+    let loops = expressions.iter().map(of_loops).collect();
+    Some(Places { batch: axis(0), outer: axis(1), k: axis(2), loops })
 }
 
-/// An operand that its program computes, along the reduction.
-struct Computed<'a> {
-    job: &'a Job<'a>,
-    tape: Tape<'a>,
-    /// Where they fail, an element is 0.
-    guards: Guards,
-    batch: Vec<usize>,
-    outer: Vec<usize>,
-}
-
-impl Computed<'_> {
-    fn pack<T: Number>(&self, batch: usize, outer: Range<usize>, ks: Range<usize>, panel: Panel<T>) {
-        let nest = self.job.nest;
-        let mut machine = Machine::new(&self.tape, self.job);
+impl Computed {
+    fn pack<T: Number>(
+        &self,
+        nest: &Nest,
+        launch: Launch,
+        batch: usize,
+        outer: Range<usize>,
+        ks: Range<usize>,
+        panel: Panel<T>,
+    ) {
+        let mut machine = self.tape.machine(launch);
+        let guards = Guards::new(nest, self.tape.space.clone(), &self.guards);
         let mut counts = [Bool(0); CHUNK];
         locate(nest, &self.batch, batch, &mut machine.walker.point);
         for (row, o) in outer.enumerate() {
             locate(nest, &self.outer, o, &mut machine.walker.point);
-            for start in ks.clone().step_by(CHUNK) {
-                let chunk = start..ks.end.min(start + CHUNK);
+            for chunk in self.tape.chunks(ks.clone()) {
                 machine.run(chunk.start, chunk.len());
-                let all = self.guards.hold(&mut machine.walker, &chunk, &mut counts);
+                let all = guards.hold(&mut machine.walker, &chunk, &mut counts);
                 let values = machine.value::<T>(self.tape.results[0]);
-                let to = &mut panel.data[row * panel.outer_stride + (start - ks.start) * panel.k_stride..];
+                let to = &mut panel.data[row * panel.outer_stride + (chunk.start - ks.start) * panel.k_stride..];
+                if all && panel.k_stride == 1 {
+                    to[..values.len()].copy_from_slice(values);
+                    continue;
+                }
                 let to = to.iter_mut().step_by(panel.k_stride).zip(values);
                 if all {
                     to.for_each(|(to, x)| *to = *x);
@@ -223,55 +368,52 @@ impl Computed<'_> {
 /// Runs the nest's epilogue on finished tiles.
 struct Epilogue<'a> {
     job: &'a Job<'a>,
-    /// What each batch, row and column adds to the place.
-    batch: Vec<usize>,
-    rows: Vec<usize>,
-    columns: Vec<usize>,
+    contraction: &'a Contraction,
     /// Machines that no thread is using.
-    idle: Mutex<Vec<Machine<'a, 'a>>>,
+    idle: Mutex<Vec<Machine<'a>>>,
 }
 
 impl<T: Float + Number> Store<T> for Epilogue<'_> {
     fn store(&self, tile: Tile<T>) {
+        let Contraction { batch, rows, columns, runs, .. } = self.contraction;
         let mut machine = self.take();
-        machine.given(WRITTEN).fill(1u8);
-        // Consecutive places, across rows too, are finished together.
-        let (mut start, mut length) = (0, 0);
+        let width = tile.columns.len();
+        let place = |row: usize, column: usize| batch[tile.batch] + rows[row] + columns[column];
+        let consecutive = runs[tile.columns.start] as usize >= width;
+        if consecutive && let Some(sums) = tile.whole() {
+            // Rows whose places follow each other are finished together.
+            let mut first = tile.rows.start;
+            while first < tile.rows.end {
+                let follows = |row: &usize| rows[*row] == rows[row - 1] + width;
+                let count = 1 + (first + 1..tile.rows.end).take_while(follows).count();
+                let sums = &sums[(first - tile.rows.start) * width..][..count * width];
+                self.job.complete(&mut machine, place(first, tile.columns.start), sums);
+                first += count;
+            }
+            return self.give(machine);
+        }
         for (row, sums) in tile.iter() {
             let mut done = 0;
             while done < sums.len() {
-                let columns = &self.columns[tile.columns.start + done..tile.columns.end];
-                let run = columns.windows(2).take_while(|pair| pair[1] == pair[0] + 1).count() + 1;
-                let place = self.batch[tile.batch] + self.rows[row] + columns[0];
-                if place != start + length || length + run > CHUNK {
-                    self.finish(&mut machine, start..start + length);
-                    (start, length) = (place, 0);
-                }
-                machine.given::<T>(ACCUMULATOR)[length..length + run].copy_from_slice(&sums[done..done + run]);
-                length += run;
+                let column = tile.columns.start + done;
+                let run = (runs[column] as usize).min(sums.len() - done);
+                self.job.complete(&mut machine, place(row, column), &sums[done..done + run]);
                 done += run;
             }
         }
-        self.finish(&mut machine, start..start + length);
         self.give(machine);
     }
 }
 
 impl<'a> Epilogue<'a> {
-    fn take(&self) -> Machine<'a, 'a> {
+    fn take(&self) -> Machine<'a> {
         let idle = self.idle.lock().ok().and_then(|mut idle| idle.pop());
-        idle.unwrap_or_else(|| Machine::new(&self.job.epilogue, self.job))
+        idle.unwrap_or_else(|| self.job.finisher())
     }
 
-    fn give(&self, machine: Machine<'a, 'a>) {
+    fn give(&self, machine: Machine<'a>) {
         if let Ok(mut idle) = self.idle.lock() {
             idle.push(machine);
-        }
-    }
-
-    fn finish(&self, machine: &mut Machine, places: Range<usize>) {
-        if !places.is_empty() {
-            self.job.finish(machine, places);
         }
     }
 }

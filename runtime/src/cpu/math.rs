@@ -138,6 +138,56 @@ pub fn cos(x: f32) -> f32 {
     (if (n + 1) & 2 == 0 { y } else { -y }) as f32
 }
 
+/// log₂ of a positive finite f64 that is no smaller than the least f32.
+#[inline(always)]
+fn log2(a: f64) -> f64 {
+    const SQRT_HALF: u64 = std::f64::consts::FRAC_1_SQRT_2.to_bits();
+    let bits = a.to_bits().wrapping_sub(SQRT_HALF);
+    // As a float: of integers of 64 bits not every vector unit has conversions.
+    let e = f64::from_bits(((bits as i64 >> 52) as u64).wrapping_add(6_755_399_441_055_744f64.to_bits()))
+        - 6_755_399_441_055_744.0;
+    // a = 2ᵉ (1 + f) with 1 + f in √½..√2; ln(1 + f) = 2 artanh(s).
+    let f = f64::from_bits((bits & 0x000f_ffff_ffff_ffff).wrapping_add(SQRT_HALF)) - 1.0;
+    let s = f / (2.0 + f);
+    let z = s * s;
+    let p = 1.0 / 9.0 + z * (1.0 / 11.0 + z * (1.0 / 13.0 + z * (1.0 / 15.0)));
+    let series = 1.0 + z * (1.0 / 3.0 + z * (1.0 / 5.0 + z * (1.0 / 7.0 + z * p)));
+    e + 2.0 * std::f64::consts::LOG2_E * s * series
+}
+
+/// 2ᵗ for |t| < 1022.
+#[inline(always)]
+fn exp2(t: f64) -> f64 {
+    const ROUNDER: f64 = 6_755_399_441_055_744.0; // 1.5 · 2⁵²
+    let shifted = t + ROUNDER;
+    let n = shifted.to_bits().wrapping_sub(ROUNDER.to_bits());
+    let r = (t - (shifted - ROUNDER)) * std::f64::consts::LN_2;
+    let p = 1.0 / 5040.0 + r * (1.0 / 40_320.0 + r * (1.0 / 362_880.0 + r * (1.0 / 3_628_800.0)));
+    let p = 1.0 / 6.0 + r * (1.0 / 24.0 + r * (1.0 / 120.0 + r * (1.0 / 720.0 + r * p)));
+    (1.0 + r * (1.0 + r * (0.5 + r * p))) * f64::from_bits(n.wrapping_add(1023) << 52)
+}
+
+/// x to the power of y, with the special cases of IEEE 754: by way of f64.
+#[inline(always)]
+pub fn pow(x: f32, y: f32) -> f32 {
+    let a = x.abs() as f64;
+    let positive = if a > 0.0 && a < f64::INFINITY { a } else { 1.0 };
+    let log = if a == 0.0 { f64::NEG_INFINITY } else { log2(positive) };
+    let log = if a == f64::INFINITY { a } else { log };
+    let t = y as f64 * log;
+    // Beyond these the result is 0 or infinity.
+    let near = if t < -200.0 { -200.0 } else { t };
+    let near = if near > 200.0 { 200.0 } else { near };
+    let magnitude = exp2(near) as f32;
+    let half = 0.5 * y;
+    let whole = y == y.trunc();
+    let odd = whole && half != half.trunc();
+    let signed = if odd { magnitude.copysign(x) } else { magnitude };
+    let result = if x < 0.0 && x > f32::NEG_INFINITY && !whole { f32::NAN } else { signed };
+    let result = if x.is_nan() || y.is_nan() { f32::NAN } else { result };
+    if y == 0.0 || x == 1.0 || (x == -1.0 && y.abs() == f32::INFINITY) { 1.0 } else { result }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -168,6 +218,40 @@ mod tests {
     fn everywhere(f: impl Fn(f32) -> f32, exact: impl Fn(f64) -> f64) -> f64 {
         assert!(f(f32::NAN).is_nan());
         error(f, exact, f32::NEG_INFINITY, f32::INFINITY)
+    }
+
+    #[test]
+    fn powers() {
+        let special = [
+            0.0,
+            -0.0,
+            1.0,
+            -1.0,
+            0.5,
+            -0.5,
+            2.0,
+            -2.0,
+            3.0,
+            -3.0,
+            1e30,
+            -1e30,
+            1e-40,
+            f32::INFINITY,
+            f32::NEG_INFINITY,
+            f32::NAN,
+        ];
+        for x in special {
+            for y in special.into_iter().chain([16_777_215.0, -7.0, 0.3]) {
+                let (got, want) = (pow(x, y), libm::pow(x as f64, y as f64) as f32);
+                assert!(
+                    got.to_bits() == want.to_bits() || (got.is_nan() && want.is_nan()),
+                    "{x} to {y} is {got}, not {want}"
+                );
+            }
+        }
+        for y in [-3.7f32, -1.0, -0.5, 0.01, 1.0 / 3.0, 0.75, 2.0, 2.2, 10.5, 100.0] {
+            assert!(error(|x| pow(x, y), |x| x.powf(y as f64), 0.0, f32::INFINITY) < 0.51);
+        }
     }
 
     #[test]

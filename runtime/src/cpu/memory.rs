@@ -18,6 +18,36 @@ macro_rules! plain {
 }
 plain!(u8 u16 u32 u64 i8 i16 i32 i64 f32 f64 half::f16 half::bf16);
 
+/// What a nest reads: a tensor, or the part of one that the nest's places need.
+#[derive(Clone, Copy, Debug)]
+pub struct Operand<'a> {
+    pub bytes: &'a [u8],
+    /// The number of the element that `bytes` starts with.
+    pub first: usize,
+}
+
+/// What a launch gives a nest to read.
+#[derive(Clone, Copy)]
+pub struct Launch<'a> {
+    /// In the nest's order.
+    pub operands: &'a [Operand<'a>],
+    /// At which step each of the loops around the nest is.
+    pub steps: &'a [usize],
+}
+
+impl<'a> Operand<'a> {
+    /// The elements from number `start` on.
+    pub fn after<T: Plain>(&self, start: usize) -> &'a [T] {
+        &elements(self.bytes)[start - self.first..]
+    }
+}
+
+impl<'a> From<&'a [u8]> for Operand<'a> {
+    fn from(bytes: &'a [u8]) -> Self {
+        Self { bytes, first: 0 }
+    }
+}
+
 /// A buffer of elements whose type changes with its use.
 #[derive(Clone, Default)]
 pub struct Register(Vec<Line>);

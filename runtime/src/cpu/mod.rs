@@ -1,26 +1,39 @@
-//! The embedded device: it needs no driver, only this processor's vector units and a thread pool.
+//! The embedded device: it needs no driver, only this processor's vector units and threads.
 //!
-//! [`run`] executes one nest. A sum of products of two operands goes to the packed matrix product of [`gemm`]
-//! (`contraction`); everything else to `loops`, which runs the nest's scalar programs over chunks of points, an
-//! instruction at a time (`tape`), with the vector loops of `vector`.
+//! A nest is analysed once ([`Prepared`]) and then runs any number of times, in the way that its roles and sizes call for. A sum of
+//! products of two operands goes to the packed matrix product of [`gemm`] (`contraction`); a short reduction along whose last axis
+//! elements lie side by side, to tiles of vector registers (`direct`); any other to vector loops (`reduction`), which run the nest's scalar
+//! programs over chunks of points, an instruction at a time (`tape`, `machine`), with the loops of `vector`. So do epilogues, and
+//! nests without a reduction (`job`).
 //!
 //! Always true: results do not depend on the number of threads.
 
 mod contraction;
-mod loops;
+mod direct;
+mod fused;
+mod job;
+mod machine;
 mod math;
 mod memory;
 mod narrow;
 mod number;
+mod pool;
+mod prepared;
+mod reduction;
 mod scratch;
 mod shared;
+mod simd;
 mod space;
+mod steps;
 mod tape;
 mod vector;
 
 pub mod gemm;
 
-pub use loops::{RunError, run};
+pub use job::Output;
+pub use memory::Operand;
+pub use prepared::{Packed, Prepared, RunError, run};
+pub(crate) use steps::Steps;
 
 #[cfg(test)]
 mod tests;

@@ -7,6 +7,7 @@ use super::math;
 use super::memory::Plain;
 use super::vector;
 use tile_compiler::dtype::Scalar;
+use tile_compiler::graph::Aggregation;
 use tile_compiler::scalar::{BinaryOp, UnaryOp};
 
 /// A bool as tensors store it: true when not 0.
@@ -38,6 +39,16 @@ pub trait Number: Plain + Default + PartialEq + Send + Sync {
     #[inline(always)]
     fn binary_chunk(_op: BinaryOp, _a: &[Self], _b: &[Self], _out: &mut [Self]) -> bool {
         false
+    }
+    /// As [`vector::accumulate`] of values that all count, where there is a better way; else false, and `sums` are as they were.
+    #[inline(always)]
+    fn accumulate_chunk(_aggregation: Aggregation, _sums: &mut [Self], _values: &[Self]) -> bool {
+        false
+    }
+    /// As [`vector::fold`] of values that all count, where there is a better way.
+    #[inline(always)]
+    fn fold_chunk(_aggregation: Aggregation, _identity: Self, _values: &[Self]) -> Option<Self> {
+        None
     }
     /// Less: false where either is NaN.
     fn less(a: Self, b: Self) -> bool;
@@ -203,7 +214,7 @@ impl Number for f32 {
     }
     /// The functions without branches; then sine and cosine once more where the argument was too large for that.
     fn unary_chunk(op: UnaryOp, x: &[f32], out: &mut [f32]) -> bool {
-        if !vector::transcendental(op, x, out) {
+        if !vector::unary_f32(op, x, out) {
             return false;
         }
         if matches!(op, UnaryOp::Sin | UnaryOp::Cos) {
@@ -213,7 +224,17 @@ impl Number for f32 {
         }
         true
     }
-    float_arithmetic!(|a: f32, b: f32| if b == 2.0 { a * a } else { pow_f64(a as f64, b as f64) as f32 });
+    fn binary_chunk(op: BinaryOp, a: &[f32], b: &[f32], out: &mut [f32]) -> bool {
+        vector::binary_f32(op, a, b, out)
+    }
+    fn accumulate_chunk(aggregation: Aggregation, sums: &mut [f32], values: &[f32]) -> bool {
+        vector::accumulate_f32(aggregation, sums, values);
+        true
+    }
+    fn fold_chunk(aggregation: Aggregation, identity: f32, values: &[f32]) -> Option<f32> {
+        Some(vector::fold_f32(aggregation, identity, values))
+    }
+    float_arithmetic!(math::pow);
     #[inline(always)]
     fn to_f32(self) -> f32 {
         self

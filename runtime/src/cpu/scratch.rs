@@ -26,3 +26,14 @@ pub fn with<T: Plain, R>(len: usize, f: impl FnOnce(&mut [T]) -> R) -> R {
     }
     result
 }
+
+/// Calls `f` with three such buffers.
+pub fn with3<T: Plain, R>(lens: [usize; 3], f: impl FnOnce([&mut [T]; 3]) -> R) -> R {
+    // Each starts a line.
+    let padded = lens.map(|len| len.next_multiple_of(size_of::<Line>() / size_of::<T>()));
+    with(padded.iter().sum(), |all: &mut [T]| {
+        let (a, rest) = all.split_at_mut(padded[0]);
+        let (b, c) = rest.split_at_mut(padded[1]);
+        f([&mut a[..lens[0]], &mut b[..lens[1]], &mut c[..lens[2]]])
+    })
+}

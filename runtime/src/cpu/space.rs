@@ -29,6 +29,24 @@ impl Space {
         }
     }
 
+    /// The number of points after which an expression repeats, because in one launch only the innermost axes decide its value; `None` where it
+    /// also has other axes of the nest.
+    pub fn period(&self, nest: &Nest, affine: &Affine) -> Option<usize> {
+        let mut outermost = self.extents.len();
+        let mut pending: Vec<usize> = affine.variables().collect();
+        while let Some(variable) = pending.pop() {
+            match variable.checked_sub(nest.axes.len()) {
+                Some(number) => pending.extend(nest.derived[number].numerator.variables()),
+                None if nest.loops().contains(&variable) => {}
+                None => {
+                    let axis = variable.checked_sub(self.first).filter(|axis| *axis < self.extents.len())?;
+                    outermost = outermost.min(axis);
+                }
+            }
+        }
+        Some(self.extents[outermost..].iter().product())
+    }
+
     /// Inclusive bounds of the space's variables over `length` points from `start` on.
     fn bounds(&self, start: usize, length: usize, bounds: &mut Vec<(i64, i64)>) {
         bounds.clear();
@@ -131,6 +149,18 @@ impl Lines {
         }
     }
 
+    /// Whether there are no expressions.
+    pub fn is_empty(&self) -> bool {
+        self.expressions.is_empty()
+    }
+
+    /// Whether the first expression is a point's number in the space.
+    pub fn is_number(&self, space: &Space) -> bool {
+        let own = space.first..space.first + space.extents.len();
+        let numbers = |e: &Expression| e.constant == 0 && e.terms.iter().all(|(variable, _)| own.contains(variable));
+        self.outer == 0 && self.steps[0] == 1 && self.derived.is_empty() && numbers(&self.expressions[0])
+    }
+
     fn evaluate(&self, point: &mut [i64], values: &mut Vec<i64>) {
         for (number, (numerator, denominator)) in self.derived.iter().enumerate() {
             point[self.axes + number] = numerator.at(point).div_euclid(*denominator);
@@ -222,13 +252,6 @@ fn where_at_least_zero(range: Range<i64>, value: i64, step: i64) -> Range<i64> {
     }
 }
 
-/// All variables of a nest, derived ones too, 0 but for the `steps` of the loops around it.
-pub fn origin(nest: &Nest, steps: &[usize]) -> Vec<i64> {
-    let mut point = vec![0; nest.axes.len() + nest.derived.len()];
-    nest.loops().zip(steps).for_each(|(variable, &step)| point[variable] = step as i64);
-    point
-}
-
 /// A thread's working memory for walks: the point, with every variable that the walked space does not have already set.
 #[derive(Clone, Debug)]
 pub struct Walker {
@@ -238,9 +261,9 @@ pub struct Walker {
 }
 
 impl Walker {
-    /// At the nest's origin, and at `steps` of the loops around it.
-    pub fn new(nest: &Nest, steps: &[usize]) -> Self {
-        Self { point: origin(nest, steps), values: Vec::new(), bounds: Vec::new() }
+    /// At the origin of a nest of so many variables.
+    pub fn new(variables: usize) -> Self {
+        Self { point: vec![0; variables], values: Vec::new(), bounds: Vec::new() }
     }
 }
 

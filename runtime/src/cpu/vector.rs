@@ -10,27 +10,32 @@ use tile_compiler::scalar::{BinaryOp, UnaryOp};
 
 /// The vector units that loops are compiled for, beside the baseline.
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
-#[cfg(target_arch = "x86_64")]
-enum Level {
+pub enum Level {
     Baseline,
+    #[cfg(target_arch = "x86_64")]
     Avx2,
+    #[cfg(target_arch = "x86_64")]
     Avx512,
 }
 
 /// What this processor has, asked once.
-#[cfg(target_arch = "x86_64")]
-fn level() -> Level {
-    static LEVEL: std::sync::OnceLock<Level> = std::sync::OnceLock::new();
-    *LEVEL.get_or_init(|| {
-        macro_rules! all { ($($feature:tt)*) => { $(is_x86_feature_detected!($feature))&&* } }
-        if !all!("avx2" "bmi1" "bmi2" "lzcnt" "popcnt") {
-            Level::Baseline
-        } else if all!("avx512f" "avx512bw" "avx512dq" "avx512vl") {
-            Level::Avx512
-        } else {
-            Level::Avx2
-        }
-    })
+pub fn level() -> Level {
+    #[cfg(target_arch = "x86_64")]
+    {
+        static LEVEL: std::sync::OnceLock<Level> = std::sync::OnceLock::new();
+        *LEVEL.get_or_init(|| {
+            macro_rules! all { ($($feature:tt)*) => { $(is_x86_feature_detected!($feature))&&* } }
+            if !all!("avx2" "bmi1" "bmi2" "lzcnt" "popcnt") {
+                Level::Baseline
+            } else if all!("avx512f" "avx512bw" "avx512dq" "avx512vl") {
+                Level::Avx512
+            } else {
+                Level::Avx2
+            }
+        })
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    Level::Baseline
 }
 
 /// Defines a function whose body is also compiled with wider vectors, and chosen where the processor has them.
@@ -60,6 +65,37 @@ macro_rules! vectorised {
     };
 }
 
+/// Defines a function of f32s, which is worth the widest vectors: as `vectorised`, and with those of AVX-512.
+macro_rules! widest {
+    ($(#[$doc:meta])* pub fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)? $body:block) => {
+        $(#[$doc])*
+        pub fn $name($($arg: $ty),*) $(-> $ret)? {
+            #[inline(always)]
+            fn body($($arg: $ty),*) $(-> $ret)? $body
+
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
+                fn widest($($arg: $ty),*) $(-> $ret)? {
+                    body($($arg),*)
+                }
+                #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+                fn wide($($arg: $ty),*) $(-> $ret)? {
+                    body($($arg),*)
+                }
+                match level() {
+                    // SAFETY: the processor has said that it has these.
+                    Level::Avx512 => return unsafe { widest($($arg),*) },
+                    // SAFETY: as above.
+                    Level::Avx2 => return unsafe { wide($($arg),*) },
+                    Level::Baseline => {}
+                }
+            }
+            body($($arg),*)
+        }
+    };
+}
+
 #[inline(always)]
 fn map<A: Copy, B>(a: &[A], out: &mut [B], f: impl Fn(A) -> B) {
     for (out, a) in out.iter_mut().zip(a) {
@@ -72,6 +108,46 @@ fn zip<A: Copy, B>(a: &[A], b: &[A], out: &mut [B], f: impl Fn(A, A) -> B) {
     for (out, (a, b)) in out.iter_mut().zip(a.iter().zip(b)) {
         *out = f(*a, *b);
     }
+}
+
+/// Two aggregated values as one; for `Assign` the later. Not for the arg forms.
+#[inline(always)]
+pub fn combine<T: Number>(aggregation: Aggregation, a: T, b: T) -> T {
+    match aggregation {
+        Aggregation::Sum => T::binary(BinaryOp::Add, a, b),
+        Aggregation::Product => T::binary(BinaryOp::Mul, a, b),
+        Aggregation::Max | Aggregation::ArgMax => T::binary(BinaryOp::Max, a, b),
+        Aggregation::Min | Aggregation::ArgMin => T::binary(BinaryOp::Min, a, b),
+        Aggregation::Assign => b,
+    }
+}
+
+/// Evaluates an expression with `$constant` the aggregation `$name`, so that its loops are compiled for each.
+macro_rules! each_aggregation {
+    ($name:ident, $constant:ident => $e:expr) => {
+        match $name {
+            Aggregation::Sum => {
+                const $constant: Aggregation = Aggregation::Sum;
+                $e
+            }
+            Aggregation::Product => {
+                const $constant: Aggregation = Aggregation::Product;
+                $e
+            }
+            Aggregation::Max | Aggregation::ArgMax => {
+                const $constant: Aggregation = Aggregation::Max;
+                $e
+            }
+            Aggregation::Min | Aggregation::ArgMin => {
+                const $constant: Aggregation = Aggregation::Min;
+                $e
+            }
+            Aggregation::Assign => {
+                const $constant: Aggregation = Aggregation::Assign;
+                $e
+            }
+        }
+    };
 }
 
 vectorised! {
@@ -87,46 +163,30 @@ vectorised! {
     }
 }
 
-/// The functions of [`math`] over f32s; false for other operations, and `out` is as it was. Much arithmetic on each element: worth
-/// the widest vectors.
-pub fn transcendental(op: UnaryOp, a: &[f32], out: &mut [f32]) -> bool {
-    #[inline(always)]
-    fn functions(op: UnaryOp, a: &[f32], out: &mut [f32]) -> bool {
-        match op {
-            UnaryOp::Exp => map(a, out, math::exp),
-            UnaryOp::Log => map(a, out, math::log),
-            UnaryOp::Tanh => map(a, out, math::tanh),
-            UnaryOp::Erf => map(a, out, math::erf),
-            UnaryOp::Sin => map(a, out, math::sin),
-            UnaryOp::Cos => map(a, out, math::cos),
-            _ => return false,
+widest! {
+    /// Operations that are free of branches; false for others, and `out` is as it was.
+    pub fn unary_f32(op: UnaryOp, a: &[f32], out: &mut [f32]) -> bool {
+        macro_rules! simple {
+            ($($name:ident)*) => { match op {
+                UnaryOp::Exp => map(a, out, math::exp),
+                UnaryOp::Log => map(a, out, math::log),
+                UnaryOp::Tanh => map(a, out, math::tanh),
+                UnaryOp::Erf => map(a, out, math::erf),
+                UnaryOp::Sin => map(a, out, math::sin),
+                UnaryOp::Cos => map(a, out, math::cos),
+                $(UnaryOp::$name => map(a, out, |x| f32::unary(UnaryOp::$name, x)),)*
+                _ => return false,
+            } };
         }
+        simple!(Neg Abs Recip Sqrt Rsqrt);
         true
     }
-    vectorised! {
-        /// Without them.
-        pub fn narrower<>(op: UnaryOp, a: &[f32], out: &mut [f32]) -> bool {
-            functions(op, a, out)
-        }
-    }
-    #[cfg(target_arch = "x86_64")]
-    {
-        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
-        fn widest(op: UnaryOp, a: &[f32], out: &mut [f32]) -> bool {
-            functions(op, a, out)
-        }
-        if level() >= Level::Avx512 {
-            // SAFETY: the processor has said that it has these.
-            return unsafe { widest(op, a, out) };
-        }
-    }
-    narrower(op, a, out)
 }
 
-vectorised! {
+widest! {
     /// `out = op(a, b)` with one of the two the same for all elements: `b`, or `a` if `swapped`. For the operations of f32 that matter most;
     /// false for others, and `out` is as it was.
-    pub fn binary_scalar<>(op: BinaryOp, a: &[f32], b: f32, swapped: bool, out: &mut [f32]) -> bool {
+    pub fn binary_scalar(op: BinaryOp, a: &[f32], b: f32, swapped: bool, out: &mut [f32]) -> bool {
         macro_rules! each {
             ($($name:ident)*) => { match (op, swapped) {
                 $((BinaryOp::$name, false) => map(a, out, |x| f32::binary(BinaryOp::$name, x, b)),
@@ -136,6 +196,35 @@ vectorised! {
         }
         each!(Add Sub Mul Div Max Min);
         true
+    }
+}
+
+widest! {
+    /// `out = op(a, b)` of f32s; false for what is no arithmetic, and `out` is as it was.
+    pub fn binary_f32(op: BinaryOp, a: &[f32], b: &[f32], out: &mut [f32]) -> bool {
+        macro_rules! each {
+            ($($name:ident)*) => { match op {
+                $(BinaryOp::$name => zip(a, b, out, |x, y| f32::binary(BinaryOp::$name, x, y)),)*
+                BinaryOp::Pow => zip(a, b, out, math::pow),
+                _ => return false,
+            } };
+        }
+        each!(Add Sub Mul Div Max Min);
+        true
+    }
+}
+
+widest! {
+    /// [`accumulate`] of f32s that all count.
+    pub fn accumulate_f32(aggregation: Aggregation, sums: &mut [f32], values: &[f32]) {
+        each_aggregation!(aggregation, A => sums.iter_mut().zip(values).for_each(|(sum, x)| *sum = combine(A, *sum, *x)))
+    }
+}
+
+widest! {
+    /// [`fold`] of f32s that all count.
+    pub fn fold_f32(aggregation: Aggregation, identity: f32, values: &[f32]) -> f32 {
+        each_aggregation!(aggregation, A => in_parts(identity, values, |a, b| combine(A, a, b)))
     }
 }
 
@@ -237,46 +326,6 @@ vectorised! {
     }
 }
 
-/// Two aggregated values as one; for `Assign` the later. Not for the arg forms.
-#[inline(always)]
-pub fn combine<T: Number>(aggregation: Aggregation, a: T, b: T) -> T {
-    match aggregation {
-        Aggregation::Sum => T::binary(BinaryOp::Add, a, b),
-        Aggregation::Product => T::binary(BinaryOp::Mul, a, b),
-        Aggregation::Max | Aggregation::ArgMax => T::binary(BinaryOp::Max, a, b),
-        Aggregation::Min | Aggregation::ArgMin => T::binary(BinaryOp::Min, a, b),
-        Aggregation::Assign => b,
-    }
-}
-
-/// Evaluates an expression with `$constant` the aggregation `$name`, so that its loops are compiled for each.
-macro_rules! each_aggregation {
-    ($name:ident, $constant:ident => $e:expr) => {
-        match $name {
-            Aggregation::Sum => {
-                const $constant: Aggregation = Aggregation::Sum;
-                $e
-            }
-            Aggregation::Product => {
-                const $constant: Aggregation = Aggregation::Product;
-                $e
-            }
-            Aggregation::Max | Aggregation::ArgMax => {
-                const $constant: Aggregation = Aggregation::Max;
-                $e
-            }
-            Aggregation::Min | Aggregation::ArgMin => {
-                const $constant: Aggregation = Aggregation::Min;
-                $e
-            }
-            Aggregation::Assign => {
-                const $constant: Aggregation = Aggregation::Assign;
-                $e
-            }
-        }
-    };
-}
-
 vectorised! {
     /// Combines each of `values` that counts (`counts` not given: all) into its place in `sums`.
     pub fn accumulate<T: Number>(aggregation: Aggregation, sums: &mut [T], values: &[T], counts: Option<&[Bool]>) {
@@ -291,45 +340,61 @@ vectorised! {
                 }),
             }
         }
+        if counts.is_none() && T::accumulate_chunk(aggregation, sums, values) {
+            return;
+        }
         each_aggregation!(aggregation, A => with(sums, values, counts, |a, b| combine(A, a, b)))
     }
 }
 
+/// How many values are aggregated side by side before they are one.
+const PARTS: usize = 64;
+
+/// All values as one; in interleaved parts, then those in a tree.
+#[inline(always)]
+fn in_parts<T: Number>(identity: T, values: &[T], f: impl Fn(T, T) -> T) -> T {
+    let mut parts = [identity; PARTS];
+    let (whole, rest) = values.as_chunks::<PARTS>();
+    for chunk in whole {
+        for (part, x) in parts.iter_mut().zip(chunk) {
+            *part = f(*part, *x);
+        }
+    }
+    for (part, x) in parts.iter_mut().zip(rest) {
+        *part = f(*part, *x);
+    }
+    tree(parts, f)
+}
+
+#[inline(always)]
+fn tree<T: Number>(mut parts: [T; PARTS], f: impl Fn(T, T) -> T) -> T {
+    let mut half = PARTS / 2;
+    while half > 0 {
+        for i in 0..half {
+            parts[i] = f(parts[i], parts[i + half]);
+        }
+        half /= 2;
+    }
+    parts[0]
+}
+
 vectorised! {
-    /// All values that count (`counts` not given: all) as one; in 32 interleaved parts, then those in a tree.
+    /// All values that count (`counts` not given: all) as one.
     pub fn fold<T: Number>(aggregation: Aggregation, identity: T, values: &[T], counts: Option<&[Bool]>) -> T {
         #[inline(always)]
         fn with<T: Number>(identity: T, values: &[T], counts: Option<&[Bool]>, f: impl Fn(T, T) -> T) -> T {
-            let mut parts = [identity; 32];
-            match counts {
-                None => {
-                    let (whole, rest) = values.as_chunks::<32>();
-                    for chunk in whole {
-                        for (part, x) in parts.iter_mut().zip(chunk) {
-                            *part = f(*part, *x);
-                        }
-                    }
-                    for (part, x) in parts.iter_mut().zip(rest) {
-                        *part = f(*part, *x);
-                    }
-                }
-                Some(counts) => {
-                    for (values, counts) in values.chunks(32).zip(counts.chunks(32)) {
-                        for ((part, x), counts) in parts.iter_mut().zip(values).zip(counts) {
-                            let next = f(*part, *x);
-                            *part = if counts.0 != 0 { next } else { *part };
-                        }
-                    }
+            let Some(counts) = counts else { return in_parts(identity, values, f) };
+            let mut parts = [identity; PARTS];
+            for (values, counts) in values.chunks(PARTS).zip(counts.chunks(PARTS)) {
+                for ((part, x), counts) in parts.iter_mut().zip(values).zip(counts) {
+                    let next = f(*part, *x);
+                    *part = if counts.0 != 0 { next } else { *part };
                 }
             }
-            let mut half = parts.len() / 2;
-            while half > 0 {
-                for i in 0..half {
-                    parts[i] = f(parts[i], parts[i + half]);
-                }
-                half /= 2;
-            }
-            parts[0]
+            tree(parts, f)
+        }
+        if counts.is_none() && let Some(whole) = T::fold_chunk(aggregation, identity, values) {
+            return whole;
         }
         each_aggregation!(aggregation, A => with(identity, values, counts, |a, b| combine(A, a, b)))
     }

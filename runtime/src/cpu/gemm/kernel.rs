@@ -5,10 +5,10 @@
 //! Per step of k, M broadcasts of A meet N loads of B in M·N multiply-adds.
 
 use crate::cpu::memory::Plain;
+use crate::cpu::simd::{Portable, Vector};
 
-/// The longest run of k in one panel: a panel of A (14 rows × 384 × 4 bytes = 21 KiB) stays in a 32 KiB L1 beside the passing B.
-/// It is also the row stride of a k-contiguous panel of A, a constant so that the kernel's addresses are immediates.
-pub const KC_BYTES: usize = 384 * 4;
+/// The longest run of k in one panel: a panel of A (14 rows × 512 × 4 bytes = 28 KiB) stays in a 32 KiB L1 beside the passing B.
+const KC_BYTES: usize = 512 * 4;
 
 /// A number that the micro-kernels multiply: f32 or f64.
 pub trait Float: Plain + Default + Send + Sync + std::ops::Add<Output = Self> {
@@ -19,19 +19,26 @@ pub trait Float: Plain + Default + Send + Sync + std::ops::Add<Output = Self> {
 /// How a panel of A lies in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Layout {
-    /// `panel[m * KC + k]`: each row's run of k is contiguous.
+    /// `panel[m * stride + k]`: each row's run of k is contiguous.
     KContiguous,
-    /// `panel[k * rows + m]`: the rows of one k are contiguous.
+    /// `panel[k * stride + m]`: the rows of one k are contiguous.
     RowContiguous,
 }
 
-/// `k` steps of a micro-kernel over a panel of A and one of B (`b[k * columns + n]`), into rows of C that are `ldc` elements apart;
+/// A panel: where it starts, and the elements from row to row (of A, if its layout is [`Layout::KContiguous`]) or from k to k.
+#[derive(Clone, Copy)]
+pub struct Strided<T> {
+    pub start: *const T,
+    pub stride: usize,
+}
+
+/// `k` steps of a micro-kernel over a panel of A and one of B (`b[k * stride + n]`), into rows of C that are `ldc` elements apart;
 /// `first` overwrites C, else C is added to.
 ///
 /// # Safety
 /// The panels must hold `k` steps of the kernel's rows and columns, C its rows and columns at that stride, and the processor
 /// must have the kernel's instructions.
-pub type Kernel<T> = unsafe fn(k: usize, a: *const T, b: *const T, c: *mut T, ldc: usize, first: bool);
+pub type Kernel<T> = unsafe fn(k: usize, a: Strided<T>, b: Strided<T>, c: *mut T, ldc: usize, first: bool);
 
 /// The micro-kernels of one instruction set.
 #[derive(Clone, Copy)]
@@ -57,25 +64,11 @@ impl<T> Kernels<T> {
         self.lanes * self.vectors
     }
 
-    /// The longest run of k in one panel.
-    pub fn kc(&self) -> usize {
-        KC_BYTES / size_of::<T>()
+    /// The terms of k in one panel, of `k` in all: panels are about equal.
+    pub fn kc(&self, k: usize) -> usize {
+        let blocks = (k * size_of::<T>()).div_ceil(KC_BYTES).max(1);
+        k.div_ceil(blocks).next_multiple_of(8)
     }
-}
-
-/// A register of `LANES` numbers. Its methods compile to one instruction each where the caller has the features.
-///
-/// # Safety of the methods
-/// Pointers must be readable or writable for `LANES` numbers; the processor must have the vector's instructions.
-trait Vector: Copy {
-    type Scalar: Plain + Default;
-    const LANES: usize;
-    unsafe fn splat(x: Self::Scalar) -> Self;
-    unsafe fn load(p: *const Self::Scalar) -> Self;
-    unsafe fn store(self, p: *mut Self::Scalar);
-    /// `self + a * b`
-    unsafe fn fma(self, a: Self, b: Self) -> Self;
-    unsafe fn add(self, other: Self) -> Self;
 }
 
 /// The body of every kernel: M rows, N vectors, `K_CONTIGUOUS` the layout of A.
@@ -85,8 +78,8 @@ trait Vector: Copy {
 #[inline(always)]
 unsafe fn body<V: Vector, const M: usize, const N: usize, const K_CONTIGUOUS: bool>(
     k: usize,
-    a: *const V::Scalar,
-    b: *const V::Scalar,
+    a: Strided<V::Scalar>,
+    b: Strided<V::Scalar>,
     c: *mut V::Scalar,
     ldc: usize,
     first: bool,
@@ -98,11 +91,11 @@ unsafe fn body<V: Vector, const M: usize, const N: usize, const K_CONTIGUOUS: bo
         for p in 0..k {
             let mut columns = [zero; N];
             for (n, column) in columns.iter_mut().enumerate() {
-                *column = V::load(b.add(p * N * V::LANES + n * V::LANES));
+                *column = V::load(b.start.add(p * b.stride + n * V::LANES));
             }
             for (m, row) in sums.iter_mut().enumerate() {
-                let at = if K_CONTIGUOUS { m * (KC_BYTES / size_of::<V::Scalar>()) + p } else { p * M + m };
-                let x = V::splat(*a.add(at));
+                let at = if K_CONTIGUOUS { m * a.stride + p } else { p * a.stride + m };
+                let x = V::splat(*a.start.add(at));
                 for (sum, column) in row.iter_mut().zip(columns) {
                     *sum = sum.fma(x, column);
                 }
@@ -143,8 +136,8 @@ macro_rules! compiled {
         $(#[target_feature(enable = $feature)])?
         unsafe fn $run<V: Vector, const M: usize, const N: usize, const K_CONTIGUOUS: bool>(
             k: usize,
-            a: *const V::Scalar,
-            b: *const V::Scalar,
+            a: Strided<V::Scalar>,
+            b: Strided<V::Scalar>,
             c: *mut V::Scalar,
             ldc: usize,
             first: bool,
@@ -155,98 +148,13 @@ macro_rules! compiled {
     };
 }
 
-/// A [`Vector`] over a register type and its intrinsics; `$fma` is given (accumulator, a, b).
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-macro_rules! vector {
-    ($register:ty, $scalar:ty, $lanes:literal, $splat:ident, $load:ident, $store:ident, $add:ident, $fma:expr) => {
-        #[allow(unused_unsafe, reason = "where the target has the instructions by default, most intrinsics are safe")]
-        impl Vector for $register {
-            type Scalar = $scalar;
-            const LANES: usize = $lanes;
-            #[inline(always)]
-            unsafe fn splat(x: $scalar) -> Self {
-                // SAFETY: the caller has the instruction set.
-                unsafe { $splat(x) }
-            }
-            #[inline(always)]
-            unsafe fn load(p: *const $scalar) -> Self {
-                // SAFETY: readable by the caller's promise.
-                unsafe { $load(p) }
-            }
-            #[inline(always)]
-            unsafe fn store(self, p: *mut $scalar) {
-                // SAFETY: writable by the caller's promise.
-                unsafe { $store(p, self) }
-            }
-            #[inline(always)]
-            unsafe fn add(self, other: Self) -> Self {
-                // SAFETY: the caller has the instruction set.
-                unsafe { $add(self, other) }
-            }
-            #[inline(always)]
-            unsafe fn fma(self, a: Self, b: Self) -> Self {
-                // SAFETY: the caller has the instruction set.
-                unsafe { $fma(self, a, b) }
-            }
-        }
-    };
-}
-
-/// Any processor: arrays that the compiler keeps in what registers it has. The product is rounded before the sum.
-#[derive(Clone, Copy)]
-struct Portable<T, const LANES: usize>([T; LANES]);
-
-macro_rules! portable {
-    ($scalar:ty, $lanes:literal) => {
-        impl Vector for Portable<$scalar, $lanes> {
-            type Scalar = $scalar;
-            const LANES: usize = $lanes;
-            #[inline(always)]
-            unsafe fn splat(x: $scalar) -> Self {
-                Self([x; $lanes])
-            }
-            #[inline(always)]
-            unsafe fn load(p: *const $scalar) -> Self {
-                // SAFETY: readable by the caller's promise; unaligned as numbers may be.
-                Self(unsafe { p.cast::<[$scalar; $lanes]>().read_unaligned() })
-            }
-            #[inline(always)]
-            unsafe fn store(self, p: *mut $scalar) {
-                // SAFETY: writable by the caller's promise.
-                unsafe { p.cast::<[$scalar; $lanes]>().write_unaligned(self.0) }
-            }
-            #[inline(always)]
-            unsafe fn add(self, other: Self) -> Self {
-                Self(std::array::from_fn(|i| self.0[i] + other.0[i]))
-            }
-            #[inline(always)]
-            unsafe fn fma(self, a: Self, b: Self) -> Self {
-                Self(std::array::from_fn(|i| self.0[i] + a.0[i] * b.0[i]))
-            }
-        }
-    };
-}
-portable!(f32, 4);
-portable!(f64, 2);
 compiled!(portable);
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::*;
-    use std::arch::x86_64::*;
+    use std::arch::x86_64::{__m256, __m256d, __m512, __m512d};
 
-    vector!(__m512, f32, 16, _mm512_set1_ps, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_add_ps, |c, a, b| {
-        _mm512_fmadd_ps(a, b, c)
-    });
-    vector!(__m512d, f64, 8, _mm512_set1_pd, _mm512_loadu_pd, _mm512_storeu_pd, _mm512_add_pd, |c, a, b| {
-        _mm512_fmadd_pd(a, b, c)
-    });
-    vector!(__m256, f32, 8, _mm256_set1_ps, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_add_ps, |c, a, b| {
-        _mm256_fmadd_ps(a, b, c)
-    });
-    vector!(__m256d, f64, 4, _mm256_set1_pd, _mm256_loadu_pd, _mm256_storeu_pd, _mm256_add_pd, |c, a, b| {
-        _mm256_fmadd_pd(a, b, c)
-    });
     compiled!(avx512, "avx512f");
     compiled!(avx2, "avx2,fma");
 
@@ -262,10 +170,8 @@ mod x86 {
 #[cfg(target_arch = "aarch64")]
 mod arm {
     use super::*;
-    use std::arch::aarch64::*;
+    use std::arch::aarch64::{float32x4_t, float64x2_t};
 
-    vector!(float32x4_t, f32, 4, vdupq_n_f32, vld1q_f32, vst1q_f32, vaddq_f32, vfmaq_f32);
-    vector!(float64x2_t, f64, 2, vdupq_n_f64, vld1q_f64, vst1q_f64, vaddq_f64, vfmaq_f64);
     compiled!(neon, "neon");
 
     // 8 × 3 sums, 3 columns and a broadcast of 32 registers.

@@ -16,6 +16,17 @@ pub struct Panel<'a, T> {
     pub k_stride: usize,
 }
 
+/// A part of an operand that lies evenly in memory: its element (outer, k) is `data[outer * outer_stride + k * k_stride]`.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a, T> {
+    /// From the first element on; it may reach further than the last.
+    pub data: &'a [T],
+    /// Elements between neighbours on the outer axis.
+    pub outer_stride: usize,
+    /// Elements between neighbours on the reduction axis.
+    pub k_stride: usize,
+}
+
 /// One operand of a product: for each batch a matrix, outer axis × reduction axis.
 pub trait Pack<T>: Sync {
     /// The layout that panels are filled in fastest. (The right operand's panels are row contiguous all the same.)
@@ -29,6 +40,11 @@ pub trait Pack<T>: Sync {
 
     /// Writes the elements of `outer` × `ks` to the panel, the first of each range at its start.
     fn pack(&self, batch: usize, outer: Range<usize>, ks: Range<usize>, panel: Panel<T>);
+
+    /// The elements of `outer` × `ks` in memory, if that is where and how they lie.
+    fn view(&self, _batch: usize, _outer: Range<usize>, _ks: Range<usize>) -> Option<View<'_, T>> {
+        None
+    }
 }
 
 /// What one axis adds to an element's offset and to the guards' values, index by index.
@@ -37,20 +53,31 @@ pub struct Axis {
     offsets: Vec<isize>,
     /// `guards[g][i]`
     guards: Vec<Vec<isize>>,
+    /// The least that each guard is given.
+    least: Vec<isize>,
     /// How many indices from `i` on (itself included) are evenly spaced, in the offset and in every guard.
     runs: Vec<u32>,
+    /// The same, in the offset.
+    even: Vec<u32>,
+}
+
+/// For each index, how many from there on (itself included) are evenly spaced in all of `tables`.
+fn runs<'a>(length: usize, tables: impl Iterator<Item = &'a Vec<isize>> + Clone) -> Vec<u32> {
+    let mut runs = vec![1; length];
+    for i in (0..length.saturating_sub(1)).rev() {
+        let even = |table: &Vec<isize>| table[i + 2] - table[i + 1] == table[i + 1] - table[i];
+        runs[i] = if i + 2 < length && tables.clone().all(even) { runs[i + 1] + 1 } else { 2 };
+    }
+    runs
 }
 
 impl Axis {
     /// An axis of `offsets`, in elements; `guards` holds a table as long for each guard of the operand.
     pub fn new(offsets: Vec<isize>, guards: Vec<Vec<isize>>) -> Self {
-        let mut runs = vec![1; offsets.len()];
-        let even = |table: &Vec<isize>, i: usize| table[i + 2] - table[i + 1] == table[i + 1] - table[i];
-        for i in (0..offsets.len().saturating_sub(1)).rev() {
-            let extends = i + 2 < offsets.len() && even(&offsets, i) && guards.iter().all(|guard| even(guard, i));
-            runs[i] = if extends { runs[i + 1] + 1 } else { 2 };
-        }
-        Self { offsets, guards, runs }
+        let least = guards.iter().map(|guard| guard.iter().copied().min().unwrap_or(0)).collect();
+        let even = runs(offsets.len(), [&offsets].into_iter());
+        let runs = runs(offsets.len(), [&offsets].into_iter().chain(&guards));
+        Self { offsets, guards, least, runs, even }
     }
 
     /// `length` indices, `stride` elements apart, of an operand without guards.
@@ -69,24 +96,58 @@ fn step(table: &[isize], i: usize) -> isize {
     table.get(i + 1).map_or(0, |next| next - table[i])
 }
 
-/// An operand that lies in an array: element (b, o, k) is `data[batch[b] + outer[o] + k[k]]` by the axes' offsets,
-/// or 0 where for any guard the sum of the axes' terms is negative.
-pub struct Gather<'a, T> {
-    data: &'a [T],
-    batch: Axis,
-    outer: Axis,
-    k: Axis,
+/// The places of an operand that lies in an array: element (b, o, k) is number `batch[b] + outer[o] + k[k]` by the axes' offsets,
+/// or 0 where for any guard the sum of the axes' terms is negative. The axes have as many guards.
+#[derive(Clone, Debug)]
+pub struct Places {
+    pub batch: Axis,
+    pub outer: Axis,
+    pub k: Axis,
+    /// What a step of each loop around the product adds to the number, and to each guard; empty where that is nothing.
+    pub loops: Vec<Vec<isize>>,
 }
 
-impl<'a, T> Gather<'a, T> {
-    /// An operand in `data`; the axes have as many guards. Every element that the guards allow must lie inside, or packing will panic.
-    pub fn new(data: &'a [T], batch: Axis, outer: Axis, k: Axis) -> Self {
-        Self { data, batch, outer, k }
+impl Places {
+    /// The place of an element.
+    pub fn offset(&self, batch: usize, outer: usize, k: usize) -> usize {
+        (self.batch.offsets[batch] + self.outer.offsets[outer] + self.k.offsets[k]) as usize
+    }
+
+    /// Places in no loop.
+    pub fn new(batch: Axis, outer: Axis, k: Axis) -> Self {
+        Self { batch, outer, k, loops: Vec::new() }
     }
 
     /// A matrix without guards: outer axis × reduction axis, each (length, stride).
-    pub fn matrix(data: &'a [T], outer: (usize, isize), k: (usize, isize)) -> Self {
-        Self::new(data, Axis::strided(1, 0), Axis::strided(outer.0, outer.1), Axis::strided(k.0, k.1))
+    pub fn matrix(outer: (usize, isize), k: (usize, isize)) -> Self {
+        Self::new(Axis::strided(1, 0), Axis::strided(outer.0, outer.1), Axis::strided(k.0, k.1))
+    }
+}
+
+/// An operand that lies in an array.
+pub struct Gather<'a, T> {
+    data: &'a [T],
+    /// What is added to the number of an element, to give its place in `data`.
+    shift: isize,
+    /// What is added to each guard.
+    guard_shifts: Vec<isize>,
+    places: &'a Places,
+}
+
+impl<'a, T> Gather<'a, T> {
+    /// An operand in `data`, which starts with element number `first`, at these steps of the loops. Every element that the guards allow must lie
+    /// inside, or packing will panic.
+    pub fn new(data: &'a [T], first: usize, places: &'a Places, steps: &[usize]) -> Self {
+        let shift =
+            |of: &Vec<isize>| of.iter().zip(steps).map(|(coefficient, step)| coefficient * *step as isize).sum();
+        let mut shifts: Vec<isize> = places.loops.iter().map(shift).collect();
+        shifts.resize(1 + places.batch.guards.len(), 0);
+        Self { data, shift: shifts[0] - first as isize, guard_shifts: shifts.split_off(1), places }
+    }
+
+    /// The place in `data` that the axes' offsets are added to.
+    fn base(&self, batch: usize) -> isize {
+        self.places.batch.offsets[batch] + self.shift
     }
 }
 
@@ -94,23 +155,24 @@ impl<T: Copy + Default + Sync> Pack<T> for Gather<'_, T> {
     fn layout(&self) -> Layout {
         // The longer the run of neighbours, the better.
         let neighbours = |axis: &Axis| if axis.step(0) == 1 { axis.runs[0] } else { 1 };
-        let (outer, k) = (neighbours(&self.outer), neighbours(&self.k));
+        let (outer, k) = (neighbours(&self.places.outer), neighbours(&self.places.k));
         if outer > k && k < 64 { Layout::RowContiguous } else { Layout::KContiguous }
     }
 
     fn pack(&self, batch: usize, outer: Range<usize>, ks: Range<usize>, panel: Panel<T>) {
         // The source is read along its unit stride; the panel is written in blocks that stay in L1 if that is across it.
-        let along_k = self.layout() == Layout::KContiguous && (self.k.step(0) == 1 || panel.k_stride == 1);
+        let Places { outer: outer_axis, k: k_axis, batch: batch_axis, .. } = self.places;
+        let along_k = self.layout() == Layout::KContiguous && (k_axis.step(0) == 1 || panel.k_stride == 1);
         let (inner, inner_range, inner_stride, other, other_range, other_stride) = if along_k {
-            (&self.k, ks, panel.k_stride, &self.outer, outer, panel.outer_stride)
+            (k_axis, ks, panel.k_stride, outer_axis, outer, panel.outer_stride)
         } else {
-            (&self.outer, outer, panel.outer_stride, &self.k, ks, panel.k_stride)
+            (outer_axis, outer, panel.outer_stride, k_axis, ks, panel.k_stride)
         };
         let first = inner_range.start;
         let length = inner_range.len();
         let whole = inner.step(first) == 1 && inner.runs[first] as usize >= length;
-        if self.batch.guards.is_empty() && inner_stride == 1 && whole {
-            let base = self.batch.offsets[batch] + inner.offsets[first];
+        if batch_axis.guards.is_empty() && inner_stride == 1 && whole {
+            let base = self.base(batch) + inner.offsets[first];
             for (offset, to) in other.offsets[other_range].iter().zip(panel.data.chunks_mut(other_stride)) {
                 let start = (base + offset) as usize;
                 copy_short(&self.data[start..start + length], &mut to[..length]);
@@ -121,17 +183,26 @@ impl<T: Copy + Default + Sync> Pack<T> for Gather<'_, T> {
         for start in inner_range.clone().step_by(block) {
             let end = inner_range.end.min(start + block);
             for o in other_range.clone() {
-                let base = self.batch.offsets[batch] + other.offsets[o];
+                let base = self.base(batch) + other.offsets[o];
                 let row = &mut panel.data[(o - other_range.start) * other_stride..];
+                let value = |g: usize| batch_axis.guards[g][batch] + other.guards[g][o] + self.guard_shifts[g];
                 let mut at = start;
+                if inner.least.iter().enumerate().all(|(g, least)| value(g) + least >= 0) {
+                    while at < end {
+                        let n = (inner.even[at] as usize).min(end - at);
+                        let to = &mut row[(at - first) * inner_stride..];
+                        copy_run(self.data, (base + inner.offsets[at]) as usize, inner.step(at), to, inner_stride, n);
+                        at += n;
+                    }
+                    continue;
+                }
                 while at < end {
                     let n = (inner.runs[at] as usize).min(end - at);
                     let to = &mut row[(at - first) * inner_stride..][..(n - 1) * inner_stride + 1];
                     // The part of the run that every guard allows.
                     let mut part = 0..n as isize;
                     for (g, terms) in inner.guards.iter().enumerate() {
-                        let value = self.batch.guards[g][batch] + other.guards[g][o] + terms[at];
-                        part = where_not_negative(part, value, step(terms, at));
+                        part = where_not_negative(part, value(g) + terms[at], step(terms, at));
                     }
                     let part = part.start as usize..part.end as usize;
                     if part.len() < n {
@@ -146,6 +217,22 @@ impl<T: Copy + Default + Sync> Pack<T> for Gather<'_, T> {
                 }
             }
         }
+    }
+
+    fn view(&self, batch: usize, outer: Range<usize>, ks: Range<usize>) -> Option<View<'_, T>> {
+        let Places { outer: outer_axis, k, batch: batch_axis, .. } = self.places;
+        let even = |axis: &Axis, range: &Range<usize>| {
+            let run = axis.runs.get(range.start).map_or(0, |run| *run as usize);
+            // The stride of a single index is nobody's concern.
+            let stride = if range.len() < 2 { 1 } else { axis.step(range.start) };
+            (run >= range.len()).then(|| usize::try_from(stride).ok()).flatten()
+        };
+        if !batch_axis.guards.is_empty() || outer.is_empty() || ks.is_empty() {
+            return None;
+        }
+        let (outer_stride, k_stride) = (even(outer_axis, &outer)?, even(k, &ks)?);
+        let start = self.base(batch) + outer_axis.offsets[outer.start] + k.offsets[ks.start];
+        Some(View { data: self.data.get(usize::try_from(start).ok()?..)?, outer_stride, k_stride })
     }
 }
 

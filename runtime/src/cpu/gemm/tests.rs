@@ -20,6 +20,21 @@ fn product(size: Size, a: &impl Pack<f32>, b: &impl Pack<f32>) -> Vec<f32> {
     c.into_inner().unwrap()
 }
 
+/// With the right operand packed ahead, and not.
+fn both(size: Size, a: &impl Pack<f32>, b: &impl Pack<f32>) -> Vec<f32> {
+    let now = product(size, a, b);
+    let mut ahead = vec![0.0; now.len()];
+    let store = Rows::new(&mut ahead, size.m * size.n, size.n);
+    let packed = Packed::new(size, b);
+    let right: Right<f32, Gather<f32>> = Right::Packed(&packed);
+    // In two parts, as a caller may.
+    for rows in [0..size.m / 3, size.m / 3..size.m] {
+        super::product(size, a, right, &store, 0..size.batch, rows);
+    }
+    assert_eq!(now, ahead);
+    now
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -29,12 +44,14 @@ proptest! {
         let size = Size { batch, m, n, k };
         let strides = |by_k: bool, outer: usize| if by_k { (k as isize, 1) } else { (1, outer as isize) };
         let (a, b) = (numbers(batch * m * k, 1), numbers(batch * n * k, 2));
-        let operand = |data, outer: usize, by_k| {
+        let places = |outer: usize, by_k| {
             let (outer_stride, k_stride) = strides(by_k, outer);
-            let batches = Axis::strided(batch, (outer * k) as isize);
-            Gather::new(data, batches, Axis::strided(outer, outer_stride), Axis::strided(k, k_stride))
+            let batch = Axis::strided(batch, (outer * k) as isize);
+            Places::new(batch, Axis::strided(outer, outer_stride), Axis::strided(k, k_stride))
         };
-        let got = product(size, &operand(&a, m, a_by_k), &operand(&b, n, b_by_k));
+        let (of_a, of_b) = (places(m, a_by_k), places(n, b_by_k));
+        let right = Gather::new(&b, 0, &of_b, &[]);
+        let got = both(size, &Gather::new(&a, 0, &of_a, &[]), &right);
         for (i, got) in got.iter().enumerate() {
             let (batch, row, column) = (i / n / m, i / n % m, i % n);
             let at = |data: &[f32], outer: usize, o: usize, p: usize, by_k| {
@@ -62,8 +79,7 @@ fn convolution() {
         vec![guard(|p| p.0), guard(|p| p.1), guard(|p| -p.0), guard(|p| -p.1)]
     };
     let (row, pixel) = ((width * inputs) as isize, inputs as isize);
-    let left = Gather::new(
-        &image,
+    let left = Places::new(
         Axis::new(vec![0], vec![vec![0], vec![0], vec![height as isize - 1], vec![width as isize - 1]]),
         Axis::new(pixels().map(|(y, x)| y * row + x * pixel).collect(), inside(pixels().collect())),
         Axis::new(
@@ -71,8 +87,9 @@ fn convolution() {
             inside(taps().map(|t| (t.0, t.1)).collect()),
         ),
     );
-    let right = Gather::matrix(&weights, (outputs, 1), (9 * inputs, outputs as isize));
-    let got = product(Size { batch: 1, m: rows * columns, n: outputs, k: 9 * inputs }, &left, &right);
+    let right = Places::matrix((outputs, 1), (9 * inputs, outputs as isize));
+    let (left, right) = (Gather::new(&image, 0, &left, &[]), Gather::new(&weights, 0, &right, &[]));
+    let got = both(Size { batch: 1, m: rows * columns, n: outputs, k: 9 * inputs }, &left, &right);
     for (i, (y, x)) in pixels().enumerate() {
         for out in 0..outputs {
             let term = |(k, (dy, dx, c)): (usize, (isize, isize, isize))| {
@@ -90,13 +107,15 @@ fn convolution() {
 fn instruction_sets() {
     let size = Size { batch: 1, m: 37, n: 75, k: 400 };
     let (a, b) = (numbers(size.m * size.k, 1), numbers(size.n * size.k, 2));
-    let left = Gather::matrix(&a, (size.m, size.k as isize), (size.k, 1));
-    let right = Gather::matrix(&b, (size.n, 1), (size.k, size.n as isize));
+    let left = Places::matrix((size.m, size.k as isize), (size.k, 1));
+    let right = Places::matrix((size.n, 1), (size.k, size.n as isize));
+    let (left, right) = (Gather::new(&a, 0, &left, &[]), Gather::new(&b, 0, &right, &[]));
     let want = product(size, &left, &right);
     for kernels in kernel::every_f32() {
         let mut got = vec![0.0; size.m * size.n];
         let store = Rows::new(&mut got, 0, size.n);
-        Product { size, kernels, a: &left, b: &right, store: &store, batch: 0, threads: 1 }.run();
+        let b = Right::Now(&right);
+        Product { size, kernels, a: &left, b, store: &store, batch: 0, rows: 0..size.m, threads: 1 }.run();
         assert_eq!(got, want);
     }
 }
@@ -108,7 +127,8 @@ fn wide() {
     let a: Vec<f64> = (0..m * k).map(|i| i as f64).collect();
     let b: Vec<f64> = (0..n * k).map(|i| i as f64).collect();
     let mut c = vec![0.0; m * n];
-    let (left, right) = (Gather::matrix(&a, (m, 3), (k, 1)), Gather::matrix(&b, (n, 1), (k, n as isize)));
+    let (left, right) = (Places::matrix((m, 3), (k, 1)), Places::matrix((n, 1), (k, n as isize)));
+    let (left, right) = (Gather::new(&a, 0, &left, &[]), Gather::new(&b, 0, &right, &[]));
     gemm(Size { batch: 1, m, n, k }, &left, &right, &Rows::new(&mut c, 0, n));
     for (i, c) in c.iter().enumerate() {
         assert_eq!(*c, (0..k).map(|p| a[i / n * k + p] * b[p * n + i % n]).sum::<f64>());

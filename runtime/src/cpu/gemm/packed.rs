@@ -1,0 +1,103 @@
+//! The right operand in panels.
+
+use super::kernel::{Float, Kernels};
+use super::pack::{Pack, Panel, Places};
+use super::{Size, pool};
+use crate::cpu::memory::Register;
+use std::marker::PhantomData;
+use std::ops::Range;
+
+/// Panels of B packed together.
+const GROUP: usize = 8;
+
+/// The right operand of a product, packed for any number of runs.
+pub struct Packed<T> {
+    panels: Register,
+    /// Elements of a batch.
+    stride: usize,
+    elements: PhantomData<T>,
+}
+
+impl<T: Float> Packed<T> {
+    /// Packs `b` of a product of this size.
+    pub fn new(size: Size, b: &impl Pack<T>) -> Self {
+        let stride = size.n.next_multiple_of(T::kernels().lanes) * size.k;
+        let mut panels = Register::zeroed(stride * size.batch * size_of::<T>());
+        for batch in 0..size.batch {
+            let panels = &mut panels.elements_mut()[batch * stride..(batch + 1) * stride];
+            pack(b, batch, 0..size.n, size.k, panels, T::kernels(), pool::threads());
+        }
+        Self { panels, stride, elements: PhantomData }
+    }
+
+    /// What was packed from these places, each of which is another element of the array, and all of them the whole.
+    pub fn unpack(&self, size: Size, places: &Places) -> Vec<T> {
+        let kernels = T::kernels();
+        let (width, kc, padded) = (kernels.columns(), kernels.kc(size.k), size.n.next_multiple_of(kernels.lanes));
+        let mut array = vec![T::default(); size.batch * size.n * size.k];
+        for batch in 0..size.batch {
+            let packed = self.batch(batch);
+            for k in 0..size.k {
+                let first = k / kc * kc;
+                let block = &packed[first * padded..];
+                let terms = kc.min(size.k - first);
+                for n in 0..size.n {
+                    let start = n / width * width;
+                    let at = start * terms + (k - first) * width.min(padded - start) + n - start;
+                    array[places.offset(batch, n, k)] = block[at];
+                }
+            }
+        }
+        array
+    }
+
+    /// The panels of one batch, as [`pack`] lays them out.
+    pub fn batch(&self, batch: usize) -> &[T] {
+        &self.panels.elements()[batch * self.stride..(batch + 1) * self.stride]
+    }
+}
+
+/// Packs `columns` of B: for each block of KC, panels of the kernel's width, each k-major; the last is as wide as the vectors it needs.
+pub fn pack<T: Float>(
+    b: &impl Pack<T>,
+    batch: usize,
+    columns: Range<usize>,
+    k: usize,
+    packed: &mut [T],
+    kernels: Kernels<T>,
+    threads: usize,
+) {
+    let (width, lanes, kc) = (kernels.columns(), kernels.lanes, kernels.kc(k));
+    let padded = columns.len().next_multiple_of(lanes);
+    // Neighbouring panels are filled together, a few k at a time, so that long pieces of the source's rows are read at once.
+    let (group, step) = (GROUP * width, b.k_step().min(kc));
+    let groups = packed.chunks_mut(kc * padded).enumerate().flat_map(|(block, packed)| {
+        let ks = block * kc..k.min((block + 1) * kc);
+        packed.chunks_mut(group * ks.len()).enumerate().map(move |(i, data)| (ks.clone(), i * group, data))
+    });
+    let pack = |ks: Range<usize>, start: usize, data: &mut [T]| {
+        for k in ks.clone().step_by(step) {
+            let some = k..ks.end.min(k + step);
+            for (i, data) in data.chunks_mut(width * ks.len()).enumerate() {
+                let first = columns.start + start + i * width;
+                let outer = first..columns.end.min(first + width);
+                let k_stride = outer.len().next_multiple_of(lanes);
+                let data = &mut data[(k - ks.start) * k_stride..][..some.len() * k_stride];
+                if k_stride != outer.len() {
+                    data.fill(T::default());
+                }
+                b.pack(batch, outer, some.clone(), Panel { data, outer_stride: 1, k_stride });
+            }
+        }
+    };
+    if threads == 1 {
+        return groups.for_each(|(ks, start, data)| pack(ks, start, data));
+    }
+    let groups: Vec<_> = groups.map(|(ks, start, data)| (ks, start, std::sync::Mutex::new(data))).collect();
+    pool::run(groups.len(), |group| {
+        let (ks, start, data) = &groups[group];
+        if let Ok(mut data) = data.lock() {
+            pack(ks.clone(), *start, &mut data);
+        }
+    });
+}

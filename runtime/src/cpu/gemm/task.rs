@@ -1,0 +1,174 @@
+//! What one thread does without a break: some rows of a product × some of its columns.
+
+use super::kernel::{Float, Kernels, Layout, Strided};
+use super::pack::{Pack, Panel, View};
+use super::{NC, Product, Store, Tile, scratch};
+use std::ops::Range;
+
+/// Where the task finds B.
+pub enum Panels<'a, T> {
+    /// As [`super::packed::pack`] lays out the columns `all`.
+    Packed { data: &'a [T], all: Range<usize> },
+    /// Where it lies: all of it, its outer stride 1.
+    InPlace(View<'a, T>),
+}
+
+/// Some panels of rows × some columns of one product.
+pub struct Task<'a, T: Float, A, B, S> {
+    pub product: &'a Product<'a, T, A, B, S>,
+    /// The panels of A, none higher than the kernels.
+    pub rows: Vec<Range<usize>>,
+    /// Starts a whole number of kernels after the columns of `b` do.
+    pub columns: Range<usize>,
+    pub b: &'a Panels<'a, T>,
+}
+
+/// A panel of A for one block of k.
+#[derive(Clone, Copy)]
+struct Left<T> {
+    panel: Strided<T>,
+    layout: Layout,
+}
+
+impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
+    pub fn run(&self) {
+        let Kernels { rows: height, .. } = self.product.kernels;
+        let (k, kc, width) =
+            (self.product.size.k, self.product.kernels.kc(self.product.size.k), self.product.kernels.columns());
+        let blocks = k.div_ceil(kc).max(1);
+        let nc = NC / width * width;
+        // A row of C is padded to a kernel's width.
+        let stride = nc.min(self.columns.len()).next_multiple_of(width);
+        // Sums wait in memory only from one block of k to the next: with a single block one strip serves all.
+        let strips = if blocks == 1 { 1 } else { self.rows.len() * self.columns.len().div_ceil(nc) };
+        let packed = kc.min(k) * self.rows.len() * height;
+        scratch::with3([packed, strips * height * stride, kc.min(k) * width], |[a, c, edge]: [&mut [T]; 3]| {
+            let mut lefts = Vec::with_capacity(self.rows.len());
+            for block in 0..blocks {
+                let ks = block * kc..k.min((block + 1) * kc);
+                self.left(ks.clone(), a, &mut lefts);
+                self.pack_edge(ks.clone(), edge);
+                let mut strip = 0;
+                for start in self.columns.clone().step_by(nc) {
+                    let columns = start..self.columns.end.min(start + nc);
+                    for (rows, left) in self.rows.iter().zip(&lefts) {
+                        let c = &mut c[strip % strips * height * stride..][..height * stride];
+                        self.strip(rows.len(), columns.clone(), ks.clone(), *left, edge, c, stride);
+                        if block + 1 == blocks {
+                            let (rows, columns) = (rows.clone(), columns.clone());
+                            let tile = Tile { batch: self.product.batch, rows, columns, data: c, stride };
+                            self.product.store.store(tile);
+                        }
+                        strip += 1;
+                    }
+                }
+            }
+        });
+    }
+
+    /// Finds the task's panels of A for one block of k, or packs them.
+    fn left(&self, ks: Range<usize>, packed: &mut [T], lefts: &mut Vec<Left<T>>) {
+        let Product { kernels, a, batch, .. } = self.product;
+        lefts.clear();
+        let mut packed = packed.chunks_mut((kernels.rows * ks.len()).max(1));
+        for rows in &self.rows {
+            let data = packed.next().unwrap_or_default();
+            lefts.push(
+                match a.view(*batch, rows.clone(), ks.clone()).and_then(|view| in_place(&view, rows.len(), ks.len())) {
+                    Some(left) => left,
+                    None => {
+                        let layout = a.layout();
+                        let (stride, outer_stride, k_stride) = match layout {
+                            Layout::KContiguous => (ks.len(), ks.len(), 1),
+                            Layout::RowContiguous => (rows.len(), 1, rows.len()),
+                        };
+                        if !ks.is_empty() {
+                            a.pack(
+                                *batch,
+                                rows.clone(),
+                                ks.clone(),
+                                Panel { data: &mut *data, outer_stride, k_stride },
+                            );
+                        }
+                        Left { panel: Strided { start: data.as_ptr(), stride }, layout }
+                    }
+                },
+            );
+        }
+    }
+
+    /// Where B is read in place, the last panel of its columns, of which whole vectors could reach past its end, is packed.
+    fn pack_edge(&self, ks: Range<usize>, edge: &mut [T]) {
+        let (Panels::InPlace(view), Some(columns)) = (self.b, self.edge()) else { return };
+        let k_stride = columns.len().next_multiple_of(self.product.kernels.lanes);
+        for (k, to) in ks.zip(edge.chunks_mut(k_stride)) {
+            let from = &view.data[k * view.k_stride + columns.start..][..columns.len()];
+            to[..from.len()].copy_from_slice(from);
+            to[from.len()..].fill(T::default());
+        }
+    }
+
+    /// The columns of the last panel, where they do not fill whole vectors.
+    fn edge(&self) -> Option<Range<usize>> {
+        let Kernels { lanes, .. } = self.product.kernels;
+        let width = self.product.kernels.columns();
+        let start = self.columns.start + (self.columns.len() - 1) / width * width;
+        (!(self.columns.end - start).is_multiple_of(lanes)).then_some(start..self.columns.end)
+    }
+
+    /// Adds one block of k (the first: writes) to a strip of C: one panel of A by `columns`.
+    #[expect(clippy::too_many_arguments, reason = "the places of one kernel's operands")]
+    fn strip(
+        &self,
+        rows: usize,
+        columns: Range<usize>,
+        ks: Range<usize>,
+        left: Left<T>,
+        edge: &[T],
+        c: &mut [T],
+        stride: usize,
+    ) {
+        let Product { kernels, .. } = self.product;
+        let lanes = kernels.lanes;
+        for start in columns.clone().step_by(kernels.columns()) {
+            let (vectors, b, b_stride) = match self.b {
+                Panels::Packed { data, all } => {
+                    let vectors = (all.end - start).div_ceil(lanes).min(kernels.vectors);
+                    let block = &data[ks.start * all.len().next_multiple_of(lanes)..];
+                    let panel = &block[(start - all.start) * ks.len()..][..ks.len() * vectors * lanes];
+                    (vectors, panel, vectors * lanes)
+                }
+                Panels::InPlace(view) => {
+                    let vectors = (self.columns.end - start).div_ceil(lanes).min(kernels.vectors);
+                    if self.columns.end - start < vectors * lanes {
+                        (vectors, edge, vectors * lanes)
+                    } else {
+                        let from = ks.start * view.k_stride + start;
+                        let length = ks.len().saturating_sub(1) * view.k_stride + vectors * lanes;
+                        (vectors, if ks.is_empty() { edge } else { &view.data[from..from + length] }, view.k_stride)
+                    }
+                }
+            };
+            let c = &mut c[start - columns.start..][..(rows - 1) * stride + vectors * lanes];
+            let kernel = kernels.get(left.layout, rows, vectors);
+            let b = Strided { start: b.as_ptr(), stride: b_stride };
+            // SAFETY: `b` and `c` are exactly what the kernel touches; `left` is a panel of `rows` by the block of k, in the operand or packed;
+            // `kernels` came from the detection of this processor's features.
+            unsafe { kernel(ks.len(), left.panel, b, c.as_mut_ptr(), stride, ks.start == 0) };
+        }
+    }
+}
+
+/// The panel where it lies, if the kernels can read it there and do so fast.
+fn in_place<T: Float>(view: &View<T>, rows: usize, k: usize) -> Option<Left<T>> {
+    // Rows that many bytes apart displace each other from L1.
+    let scattered = |stride: usize| (stride * size_of::<T>()).is_multiple_of(4096) && rows > 4;
+    let (layout, stride) = match view {
+        View { k_stride: 1, outer_stride, .. } if !scattered(*outer_stride) => (Layout::KContiguous, *outer_stride),
+        View { outer_stride: 1, k_stride, .. } => (Layout::RowContiguous, *k_stride),
+        _ => return None,
+    };
+    // All of it lies in the operand.
+    let last = (rows - 1) * view.outer_stride + k.checked_sub(1)? * view.k_stride;
+    (last < view.data.len()).then_some(Left { panel: Strided { start: view.data.as_ptr(), stride }, layout })
+}

@@ -1,0 +1,160 @@
+//! A nest at work: its buffers, and the epilogue that ends every way of running it.
+
+use super::machine::Machine;
+use super::memory::{Launch, bytes_of, elements, elements_mut};
+use super::number::Number;
+use super::pool;
+use super::shared::Shared;
+use super::space::{Lines, Space};
+use super::tape::{ACCUMULATOR, CHUNK, Tape, WRITTEN};
+use std::ops::Range;
+use tile_compiler::affine::Affine;
+use tile_compiler::nest::Nest;
+
+/// What a nest writes: a tensor, or the part of one that holds the places to be computed.
+pub struct Output<'a> {
+    bytes: Shared<'a, u8>,
+    /// The number of the element that `bytes` starts with.
+    first: usize,
+}
+
+impl<'a> Output<'a> {
+    /// The elements from number `first` on.
+    pub fn new(bytes: &'a mut [u8], first: usize) -> Self {
+        Self { bytes: Shared::new(bytes), first }
+    }
+}
+
+/// Where in an output the places' elements are.
+pub enum Position {
+    /// In the places' own order, but for what the loops add.
+    InOrder(Affine),
+    Lines(Lines),
+}
+
+impl Position {
+    /// The positions that the nest's output of this number has.
+    pub fn new(nest: &Nest, output: usize) -> Self {
+        let position = &nest.outputs[output].position;
+        let shift = position.sub(&nest.place()).filter(|shift| shift.variables().all(|v| nest.loops().contains(&v)));
+        let lines = || Lines::new(nest, &Space::new(nest, 0..nest.free), [position]);
+        shift.map_or_else(|| Position::Lines(lines()), Position::InOrder)
+    }
+}
+
+/// One run of a nest.
+pub struct Job<'a> {
+    pub nest: &'a Nest,
+    pub epilogue: &'a Tape,
+    pub launch: Launch<'a>,
+    pub outputs: &'a [Output<'a>],
+    pub positions: &'a [Position],
+}
+
+impl<'a> Job<'a> {
+    /// A thread's means to run the epilogue.
+    pub fn finisher(&self) -> Machine<'a> {
+        self.epilogue.machine(self.launch)
+    }
+
+    /// The part of an output that holds the elements of consecutive places, in bytes, if they follow each other there.
+    fn part(&self, output: usize, places: Range<usize>, size: usize) -> Option<(&'a Shared<'a, u8>, Range<usize>)> {
+        let Position::InOrder(shift) = &self.positions[output] else { return None };
+        let Output { bytes, first } = &self.outputs[output];
+        let loops = self.nest.loops().start;
+        let steps = self.launch.steps;
+        let shift = shift.terms().iter().fold(shift.offset(), |sum, (v, c)| sum + c * steps[v - loops] as i64);
+        let at = |place: usize| place.wrapping_add_signed(shift as isize).wrapping_sub(*first).wrapping_mul(size);
+        Some((bytes, at(places.start)..at(places.end)))
+    }
+
+    /// Runs the epilogue for a chunk of places (its given registers are filled) and stores the results.
+    ///
+    /// Each place is to be finished by one thread only.
+    pub fn finish(&self, epilogue: &mut Machine, places: Range<usize>) {
+        let part = |output: usize| {
+            let size = self.epilogue.dtype(self.epilogue.results[output]).size();
+            let (bytes, range) = self.part(output, places.clone(), size)?;
+            bytes.prefetch(range.clone());
+            // SAFETY: places are split between threads, so that no other part in use holds these.
+            Some(unsafe { bytes.slice(range) })
+        };
+        let direct = if self.outputs.len() == 1 { part(0) } else { None };
+        if epilogue.run_into(places.start, places.len(), direct) {
+            return;
+        }
+        for output in 0..self.outputs.len() {
+            match part(output) {
+                Some(to) => to.copy_from_slice(epilogue.bytes(self.epilogue.results[output])),
+                None => self.scatter(epilogue, output, places.clone()),
+            }
+        }
+    }
+
+    /// Stores the results of a chunk of places at their positions in an output.
+    fn scatter(&self, epilogue: &mut Machine, output: usize, places: Range<usize>) {
+        let Position::Lines(lines) = &self.positions[output] else { return };
+        let Output { bytes, first } = &self.outputs[output];
+        let result = self.epilogue.results[output];
+        let size = self.epilogue.dtype(result).size();
+        let mut walker = epilogue.walker.clone();
+        let values = epilogue.bytes(result);
+        lines.walk(&self.epilogue.space, &mut walker, places.start, places.len(), |piece| {
+            let values = &values[piece.at * size..(piece.at + piece.length) * size];
+            let step = lines.steps[0];
+            let run = if step == 1 { piece.length } else { 1 };
+            for (number, values) in values.chunks_exact(run * size).enumerate() {
+                let Ok(start) = usize::try_from(piece.values[0] + number as i64 * step - *first as i64) else { return };
+                // SAFETY: places are split between threads, and no two have one position.
+                unsafe { bytes.slice(start * size..(start + run) * size) }.copy_from_slice(values);
+            }
+        });
+    }
+
+    /// Runs the epilogue on the accumulated values of consecutive places and stores the results; all of them were written.
+    ///
+    /// Each place is to be finished by one thread only.
+    pub fn complete<T: Number>(&self, epilogue: &mut Machine, place: usize, values: &[T]) {
+        for (start, values) in (place..).step_by(CHUNK).zip(values.chunks(CHUNK)) {
+            let part = || self.part(0, start..start + values.len(), size_of::<T>());
+            match self.epilogue.fused.as_ref().and_then(|fused| Some((fused, part()?))) {
+                Some((fused, (bytes, range))) => {
+                    // SAFETY: places are split between threads, so that no other part in use holds these.
+                    let out = unsafe { bytes.slice(range) };
+                    epilogue.run_fused(fused, start, elements(bytes_of(values)), elements_mut(out));
+                }
+                None => {
+                    epilogue.given::<T>(ACCUMULATOR)[..values.len()].copy_from_slice(values);
+                    epilogue.given::<u8>(WRITTEN)[..values.len()].fill(1);
+                    self.finish(epilogue, start..start + values.len());
+                }
+            }
+        }
+    }
+
+    /// Runs a nest without aggregation at some places.
+    pub fn pointwise(&self, places: Range<usize>) {
+        parallel(places, self.epilogue.len() + 1, |places| {
+            let mut machine = self.finisher();
+            self.epilogue.chunks(places).for_each(|chunk| self.finish(&mut machine, chunk));
+        });
+    }
+}
+
+/// Calls `f` with ranges that make up `range`, on several threads if so many times `work` operations on an element are worth it.
+pub fn parallel(range: Range<usize>, work: usize, f: impl Fn(Range<usize>) + Sync) {
+    /// Operations that take a thread some microseconds.
+    const GRAIN: usize = 1 << 15;
+    let total = range.len();
+    let threads = pool::threads();
+    let pieces = (threads * 4).min(total.saturating_mul(work) / GRAIN).min(total);
+    if threads == 1 || pieces < 2 {
+        return f(range);
+    }
+    let size = total.div_ceil(pieces);
+    let size = if size > CHUNK { size.next_multiple_of(CHUNK) } else { size };
+    pool::run(total.div_ceil(size), |piece| {
+        let start = range.start + piece * size;
+        f(start..range.end.min(start + size));
+    });
+}

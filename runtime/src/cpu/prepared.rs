@@ -1,0 +1,151 @@
+//! A nest made ready to run any number of times.
+
+use super::contraction::{Contraction, PackedRight};
+use super::direct::Direct;
+use super::job::{Job, Output, Position};
+use super::memory::{Launch, Operand};
+use super::reduction::Reduction;
+use super::space::Space;
+use super::tape::Tape;
+use std::fmt;
+use tile_compiler::nest::Nest;
+
+/// Why a nest did not run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RunError {
+    /// Not as many buffers as the nest has operands and outputs, or not as many steps as there are loops around it.
+    Count,
+    /// A buffer is smaller than its tensor, or not aligned.
+    Buffer {
+        /// What the tensor takes.
+        bytes: usize,
+    },
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RunError::Count => write!(f, "a nest was given more or fewer buffers or steps than it has"),
+            RunError::Buffer { bytes } => {
+                write!(f, "a buffer is not aligned to 8, or has not the {bytes} bytes of its tensor")
+            }
+        }
+    }
+}
+
+impl std::error::Error for RunError {}
+
+/// The way in which a nest runs.
+enum Way {
+    /// No aggregation.
+    Pointwise,
+    Contraction(Box<Contraction>),
+    Direct(Box<Direct>),
+    Reduction(Box<Reduction>),
+}
+
+/// A nest, analysed once for all its runs.
+pub struct Prepared {
+    nest: Nest,
+    epilogue: Tape,
+    way: Way,
+    positions: Vec<Position>,
+}
+
+/// An operand in the form that a nest's runs want it in.
+pub struct Packed(PackedRight);
+
+impl Prepared {
+    /// Prepares a nest, which must be verified. `kept` says which operands change seldom: that may decide the way it runs.
+    pub fn new(nest: &Nest, kept: &dyn Fn(usize) -> bool) -> Self {
+        let free = Space::new(nest, 0..nest.free);
+        let epilogue = Tape::new(nest, &nest.epilogue, &nest.epilogue.results, free, &[]);
+        let way = match (nest.aggregation, nest.accumulator()) {
+            (Some(aggregation), Some(dtype)) => {
+                if let Some(contraction) = Contraction::new(nest, kept) {
+                    Way::Contraction(Box::new(contraction))
+                } else if let Some(direct) = Direct::new(nest) {
+                    Way::Direct(Box::new(direct))
+                } else {
+                    Way::Reduction(Box::new(Reduction::new(nest, aggregation, dtype)))
+                }
+            }
+            _ => Way::Pointwise,
+        };
+        let positions = (0..nest.outputs.len()).map(|output| Position::new(nest, output)).collect();
+        Self { nest: nest.clone(), epilogue, way, positions }
+    }
+
+    /// The operands that [`Prepared::pack`] packs: those of one factor of a product. Runs that are given the packed form do not read them.
+    pub fn packs(&self) -> Vec<usize> {
+        match &self.way {
+            Way::Contraction(contraction) => contraction.packs(&self.nest),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Packs the operands of [`Prepared::packs`] for any number of runs; the others need not be there.
+    pub fn pack(&self, operands: &[Operand]) -> Option<Packed> {
+        match &self.way {
+            Way::Contraction(contraction) => {
+                let steps = vec![0; self.nest.loops];
+                Some(Packed(contraction.pack(&self.nest, Launch { operands, steps: &steps })))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether the packed form has every element of this operand, and no other's: [`Prepared::unpack`] gives it back.
+    pub fn holds(&self, operand: usize) -> bool {
+        matches!(&self.way, Way::Contraction(contraction) if contraction.holds() == Some(operand))
+    }
+
+    /// The bytes of the operand that the packed form holds.
+    pub fn unpack(&self, packed: &Packed) -> Option<Vec<u8>> {
+        match &self.way {
+            Way::Contraction(contraction) => contraction.unpack(&packed.0),
+            _ => None,
+        }
+    }
+
+    /// Computes every output, at `steps` of the loops around the nest: reads `operands` and overwrites `outputs`, in the nest's order. Operands that
+    /// are `packed` may be empty.
+    pub fn run(&self, steps: &[usize], operands: &[Operand], packed: Option<&Packed>, outputs: &[Output]) {
+        let Self { nest, epilogue, way, positions } = self;
+        let job = Job { nest, epilogue, launch: Launch { operands, steps }, outputs, positions };
+        match way {
+            Way::Pointwise => job.pointwise(0..nest.places()),
+            Way::Contraction(contraction) => contraction.run(&job, packed.map(|packed| &packed.0)),
+            Way::Direct(direct) => direct.run(&job),
+            Way::Reduction(reduction) => reduction.run(&job, 0..nest.places()),
+        }
+    }
+}
+
+/// Computes every output of `nest`, which must be verified, at `steps` of the loops around it: reads `operands` and
+/// overwrites `outputs`, in the nest's order.
+///
+/// Each is the bytes of its tensor, row-major, [`tile_compiler::dtype::DType::size`] bytes an element (a bool is one byte), or more;
+/// aligned to 8 bytes (best to 64). To run a nest more than once, keep it [`Prepared`].
+pub fn run(nest: &Nest, steps: &[usize], operands: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), RunError> {
+    check(nest, steps, operands, outputs)?;
+    let operands: Vec<Operand> = operands.iter().map(|bytes| Operand::from(*bytes)).collect();
+    let outputs: Vec<Output> = outputs.iter_mut().map(|bytes| Output::new(bytes, 0)).collect();
+    Prepared::new(nest, &|_| false).run(steps, &operands, None, &outputs);
+    Ok(())
+}
+
+/// Whether the buffers are those that the nest wants.
+fn check(nest: &Nest, steps: &[usize], operands: &[&[u8]], outputs: &[&mut [u8]]) -> Result<(), RunError> {
+    if operands.len() != nest.operands.len() || outputs.len() != nest.outputs.len() || steps.len() != nest.loops {
+        return Err(RunError::Count);
+    }
+    let buffers = operands.iter().copied().chain(outputs.iter().map(|b| &**b));
+    for (ty, buffer) in nest.operands.iter().chain(nest.outputs.iter().map(|output| &output.ty)).zip(buffers) {
+        let bytes = ty.elements().saturating_mul(ty.dtype.size());
+        if buffer.len() < bytes || buffer.as_ptr().align_offset(8) != 0 {
+            return Err(RunError::Buffer { bytes });
+        }
+    }
+    Ok(())
+}

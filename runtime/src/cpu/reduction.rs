@@ -1,0 +1,359 @@
+//! Aggregations by vector loops.
+//!
+//! Places are computed in chunks of consecutive ones, in parallel. A reduction goes one of two ways, chosen by an estimate of the cost:
+//! *across* places (for each reduction point in turn, its values at a chunk of places are added to as many sums), or *along* the
+//! reduction (for each place, chunks of reduction points are folded to one value). Either way a float sum is made of
+//! partial sums of bounded length, so that its error stays small however many terms it has; and where places are few, the reduction is cut
+//! into blocks for the threads, in a way that depends on sizes alone.
+
+use super::job::{Job, parallel};
+use super::machine::Machine;
+use super::number::{Bool, Number, from_scalar, typed};
+use super::shared::Shared;
+use super::space::{Guards, Lines, Space};
+use super::tape::{ACCUMULATOR, CHUNK, Tape, WRITTEN};
+use super::vector::{self, Best};
+use std::ops::Range;
+use tile_compiler::dtype::DType;
+use tile_compiler::graph::Aggregation;
+use tile_compiler::nest::Nest;
+
+/// A nest with an aggregation, ready to run.
+pub struct Reduction {
+    aggregation: Aggregation,
+    /// Of the values that are aggregated.
+    dtype: DType,
+    places: Space,
+    points: Space,
+    /// Over the places, or over the points.
+    body: Tape,
+    across: bool,
+}
+
+impl Reduction {
+    /// The nest aggregates values of type `dtype`.
+    pub fn new(nest: &Nest, aggregation: Aggregation, dtype: DType) -> Self {
+        let places = Space::new(nest, 0..nest.free);
+        let points = Space::new(nest, nest.reduction());
+        let body = |space: &Space| Tape::new(nest, &nest.body, &nest.body.results, space.clone(), &nest.guards);
+        let (over_places, over_points) = (body(&places), body(&points));
+        let across = cost(&over_places) <= cost(&over_points) || aggregation == Aggregation::Assign;
+        let body = if across { over_places } else { over_points };
+        Self { aggregation, dtype, places, points, body, across }
+    }
+
+    /// Computes some places.
+    pub fn run(&self, job: &Job, places: Range<usize>) {
+        typed!(self.dtype, T => {
+            let identity = from_scalar(self.aggregation.identity(self.dtype));
+            let run = Run::<T> { reduction: self, job, aggregation: self.aggregation, identity };
+            if self.across { run.across(places) } else { run.along(places) }
+        })
+    }
+}
+
+/// An estimate of the cost of one point, in operations on an element.
+fn cost(body: &Tape) -> f64 {
+    /// Starting a vector operation costs as much as it costs on so many elements.
+    const START: f64 = 64.0;
+    let length = body.points().min(CHUNK) as f64;
+    let loads: f64 = body
+        .strides()
+        .map(|(step, run)| START / (run as f64).min(length) + if (0..=1).contains(&step) { 1.0 } else { 6.0 })
+        .sum();
+    loads + (body.len() + 1) as f64 * (1.0 + START / length)
+}
+
+/// Which points of a chunk count.
+struct Counting {
+    guards: Guards,
+    counts: Vec<Bool>,
+}
+
+impl Counting {
+    fn new(nest: &Nest, space: &Space) -> Self {
+        Self { guards: Guards::new(nest, space.clone(), &nest.guards), counts: vec![Bool(0); CHUNK] }
+    }
+
+    /// The points that count of the last chunk, which `machine` has evaluated; `None`: all.
+    fn of(&mut self, machine: &mut Machine, body: &Tape, chunk: &Range<usize>) -> Option<&[Bool]> {
+        let all = self.guards.hold(&mut machine.walker, chunk, &mut self.counts);
+        let counts = &mut self.counts[..chunk.len()];
+        match (all, body.results.get(1)) {
+            (true, None) => return None,
+            (true, Some(&valid)) => counts.copy_from_slice(machine.value(valid)),
+            (false, None) => {}
+            (false, Some(&valid)) => {
+                counts.iter_mut().zip(machine.value::<Bool>(valid)).for_each(|(c, valid)| c.0 &= (valid.0 != 0) as u8);
+            }
+        }
+        Some(counts)
+    }
+}
+
+/// What one place has so far: the aggregated value and whether a point counted; for the arg forms, the best.
+type Partial<T> = Best<T>;
+
+/// One run, of values of type T.
+struct Run<'a, T> {
+    reduction: &'a Reduction,
+    job: &'a Job<'a>,
+    aggregation: Aggregation,
+    identity: T,
+}
+
+impl<T: Number> Run<'_, T> {
+    fn arg(&self) -> bool {
+        matches!(self.aggregation, Aggregation::ArgMax | Aggregation::ArgMin)
+    }
+
+    fn nothing(&self) -> Partial<T> {
+        Partial { value: self.identity, position: 0, found: false }
+    }
+
+    /// All points of the reduction in turn, each for a chunk of places at once.
+    fn across(&self, places: Range<usize>) {
+        /// Points of a block of the reduction, and most places, where it is cut into blocks.
+        const BLOCK: usize = 1024;
+        const FEW: usize = 16 * CHUNK;
+        let Reduction { body, points, .. } = self.reduction;
+        let blocks = points.size.div_ceil(BLOCK);
+        let assigns = self.aggregation == Aggregation::Assign;
+        if blocks == 1 || places.len() > FEW || self.arg() || assigns {
+            let work = (body.len() + 1).saturating_mul(points.size);
+            return parallel(places, work, |places| self.across_places(places));
+        }
+        // Chunk by chunk of places, the sums of each block.
+        let chunks: Vec<Range<usize>> = body.chunks(places.clone()).collect();
+        let mut partials = vec![self.nothing(); blocks * places.len()];
+        let shared = Shared::new(&mut partials);
+        parallel(0..blocks * chunks.len(), (body.len() + 1).saturating_mul(BLOCK * chunks[0].len()), |units| {
+            let mut sums = Sums::new(self);
+            for unit in units {
+                let (block, chunk) = (unit / chunks.len(), &chunks[unit % chunks.len()]);
+                let some = block * BLOCK..points.size.min((block + 1) * BLOCK);
+                sums.sum(chunk.clone(), some);
+                let start = block * places.len() + chunk.start - places.start;
+                // SAFETY: units are split between threads.
+                let to = unsafe { shared.slice(start..start + chunk.len()) };
+                for (i, to) in to.iter_mut().enumerate() {
+                    *to = Partial { value: sums.total[i], position: 0, found: sums.written[i].0 != 0 };
+                }
+            }
+        });
+        let part = |place: usize, block: usize| partials[block * places.len() + place - places.start];
+        self.join(places.clone(), blocks, part);
+    }
+
+    fn across_places(&self, places: Range<usize>) {
+        let mut epilogue = self.job.finisher();
+        let mut sums = Sums::new(self);
+        for chunk in self.reduction.body.chunks(places) {
+            let length = chunk.len();
+            sums.sum(chunk.clone(), 0..self.reduction.points.size);
+            epilogue.given::<Bool>(WRITTEN)[..length].copy_from_slice(&sums.written[..length]);
+            if self.arg() {
+                let to = epilogue.given::<i32>(ACCUMULATOR);
+                to.iter_mut().zip(&sums.best[..length]).for_each(|(to, best)| *to = best.position);
+            } else {
+                epilogue.given::<T>(ACCUMULATOR)[..length].copy_from_slice(&sums.total[..length]);
+            }
+            self.job.finish(&mut epilogue, chunk);
+        }
+    }
+
+    /// Chunks of reduction points at once, place by place.
+    fn along(&self, places: Range<usize>) {
+        /// Points that one thread reduces without a break where places are few.
+        const BLOCK: usize = 16 * CHUNK;
+        let Reduction { body, points, .. } = self.reduction;
+        let blocks = if self.reduction.places.size < 64 { points.size.div_ceil(BLOCK) } else { 1 };
+        let block = points.size.div_ceil(blocks);
+        let work = (body.len() + 1).saturating_mul(block);
+        if blocks == 1 {
+            return parallel(places, work, |places| {
+                let mut fold = Fold::new(self);
+                let mut epilogue = self.job.finisher();
+                for chunk in self.job.epilogue.chunks(places) {
+                    self.finish(&mut epilogue, chunk, |place| fold.fold(place, 0..points.size));
+                }
+            });
+        }
+        let mut partials = vec![self.nothing(); places.len() * blocks];
+        let shared = Shared::new(&mut partials);
+        parallel(0..places.len() * blocks, work, |units| {
+            let mut fold = Fold::new(self);
+            for unit in units {
+                let (place, start) = (places.start + unit / blocks, unit % blocks * block);
+                let partial = fold.fold(place, start..points.size.min(start + block));
+                // SAFETY: units are split between threads.
+                let to = unsafe { shared.slice(unit..unit + 1) };
+                to[0] = partial;
+            }
+        });
+        self.join(places.clone(), blocks, |place, block| partials[(place - places.start) * blocks + block]);
+    }
+
+    /// Finishes places of each of which there are the parts `0..blocks`.
+    fn join(&self, places: Range<usize>, blocks: usize, part: impl Fn(usize, usize) -> Partial<T> + Sync) {
+        parallel(places, self.job.epilogue.len() + blocks, |places| {
+            let mut epilogue = self.job.finisher();
+            for chunk in self.job.epilogue.chunks(places) {
+                self.finish(&mut epilogue, chunk, |place| {
+                    (0..blocks).fold(self.nothing(), |sum, block| self.combine(sum, part(place, block)))
+                });
+            }
+        });
+    }
+
+    /// Runs the epilogue for a chunk of places whose aggregated values `whole` gives.
+    fn finish(&self, epilogue: &mut Machine, chunk: Range<usize>, mut whole: impl FnMut(usize) -> Partial<T>) {
+        for (i, place) in chunk.clone().enumerate() {
+            let whole = whole(place);
+            epilogue.given::<Bool>(WRITTEN)[i] = Bool(whole.found as u8);
+            if self.arg() {
+                epilogue.given::<i32>(ACCUMULATOR)[i] = whole.position;
+            } else {
+                epilogue.given::<T>(ACCUMULATOR)[i] = whole.value;
+            }
+        }
+        self.job.finish(epilogue, chunk);
+    }
+
+    fn combine(&self, mut a: Partial<T>, b: Partial<T>) -> Partial<T> {
+        if self.arg() {
+            a.take(b, self.aggregation == Aggregation::ArgMax);
+            return a;
+        }
+        let value = vector::combine(self.aggregation, a.value, b.value);
+        Partial { value, position: 0, found: a.found | b.found }
+    }
+}
+
+/// Sums over points, for a chunk of places at once.
+struct Sums<'a, T> {
+    run: &'a Run<'a, T>,
+    machine: Machine<'a>,
+    counting: Counting,
+    positions: super::space::Walker,
+    position: Lines,
+    block: Vec<T>,
+    /// The results, of the arg forms in `best`.
+    total: Vec<T>,
+    written: Vec<Bool>,
+    best: Vec<Partial<T>>,
+}
+
+impl<'a, T: Number> Sums<'a, T> {
+    fn new(run: &'a Run<'a, T>) -> Self {
+        let Reduction { body, places, .. } = run.reduction;
+        let nest = run.job.nest;
+        let machine = body.machine(run.job.launch);
+        Self {
+            run,
+            counting: Counting::new(nest, places),
+            positions: machine.walker.clone(),
+            machine,
+            position: Lines::new(nest, places, &nest.position),
+            block: vec![run.identity; CHUNK],
+            total: vec![run.identity; CHUNK],
+            written: vec![Bool(0); CHUNK],
+            best: vec![run.nothing(); if run.arg() { CHUNK } else { 0 }],
+        }
+    }
+
+    fn sum(&mut self, chunk: Range<usize>, points: Range<usize>) {
+        /// Terms of a partial sum.
+        const BLOCK: usize = 256;
+        let run = self.run;
+        let Reduction { body, points: space, places, .. } = run.reduction;
+        let Self { machine, counting, positions, position, block, total, written, best, .. } = self;
+        let length = chunk.len();
+        let blocked = T::FLOAT && run.aggregation == Aggregation::Sum && points.len() > BLOCK;
+        written[..length].fill(Bool(0));
+        block[..length].fill(run.identity);
+        total[..length].fill(run.identity);
+        best.fill(run.nothing());
+        for point in points.clone() {
+            space.locate(point, &mut machine.walker.point);
+            machine.run(chunk.start, length);
+            let counts = counting.of(machine, body, &chunk);
+            let values = machine.value::<T>(body.results[0]);
+            match counts {
+                None => written[..length].fill(Bool(1)),
+                Some(counts) => written.iter_mut().zip(counts).for_each(|(w, c)| w.0 |= c.0),
+            }
+            if run.arg() {
+                space.locate(point, &mut positions.point);
+                position.walk(places, positions, chunk.start, length, |piece| {
+                    for i in 0..piece.length {
+                        let found = counts.is_none_or(|counts| counts[piece.at + i].0 != 0);
+                        let position = (piece.values[0] + i as i64 * position.steps[0]) as i32;
+                        let value = values[piece.at + i];
+                        let greatest = run.aggregation == Aggregation::ArgMax;
+                        best[piece.at + i].take(Partial { value, position, found }, greatest);
+                    }
+                });
+                continue;
+            }
+            if !blocked {
+                vector::accumulate(run.aggregation, &mut total[..length], values, counts);
+                continue;
+            }
+            vector::accumulate(run.aggregation, &mut block[..length], values, counts);
+            if (point + 1 - points.start).is_multiple_of(BLOCK) || point + 1 == points.end {
+                vector::accumulate(run.aggregation, &mut total[..length], &block[..length], None);
+                block[..length].fill(run.identity);
+            }
+        }
+    }
+}
+
+/// Folds points, for one place.
+struct Fold<'a, T> {
+    run: &'a Run<'a, T>,
+    machine: Machine<'a>,
+    counting: Counting,
+    positions: super::space::Walker,
+    position: Lines,
+}
+
+impl<'a, T: Number> Fold<'a, T> {
+    fn new(run: &'a Run<'a, T>) -> Self {
+        let Reduction { body, points, .. } = run.reduction;
+        let nest = run.job.nest;
+        let machine = body.machine(run.job.launch);
+        let positions = machine.walker.clone();
+        let position = Lines::new(nest, points, &nest.position);
+        Self { run, counting: Counting::new(nest, points), positions, machine, position }
+    }
+
+    fn fold(&mut self, place: usize, points: Range<usize>) -> Partial<T> {
+        let run = self.run;
+        let Reduction { body, points: space, places, .. } = run.reduction;
+        let Self { machine, counting, positions, position, .. } = self;
+        places.locate(place, &mut machine.walker.point);
+        places.locate(place, &mut positions.point);
+        let mut whole = run.nothing();
+        for chunk in body.chunks(points) {
+            machine.run(chunk.start, chunk.len());
+            let counts = counting.of(machine, body, &chunk);
+            let values = machine.value::<T>(body.results[0]);
+            if run.arg() {
+                position.walk(space, positions, chunk.start, chunk.len(), |piece| {
+                    for i in 0..piece.length {
+                        let found = counts.is_none_or(|counts| counts[piece.at + i].0 != 0);
+                        let position = (piece.values[0] + i as i64 * position.steps[0]) as i32;
+                        let value = values[piece.at + i];
+                        whole = run.combine(whole, Partial { value, position, found });
+                    }
+                });
+            } else {
+                let value = vector::fold(run.aggregation, run.identity, values, counts);
+                let found = counts.is_none_or(|counts| counts.iter().any(|c| c.0 != 0));
+                whole = run.combine(whole, Partial { value, position: 0, found });
+            }
+        }
+        whole
+    }
+}

@@ -1,0 +1,188 @@
+//! The steps of a plan, made ready for this device.
+//!
+//! What only weights and constants decide is done once for all runs, and again after a weight was given: the plan's prelude,
+//! and the packing of products' operands. A weight that is read in packed form alone lives in that form alone.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tile_compiler::plan::{BufferId, Content, Plan, Work};
+
+use super::prepared::{Packed, Prepared};
+use super::{Operand, Output};
+use crate::host::{Block, Memory};
+use crate::prng;
+
+/// A step on its buffers.
+struct Step {
+    work: StepWork,
+    operands: Vec<BufferId>,
+    outputs: Vec<BufferId>,
+}
+
+enum StepWork {
+    Nest {
+        nest: Arc<Prepared>,
+        /// Which of [`Steps::packs`] it reads.
+        pack: Option<usize>,
+    },
+    PrngValue {
+        elements: usize,
+    },
+    PrngState {
+        elements: usize,
+    },
+}
+
+/// Operands packed ahead, for the steps that run one nest on them.
+struct Pack {
+    nest: Arc<Prepared>,
+    /// The buffers behind the nest's operands; those that are not packed are of no concern.
+    operands: Vec<BufferId>,
+    packed: Option<Packed>,
+}
+
+/// A plan's steps: see the module's head.
+pub struct Steps {
+    /// Those that run once, in order.
+    ahead: Vec<Step>,
+    steps: Vec<Step>,
+    packs: Vec<Pack>,
+    /// For each buffer that has no memory because it is kept in packed form: in which.
+    only_packed: HashMap<BufferId, Vec<usize>>,
+    /// A weight was given since the steps ahead were run.
+    stale: bool,
+}
+
+impl Steps {
+    /// Makes the plan's steps ready.
+    pub fn new(plan: &Plan) -> Steps {
+        let is_kept = |content: &Content| matches!(content, Content::Weight | Content::Constant(_) | Content::Kept);
+        let kept: Vec<bool> = plan.buffers.iter().map(|buffer| is_kept(&buffer.content)).collect();
+        let mut prepared: HashMap<(usize, Vec<bool>), Arc<Prepared>> = HashMap::new();
+        let mut steps = Steps { ahead: vec![], steps: vec![], packs: vec![], only_packed: HashMap::new(), stale: true };
+        for (number, step) in plan.all_steps().enumerate() {
+            let (operands, outputs) = (step.operands.clone(), step.outputs.clone());
+            let ahead = number < plan.prelude.len();
+            let routine = &plan.routines[step.routine];
+            let flags: Vec<bool> = operands.iter().map(|&id| kept[id]).collect();
+            let work = match &routine.work {
+                Work::Nest(nest) => {
+                    let prepare = || Arc::new(Prepared::new(nest, &|operand| flags[operand]));
+                    let nest = prepared.entry((step.routine, flags.clone())).or_insert_with(prepare).clone();
+                    let packs = nest.packs();
+                    let pays = !ahead && !packs.is_empty() && packs.iter().all(|&operand| flags[operand]);
+                    let pack = pays.then(|| steps.pack(&nest, &operands));
+                    StepWork::Nest { nest, pack }
+                }
+                Work::PrngValue { elements } => StepWork::PrngValue { elements: *elements },
+                Work::PrngState { elements } => StepWork::PrngState { elements: *elements },
+            };
+            if ahead { &mut steps.ahead } else { &mut steps.steps }.push(Step { work, operands, outputs });
+        }
+        steps.only_packed = steps.find_only_packed(plan);
+        steps
+    }
+
+    /// The number of the pack of these operands of the nest.
+    fn pack(&mut self, nest: &Arc<Prepared>, operands: &[BufferId]) -> usize {
+        let packs = nest.packs();
+        let same = |pack: &Pack| {
+            Arc::ptr_eq(&pack.nest, nest) && packs.iter().all(|&operand| pack.operands[operand] == operands[operand])
+        };
+        self.packs.iter().position(same).unwrap_or_else(|| {
+            self.packs.push(Pack { nest: nest.clone(), operands: operands.to_vec(), packed: None });
+            self.packs.len() - 1
+        })
+    }
+
+    /// The weights that no step reads but in packed form, and that each of those forms holds completely.
+    fn find_only_packed(&self, plan: &Plan) -> HashMap<BufferId, Vec<usize>> {
+        let weights = plan.weights.iter().map(|port| port.buffer);
+        let shown = |id: BufferId| plan.outputs.iter().any(|port| port.buffer == id);
+        let packs = |id: BufferId| -> Option<Vec<usize>> {
+            let mut found = Vec::new();
+            for step in self.ahead.iter().chain(&self.steps).filter(|step| step.operands.contains(&id)) {
+                let StepWork::Nest { nest, pack: Some(pack) } = &step.work else { return None };
+                let holds = |(operand, &buffer): (usize, &BufferId)| buffer != id || nest.holds(operand);
+                if !step.operands.iter().enumerate().all(holds) {
+                    return None;
+                }
+                found.push(*pack);
+            }
+            (!found.is_empty()).then_some(found)
+        };
+        weights.filter(|&id| !shown(id)).filter_map(|id| Some((id, packs(id)?))).collect()
+    }
+
+    /// The buffers that need no memory.
+    pub fn without_memory(&self) -> Vec<BufferId> {
+        self.only_packed.keys().copied().collect()
+    }
+
+    /// Takes a weight's new value, in a block of its buffer's bytes if it has no memory; else it is there.
+    pub fn given(&mut self, id: BufferId, value: Option<&Block>) {
+        let Some(packs) = self.only_packed.get(&id) else {
+            self.stale = true;
+            return;
+        };
+        let Some(value) = value else { return };
+        for &number in packs {
+            let pack = &mut self.packs[number];
+            let bytes = |&buffer: &BufferId| Operand::from(if buffer == id { value.bytes() } else { &[] });
+            let operands: Vec<Operand> = pack.operands.iter().map(bytes).collect();
+            pack.packed = pack.nest.pack(&operands);
+        }
+    }
+
+    /// The bytes of a weight that has no memory.
+    pub fn unpacked(&self, id: BufferId) -> Option<Vec<u8>> {
+        let pack = &self.packs[*self.only_packed.get(&id)?.first()?];
+        pack.nest.unpack(pack.packed.as_ref()?)
+    }
+
+    /// Runs every step.
+    pub fn run(&mut self, memory: &mut Memory) -> Result<(), &'static str> {
+        if std::mem::take(&mut self.stale) {
+            for step in &self.ahead {
+                step.run(&self.packs, memory)?;
+            }
+            for pack in &mut self.packs {
+                if pack.operands.iter().any(|id| self.only_packed.contains_key(id)) {
+                    continue;
+                }
+                let operands: Vec<Operand> = pack.operands.iter().map(|&id| Operand::from(memory.bytes(id))).collect();
+                pack.packed = pack.nest.pack(&operands);
+            }
+        }
+        self.steps.iter().try_for_each(|step| step.run(&self.packs, memory))
+    }
+}
+
+impl Step {
+    fn run(&self, packs: &[Pack], memory: &mut Memory) -> Result<(), &'static str> {
+        // A step's outputs are elsewhere than its operands: the plan's invariant.
+        let mut taken: Vec<Block> = self.outputs.iter().map(|&id| memory.take(id)).collect();
+        let result = match &self.work {
+            StepWork::Nest { nest, pack } => {
+                let packed = pack.and_then(|pack| packs[pack].packed.as_ref());
+                let operands: Vec<Operand> = self.operands.iter().map(|&id| Operand::from(memory.bytes(id))).collect();
+                let outputs: Vec<Output> = taken.iter_mut().map(|block| Output::new(block.bytes_mut(), 0)).collect();
+                nest.run(&[], &operands, packed, &outputs);
+                Some(())
+            }
+            StepWork::PrngValue { elements } | StepWork::PrngState { elements } => {
+                let operands: Vec<&[u8]> = self.operands.iter().map(|&id| memory.bytes(id)).collect();
+                let mut outputs: Vec<&mut [u8]> = taken.iter_mut().map(Block::bytes_mut).collect();
+                match self.work {
+                    StepWork::PrngState { .. } => prng::state(&operands, &mut outputs, *elements),
+                    _ => prng::values(&operands, &mut outputs, *elements),
+                }
+            }
+        };
+        for (block, &id) in taken.into_iter().zip(&self.outputs) {
+            memory.put(id, block);
+        }
+        result.ok_or("a step's buffers are not those of its work")
+    }
+}
