@@ -42,8 +42,17 @@ fn check(case: &Case, model: &Model, tensors: &[Tensor], device: &Device) -> Res
     if faults.is_empty() { Ok(()) } else { Err(faults) }
 }
 
-/// Panics with what is wrong with the cases of a family, on all devices.
-fn check_family(family: &str) {
+fn check_everywhere(family: &str) {
+    check_family(family, &[vec![Device::reference(), Device::cpu()], ADAPTERS.clone()].concat());
+}
+
+/// What has a scan, which the devices do not run yet.
+fn check_on_reference(family: &str) {
+    check_family(family, &[Device::reference()]);
+}
+
+/// Panics with what is wrong with the cases of a family.
+fn check_family(family: &str, devices: &[Device]) {
     let only = std::env::var("CASE").unwrap_or_default();
     let mut next = arrays(&format!("layers/{family}.npy"));
     let mut faults = String::new();
@@ -57,9 +66,8 @@ fn check_family(family: &str) {
             continue;
         }
         run += 1;
-        let devices = [Device::reference(), Device::cpu()];
         let fault = case.program().map_err(|fault| format!("\n{fault}")).and_then(|model| {
-            devices.iter().chain(&*ADAPTERS).try_for_each(|device| {
+            devices.iter().try_for_each(|device| {
                 check(&case, &model, &tensors, device).map_err(|fault| format!(" on {}\n{fault}", device.name()))
             })
         });
@@ -72,22 +80,20 @@ fn check_family(family: &str) {
 }
 
 macro_rules! families {
-    ($($(#[$attribute:meta])* $name:ident)*) => {
+    ($check:ident: $($name:ident)*) => {
         $(#[test]
-        $(#[$attribute])*
         fn $name() {
-            check_family(stringify!($name));
+            $check(stringify!($name));
         })*
     };
 }
 
-families! {
-    core convolution pooling normalization regularization attention transformer merging reshaping activation more
-    #[ignore = "scans run on the reference interpreter only, yet"]
-    recurrent
-    #[ignore = "the library has no layers of activations, yet"]
-    activation_layers
+families! { check_everywhere:
+    core convolution pooling normalization regularization attention transformer merging reshaping activation
+    activation_layers more
 }
+
+families! { check_on_reference: recurrent }
 
 /// The deviation of the normal distribution between -2 and 2.
 const TRUNCATED: f64 = 0.879_625_661_034_239_8;
@@ -150,7 +156,8 @@ fn complaint(tensor: &Tensor, kind: &str, parameters: &[f64]) -> Option<String> 
 /// The first values of a case's weights.
 fn check_first_values(case: &Case) -> Result<(), String> {
     let model = case.program()?;
-    let device = Device::cpu();
+    // They are computed on the cpu, wherever the session is.
+    let device = Device::reference();
     let mut builder = model.on(&device);
     for (name, ty) in case.of("input") {
         builder = builder.input(name, tensor_type(ty));
@@ -174,7 +181,6 @@ fn check_first_values(case: &Case) -> Result<(), String> {
 }
 
 #[test]
-#[ignore = "as `recurrent` and `activation_layers`"]
 fn initializers() {
     let cases = Case::read("initializers");
     let faults = cases.iter().filter_map(|case| Some(format!("{}: {}\n", case.name, check_first_values(case).err()?)));
