@@ -14,11 +14,13 @@ mod narrow;
 mod number;
 mod scratch;
 mod shared;
+mod simd;
 mod space;
 mod tape;
 mod vector;
 
 pub mod gemm;
+pub mod peak;
 
 pub use loops::{RunError, run};
 
