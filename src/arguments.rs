@@ -7,6 +7,7 @@ use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::lower::{Binding, Bindings, Setting};
 use tile_compiler::tensor::TensorType;
 use tile_lang::ast::{DimKind, Function};
+use tile_runtime::SessionBuilder;
 
 /// What every command that compiles takes.
 #[derive(Args)]
@@ -34,6 +35,23 @@ impl Sizes {
             parameters: self.set.iter().cloned().collect(),
             training: false,
         }
+    }
+
+    /// The same for a session.
+    pub fn apply<'a>(&self, mut builder: SessionBuilder<'a>) -> SessionBuilder<'a> {
+        if let Some(entry) = &self.entry {
+            builder = builder.entry(entry);
+        }
+        for (name, ty) in &self.shape {
+            builder = builder.input(name, ty.clone());
+        }
+        for (name, size) in &self.dim {
+            builder = builder.dim(name, *size);
+        }
+        for (name, value) in &self.set {
+            builder = builder.set(name, value.clone());
+        }
+        builder
     }
 }
 
@@ -127,6 +145,16 @@ pub fn setting(text: &str) -> Result<(String, Setting), String> {
         },
     };
     Ok((name, setting))
+}
+
+/// A value as the command line gives it.
+pub fn setting_text(setting: &Setting) -> String {
+    match setting {
+        Setting::Bool(value) => value.to_string(),
+        Setting::Int(value) => value.to_string(),
+        Setting::Float(value) => value.to_string(),
+        Setting::Name(value) => value.clone(),
+    }
 }
 
 fn size(text: &str) -> Result<usize, String> {

@@ -1,6 +1,6 @@
 //! `tilec devices`: where programs can run on this machine.
 
-use tile_runtime::{Device, DeviceInfo};
+use tile_runtime::{Device, DeviceInfo, Error};
 
 use crate::json;
 use crate::terminal::{Failure, print};
@@ -10,6 +10,14 @@ pub struct Devices {
     /// Print them as JSON
     #[arg(long)]
     json: bool,
+}
+
+/// The device of this name, else of `TILE_DEVICE`, else the best.
+pub fn open(name: Option<&str>) -> Result<Device, Error> {
+    match name.map(str::to_string).or_else(|| std::env::var("TILE_DEVICE").ok()) {
+        Some(name) => Device::named(&name),
+        None => Device::best(),
+    }
 }
 
 /// Lists every device; the default one has a star.

@@ -1,6 +1,7 @@
 //! `tilec`, the command line: arguments, files and printing, one file a command. What an app would want is in the libraries.
 
 mod arguments;
+mod bench;
 mod check;
 mod devices;
 mod emit;
@@ -14,6 +15,7 @@ mod summary;
 mod terminal;
 
 use std::process::ExitCode;
+use std::time::Instant;
 
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
@@ -56,11 +58,14 @@ enum Command {
     Run(run::Run),
     /// Show a model's layers and count its weights
     Summary(summary::Summary),
+    /// Measure how fast programs run
+    Bench(bench::Bench),
     /// List the devices of this machine
     Devices(devices::Devices),
 }
 
 fn main() -> ExitCode {
+    let started = Instant::now();
     // Wrong usage ends here, with exit code 2.
     let arguments = Arguments::parse();
     let terminal = Terminal::new(arguments.output.quiet, arguments.output.verbose);
@@ -69,6 +74,7 @@ fn main() -> ExitCode {
         (Some(Command::Fmt(arguments)), _) => fmt::fmt(&arguments, &terminal),
         (Some(Command::Run(arguments)), _) => run::run(&arguments, &terminal),
         (Some(Command::Summary(arguments)), _) => summary::summary(&arguments, &terminal),
+        (Some(Command::Bench(arguments)), _) => bench::bench(&arguments, started, &terminal),
         (Some(Command::Devices(arguments)), _) => devices::devices(&arguments),
         (None, Some(emit)) => emit::emit(&emit, &arguments.sizes, &terminal),
         (None, None) => Arguments::command()

@@ -8,6 +8,7 @@ use tile_runtime::data::npy;
 use tile_runtime::{Device, Outputs, Scalar, Session, Tensor};
 
 use crate::arguments::{Input, Sizes, input};
+use crate::devices::open;
 use crate::json;
 use crate::preview::preview;
 use crate::random::random;
@@ -45,7 +46,7 @@ pub struct Run {
 pub fn run(arguments: &Run, terminal: &Terminal) -> Result<(), Failure> {
     let source = Source::load(&arguments.file, terminal)?;
     let given = read_inputs(arguments, &source)?;
-    let device = device(arguments, &source)?;
+    let device = open(arguments.device.as_deref()).map_err(|error| source.failed(&error))?;
     let started = Instant::now();
     let mut session = session(arguments, &source, &device, &given)?;
     terminal.detail(&format!("device {}; compiled in {:.1?}", device.name(), started.elapsed()));
@@ -93,31 +94,19 @@ fn read_inputs(arguments: &Run, source: &Source) -> Result<BTreeMap<String, Tens
     Ok(given)
 }
 
-fn device(arguments: &Run, source: &Source) -> Result<Device, Failure> {
-    let device = match arguments.device.clone().or_else(|| std::env::var("TILE_DEVICE").ok()) {
-        Some(name) => Device::named(&name),
-        None => Device::best(),
-    };
-    device.map_err(|error| source.failed(&error))
-}
-
 fn session(
     arguments: &Run,
     source: &Source,
     device: &Device,
     given: &BTreeMap<String, Tensor>,
 ) -> Result<Session, Failure> {
-    let mut builder = source.model.on(device);
-    if let Some(entry) = &arguments.sizes.entry {
-        builder = builder.entry(entry);
-    }
+    let mut builder = arguments.sizes.apply(source.model.on(device));
     for (name, ty) in &arguments.sizes.shape {
         if let Some(tensor) = given.get(name).filter(|tensor| tensor.ty() != ty) {
             let what = format!("the array for `{name}` is {}, but `--shape` says {ty}", tensor.ty());
             let help = "leave `--shape` out: an array brings its own";
             return Err(source.wrong_input(arguments.sizes.entry.as_deref(), name, "E0303", &what, help));
         }
-        builder = builder.input(name, ty.clone());
     }
     for (name, tensor) in given {
         builder = builder.input(name, tensor.ty().clone());
@@ -126,12 +115,6 @@ fn session(
         if let Input::Number(value) = input {
             builder = builder.constant(name, *value);
         }
-    }
-    for (name, size) in &arguments.sizes.dim {
-        builder = builder.dim(name, *size);
-    }
-    for (name, value) in &arguments.sizes.set {
-        builder = builder.set(name, value.clone());
     }
     builder.build().map_err(|error| source.failed(&error))
 }

@@ -18,7 +18,11 @@ pub struct Source<'t> {
 impl<'t> Source<'t> {
     /// Reads and checks a file and those that it imports; prints its warnings.
     pub fn load(path: &Path, terminal: &'t Terminal) -> Result<Source<'t>, Failure> {
-        let text = read(path)?;
+        Source::of(path, read(path)?, terminal)
+    }
+
+    /// Checks the text of a file, and reads and checks what it imports; prints its warnings.
+    pub fn of(path: &Path, text: String, terminal: &'t Terminal) -> Result<Source<'t>, Failure> {
         let load = |path: &str| std::fs::read_to_string(path).ok();
         let model = Model::compile_file(&path.to_string_lossy(), &text, &load);
         let model = model.map_err(|error| terminal.failure(&error, path))?;

@@ -15,7 +15,7 @@ pub struct Terminal {
     pub color: bool,
 }
 
-/// Why a command did not do its work (wrong usage apart: clap ends with exit code 2). The text is ready to print: diagnostics with their source, or one line.
+/// Why a command did not do its work (most wrong usage apart: clap ends with exit code 2). The text is ready to print: diagnostics with their source, or one line.
 #[derive(Debug)]
 pub struct Failure {
     code: u8,
@@ -26,6 +26,11 @@ impl Failure {
     /// The input is at fault: exit code 1.
     pub fn input(text: impl Into<String>) -> Failure {
         Failure { code: 1, text: format!("error: {}\n", text.into()) }
+    }
+
+    /// The command line is wrong, in a way that clap does not see: exit code 2.
+    pub fn usage(text: impl Into<String>) -> Failure {
+        Failure { code: 2, text: format!("error: {}\n", text.into()) }
     }
 
     /// The device or the machine is: exit code 3.

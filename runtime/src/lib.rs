@@ -40,4 +40,5 @@ pub use model::{InputType, Model, SessionBuilder};
 pub use session::{Outputs, Session};
 pub use tile_compiler::dtype::{DType, Scalar};
 pub use tile_compiler::lower::{Network, Setting};
+pub use tile_compiler::plan::Cost;
 pub use tile_compiler::tensor::{Tensor, TensorType};

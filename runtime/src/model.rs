@@ -168,7 +168,10 @@ async fn session(mut graph: Graph, device: &Device, sources: &Sources) -> Result
     })?;
     let ports = |ports: &[Port]| ports.iter().map(|p| (p.name.clone(), p.ty.clone())).collect();
     let (inputs, weights, outputs) = (ports(&plan.inputs), ports(&plan.weights), ports(&plan.outputs));
-    Ok(Session::new(inputs, weights, outputs, Executable::new(device, plan).await?))
+    let cost = plan.cost();
+    let mut session = Session::new(inputs, weights, outputs, Executable::new(device, plan).await?);
+    session.keep_cost(cost);
+    Ok(session)
 }
 
 /// What says the type of an input: a [`TensorType`], or a shape, whose elements are then f32.

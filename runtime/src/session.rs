@@ -5,6 +5,7 @@ use std::borrow::Borrow;
 use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::graph::Graph;
 use tile_compiler::lower::Network;
+use tile_compiler::plan::Cost;
 use tile_compiler::tensor::{Tensor, TensorType};
 
 use crate::device::Device;
@@ -21,6 +22,7 @@ pub struct Session {
     executable: Executable,
     /// Computes the first values of the weights; see [`Network::initial`].
     initial: Graph,
+    cost: Option<Cost>,
 }
 
 /// A tensor that the caller gives.
@@ -40,11 +42,20 @@ impl Session {
     ) -> Session {
         let (count, all) = (inputs.len(), inputs.into_iter().chain(weights));
         let given = all.map(|(name, ty)| Given { name, ty, kept: false }).collect();
-        Session { given, inputs: count, outputs, executable, initial: Graph::default() }
+        Session { given, inputs: count, outputs, executable, initial: Graph::default(), cost: None }
     }
 
     pub(crate) fn keep_initial(&mut self, initial: Graph) {
         self.initial = initial;
+    }
+
+    pub(crate) fn keep_cost(&mut self, cost: Cost) {
+        self.cost = Some(cost);
+    }
+
+    /// What a run costs by its plan; the reference interpreter has none.
+    pub fn cost(&self) -> Option<Cost> {
+        self.cost
     }
 
     /// Names and types of the inputs, in the order of the program's header. Those bound to constants are not among them.

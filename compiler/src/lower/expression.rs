@@ -114,6 +114,9 @@ impl Spans {
     }
 }
 
+/// What `yield` gives a name to.
+pub(super) type Yielded<'p, E> = (&'p Ident, Value<'p, E>);
+
 /// Evaluates expressions and functions of a program into a target.
 pub(super) struct Evaluator<'p, T: Target> {
     pub program: &'p Program,
@@ -127,7 +130,7 @@ pub(super) struct Evaluator<'p, T: Target> {
     /// The entry, and the layers that are being applied.
     pub frames: Vec<Frame>,
     /// For each `scan` that evaluation is in, what its step has yielded so far.
-    pub yields: Vec<Vec<(&'p Ident, Value<'p, T::Element>)>>,
+    pub yields: Vec<Vec<Yielded<'p, T::Element>>>,
 }
 
 /// The deepest nesting of expressions through calls: what a stack of 2 MiB surely holds.

@@ -10,12 +10,14 @@
 //! Always true: a step reads only buffers that are inputs, weights, constants, or written by a step before it; each other
 //! buffer is written by one step; no two routines have one name, or do the same work; two temporaries of one slot are never alive together.
 
+mod cost;
 mod error;
 mod memory;
 #[cfg(test)]
 mod tests;
 mod text;
 
+pub use cost::Cost;
 pub use error::PlanError;
 pub(crate) use memory::{assign_slots, keep};
 

@@ -1,6 +1,6 @@
 use crate::graph::Graph;
 use crate::pipeline;
-use crate::plan::Plan;
+use crate::plan::{Cost, Plan};
 use crate::profile::Profile;
 
 fn plan(text: &str, profile: &Profile) -> Plan {
@@ -117,4 +117,70 @@ graph model(%0) -> (Y = %15, Penalty = %17)
     in each run:
        3  norm.Y       dense_batch_normalization_relu  f32[64, 32]  output  6.4 KB  8.2 KB  X, dense.Kernel, norm.Scale, norm.Offset
     ");
+}
+
+/// The products' operations are those that PyTorch's FlopCounterMode counts: 210, 31104 and 2592.
+#[test]
+fn costs() {
+    let cost = |text: &str| {
+        let plan = plan(text, &Profile::cpu());
+        assert_eq!(plan.steps.len(), 1);
+        let cost = plan.cost();
+        assert_eq!(cost, plan.step_cost(&plan.steps[0]));
+        cost
+    };
+    // The sum with the bias and the maximum are another operation each.
+    let dense = cost("\
+graph dense(%0) -> (Y = %6)
+%0 = input X : f32[5, 7]
+%1 = weight Kernel : f32[7, 3]
+%2 = weight Bias : f32[3]
+%3 = contract sum [m, n] (m: 0..5, n: 0..3, k: 0..7) { v0 = %0[m, k]; v1 = %1[k, n]; v2 = mul v0 v1; yield v2 } : f32[5, 3]
+%4 = add %3 %2 : f32[5, 3]
+%5 = constant 0.0 : f32[]
+%6 = max %4 %5 : f32[5, 3]
+");
+    assert_eq!(dense, Cost { flops: 210 + 2 * 15, bytes: 4 * (35 + 21 + 3 + 15) });
+    let convolution = cost("\
+graph conv(%0) -> (Y = %2)
+%0 = input Image : f32[1, 8, 8, 3]
+%1 = weight Kernel : f32[3, 3, 3, 16]
+%2 = contract sum [0, y, x, o] (y: 0..6, x: 0..6, o: 0..16, j: 0..3, i: 0..3, c: 0..3) { v0 = %0[0, y + j, x + i, c]; v1 = %1[j, i, c, o]; v2 = mul v0 v1; yield v2 } : f32[1, 6, 6, 16]
+");
+    assert_eq!(convolution, Cost { flops: 31104, bytes: 4 * (192 + 432 + 576) });
+    let depthwise = cost("\
+graph conv(%0) -> (Y = %2)
+%0 = input Image : f32[1, 8, 8, 4]
+%1 = weight Kernel : f32[3, 3, 4]
+%2 = contract sum [0, y, x, c] (y: 0..6, x: 0..6, c: 0..4, j: 0..3, i: 0..3) { v0 = %0[0, y + j, x + i, c]; v1 = %1[j, i, c]; v2 = mul v0 v1; yield v2 } : f32[1, 6, 6, 4]
+");
+    assert_eq!(depthwise, Cost { flops: 2592, bytes: 4 * (256 + 36 + 144) });
+    // Arithmetic on indices and integers, choices and conversions are no operations on floats.
+    let choice = cost(
+        "\
+graph choice(%0, %1) -> (Y = %5)
+%0 = input X : f32[6]
+%1 = input I : i32[6]
+%2 = add %1 %1 : i32[6]
+%3 = cmp_lt %2 %1 : bool[6]
+%4 = exp %0 : f32[6]
+%5 = select %3 %4 %0 : f32[6]
+",
+    );
+    assert_eq!(choice, Cost { flops: 6, bytes: 4 * 18 });
+}
+
+/// A plan's traffic has its intermediate results not, a step's has.
+#[test]
+fn costs_of_steps() {
+    let plan = plan(ENCODERS, &Profile::generic());
+    let steps = plan.steps.iter().map(|step| plan.step_cost(step)).fold(Cost::default(), std::ops::Add::add);
+    let lasting = 4 * (8 * 16 + 2 * (16 * 16 + 16) + 8 * 16);
+    let temporary = |reads: u64, elements: u64| 4 * (1 + reads) * elements;
+    // What each layer gives is read by two steps, or by one and twice; the maxima and sums by one.
+    let between = temporary(1, 128) + temporary(2, 128) + temporary(2, 128) + 2 * temporary(1, 8);
+    assert_eq!((plan.cost().bytes, steps.bytes), (lasting, lasting + between));
+    assert_eq!(plan.cost().flops, steps.flops);
+    // Two dense layers, the maxima, the differences and exponentials, the sums, the quotients.
+    assert_eq!(steps.flops, 2 * (2 * 8 * 16 * 16 + 2 * 128) + 128 + 2 * 128 + 128 + 128);
 }

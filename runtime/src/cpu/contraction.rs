@@ -48,7 +48,7 @@ enum Side {
     /// A load, as tables of places; `whole` if it is of every element of the operand, once.
     Gathered {
         operand: usize,
-        places: Places,
+        places: Box<Places>,
         whole: bool,
     },
     Computed(Box<Computed>),
@@ -195,7 +195,7 @@ impl Side {
             && let Some(places) = gathered(nest, axes, load, guards)
         {
             let whole = guards.is_empty() && is_whole(nest, load, axes);
-            return Side::Gathered { operand: load.operand, places, whole };
+            return Side::Gathered { operand: load.operand, places: Box::new(places), whole };
         }
         let space = Space::new(nest, nest.reduction());
         let tape = Tape::new(nest, &nest.body, &[value], space, guards);

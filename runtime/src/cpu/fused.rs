@@ -59,8 +59,8 @@ impl Fused {
             let kept = tape.kept(other).map(|(register, period)| Term::Kept { register, period });
             let loaded = loads.iter().find(|(value, _)| *value == other).map(|(_, operand)| Term::AtPlace(*operand));
             let place = match op {
-                BinaryOp::Add if next <= BEFORE && fused.scales_later(tape, step.value) => BEFORE,
-                BinaryOp::Sub if next <= BEFORE && a == value && kept.is_some() => BEFORE,
+                BinaryOp::Add if next == BEFORE && fused.scales_later(tape, step.value) => BEFORE,
+                BinaryOp::Sub if next == BEFORE && a == value && kept.is_some() => BEFORE,
                 BinaryOp::Mul if next <= SCALE => SCALE,
                 BinaryOp::Add if next <= LAST => next.max(AFTER),
                 BinaryOp::Sub if next <= LAST && a == value && kept.is_some() => next.max(AFTER),

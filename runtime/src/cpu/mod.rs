@@ -29,6 +29,7 @@ mod tape;
 mod vector;
 
 pub mod gemm;
+pub mod peak;
 
 pub use job::Output;
 pub use memory::Operand;

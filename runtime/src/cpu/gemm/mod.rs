@@ -211,7 +211,7 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Product<'_, T, A, B, S> {
     fn reads_in_place(&self, view: &View<T>) -> bool {
         let panels = self.rows.len().div_ceil(self.kernels.rows);
         // Rows that many bytes apart displace each other from the caches.
-        let scattered = view.k_stride * size_of::<T>() % 1024 == 0 && self.size.k > 64;
+        let scattered = (view.k_stride * size_of::<T>()).is_multiple_of(1024) && self.size.k > 64;
         view.outer_stride == 1 && (panels == 1 || (panels <= FEW_PANELS && !scattered))
     }
 
@@ -228,7 +228,7 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Product<'_, T, A, B, S> {
                 column_tasks =
                     (column_tasks * row_tasks).next_multiple_of(self.threads).div_ceil(row_tasks).min(column_panels);
             }
-            if column_tasks * row_tasks % self.threads != 0 {
+            if !(column_tasks * row_tasks).is_multiple_of(self.threads) {
                 row_tasks =
                     (column_tasks * row_tasks).next_multiple_of(self.threads).div_ceil(column_tasks).min(panels);
             }

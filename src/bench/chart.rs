@@ -1,0 +1,101 @@
+//! Sweeps as an SVG picture: for each workload the speed over the size, a line for each device, and dashed its peak.
+
+use std::path::Path;
+
+use plotters::coord::Shift;
+use plotters::prelude::*;
+
+use super::report::Row;
+use crate::terminal::Failure;
+
+/// Pixels.
+const WIDTH: u32 = 840;
+const PANEL: u32 = 340;
+
+/// Of devices, in order; a color-blind reader tells them apart.
+const COLORS: [RGBColor; 2] = [RGBColor(0, 114, 178), RGBColor(213, 94, 0)];
+
+/// Programs with more operations for each byte are held to the device's operations, others to its memory.
+const INTENSE: f64 = 10.0;
+
+/// Writes the picture.
+pub fn draw(rows: &[Row], path: &Path) -> Result<(), Failure> {
+    let picture = svg(rows).map_err(|error| Failure::machine(format!("cannot draw the plot: {error}")))?;
+    std::fs::write(path, picture).map_err(|error| Failure::writing(path, &error))
+}
+
+fn svg(rows: &[Row]) -> Result<String, Box<dyn std::error::Error>> {
+    let mut workloads: Vec<&str> = rows.iter().map(|row| row.measurement.workload.as_str()).collect();
+    workloads.dedup();
+    let mut picture = String::new();
+    let area = SVGBackend::with_string(&mut picture, (WIDTH, PANEL * workloads.len() as u32)).into_drawing_area();
+    area.fill(&WHITE)?;
+    for (panel, workload) in area.split_evenly((workloads.len(), 1)).iter().zip(workloads) {
+        let rows: Vec<&Row> = rows.iter().filter(|row| row.measurement.workload == workload).collect();
+        draw_panel(panel, workload, &rows)?;
+    }
+    area.present()?;
+    drop(area);
+    Ok(picture)
+}
+
+type Panel<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+
+fn draw_panel(panel: &Panel, workload: &str, rows: &[&Row]) -> Result<(), Box<dyn std::error::Error>> {
+    let largest = rows.iter().max_by_key(|row| row.measurement.size);
+    let intense = largest
+        .and_then(|row| row.measurement.cost)
+        .is_some_and(|cost| cost.flops as f64 >= INTENSE * cost.bytes as f64);
+    let speed = |row: &Row| match intense {
+        true => row.measurement.flops(),
+        false => row.measurement.bandwidth(),
+    };
+    let best = |row: &Row| row.peak.map(|peak| if intense { peak.flops } else { peak.bandwidth } * 1e-9);
+    let point = |row: &&Row| Some((row.measurement.size? as f64, speed(row)? * 1e-9));
+    let points: Vec<(f64, f64)> = rows.iter().filter_map(point).collect();
+    let range = |values: &mut dyn Iterator<Item = f64>| {
+        values.fold((f64::INFINITY, 0.0), |(low, high): (f64, f64), value| (low.min(value), high.max(value)))
+    };
+    let (left, right) = range(&mut points.iter().map(|(size, _)| *size));
+    let (low, high) = range(&mut points.iter().map(|(_, speed)| *speed).chain(rows.iter().filter_map(|row| best(row))));
+    if points.is_empty() || low <= 0.0 {
+        return Ok(());
+    }
+    let mut chart = ChartBuilder::on(panel)
+        .caption(workload, ("sans-serif", 18))
+        .margin(16)
+        .x_label_area_size(42)
+        .y_label_area_size(64)
+        .build_cartesian_2d((left..right).log_scale().base(2.0), (low / 1.5..high * 1.5).log_scale())?;
+    chart
+        .configure_mesh()
+        .light_line_style(WHITE)
+        .x_desc(if workload == "matmul" { "N of N x N" } else { "rows" })
+        .y_desc(if intense { "GFLOP/s" } else { "GB/s" })
+        .x_label_formatter(&|size| format!("{size:.0}"))
+        .y_label_formatter(&|speed| speed.to_string())
+        .label_style(("sans-serif", 13))
+        .draw()?;
+    let mut devices: Vec<&str> = rows.iter().map(|row| row.measurement.device.as_str()).collect();
+    devices.sort_unstable();
+    devices.dedup();
+    for (device, color) in devices.into_iter().zip(COLORS.iter().cycle()) {
+        let rows: Vec<&Row> = rows.iter().copied().filter(|row| row.measurement.device == device).collect();
+        let line: Vec<(f64, f64)> = rows.iter().filter_map(point).collect();
+        let key = move |(x, y)| PathElement::new([(x, y), (x + 18, y)], color.stroke_width(2));
+        chart.draw_series(LineSeries::new(line.clone(), color.stroke_width(2)))?.label(device).legend(key);
+        chart.draw_series(line.iter().map(|at| Circle::new(*at, 3, color.filled())))?;
+        if let Some(peak) = rows.iter().find_map(|row| best(row)) {
+            let ends = [(left, peak), (right, peak)];
+            chart.draw_series(DashedLineSeries::new(ends, 6, 4, color.stroke_width(1)))?;
+        }
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::LowerRight)
+        .background_style(WHITE.filled())
+        .border_style(BLACK.mix(0.3))
+        .label_font(("sans-serif", 13))
+        .draw()?;
+    Ok(())
+}

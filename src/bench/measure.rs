@@ -1,0 +1,172 @@
+//! Times of one case on one device.
+
+use std::time::{Duration, Instant};
+
+use tile_runtime::{Cost, Device, Error, Session};
+
+use super::memory;
+use super::workload::{Budget, Case};
+use crate::arguments::{Sizes, setting_text};
+use crate::random::random;
+use crate::source::Source;
+use crate::terminal::{Failure, Terminal};
+
+/// From what weights and inputs are made: any values will do.
+const SEED: u64 = 1;
+
+/// What was measured of a case. Times are in seconds.
+pub struct Measurement {
+    pub workload: String,
+    /// Its place in a sweep.
+    pub size: Option<usize>,
+    pub device: String,
+    /// Sizes and settings: `M=K=N=256`.
+    pub variant: String,
+    /// To the first result on the host, from the start of a process that does only this: reading the command line, opening the
+    /// device, reading, checking and compiling the program, initialising its weights and inputs, and running it once.
+    pub first_result: f64,
+    /// Of a run, with all inputs and weights on the device, where its outputs stay: half of the repetitions took longer.
+    pub median: f64,
+    pub fastest: f64,
+    pub repetitions: usize,
+    /// `None` where there is no plan.
+    pub cost: Option<Cost>,
+    /// The most bytes of memory that the process had while it did all this, where the system says.
+    pub peak_memory: Option<u64>,
+}
+
+impl Measurement {
+    /// Operations on floats in a second.
+    pub fn flops(&self) -> Option<f64> {
+        Some(self.cost?.flops as f64 / self.median)
+    }
+
+    /// Bytes of inputs, weights and outputs in a second.
+    pub fn bandwidth(&self) -> Option<f64> {
+        Some(self.cost?.bytes as f64 / self.median)
+    }
+}
+
+/// Measures a case. `startup` is the time from the process' start until the device was open. With `iterations`, as many
+/// repetitions as that; else as many as fit the case's budget.
+pub fn measure(
+    case: &Case,
+    sizes: &Sizes,
+    device: &Device,
+    startup: Duration,
+    iterations: Option<usize>,
+    terminal: &Terminal,
+) -> Result<Measurement, Failure> {
+    memory::forget_peak();
+    let started = Instant::now();
+    let source = match case.text {
+        Some(text) => Source::of(case.path.as_ref(), text.to_string(), terminal),
+        None => Source::load(case.path.as_ref(), terminal),
+    }?;
+    let mut session = ready(case, sizes, &source, device)?;
+    let run = |session: &mut Session| session.execute().map_err(|error| source.failed(&error));
+    run(&mut session)?;
+    session.read().map_err(|error| source.failed(&error))?;
+    let first_result = startup + started.elapsed();
+
+    let times = times(|| run(&mut session), case.budget, iterations)?;
+    let measurement = Measurement {
+        workload: case.workload.clone(),
+        size: case.size,
+        device: device.name().to_string(),
+        variant: variant(case, sizes),
+        first_result: first_result.as_secs_f64(),
+        median: times[times.len() / 2],
+        fastest: times[0],
+        repetitions: times.len(),
+        cost: session.cost(),
+        peak_memory: memory::peak(),
+    };
+    let milliseconds = |seconds: f64| format!("{:.1} ms", seconds * 1e3);
+    terminal.detail(&format!(
+        "{} {}: first result {}, of which {} until the device was open; median {}",
+        measurement.workload,
+        measurement.variant,
+        milliseconds(measurement.first_result),
+        milliseconds(startup.as_secs_f64()),
+        milliseconds(measurement.median),
+    ));
+    Ok(measurement)
+}
+
+/// The case compiled, with values for all its weights and inputs.
+fn ready(case: &Case, sizes: &Sizes, source: &Source, device: &Device) -> Result<Session, Failure> {
+    let mut builder = source.model.on(device);
+    for (name, size) in &case.dims {
+        builder = builder.dim(name, *size);
+    }
+    let failed = |error: Error| source.failed(&error);
+    let mut session = sizes.apply(builder).build().map_err(failed)?;
+    session.initialise(SEED).map_err(failed)?;
+    let inputs: Vec<_> = session.inputs().map(|(name, ty)| (name.to_string(), ty.clone())).collect();
+    for (name, ty) in inputs {
+        let tensor = random(ty.clone(), &name, SEED)
+            .ok_or_else(|| Failure::input(format!("input `{name}`, {ty}, is larger than memory can be")))?;
+        session.set(&name, &tensor).map_err(failed)?;
+    }
+    Ok(session)
+}
+
+/// Seconds of each repetition, the least first. A repetition is as many runs as take a millisecond, so that the clock does not
+/// matter, and counts by their mean.
+fn times(
+    mut run: impl FnMut() -> Result<(), Failure>,
+    budget: Budget,
+    iterations: Option<usize>,
+) -> Result<Vec<f64>, Failure> {
+    let mut repeat = |runs: u32| {
+        let started = Instant::now();
+        (0..runs).try_for_each(|_| run())?;
+        Ok(started.elapsed().as_secs_f64() / f64::from(runs))
+    };
+    let started = Instant::now();
+    let (mut last, mut runs) = (0.0, 0);
+    // Whoever asks for a few repetitions has no time for much warming up.
+    let enough = |runs: usize| match iterations {
+        Some(iterations) => runs >= iterations.min(3),
+        None => runs >= 3 && started.elapsed() >= budget.warm_up,
+    };
+    while !enough(runs) {
+        last = repeat(1)?;
+        runs += 1;
+    }
+    let runs = (1e-3 / f64::max(last, 1e-8)).ceil() as u32;
+    let started = Instant::now();
+    let mut times = Vec::new();
+    let enough = |repetitions: usize| match iterations {
+        Some(iterations) => repetitions >= iterations,
+        None => repetitions >= 5 && (started.elapsed() >= budget.measured || repetitions >= 1000),
+    };
+    while !enough(times.len()) {
+        times.push(repeat(runs)?);
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(times)
+}
+
+/// The sizes and settings of a case: `M=K=N=256`, `N=1, T=1024, inference`.
+fn variant(case: &Case, sizes: &Sizes) -> String {
+    let mut dims = case.dims.clone();
+    for (name, size) in &sizes.dim {
+        match dims.iter_mut().find(|(known, _)| known == name) {
+            Some((_, known)) => *known = *size,
+            None => dims.push((name.clone(), *size)),
+        }
+    }
+    let mut parts: Vec<String> = Vec::new();
+    // Neighbours of one size stand together.
+    for group in dims.chunk_by(|(_, one), (_, next)| one == next) {
+        let names: Vec<&str> = group.iter().map(|(name, _)| name.as_str()).collect();
+        parts.push(format!("{}={}", names.join("="), group[0].1));
+    }
+    parts.extend(sizes.shape.iter().map(|(name, ty)| format!("{name}={ty}")));
+    parts.extend(sizes.set.iter().map(|(name, value)| format!("{name}={}", setting_text(value))));
+    parts.extend(sizes.entry.clone());
+    parts.extend((!case.remark.is_empty()).then(|| case.remark.to_string()));
+    parts.join(", ")
+}

@@ -1,0 +1,146 @@
+//! `tilec bench WHAT`: how fast a program is, from nothing to its first result and then run after run.
+//!
+//! `workload` has what is measured, `measure` times it, `peak` is what it is compared with, `report` and `chart` show it.
+
+mod chart;
+mod measure;
+mod memory;
+mod peak;
+mod report;
+mod workload;
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use tile_runtime::{Device, Error};
+
+use self::measure::measure;
+use self::peak::{Peak, peak};
+use self::report::Row;
+use self::workload::{CPU_VS_GPU, Case, NAMES, SWEEPS, bundled, file};
+use crate::arguments::Sizes;
+use crate::devices::open;
+use crate::terminal::{Failure, Terminal, print};
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+First result: seconds from the start of `tilec` (from the first line of its own code: what the system does before that, to
+load the program, takes one or two milliseconds) until the first result is on the host: reading, checking and compiling the
+program, initialising its weights, and one run.
+Median: of the runs after that, with inputs and weights on the device, where the outputs stay.
+GFLOP/s: operations on floats, counted from the plan; a multiply-add is two. GB/s: inputs, weights and outputs, each once;
+intermediate results are not counted. Peaks are measured in the same process: multiply-adds on registers, and a triad on large arrays.
+The bundled workloads: batch 1 and images of 224 x 224 for mobilenet, resnet50 and vgg19; batch 1 and 1024 places for
+transformer-encoder; batches of 32 and 128 for mnist-mlp and mnist-cnn, which only infer; 4096 x 1024 for elementwise (gelu),
+softmax and layernorm (after a gelu); --dim and --set change that.")]
+pub struct Bench {
+    /// A Tile file, or a bundled workload: matmul, mobilenet, resnet50, vgg19, transformer-encoder, mnist-mlp, mnist-cnn,
+    /// elementwise, softmax, layernorm, cpu-vs-gpu
+    #[arg(value_name = "WHAT")]
+    what: String,
+    #[command(flatten)]
+    sizes: Sizes,
+    /// Where to run: cpu, wgpu, wgpu:N [default: TILE_DEVICE, else the best real GPU, else cpu]; the GPU of cpu-vs-gpu
+    #[arg(long, value_name = "NAME")]
+    device: Option<String>,
+    /// How many repetitions to time [default: as many as fit some seconds]
+    #[arg(long, value_name = "N")]
+    iterations: Option<NonZeroUsize>,
+    /// Draw matmul's or cpu-vs-gpu's sizes and speeds
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
+    /// Print a line of JSON for each measurement
+    #[arg(long)]
+    json: bool,
+}
+
+/// Measures a workload and prints a line for each case. `started` is when the process did.
+pub fn bench(arguments: &Bench, started: Instant, terminal: &Terminal) -> Result<(), Failure> {
+    let cases = cases(arguments)?;
+    let failed = |error: Error| terminal.failure(&error, Path::new(&arguments.what));
+    let mut devices = open_devices(arguments, started, terminal)?;
+    if !arguments.json {
+        print(report::HEADER.as_bytes())?;
+    }
+    let mut rows = Vec::new();
+    for case in &cases {
+        for target in &mut devices {
+            let Target { device, startup, peak: known } = target;
+            let iterations = arguments.iterations.map(NonZeroUsize::get);
+            let measurement = measure(case, &arguments.sizes, device, *startup, iterations, terminal)?;
+            // After the first measurement, whose memory and time to the first result are a program's alone.
+            if known.is_none() {
+                *known = Some(peak(device).map_err(failed)?);
+            }
+            let row = Row { measurement, peak: known.flatten() };
+            print(if arguments.json { row.json() } else { row.text() }.as_bytes())?;
+            rows.push(row);
+        }
+    }
+    if !arguments.json {
+        for Target { device, peak, .. } in &devices {
+            print(report::footer(device.name(), peak.flatten()).as_bytes())?;
+        }
+    }
+    match &arguments.plot {
+        Some(path) => chart::draw(&rows, path),
+        None => Ok(()),
+    }
+}
+
+fn cases(arguments: &Bench) -> Result<Vec<Case>, Failure> {
+    let what = &arguments.what;
+    if arguments.plot.is_some() && !SWEEPS.contains(&what.as_str()) {
+        let known = SWEEPS.join(" and ");
+        return Err(Failure::usage(format!(
+            "`{what}` is measured in one size: there is nothing to plot; {known} sweep over sizes"
+        )));
+    }
+    let sizes = &arguments.sizes;
+    let sized = !(sizes.shape.is_empty() && sizes.dim.is_empty() && sizes.set.is_empty() && sizes.entry.is_none());
+    if SWEEPS.contains(&what.as_str()) && sized {
+        return Err(Failure::usage(format!("`{what}` sweeps over sizes of its own: give a file, to measure others")));
+    }
+    if let Some(cases) = bundled(what) {
+        return Ok(cases);
+    }
+    let path = Path::new(what);
+    if path.extension().is_some() || path.components().count() > 1 || path.exists() {
+        return Ok(vec![file(what)]);
+    }
+    let guess = tile_lang::did_you_mean(what, NAMES);
+    let help = guess.unwrap_or_else(|| format!("the workloads are {}", NAMES.join(", ")));
+    Err(Failure::usage(format!("there is no workload or file `{what}`; {help}")))
+}
+
+/// A device to measure on.
+struct Target {
+    device: Device,
+    /// From the process' start until it was open, as if it were the only one.
+    startup: Duration,
+    /// Outside `None` until it is measured.
+    peak: Option<Option<Peak>>,
+}
+
+/// The device that was asked for; the processor and a GPU, if there is one, where they are compared.
+fn open_devices(arguments: &Bench, started: Instant, terminal: &Terminal) -> Result<Vec<Target>, Failure> {
+    let before = started.elapsed();
+    let target = |name: Option<&str>| {
+        let opening = Instant::now();
+        let device = open(name)?;
+        Ok(Target { device, startup: before + opening.elapsed(), peak: None })
+    };
+    let failed = |error: Error| terminal.failure(&error, Path::new(&arguments.what));
+    if arguments.what != CPU_VS_GPU {
+        return Ok(vec![target(arguments.device.as_deref()).map_err(failed)?]);
+    }
+    let mut targets = vec![target(Some("cpu")).map_err(failed)?];
+    match (target(arguments.device.as_deref().or(Some("wgpu"))), &arguments.device) {
+        (Ok(other), _) if other.device.name() == "cpu" => {}
+        (Ok(other), _) => targets.push(other),
+        (Err(error), Some(_)) => return Err(failed(error)),
+        (Err(error), None) => terminal.note(&format!("cpu alone is measured: {error}")),
+    }
+    Ok(targets)
+}

@@ -1,0 +1,71 @@
+//! The most that a device does, measured in the same process as what is compared with it.
+//!
+//! On the cpu device these are native loops on all threads: multiply-adds on vector registers, and a triad. A GPU is given the
+//! same as Tile programs: a chain of multiply-adds for each of many elements, and a triad.
+
+use std::time::Instant;
+
+use tile_runtime::{Device, Error, Model, Tensor, TensorType, cpu};
+
+/// What a device does in a second at most.
+#[derive(Clone, Copy, Debug)]
+pub struct Peak {
+    /// Operations on f32, two for a multiply-add.
+    pub flops: f64,
+    /// Bytes of memory read and written: a triad, `A = B + 3 C` on arrays larger than caches, moves three arrays.
+    pub bandwidth: f64,
+}
+
+/// Multiply-adds for each element of [`CHAIN`].
+const LINKS: usize = 256;
+const CHAIN: &str = "function chain(X[N]) -> (Y) { Y = X; for i in range(256) { Y = Y * 0.999 + 0.001; } }";
+const TRIAD: &str = "function triad(B[N], C[N]) -> (A) { A = B + 3.0 * C; }";
+
+/// Runs of which the fastest counts.
+const RUNS: usize = 5;
+/// A run that takes less, in seconds, says more of the time to start it than of the device.
+const LEAST: f64 = 4e-3;
+
+/// Measures the device; `None` for those that are not made to be fast.
+pub fn peak(device: &Device) -> Result<Option<Peak>, Error> {
+    match device.name() {
+        "cpu" => Ok(Some(Peak { flops: cpu::peak::flops(), bandwidth: cpu::peak::bandwidth() })),
+        "reference" | "check" => Ok(None),
+        _ => {
+            let (elements, seconds) = fastest(device, CHAIN, &["X"])?;
+            let flops = elements as f64 * 2.0 * LINKS as f64 / seconds;
+            let (elements, seconds) = fastest(device, TRIAD, &["B", "C"])?;
+            Ok(Some(Peak { flops, bandwidth: elements as f64 * 3.0 * size_of::<f32>() as f64 / seconds }))
+        }
+    }
+}
+
+/// The fastest run of a program, in seconds, on as many elements as take a while, or as the device allows.
+fn fastest(device: &Device, program: &str, inputs: &[&str]) -> Result<(usize, f64), Error> {
+    let model = Model::compile(program)?;
+    let profile = device.profile();
+    let most = profile.max_binding_bytes.min(profile.max_buffer_bytes) / size_of::<f32>() as u64;
+    let mut elements = 1 << 24;
+    loop {
+        let mut session = model.on(device).dim("N", elements).build()?;
+        for input in inputs {
+            let ones = Tensor::from_bytes(
+                TensorType::new(tile_runtime::DType::F32, [elements]),
+                1f32.to_le_bytes().repeat(elements),
+            );
+            session.set(input, &ones.ok_or_else(|| Error::Internal { what: "a tensor of another size".into() })?)?;
+        }
+        session.execute()?;
+        let mut fastest = f64::INFINITY;
+        for _ in 0..RUNS {
+            let started = Instant::now();
+            session.execute()?;
+            fastest = fastest.min(started.elapsed().as_secs_f64());
+        }
+        let more = elements * 4;
+        if fastest >= LEAST || more as u64 > most {
+            return Ok((elements, fastest));
+        }
+        elements = more;
+    }
+}

@@ -1,0 +1,139 @@
+//! Measurements as lines of text and of JSON.
+
+use super::measure::Measurement;
+use super::peak::Peak;
+use crate::json;
+
+/// A measurement, and what its device does at most.
+pub struct Row {
+    pub measurement: Measurement,
+    pub peak: Option<Peak>,
+}
+
+pub const HEADER: &str = "\
+workload             variant                     device   first result     median  GFLOP/s of peak     GB/s of peak  times
+";
+
+impl Row {
+    /// The share of the device's peak in operations and in memory traffic.
+    fn shares(&self) -> (Option<f64>, Option<f64>) {
+        let share = |value: Option<f64>, peak: fn(Peak) -> f64| Some(value? / peak(self.peak?));
+        (share(self.measurement.flops(), |peak| peak.flops), share(self.measurement.bandwidth(), |peak| peak.bandwidth))
+    }
+
+    /// A line under [`HEADER`].
+    pub fn text(&self) -> String {
+        let Measurement { workload, variant, device, first_result, median, repetitions, .. } = &self.measurement;
+        let billions = |value: Option<f64>| value.map_or("-".into(), |value| significant(value * 1e-9));
+        let percent = |share: Option<f64>| share.map_or("-".into(), |share| format!("{:.0}%", share * 100.0));
+        let (compute, bandwidth) = self.shares();
+        format!(
+            "{workload:<20} {variant:<27} {device:<8} {:>12} {:>10} {:>8} {:>7} {:>8} {:>7} {repetitions:>6}\n",
+            time(*first_result),
+            time(*median),
+            billions(self.measurement.flops()),
+            percent(compute),
+            billions(self.measurement.bandwidth()),
+            percent(bandwidth),
+        )
+    }
+
+    /// An object, and a newline. The first seven keys are those that scripts rely on.
+    pub fn json(&self) -> String {
+        let measurement = &self.measurement;
+        let (compute, bandwidth) = self.shares();
+        let billions = |value: Option<f64>| number(value.map(|value| value * 1e-9));
+        let count = |value: Option<u64>| value.map_or("null".into(), |value| value.to_string());
+        let fields = [
+            ("workload", json::string(&measurement.workload)),
+            ("device", json::string(&measurement.device)),
+            ("variant", json::string(&measurement.variant)),
+            ("first_result_s", number(Some(measurement.first_result))),
+            ("median_s", number(Some(measurement.median))),
+            ("gflops", billions(measurement.flops())),
+            ("reps", measurement.repetitions.to_string()),
+            ("min_s", number(Some(measurement.fastest))),
+            ("gbs", billions(measurement.bandwidth())),
+            ("flops", count(measurement.cost.map(|cost| cost.flops))),
+            ("bytes", count(measurement.cost.map(|cost| cost.bytes))),
+            ("peak_gflops", billions(self.peak.map(|peak| peak.flops))),
+            ("peak_gbs", billions(self.peak.map(|peak| peak.bandwidth))),
+            ("share_of_peak_gflops", number(compute)),
+            ("share_of_peak_gbs", number(bandwidth)),
+            ("peak_memory_bytes", count(measurement.peak_memory)),
+        ];
+        let fields: Vec<String> = fields.iter().map(|(key, value)| format!("\"{key}\":{value}")).collect();
+        format!("{{{}}}\n", fields.join(","))
+    }
+}
+
+/// What the shares are of.
+pub fn footer(device: &str, peak: Option<Peak>) -> String {
+    match peak {
+        Some(Peak { flops, bandwidth }) => {
+            let (flops, bandwidth) = (significant(flops * 1e-9), significant(bandwidth * 1e-9));
+            format!("peak of {device}, as measured: {flops} GFLOP/s, {bandwidth} GB/s\n")
+        }
+        None => String::new(),
+    }
+}
+
+/// Six significant digits.
+fn number(value: Option<f64>) -> String {
+    let rounded = value.and_then(|value| format!("{value:.5e}").parse::<f64>().ok());
+    rounded.filter(|value| value.is_finite()).map_or("null".into(), |value| value.to_string())
+}
+
+/// Three significant digits, or all before the point.
+fn significant(value: f64) -> String {
+    let decimals = if value > 0.0 { (2 - value.log10().floor() as i32).clamp(0, 6) } else { 0 };
+    format!("{value:.*}", decimals as usize)
+}
+
+fn time(seconds: f64) -> String {
+    match seconds {
+        s if s < 1e-3 => format!("{} µs", significant(s * 1e6)),
+        s if s < 1.0 => format!("{} ms", significant(s * 1e3)),
+        s => format!("{} s", significant(s)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+    use tile_runtime::Cost;
+
+    use super::*;
+
+    fn row(cost: Option<Cost>, peak: Option<Peak>) -> Row {
+        let measurement = Measurement {
+            workload: "matmul".into(),
+            size: Some(256),
+            device: "cpu".into(),
+            variant: "M=K=N=256".into(),
+            first_result: 0.0123456789,
+            median: 0.000256,
+            fastest: 0.000250,
+            repetitions: 400,
+            cost,
+            peak_memory: Some(12 << 20),
+        };
+        Row { measurement, peak }
+    }
+
+    #[test]
+    fn lines() {
+        let cost = Cost { flops: 2 << 24, bytes: 12 << 16 };
+        let full = row(Some(cost), Some(Peak { flops: 200e9, bandwidth: 30e9 }));
+        let bare = row(None, None);
+        assert_snapshot!(HEADER.to_string() + &full.text() + &bare.text() + &footer("cpu", full.peak), @"");
+        assert_snapshot!(full.json() + &bare.json(), @"");
+    }
+
+    #[test]
+    fn units() {
+        let times = [1.234e-6, 0.0123456, 0.9996, 12.34].map(time);
+        assert_eq!(times, ["1.23 µs", "12.3 ms", "1000 ms", "12.3 s"]);
+        assert_eq!([0.0, 0.00123, 999.9, 12345.6].map(significant), ["0", "0.00123", "1000", "12346"]);
+    }
+}

@@ -1,0 +1,132 @@
+//! [`Case`]: a program with sizes, to be measured; and the bundled ones, in the sizes in which other tensor runtimes are
+//! measured, too.
+
+use std::time::Duration;
+
+/// How long a program is run.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    /// Before it is measured.
+    pub warm_up: Duration,
+    pub measured: Duration,
+}
+
+/// A program with sizes.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// The bundled workload's name, or the file's path.
+    pub workload: String,
+    /// What errors call the text, and relative to which it imports.
+    pub path: String,
+    /// `None` for a file, which is still to be read.
+    pub text: Option<&'static str>,
+    /// Sizes that the inputs name.
+    pub dims: Vec<(String, usize)>,
+    /// What else is to be said of it.
+    pub remark: &'static str,
+    /// Its place in a sweep.
+    pub size: Option<usize>,
+    pub budget: Budget,
+}
+
+/// What `tilec bench` takes as WHAT, besides files.
+pub const NAMES: [&str; 11] = [
+    "matmul",
+    "mobilenet",
+    "resnet50",
+    "vgg19",
+    "transformer-encoder",
+    "mnist-mlp",
+    "mnist-cnn",
+    "elementwise",
+    "softmax",
+    "layernorm",
+    CPU_VS_GPU,
+];
+
+/// The workload that runs on two devices.
+pub const CPU_VS_GPU: &str = "cpu-vs-gpu";
+
+/// The names of the workloads that sweep over a size.
+pub const SWEEPS: [&str; 2] = ["matmul", CPU_VS_GPU];
+
+/// Times for a single case, and for each of many.
+const LONG: Budget = Budget { warm_up: Duration::from_secs(1), measured: Duration::from_secs(4) };
+const SHORT: Budget = Budget { warm_up: Duration::from_millis(500), measured: Duration::from_millis(1500) };
+
+/// Rows of the sweeps over matrices of [`COLUMNS`] columns, and sizes of square matrices.
+const ROWS: [usize; 6] = [16, 64, 256, 1024, 4096, 16384];
+const COLUMNS: usize = 1024;
+const SQUARES: [usize; 6] = [64, 128, 256, 512, 1024, 2048];
+
+/// The cases of the bundled workload of this name.
+pub fn bundled(name: &str) -> Option<Vec<Case>> {
+    let rows = |rows: usize| [("N", rows), ("C", COLUMNS)];
+    let one = |file, text, dims: &[(&str, usize)]| vec![case(name, file, text, dims, LONG)];
+    let image = [("N", 1), ("H", 224), ("W", 224)];
+    let inference =
+        |file, text, batch| vec![Case { remark: "inference", ..one(file, text, &[("N", batch)]).remove(0) }];
+    Some(match name {
+        "matmul" => SQUARES[2..].iter().map(|&n| matmul(n)).collect(),
+        "mobilenet" => one("mobilenet.tile", MOBILENET, &image),
+        "resnet50" => one("resnet50.tile", RESNET50, &image),
+        "vgg19" => one("vgg19.tile", VGG19, &image),
+        "transformer-encoder" => one("transformer_encoder.tile", TRANSFORMER_ENCODER, &[("N", 1), ("T", 1024)]),
+        "mnist-mlp" => inference("mnist_mlp.tile", MNIST_MLP, 32),
+        "mnist-cnn" => inference("mnist_cnn.tile", MNIST_CNN, 128),
+        "elementwise" => one("elementwise.tile", ELEMENTWISE, &rows(4096)),
+        "softmax" => one("softmax.tile", SOFTMAX, &rows(4096)),
+        "layernorm" => one("gelu_layer_norm.tile", GELU_LAYER_NORM, &rows(4096)),
+        CPU_VS_GPU => {
+            let sweep = |name: &'static str, file: &'static str, text: &'static str| {
+                ROWS.into_iter().map(move |n| Case { size: Some(n), ..case(name, file, text, &rows(n), SHORT) })
+            };
+            let elementwise = sweep("elementwise", "elementwise.tile", ELEMENTWISE);
+            let softmax = sweep("softmax", "softmax.tile", SOFTMAX);
+            SQUARES.into_iter().map(matmul).chain(elementwise).chain(softmax).collect()
+        }
+        _ => return None,
+    })
+}
+
+/// The case of a file, in the sizes that the command line gives.
+pub fn file(path: &str) -> Case {
+    let text = None;
+    Case { workload: path.into(), path: path.into(), text, dims: Vec::new(), remark: "", size: None, budget: LONG }
+}
+
+fn matmul(n: usize) -> Case {
+    let dims = [("M", n), ("K", n), ("N", n)];
+    Case { size: Some(n), ..case("matmul", "matmul.tile", MATMUL, &dims, SHORT) }
+}
+
+fn case(workload: &str, path: &str, text: &'static str, dims: &[(&str, usize)], budget: Budget) -> Case {
+    let dims = dims.iter().map(|(name, size)| (name.to_string(), *size)).collect();
+    Case { workload: workload.into(), path: path.into(), text: Some(text), dims, remark: "", size: None, budget }
+}
+
+const MATMUL: &str = include_str!("../../examples/matmul.tile");
+const SOFTMAX: &str = include_str!("../../examples/softmax.tile");
+const ELEMENTWISE: &str = include_str!("elementwise.tile");
+const GELU_LAYER_NORM: &str = include_str!("gelu_layer_norm.tile");
+const MOBILENET: &str = include_str!("../../examples/models/mobilenet.tile");
+const RESNET50: &str = include_str!("../../examples/models/resnet50.tile");
+const VGG19: &str = include_str!("../../examples/models/vgg19.tile");
+const TRANSFORMER_ENCODER: &str = include_str!("../../examples/models/transformer_encoder.tile");
+const MNIST_MLP: &str = include_str!("../../examples/models/mnist_mlp.tile");
+const MNIST_CNN: &str = include_str!("../../examples/models/mnist_cnn.tile");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_has_cases() {
+        for name in NAMES {
+            let cases = bundled(name).unwrap();
+            assert_eq!(cases.len() > 1, SWEEPS.contains(&name), "{name}");
+            assert!(cases.iter().all(|case| case.size.is_some() == SWEEPS.contains(&name)), "{name}");
+        }
+        assert!(bundled("matmull").is_none());
+    }
+}
