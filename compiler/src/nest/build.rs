@@ -123,7 +123,8 @@ pub fn build(
         outputs,
     };
     let operands = builder.operands.into_iter().map(|(id, _)| id).collect();
-    Ok((super::simplify::simplify(nest).ok_or_else(overflow)?, operands))
+    let nest = super::split::split(nest).and_then(super::simplify::simplify);
+    Ok((nest.ok_or_else(overflow)?, operands))
 }
 
 /// The contraction has no reduction axes: each place reads at most one point, so that it can be inlined.

@@ -29,6 +29,7 @@ mod inline;
 mod name;
 mod roles;
 mod simplify;
+mod split;
 #[cfg(test)]
 mod tests;
 mod text;

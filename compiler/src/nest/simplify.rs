@@ -67,7 +67,8 @@ fn without_axis(mut nest: Nest, axis: usize, value: Affine) -> Option<Nest> {
     Some(nest)
 }
 
-fn change_program(program: &mut Program<Leaf>, change: impl Fn(&mut Affine) -> Option<()>) -> Option<()> {
+/// Applies `change` to every affine expression of a program.
+pub(super) fn change_program(program: &mut Program<Leaf>, change: impl Fn(&mut Affine) -> Option<()>) -> Option<()> {
     for (inst, _) in &mut program.insts {
         match inst {
             Inst::Leaf(Leaf::Load(load)) => {

@@ -105,6 +105,72 @@ graph up(%0, %1) -> (Y = %2)
 }
 
 #[test]
+fn groups_are_an_axis_of_their_own() {
+    insta::assert_snapshot!(nests(
+        "\
+graph grouped(%0, %1) -> (Y = %2)
+%0 = input X : f32[5, 6]
+%1 = input W : f32[3, 8]
+%2 = contract sum [n, 4*g + f] (n: 0..5, g: 0..2, f: 0..4, c: 0..3) { v0 = %0[n, 3*g + c]; v1 = %1[c, 4*g + f]; v2 = mul v0 v1; yield v2 } : f32[5, 8]  # Y
+"
+    ), @"
+    nest y [n: 5, i1: 2, i12: 4] sum [c: 3]
+      in0: f32[5, 6]
+      in1: f32[3, 8]
+      out0: f32[5, 8]
+      body
+        v0 = in0[6*n + 3*i1 + c] : f32
+        v1 = in1[4*i1 + i12 + 8*c] : f32
+        v2 = mul v0 v1 : f32
+        yield v2
+      epilogue
+        v0 = accumulator : f32
+        yield v0
+    ");
+}
+
+#[test]
+fn each_phase_of_a_transposed_convolution_is_a_row_of_its_own() {
+    insta::assert_snapshot!(nests(
+        "\
+graph up(%0, %1, %3) -> (Y = %2, Z = %4)
+%0 = input X : f32[50, 7]
+%1 = input W : f32[2, 3, 7]
+%2 = contract sum [2*h + i, f] (h: 0..50, i: 0..2, f: 0..3, c: 0..7) { v0 = %0[h, c]; v1 = %1[i, f, c]; v2 = mul v0 v1; yield v2 } : f32[100, 3]  # Y
+%3 = input V : f32[3, 3, 7]
+%4 = contract sum [2*h + i - 1, f] (h: 0..50, i: 0..3, f: 0..3, c: 0..7) { v0 = %0[h, c]; v1 = %3[i, f, c]; v2 = mul v0 v1; yield v2 } : f32[100, 3]  # Z
+"
+    ), @"
+    nest y [i0: 50, i0f: 6] sum [c: 7]
+      in0: f32[50, 7]
+      in1: f32[2, 3, 7]
+      out0: f32[100, 3]
+      body
+        v0 = in0[7*i0 + c] : f32
+        v1 = in1[7*i0f + c] : f32
+        v2 = mul v0 v1 : f32
+        yield v2
+      epilogue
+        v0 = accumulator : f32
+        yield v0
+    nest z [i0: 50, i01: 2, f: 3] sum [r0: 2, c: 7]
+      in0: f32[50, 7]
+      in1: f32[3, 3, 7]
+      out0: f32[100, 3]
+      where -i0 - r0 + 49 >= 0
+      where i01 - 2*r0 + 1 >= 0
+      body
+        v0 = in0[7*i0 + 7*r0 + c] : f32
+        v1 = in1[21*i01 + 7*f - 42*r0 + c + 21] : f32
+        v2 = mul v0 v1 : f32
+        yield v2
+      epilogue
+        v0 = accumulator : f32
+        yield v0
+    ");
+}
+
+#[test]
 fn skipped_places_of_a_maximum_are_zero() {
     insta::assert_snapshot!(nests(
         "\

@@ -1,0 +1,100 @@
+//! Axes that a derived variable divides are split in two, so that the division goes.
+//!
+//! Example: with groups of 8 filters, the filter `o` of a convolution belongs to the group `q = floor(o / 8)`. Over the
+//! axes `g` and `f` with `o = 8*g + f` it is `q = g`: now the factors can be told apart, those that depend on `f` from
+//! those that do not, and the nest is a matrix product for each group. Likewise a transposed convolution with strides.
+//!
+//! Why it is sound: where `k` divides the extent, `8*g + f` takes each value once, and in the same order. In
+//! `floor((c*k*g + c*f + rest) / d)` with `d` a divisor of `c*k` the first term comes out of the division, whole; and where
+//! the bounds of what is left have the same quotient, that is the value.
+
+use crate::affine::Affine;
+use crate::graph::Aggregation;
+
+use super::simplify::change_program;
+use super::{Axis, Derived, Nest, derived_number};
+
+/// The same nest over more axes. `None`: index arithmetic left the range of 64 bits.
+pub(super) fn split(mut nest: Nest) -> Option<Nest> {
+    // Elsewhere there are no factors to tell apart, and a long axis is better than two short ones.
+    if nest.aggregation == Some(Aggregation::Sum) {
+        while let Some((axis, size)) = divided(&nest) {
+            nest = split_axis(nest, axis, size)?;
+        }
+    }
+    Some(nest)
+}
+
+/// A free axis that a derived variable divides into parts of a size.
+fn divided(nest: &Nest) -> Option<(usize, usize)> {
+    nest.derived.iter().find_map(|derived| {
+        let terms = derived.numerator.terms().iter().filter(|(axis, _)| *axis < nest.free);
+        terms.into_iter().find_map(|&(axis, coefficient)| {
+            let size = derived.denominator / common_divisor(derived.denominator, coefficient);
+            let (size, extent) = (usize::try_from(size).ok()?, nest.axes[axis].extent);
+            (size > 1 && extent > size && extent.is_multiple_of(size)).then_some((axis, size))
+        })
+    })
+}
+
+fn common_divisor(a: i64, b: i64) -> i64 {
+    if b == 0 { a } else { common_divisor(b, a.checked_rem(b).unwrap_or(0)) }.saturating_abs()
+}
+
+/// `axis` becomes two axes, the inner one of extent `size`.
+fn split_axis(mut nest: Nest, axis: usize, size: usize) -> Option<Nest> {
+    let part = i64::try_from(size).ok()?;
+    nest.axes[axis].extent /= size;
+    let name = nest.axes[axis].name.clone();
+    nest.axes.insert(axis + 1, Axis { name, extent: size });
+    nest.free += 1;
+    let mut bounds = Vec::with_capacity(nest.axes.len());
+    for axis in &nest.axes {
+        bounds.push((0, i64::try_from(axis.extent).ok()? - 1));
+    }
+    // What each variable of before is now.
+    let mut values: Vec<Affine> = (0..nest.axes.len()).filter(|&v| v != axis + 1).map(Affine::var).collect();
+    values[axis] = Affine::new([(axis, part), (axis + 1, 1)], 0)?;
+    let mut derived = Vec::new();
+    for Derived { numerator, denominator } in std::mem::take(&mut nest.derived) {
+        let value =
+            quotient(&numerator.substitute_all(&values)?, denominator, &mut derived, &mut bounds, nest.axes.len())?;
+        values.push(value);
+    }
+    nest.derived = derived;
+    let change = |affine: &mut Affine| -> Option<()> {
+        *affine = affine.substitute_all(&values)?;
+        Some(())
+    };
+    let outputs = nest.outputs.iter_mut().map(|output| &mut output.position);
+    nest.guards.iter_mut().chain(&mut nest.position).chain(outputs).try_for_each(change)?;
+    for program in [&mut nest.body, &mut nest.epilogue] {
+        change_program(program, change)?;
+    }
+    nest.guards.retain(|guard| guard.bounds(&bounds).is_none_or(|(low, _)| low < 0));
+    Some(nest)
+}
+
+/// `floor(numerator / denominator)`, with a variable after the `axes` for what cannot be divided now.
+fn quotient(
+    numerator: &Affine,
+    denominator: i64,
+    derived: &mut Vec<Derived>,
+    bounds: &mut Vec<(i64, i64)>,
+    axes: usize,
+) -> Option<Affine> {
+    let (whole, rest): (Vec<_>, Vec<_>) = numerator.terms().iter().partition(|(_, factor)| factor % denominator == 0);
+    let whole = whole.into_iter().map(|(variable, factor)| (variable, factor / denominator));
+    let whole = Affine::new(whole, numerator.offset().div_euclid(denominator))?;
+    let rest = Affine::new(rest, numerator.offset().rem_euclid(denominator))?;
+    let (low, high) = rest.bounds(bounds)?;
+    let (low, high) = (low.div_euclid(denominator), high.div_euclid(denominator));
+    if low == high {
+        return whole.add(&Affine::constant(low));
+    }
+    let number = derived_number(derived, rest, denominator);
+    if axes + number == bounds.len() {
+        bounds.push((low, high));
+    }
+    whole.add(&Affine::var(axes + number))
+}
