@@ -1,6 +1,5 @@
 //! What a user sees of `tilec`.
 
-mod bench;
 mod commands;
 mod errors;
 mod examples;
