@@ -114,6 +114,9 @@ impl Spans {
     }
 }
 
+/// What one step of a `scan` yields, by name.
+type Yields<'p, E> = Vec<(&'p Ident, Value<'p, E>)>;
+
 /// Evaluates expressions and functions of a program into a target.
 pub(super) struct Evaluator<'p, T: Target> {
     pub program: &'p Program,
@@ -127,7 +130,7 @@ pub(super) struct Evaluator<'p, T: Target> {
     /// The entry, and the layers that are being applied.
     pub frames: Vec<Frame>,
     /// For each `scan` that evaluation is in, what its step has yielded so far.
-    pub yields: Vec<Vec<(&'p Ident, Value<'p, T::Element>)>>,
+    pub yields: Vec<Yields<'p, T::Element>>,
 }
 
 /// The deepest nesting of expressions through calls: what a stack of 2 MiB surely holds.

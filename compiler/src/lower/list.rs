@@ -106,11 +106,9 @@ impl<'p, T: Target> Evaluator<'p, T> {
 fn copy<'p, E: Clone>(value: &Value<'p, E>) -> Option<Value<'p, E>> {
     match value {
         Value::Callable(Callable::Instance(instance)) => {
-            let parameters = instance.parameters.iter().map(|parameter| match parameter {
-                // A layer that is a hyper-parameter is copied, too.
-                Some(value) => Some(copy(value).unwrap_or_else(|| value.clone())),
-                None => None,
-            });
+            // A layer that is a hyper-parameter is copied, too.
+            let copied = |value: &Value<'p, E>| copy(value).unwrap_or_else(|| value.clone());
+            let parameters = instance.parameters.iter().map(|parameter| parameter.as_ref().map(copied));
             Some(Value::instance(Instance::new(instance.function, parameters.collect(), instance.name.clone())))
         }
         Value::Callable(_) | Value::Symbol(_) => Some(value.clone()),
