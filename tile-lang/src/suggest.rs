@@ -7,10 +7,11 @@ pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str
     candidates
         .into_iter()
         .filter(|candidate| *candidate != word)
-        .map(|candidate| (distance(&letters, &candidate.to_ascii_lowercase()), candidate))
-        .filter(|(edits, _)| *edits <= limit)
+        // Of two that differ in case from each other, that in the case of the word.
+        .map(|candidate| (distance(&letters, &candidate.to_ascii_lowercase()), distance(word, candidate), candidate))
+        .filter(|(edits, ..)| *edits <= limit)
         .min()
-        .map(|(_, candidate)| format!("did you mean `{candidate}`?"))
+        .map(|(.., candidate)| format!("did you mean `{candidate}`?"))
 }
 
 /// The number of insertions, removals, replacements and swaps of neighbours between two words.
@@ -42,6 +43,7 @@ mod tests {
         assert_eq!(did_you_mean("Kernle", known).as_deref(), Some("did you mean `Kernel`?"));
         assert_eq!(did_you_mean("epx", known).as_deref(), Some("did you mean `exp`?"));
         assert_eq!(did_you_mean("a", known).as_deref(), Some("did you mean `A`?"));
+        assert_eq!(did_you_mean("rleu", ["ReLU", "relu"]).as_deref(), Some("did you mean `relu`?"));
         assert_eq!(did_you_mean("b", known), None);
         assert_eq!(did_you_mean("Weights", known), None);
     }
