@@ -231,7 +231,7 @@ fn arguments() {
     ");
     assert_snapshot!(wrong("model M(X[N]) -> (Y) { Y = X |> Denze(3) |> [relu, rleu] |> exp |> max; head = 2; Y = Y |> haed |> zeros() |> dims(X, X) |> (true ? relu : linear); }"), @"
     E0102 there is no function `Denze`: `Denze`; help: did you mean `Dense`?
-    E0102 there is no function `rleu`: `rleu`; help: did you mean `ReLU`?
+    E0102 there is no function `rleu`: `rleu`; help: did you mean `relu`?
     E0103 `max` takes 2 arguments, but 1 is given: `max`
     E0102 there is no function `haed`: `haed`; help: did you mean `head`?
     E0103 `dims` takes 1 argument, but 2 are given: `dims`
