@@ -4,6 +4,7 @@ mod dead;
 mod fold;
 mod fuse;
 mod hoist;
+mod settle;
 mod share;
 mod steady;
 #[cfg(test)]
@@ -13,4 +14,5 @@ pub use dead::dead;
 pub use fold::fold;
 pub use fuse::{Group, fuse, is_source, storage};
 pub use hoist::hoist;
+pub use settle::settle;
 pub use share::share;
