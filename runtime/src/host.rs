@@ -2,18 +2,20 @@
 
 use std::fmt::Display;
 
+use tile_compiler::nest::{Nest, Output};
 use tile_compiler::plan::{BufferId, Content, Plan, Port, Routine, Work};
 use tile_compiler::tensor::Tensor;
 
-use crate::check;
+use crate::check::{self, Unwritten};
 use crate::cpu;
 use crate::error::Error;
 use crate::executable::{emit, kernel};
 use crate::prng;
 use crate::storage::{from_storage, to_storage};
 
-/// Runs the routine of one step on its operands and outputs, each of exactly its buffer's bytes.
-pub type RunStep = fn(&Routine, &[&[u8]], &mut [&mut [u8]]) -> Result<(), Error>;
+/// Runs the routine of one step at some turns of the loops around it, on its operands and outputs, each of exactly its
+/// buffer's bytes.
+pub type RunStep = fn(&Routine, &[usize], &[&[u8]], &mut [&mut [u8]]) -> Result<(), Error>;
 
 /// A plan with its memory.
 pub struct HostExecutable {
@@ -43,7 +45,10 @@ impl HostExecutable {
                 continue;
             }
             place.push(memory.len());
-            memory.push(allocate(buffer.bytes(), &buffer.ty)?);
+            memory.push(match buffer.content {
+                Content::Carried => Block::default(),
+                _ => allocate(buffer.bytes(), &buffer.ty)?,
+            });
         }
         let mut executable = HostExecutable { plan, memory, place, run_step };
         for id in 0..executable.plan.buffers.len() {
@@ -79,22 +84,22 @@ impl HostExecutable {
 
     /// Runs every step.
     pub fn execute(&mut self) -> Result<(), Error> {
-        for step in &self.plan.steps {
-            let bytes = |id: BufferId| self.plan.buffers[id].bytes() as usize;
+        let HostExecutable { plan, memory, place, run_step } = self;
+        plan.launches(|launch| {
+            let bytes = |id: BufferId| plan.buffers[id].bytes() as usize;
             // A step's outputs are elsewhere than its operands: the plan's invariant.
             let mut taken: Vec<Block> =
-                step.outputs.iter().map(|&id| std::mem::take(&mut self.memory[self.place[id]])).collect();
+                launch.outputs.iter().map(|&id| std::mem::take(&mut memory[place[id]])).collect();
             let operands: Vec<&[u8]> =
-                step.operands.iter().map(|&id| &self.memory[self.place[id]].bytes()[..bytes(id)]).collect();
+                launch.operands.iter().map(|&id| &memory[place[id]].bytes()[..bytes(id)]).collect();
             let mut outputs: Vec<&mut [u8]> =
-                taken.iter_mut().zip(&step.outputs).map(|(block, &id)| &mut block.bytes_mut()[..bytes(id)]).collect();
-            let result = (self.run_step)(&self.plan.routines[step.routine], &operands, &mut outputs);
-            for (block, &id) in taken.into_iter().zip(&step.outputs) {
-                self.memory[self.place[id]] = block;
+                taken.iter_mut().zip(launch.outputs).map(|(block, &id)| &mut block.bytes_mut()[..bytes(id)]).collect();
+            let result = run_step(&plan.routines[launch.step.routine], launch.turns, &operands, &mut outputs);
+            for (block, &id) in taken.into_iter().zip(launch.outputs) {
+                memory[place[id]] = block;
             }
-            result?;
-        }
-        Ok(())
+            result
+        })
     }
 
     /// The outputs, in the plan's order.
@@ -109,32 +114,83 @@ impl HostExecutable {
 }
 
 /// Runs a routine on the cpu device.
-pub fn run_native(routine: &Routine, operands: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), Error> {
+pub fn run_native(
+    routine: &Routine,
+    turns: &[usize],
+    operands: &[&[u8]],
+    outputs: &mut [&mut [u8]],
+) -> Result<(), Error> {
     let result = match &routine.work {
-        Work::Nest(nest) => cpu::run(nest, &[], operands, outputs).map_err(|error| error.to_string()),
+        Work::Nest(nest) => cpu::run(nest, turns, operands, outputs).map_err(|error| error.to_string()),
         Work::PrngValue { elements } => prng::values(operands, outputs, *elements).ok_or("not its buffers".into()),
         Work::PrngState { elements } => prng::state(operands, outputs, *elements).ok_or("not its buffers".into()),
     };
     result.map_err(|what| Error::Internal { what: format!("kernel {}: {what}", routine.name) })
 }
 
-/// Runs a routine's kernel under the kernel checker, which also sees to it that every element of an output is written.
-pub fn run_checked(routine: &Routine, operands: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), Error> {
+/// Runs a routine's kernel under the kernel checker, which also sees to it that every element of an output is written, or
+/// of the part of it that these turns write.
+pub fn run_checked(
+    routine: &Routine,
+    turns: &[usize],
+    operands: &[&[u8]],
+    outputs: &mut [&mut [u8]],
+) -> Result<(), Error> {
     let kernel = kernel(routine)?;
     let module = emit(kernel)?;
     let fault = |what: &dyn Display| Error::Internal { what: format!("kernel {}: {what}", kernel.name) };
     let mut buffers: Vec<Vec<u8>> = operands.iter().map(|bytes| bytes.to_vec()).collect();
-    buffers.extend(outputs.iter().map(|bytes| vec![0; bytes.len()]));
+    buffers.extend(outputs.iter().map(|bytes| bytes.to_vec()));
     let undefined = (operands.len()..buffers.len()).map(|binding| binding as u32).collect();
+    buffers.extend(kernel.steps.iter().zip(turns).map(|(_, &turn)| (turn as u32).to_le_bytes().to_vec()));
     let options = check::Options { undefined, ..check::Options::default() };
     let unwritten = check::run(&module, &kernel.name, kernel.grid, &mut buffers, &options).map_err(|f| fault(&f))?;
-    if let Some(part) = unwritten.first() {
-        return Err(fault(part));
-    }
-    for (output, bytes) in outputs.iter_mut().zip(&buffers[operands.len()..]) {
-        output.copy_from_slice(bytes);
+    for (number, output) in outputs.iter_mut().enumerate() {
+        let binding = operands.len() + number;
+        let parts: Vec<&Unwritten> = unwritten.iter().filter(|part| part.binding as usize == binding).collect();
+        match &routine.work {
+            Work::Nest(nest) if nest.loops > 0 => {
+                let mut written = vec![true; output.len()];
+                parts.iter().for_each(|part| written[part.bytes.clone()].fill(false));
+                let size = output.len() / nest.outputs[number].ty.elements().max(1);
+                let wanted = written_at(nest, number, turns);
+                if let Some(element) = (0..wanted.len()).find(|&e| written[e * size] != wanted[e]) {
+                    let what = if wanted[element] { "does not write" } else { "writes" };
+                    return Err(fault(&format!("it {what} element {element} of output {number} at turns {turns:?}")));
+                }
+            }
+            _ => {
+                if let Some(part) = parts.first() {
+                    return Err(fault(part));
+                }
+            }
+        }
+        output.copy_from_slice(&buffers[binding]);
     }
     Ok(())
+}
+
+/// For each element of an output, whether the nest writes it at these turns.
+fn written_at(nest: &Nest, output: usize, turns: &[usize]) -> Vec<bool> {
+    let Output { ty, position } = &nest.outputs[output];
+    let mut written = vec![false; ty.elements()];
+    for place in 0..nest.places() {
+        let mut point = vec![0; nest.axes.len()];
+        let mut rest = place;
+        for axis in (0..nest.free).rev() {
+            point[axis] = (rest % nest.axes[axis].extent) as i64;
+            rest /= nest.axes[axis].extent;
+        }
+        nest.loops().zip(turns).for_each(|(variable, &turn)| point[variable] = turn as i64);
+        for derived in &nest.derived {
+            point.push(derived.numerator.evaluate(&point).unwrap_or(0).div_euclid(derived.denominator));
+        }
+        let element = position.evaluate(&point).and_then(|position| usize::try_from(position).ok());
+        if let Some(written) = element.and_then(|element| written.get_mut(element)) {
+            *written = true;
+        }
+    }
+    written
 }
 
 /// Bytes that start at a multiple of 64, a cache line and the widest vector register.
