@@ -53,6 +53,11 @@ proptest! {
     fn chains_on_the_cpu(case in generate::chain()) {
         check(&case, &[Device::cpu()])?;
     }
+
+    #[test]
+    fn scans_on_the_cpu(case in generate::scan()) {
+        check(&case, &[Device::cpu()])?;
+    }
 }
 
 proptest! {
@@ -72,6 +77,12 @@ proptest! {
 
     #[test]
     fn chains_on_the_gpu(case in generate::chain()) {
+        check(&case, &[Device::named("check").unwrap()])?;
+        check(&case, &ADAPTERS)?;
+    }
+
+    #[test]
+    fn scans_on_the_gpu(case in generate::scan()) {
         check(&case, &[Device::named("check").unwrap()])?;
         check(&case, &ADAPTERS)?;
     }

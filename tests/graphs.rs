@@ -8,7 +8,7 @@ use tile_compiler::graph::Graph;
 use tile_compiler::{interpret, passes};
 
 fn any_case() -> impl Strategy<Value = Case> {
-    prop_oneof![generate::contraction(), generate::elementwise(), generate::chain()]
+    prop_oneof![generate::contraction(), generate::elementwise(), generate::chain(), generate::scan()]
 }
 
 proptest! {
@@ -26,7 +26,14 @@ proptest! {
     fn passes_change_no_bit(case in any_case()) {
         let expected = interpret::run(&case.graph, &case.inputs).unwrap();
         let mut graph = case.graph.clone();
-        for (name, pass) in [("fold", passes::fold as fn(&mut Graph)), ("share", passes::share), ("dead", passes::dead)] {
+        let passes = [
+            ("fold", passes::fold as fn(&mut Graph)),
+            ("hoist", passes::hoist),
+            ("share", passes::share),
+            ("dead", passes::dead),
+            ("settle", passes::settle),
+        ];
+        for (name, pass) in passes {
             pass(&mut graph);
             graph.verify().unwrap();
             let results = interpret::run(&graph, &case.inputs).unwrap();

@@ -2,13 +2,12 @@
 
 use std::fmt::Display;
 
-use tile_compiler::plan::{BufferId, Content, Plan, Port, Routine};
+use tile_compiler::plan::{BufferId, Content, Launch, Plan, Port};
 use tile_compiler::tensor::Tensor;
 
-use crate::check;
+use crate::checked;
 use crate::cpu::Steps;
 use crate::error::Error;
-use crate::executable::{emit, kernel};
 use crate::storage::{from_storage, to_storage};
 
 /// A plan with its memory.
@@ -93,24 +92,16 @@ impl HostExecutable {
 
     /// Runs every step, those of the prelude where it must.
     pub fn execute(&mut self) -> Result<(), Error> {
-        match &mut self.engine {
-            Engine::Cpu(steps) => steps.run(&mut self.memory).map_err(|what| Error::Internal { what: what.into() }),
+        let HostExecutable { plan, memory, engine } = self;
+        match engine {
+            Engine::Cpu(steps) => steps.run(plan, memory).map_err(|what| Error::Internal { what: what.into() }),
             Engine::Check { stale } => {
-                let prelude = if *stale { self.plan.prelude.as_slice() } else { &[] };
-                for step in prelude.iter().chain(&self.plan.steps) {
-                    // A step's outputs are elsewhere than its operands: the plan's invariant.
-                    let mut taken: Vec<Block> = step.outputs.iter().map(|&id| self.memory.take(id)).collect();
-                    let operands: Vec<&[u8]> = step.operands.iter().map(|&id| self.memory.bytes(id)).collect();
-                    let bytes = |(block, &id)| &mut Block::bytes_mut(block)[..self.memory.bytes[id]];
-                    let mut outputs: Vec<&mut [u8]> = taken.iter_mut().zip(&step.outputs).map(bytes).collect();
-                    let result = run_checked(&self.plan.routines[step.routine], &operands, &mut outputs);
-                    for (block, &id) in taken.into_iter().zip(&step.outputs) {
-                        self.memory.put(id, block);
-                    }
-                    result?;
+                let mut launch = |launch: &Launch| checked::run(plan, launch, memory);
+                if *stale {
+                    plan.prelude_launches(&mut launch)?;
                 }
                 *stale = false;
-                Ok(())
+                plan.launches(launch)
             }
         }
     }
@@ -124,25 +115,6 @@ impl HostExecutable {
         };
         self.plan.outputs.iter().map(output).collect()
     }
-}
-
-/// Runs a routine's kernel under the kernel checker, which also sees to it that every element of an output is written.
-fn run_checked(routine: &Routine, operands: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), Error> {
-    let kernel = kernel(routine)?;
-    let module = emit(kernel)?;
-    let fault = |what: &dyn Display| Error::Internal { what: format!("kernel {}: {what}", kernel.name) };
-    let mut buffers: Vec<Vec<u8>> = operands.iter().map(|bytes| bytes.to_vec()).collect();
-    buffers.extend(outputs.iter().map(|bytes| vec![0; bytes.len()]));
-    let undefined = (operands.len()..buffers.len()).map(|binding| binding as u32).collect();
-    let options = check::Options { undefined, ..check::Options::default() };
-    let unwritten = check::run(&module, &kernel.name, kernel.grid, &mut buffers, &options).map_err(|f| fault(&f))?;
-    if let Some(part) = unwritten.first() {
-        return Err(fault(part));
-    }
-    for (output, bytes) in outputs.iter_mut().zip(&buffers[operands.len()..]) {
-        output.copy_from_slice(bytes);
-    }
-    Ok(())
 }
 
 /// The memory behind a plan's buffers.
@@ -165,6 +137,7 @@ impl Memory {
         let mut place = Vec::new();
         for (id, buffer) in plan.buffers.iter().enumerate() {
             place.push(match buffer.content {
+                Content::Carried => None,
                 _ if without.contains(&id) => None,
                 Content::Temporary { slot } => Some(slot),
                 _ => {
@@ -189,6 +162,14 @@ impl Memory {
     pub fn bytes(&self, id: BufferId) -> &[u8] {
         let bytes = self.place[id].map_or(&[][..], |place| self.blocks[place].bytes());
         &bytes[..self.bytes[id].min(bytes.len())]
+    }
+
+    /// A buffer's bytes, to write to.
+    pub fn bytes_mut(&mut self, id: BufferId) -> &mut [u8] {
+        let length = self.bytes[id];
+        let bytes = self.place[id].map_or(&mut [][..], |place| self.blocks[place].bytes_mut());
+        let length = length.min(bytes.len());
+        &mut bytes[..length]
     }
 
     /// Takes a buffer's block, to write to while others are read. [`Memory::put`] it back.

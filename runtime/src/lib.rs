@@ -20,6 +20,7 @@
 #[cfg(feature = "ndarray")]
 pub mod array;
 pub mod check;
+mod checked;
 pub mod cpu;
 pub mod data;
 mod device;

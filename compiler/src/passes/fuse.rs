@@ -71,15 +71,16 @@ pub fn storage(graph: &Graph, mut id: NodeId) -> NodeId {
 
 /// Whether the node is in memory without a group of its own.
 pub fn is_source(op: &Op) -> bool {
-    matches!(op, Op::Input(_) | Op::Weight(_) | Op::Elements(_))
+    matches!(op, Op::Input(_) | Op::Weight(_) | Op::Elements(_) | Op::Result { .. })
 }
 
-/// Operands that a node can only read from memory: behind a reshape, at an index known at run time, generator states.
+/// Operands that a node can only read from memory: behind a reshape, at an index known at run time, generator states,
+/// those of scans.
 fn must_be_read_from_memory(graph: &Graph, id: NodeId) -> Vec<NodeId> {
     let operands = graph.operands(id);
     match &graph.node(id).op {
         Op::Reshape => vec![storage(graph, id)],
-        Op::PrngValue | Op::PrngState { .. } => operands.iter().map(|&o| storage(graph, o)).collect(),
+        Op::PrngValue | Op::PrngState { .. } | Op::Scan(_) => operands.iter().map(|&o| storage(graph, o)).collect(),
         Op::Contraction(op) => {
             let dynamic = op.accesses.iter().filter(|a| a.index.iter().any(|i| i.access.is_some()));
             dynamic.map(|a| storage(graph, operands[a.operand])).collect()
@@ -256,7 +257,7 @@ impl<'g> Grouping<'g> {
                 Inlined { roots, at_place }
             });
         }
-        if matches!(node.op, Op::PrngValue | Op::PrngState { .. }) {
+        if matches!(node.op, Op::PrngValue | Op::PrngState { .. } | Op::Scan(_)) {
             return None;
         }
         let bytes = |id: NodeId| self.graph.node(id).ty.elements() * self.graph.dtype(id).size();
@@ -279,13 +280,22 @@ impl<'g> Grouping<'g> {
         self.inlined[id.index()].as_ref().map_or(std::slice::from_ref(id), |home| &home.roots)
     }
 
-    /// The nodes whose memory a node's operands show.
+    /// The nodes whose memory the operands of a node that is computed show.
     fn reads_from(&self, id: NodeId) -> impl Iterator<Item = NodeId> {
-        let is_view = matches!(self.graph.node(id).op, Op::Reshape);
-        self.links.operands(id).iter().filter(move |_| !is_view).map(|&operand| storage(self.graph, operand))
+        let computes = !matches!(self.graph.node(id).op, Op::Reshape | Op::Scan(_));
+        self.links.operands(id).iter().filter(move |_| computes).map(|&operand| storage(self.graph, operand))
     }
 
-    /// The roots of groups whose nests read more tensors from memory than a kernel with its output may bind.
+    /// How many tensors the nests that compute a node may read, where a kernel may bind `most_buffers`: the result of a
+    /// nest in a scan goes to each output that names it.
+    fn most_read(&self, id: NodeId, most_buffers: usize) -> usize {
+        let written = |root: &NodeId| {
+            self.graph.outputs.iter().filter(|(_, output)| storage(self.graph, *output) == *root).count()
+        };
+        most_buffers.saturating_sub(self.roots(&id).iter().map(written).max().unwrap_or(0).max(1))
+    }
+
+    /// The roots of groups whose nests read more tensors from memory than a kernel with its outputs may bind.
     fn too_large(&self, most_buffers: usize) -> HashSet<NodeId> {
         let mut read: HashMap<NodeId, HashSet<NodeId>> = HashMap::new();
         for id in &self.links.order {
@@ -295,7 +305,8 @@ impl<'g> Grouping<'g> {
                 }
             }
         }
-        read.into_iter().filter(|(_, tensors)| tensors.len() >= most_buffers).map(|(root, _)| root).collect()
+        let is_too_much = |root: NodeId, count: usize| count > self.most_read(root, most_buffers);
+        read.into_iter().filter(|(root, tensors)| is_too_much(*root, tensors.len())).map(|(root, _)| root).collect()
     }
 
     /// Inlined nodes to store instead, so that groups read no more tensors than a kernel may bind.
@@ -310,6 +321,7 @@ impl<'g> Grouping<'g> {
             if too_large.is_empty() || !self.roots(&id).iter().any(|root| too_large.contains(root)) {
                 continue;
             }
+            let most_read = self.most_read(id, most_buffers);
             let inlined: Vec<NodeId> = self.reads_from(id).filter(|&operand| !self.is_stored(operand)).collect();
             let stored: Vec<NodeId> = self.reads_from(id).filter(|&operand| self.is_stored(operand)).collect();
             loop {
@@ -317,7 +329,7 @@ impl<'g> Grouping<'g> {
                 let all: BTreeSet<NodeId> = below.chain(&stored).copied().collect();
                 let count = |operand: &NodeId| needs.get(operand).map_or(0, BTreeSet::len);
                 match inlined.iter().copied().max_by_key(count).filter(|largest| count(largest) > 1) {
-                    Some(largest) if all.len() >= most_buffers => {
+                    Some(largest) if all.len() > most_read => {
                         chosen.push(largest);
                         needs.insert(largest, BTreeSet::from([largest]));
                     }

@@ -5,6 +5,7 @@ mod fold;
 mod fuse;
 mod hoist;
 mod prelude;
+mod settle;
 mod share;
 mod steady;
 #[cfg(test)]
@@ -14,4 +15,5 @@ pub use dead::dead;
 pub use fold::fold;
 pub use fuse::{Group, fuse, is_source, storage};
 pub use hoist::hoist;
+pub use settle::settle;
 pub use share::share;

@@ -28,7 +28,10 @@ impl Prelude {
         let mut of_weights: HashSet<NodeId> = HashSet::new();
         for &id in order {
             let operands = graph.operands(id);
-            if matches!(graph.node(id).op, Op::Input(_)) || operands.iter().any(|o| !prelude.nodes.contains(o)) {
+            // Loops are run with the rest, so scans count as inputs do.
+            if matches!(graph.node(id).op, Op::Input(_) | Op::Scan(_))
+                || operands.iter().any(|o| !prelude.nodes.contains(o))
+            {
                 continue;
             }
             prelude.nodes.insert(id);

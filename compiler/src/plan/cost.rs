@@ -1,8 +1,10 @@
 //! What a plan costs to run, counted from its nests and buffers: arithmetic, and memory traffic.
 
+use std::collections::HashMap;
 use std::ops::Add;
 
-use super::{BufferId, Content, Plan, Step, Work};
+use super::{BufferId, Content, Loop, Plan, Step, Work};
+use crate::affine::Affine;
 use crate::dtype::DType;
 use crate::graph::Aggregation;
 use crate::nest::Nest;
@@ -16,7 +18,8 @@ pub struct Cost {
     /// integers are none.
     pub flops: u64,
     /// Bytes read and written, as the device stores them: each buffer whole, and once. Of a step these are its operands and its
-    /// outputs; of a plan its inputs, weights, constants and outputs, which is what cannot be avoided however its steps are divided.
+    /// outputs, of a step in a loop the parts of them that a turn uses; of a plan its inputs, weights, constants and outputs, which
+    /// is what cannot be avoided however its steps are divided.
     pub bytes: u64,
 }
 
@@ -29,25 +32,53 @@ impl Add for Cost {
 }
 
 impl Plan {
-    /// What a run costs. For its traffic with intermediate results, add up [`Plan::step_cost`].
+    /// What a run costs. For its traffic with intermediate results, add up [`Plan::step_cost`] times [`Plan::turns`].
     pub fn cost(&self) -> Cost {
-        let steps = self.steps.iter().map(|step| Cost { bytes: 0, ..self.step_cost(step) });
-        let lasting = self.buffers.iter().filter(|buffer| !matches!(buffer.content, Content::Temporary { .. }));
-        let traffic = lasting.map(|buffer| Cost { flops: 0, bytes: buffer.bytes() });
-        steps.chain(traffic).fold(Cost::default(), Add::add)
+        let flops = |(step, turns): (&Step, u64)| self.step_cost(step).flops.saturating_mul(turns);
+        let flops = self.steps.iter().zip(self.turns()).map(flops).fold(0, u64::saturating_add);
+        let passes = |content: &Content| matches!(content, Content::Temporary { .. } | Content::Carried);
+        let lasting = self.buffers.iter().filter(|buffer| !passes(&buffer.content));
+        Cost { flops, bytes: lasting.map(|buffer| buffer.bytes()).fold(0, u64::saturating_add) }
     }
 
-    /// What a step costs.
+    /// How often a run launches each of the steps.
+    pub fn turns(&self) -> Vec<u64> {
+        fn within(around: &Loop, turns: &mut [u64]) {
+            turns[around.steps.clone()]
+                .iter_mut()
+                .for_each(|turns| *turns = turns.saturating_mul(around.length as u64));
+            around.loops.iter().for_each(|inner| within(inner, turns));
+        }
+        let mut turns = vec![1; self.steps.len()];
+        self.loops.iter().for_each(|around| within(around, &mut turns));
+        turns
+    }
+
+    /// What one launch of a step costs.
     pub fn step_cost(&self, step: &Step) -> Cost {
         let flops = match &self.routines[step.routine].work {
             Work::Nest(nest) => flops(nest),
             Work::PrngValue { .. } | Work::PrngState { .. } => 0,
         };
-        let mut buffers: Vec<BufferId> = step.operands.iter().chain(&step.outputs).copied().collect();
-        buffers.sort_unstable();
-        buffers.dedup();
-        let bytes = buffers.into_iter().map(|id| self.buffers[id].bytes()).fold(0, u64::saturating_add);
-        Cost { flops, bytes }
+        let mut used: HashMap<BufferId, u64> = HashMap::new();
+        for (number, &id) in step.operands.iter().chain(&step.outputs).enumerate() {
+            let bytes = used.entry(id).or_insert(0);
+            *bytes = self.used(step, number).max(*bytes);
+        }
+        Cost { flops, bytes: used.into_values().fold(0, u64::saturating_add) }
+    }
+
+    /// The bytes that one launch uses of tensor number `number` of a step: its operands, then its outputs.
+    pub(super) fn used(&self, step: &Step, number: usize) -> u64 {
+        let id = step.operands.get(number).unwrap_or_else(|| &step.outputs[number - step.operands.len()]);
+        let whole = self.buffers[*id].bytes();
+        let Work::Nest(nest) = &self.routines[step.routine].work else { return whole };
+        let positions: Vec<&Affine> = match number.checked_sub(nest.operands.len()) {
+            Some(output) => vec![&nest.outputs[output].position],
+            None => nest.loads().filter(|load| load.operand == number).map(|load| &load.offset).collect(),
+        };
+        let moves = |variable: &usize| positions.iter().all(|position| position.coefficient(*variable) != 0);
+        nest.loops().filter(moves).fold(whole, |bytes, variable| bytes / nest.axes[variable].extent as u64)
     }
 }
 

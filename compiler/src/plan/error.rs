@@ -3,8 +3,9 @@
 use std::fmt;
 
 use tile_lang::diagnostic::Diagnostic;
+use tile_lang::span::Span;
 
-use crate::graph::Graph;
+use crate::graph::{Graph, Op};
 use crate::nest::{InvalidNest, NestError};
 use crate::tensor::TensorType;
 
@@ -27,9 +28,20 @@ impl PlanError {
             PlanError::Unsupported { value, .. } => ("E0291", value, "use the device `cpu`, which has every type"),
             PlanError::Internal(_) => return None,
         };
-        let span = graph.ids().find(|&id| graph.value_name(id) == *value).and_then(|id| graph.node(id).span);
+        let span = span(graph, value);
         Some(Diagnostic::error(code, span.unwrap_or_default(), self.to_string()).help(help))
     }
+}
+
+/// Where the source computes a value of the graph or of a scan's body.
+fn span(graph: &Graph, value: &str) -> Option<Span> {
+    let own = graph.ids().find(|&id| graph.value_name(id) == value).and_then(|id| graph.node(id).span);
+    own.or_else(|| {
+        graph.ids().find_map(|id| match &graph.node(id).op {
+            Op::Scan(scan) => span(&scan.body, value),
+            _ => None,
+        })
+    })
 }
 
 impl fmt::Display for PlanError {

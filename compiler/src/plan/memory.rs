@@ -1,33 +1,45 @@
 //! Slots of memory for temporaries, so that those which are never alive together share one.
 //!
-//! A temporary lives from the step that writes it to the last step that reads it. Steps are walked in order; a new
-//! temporary takes the smallest free slot that holds it, else grows the largest free one, else opens a slot.
+//! A temporary lives from the step that writes it to the last step that reads it. What a loop reads of outside lives to its
+//! end, what outside reads of a loop lives from its start, and what holds a carry lives all the time: the next turn comes
+//! back to it. Steps are walked in order; a new temporary takes the smallest free slot that holds it, else grows the
+//! largest free one, else opens a slot.
 
-use super::{Buffer, Content, Step};
+use super::{Content, Loop, Plan};
 
-/// Keeps what steps of every run read of the prelude's results.
-pub(crate) fn keep(buffers: &mut [Buffer], prelude: &[Step], steps: &[Step]) {
-    let mut read = vec![false; buffers.len()];
-    steps.iter().flat_map(|step| &step.operands).for_each(|&id| read[id] = true);
-    for &id in prelude.iter().flat_map(|step| &step.outputs) {
-        if read[id] && matches!(buffers[id].content, Content::Temporary { .. }) {
-            buffers[id].content = Content::Kept;
+/// Keeps what every run reads of the prelude's results.
+pub(super) fn keep(plan: &mut Plan) {
+    let mut read = vec![false; plan.buffers.len()];
+    plan.steps.iter().flat_map(|step| &step.operands).for_each(|&id| read[id] = true);
+    plan.all_loops().flat_map(|around| &around.carries).for_each(|carry| read[carry.first] = true);
+    for &id in plan.prelude.iter().flat_map(|step| &step.outputs) {
+        if read[id] && matches!(plan.buffers[id].content, Content::Temporary { .. }) {
+            plan.buffers[id].content = Content::Kept;
         }
     }
 }
 
-/// Gives every temporary its slot; returns the bytes of each slot. The steps are those of a prelude and a run after it.
-pub(crate) fn assign_slots<'a>(buffers: &mut [Buffer], steps: impl Iterator<Item = &'a Step> + Clone) -> Vec<u64> {
-    let mut last_read = vec![0; buffers.len()];
-    for (number, step) in steps.clone().enumerate() {
-        for &buffer in step.operands.iter().chain(&step.outputs) {
-            last_read[buffer] = number;
-        }
+/// Gives every temporary its slot, and the plan the bytes of each slot.
+pub(super) fn assign_slots(plan: &mut Plan) {
+    let mut lives: Vec<Option<Life>> = vec![None; plan.buffers.len()];
+    for (number, step) in plan.all_steps().enumerate() {
+        step.operands.iter().chain(&step.outputs).for_each(|&buffer| meet(&mut lives, buffer, number));
     }
+    plan.loops.iter().for_each(|around| extend(&mut lives, plan, around));
+    let count = plan.all_steps().count();
+    let buffers = &mut plan.buffers;
     let mut slots: Vec<u64> = Vec::new();
     let mut free: Vec<usize> = Vec::new();
-    for (number, step) in steps.enumerate() {
-        for &buffer in &step.outputs {
+    let mut begin = vec![Vec::new(); count];
+    let mut end = vec![Vec::new(); count];
+    for (buffer, life) in lives.iter().enumerate() {
+        if let Some(Life { first, last }) = *life {
+            begin[first].push(buffer);
+            end[last].push(buffer);
+        }
+    }
+    for (begin, end) in begin.into_iter().zip(end) {
+        for buffer in begin {
             let bytes = buffers[buffer].bytes();
             let Content::Temporary { slot } = &mut buffers[buffer].content else { continue };
             let fitting = free.iter().copied().filter(|&s| slots[s] >= bytes).min_by_key(|&s| slots[s]);
@@ -44,40 +56,49 @@ pub(crate) fn assign_slots<'a>(buffers: &mut [Buffer], steps: impl Iterator<Item
                 }
             };
         }
-        let mut dying: Vec<usize> =
-            step.operands.iter().chain(&step.outputs).copied().filter(|&b| last_read[b] == number).collect();
-        dying.sort_unstable();
-        dying.dedup();
-        for buffer in dying {
+        for buffer in end {
             if let Content::Temporary { slot } = buffers[buffer].content {
                 free.push(slot);
             }
         }
     }
-    slots
+    plan.slots = slots;
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::dtype::DType;
-    use crate::tensor::TensorType;
+/// The steps at which a buffer is first and last needed, by their numbers in [`Plan::all_steps`].
+#[derive(Clone)]
+struct Life {
+    first: usize,
+    last: usize,
+}
 
-    #[test]
-    fn a_chain_of_temporaries_needs_two_slots() {
-        let temporary = |n: usize| Buffer {
-            ty: TensorType::new(DType::F32, [n]),
-            storage: DType::F32,
-            content: Content::Temporary { slot: usize::MAX },
-        };
-        let step =
-            |from: usize, to: usize| Step { name: String::new(), routine: 0, operands: vec![from], outputs: vec![to] };
-        let mut buffers = vec![temporary(4), temporary(8), temporary(2), temporary(6)];
-        buffers[0].content = Content::Input;
-        let slots = assign_slots(&mut buffers, [step(0, 1), step(1, 2), step(2, 3)].iter());
-        assert_eq!(slots, [32, 8]);
-        let of = |b: usize| buffers[b].content.clone();
-        assert_eq!((of(1), of(3)), (Content::Temporary { slot: 0 }, Content::Temporary { slot: 0 }));
-        assert_eq!(of(2), Content::Temporary { slot: 1 });
+/// Makes a buffer live at a step, too.
+fn meet(lives: &mut [Option<Life>], buffer: usize, step: usize) {
+    let life = lives[buffer].get_or_insert(Life { first: step, last: step });
+    (life.first, life.last) = (life.first.min(step), life.last.max(step));
+}
+
+/// Makes lives reach as far as the turns of a loop need.
+fn extend(lives: &mut [Option<Life>], plan: &Plan, around: &Loop) {
+    around.loops.iter().for_each(|inner| extend(lives, plan, inner));
+    let ahead = plan.prelude.len();
+    let (start, end) = (ahead + around.steps.start, ahead + around.steps.end - 1);
+    for carry in &around.carries {
+        for buffer in [carry.last, carry.other] {
+            meet(lives, buffer, start);
+            meet(lives, buffer, end);
+        }
+        meet(lives, carry.first, end);
+    }
+    for step in &plan.steps[around.steps.clone()] {
+        for &buffer in step.operands.iter().chain(&step.outputs) {
+            let Some(Life { first, last }) = lives[buffer] else { continue };
+            if first < start {
+                meet(lives, buffer, end);
+            }
+            if last > end {
+                meet(lives, buffer, start);
+            }
+        }
     }
 }

@@ -7,19 +7,29 @@
 //! What depends on no input is computed by the prelude, steps that run before the others when a weight has changed, and
 //! the first time; what the others read of it is kept between runs.
 //!
-//! Always true: a step reads only buffers that are inputs, weights, constants, or written by a step before it; each other
-//! buffer is written by one step; no two routines have one name, or do the same work; two temporaries of one slot are never alive together.
+//! A loop runs some of the other steps, which follow each other, again and again: a turn is a step of the scan that it comes
+//! from. Nests know the numbers of the turns, and read and write parts of buffers by them. [`Plan::launches`] unrolls loops
+//! for runtimes.
+//!
+//! Always true: a step reads only buffers that are inputs, weights, constants, carried, or written by a step before it; each
+//! other buffer is written by one step, or by the steps that write a carry that it holds; no step reads a buffer that it
+//! writes; no two routines have one name, or do the same work; two temporaries of one slot are never alive together.
 
 mod cost;
 mod error;
+mod launches;
 mod memory;
+mod planner;
 #[cfg(test)]
 mod tests;
 mod text;
 
 pub use cost::Cost;
 pub use error::PlanError;
-pub(crate) use memory::{assign_slots, keep};
+pub use launches::Launch;
+pub(crate) use planner::Planner;
+
+use std::ops::Range;
 
 use crate::dtype::DType;
 use crate::kernel::Kernel;
@@ -46,6 +56,15 @@ pub enum Content {
     Kept,
     /// Written by a step, and read back by the caller.
     Output,
+    /// Stands for the buffers that hold a value from one turn of a loop to the next: see [`Carry`].
+    Carried,
+}
+
+impl Content {
+    /// A temporary that has no slot yet.
+    fn temporary() -> Content {
+        Content::Temporary { slot: usize::MAX }
+    }
 }
 
 /// A dense array of elements.
@@ -103,7 +122,7 @@ pub struct Routine {
 /// A routine's number: its position in [`Plan::routines`].
 pub type RoutineId = usize;
 
-/// One launch. No step writes an empty tensor.
+/// One launch in each turn of the loops around it. No step writes an empty tensor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
     /// What readers call the value that it computes: `encoder[3].ff1.Y`.
@@ -113,6 +132,36 @@ pub struct Step {
     pub operands: Vec<BufferId>,
     /// The buffers written: those behind the nest's outputs.
     pub outputs: Vec<BufferId>,
+}
+
+/// Steps that run again and again.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Loop {
+    /// Of [`Plan::steps`].
+    pub steps: Range<usize>,
+    /// The number of turns, at least 1.
+    pub length: usize,
+    pub carries: Vec<Carry>,
+    /// Those within it, in the order of their steps, which are among its own.
+    pub loops: Vec<Loop>,
+}
+
+/// A value that each turn of a loop changes. Buffers take turns to hold it, so that a turn reads the old value while it
+/// writes the new one, and the last turn writes to `last`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Carry {
+    /// What readers call it.
+    pub name: String,
+    /// Its value before the first turn; nothing writes it meanwhile.
+    pub first: BufferId,
+    /// What steps read: it stands for the buffer that holds the value before the turn.
+    pub before: BufferId,
+    /// What steps write, and read after that: it stands for the buffer of the value after the turn.
+    pub next: BufferId,
+    /// The buffers that hold the values after the turns: after the last turn, the one before it, and so on by turns. The
+    /// same where there is one turn only.
+    pub last: BufferId,
+    pub other: BufferId,
 }
 
 /// A tensor that the caller gives or gets.
@@ -139,6 +188,8 @@ pub struct Plan {
     pub prelude: Vec<Step>,
     /// Steps to run each time.
     pub steps: Vec<Step>,
+    /// In the order of their steps, which do not overlap.
+    pub loops: Vec<Loop>,
     pub inputs: Vec<Port>,
     /// In order of creation.
     pub weights: Vec<Port>,
@@ -149,6 +200,16 @@ impl Plan {
     /// The prelude's steps, then the others.
     pub fn all_steps(&self) -> impl Iterator<Item = &Step> + Clone {
         self.prelude.iter().chain(&self.steps)
+    }
+
+    /// Every loop, before those within it.
+    pub fn all_loops(&self) -> impl Iterator<Item = &Loop> {
+        let mut pending: Vec<&Loop> = self.loops.iter().collect();
+        std::iter::from_fn(move || {
+            let around = pending.pop()?;
+            pending.extend(&around.loops);
+            Some(around)
+        })
     }
 
     /// What the caller gives: the inputs, then the weights.

@@ -1,6 +1,6 @@
 use crate::graph::Graph;
 use crate::pipeline;
-use crate::plan::{Cost, Plan};
+use crate::plan::{Content, Cost, Plan, Step};
 use crate::profile::Profile;
 
 fn plan(text: &str, profile: &Profile) -> Plan {
@@ -183,4 +183,111 @@ fn costs_of_steps() {
     assert_eq!(plan.cost().flops, steps.flops);
     // Two dense layers, the maxima, the differences and exponentials, the sums, the quotients.
     assert_eq!(steps.flops, 2 * (2 * 8 * 16 * 16 + 2 * 128) + 128 + 2 * 128 + 128 + 128);
+}
+/// A recurrent layer over [batch, time, unit], and the sum of its states.
+fn recurrent(length: usize) -> String {
+    format!(
+        "\
+graph rnn(%0, %1) -> (All = %8, Last = %7)
+%0 = input X : f32[4, {length}, 16]
+%1 = input Start : f32[4, 16]
+%2 = weight rnn.Kernel : f32[16, 16]
+%3 = weight rnn.RecurrentKernel : f32[16, 16]
+%4 = contract sum [b, t, u] (b: 0..4, t: 0..{length}, u: 0..16, k: 0..16) {{ v0 = %0[b, t, k]; v1 = %2[k, u]; v2 = mul v0 v1; yield v2 }} : f32[4, {length}, 16]  # Z
+%5 = neg %1 : f32[4, 16]
+%6 = scan {length} sequences (%4 along 1) carries (%5) captures (%3) yields (along 1) {{
+    graph step(%0, %1, %2) -> (H = %5, All = %5)
+    %0 = input Zt : f32[4, 16]
+    %1 = input H : f32[4, 16]
+    %2 = input U : f32[16, 16]
+    %3 = contract sum [b, u] (b: 0..4, u: 0..16, k: 0..16) {{ v0 = %1[b, k]; v1 = %2[k, u]; v2 = mul v0 v1; yield v2 }} : f32[4, 16]
+    %4 = add %0 %3 : f32[4, 16]
+    %5 = tanh %4 : f32[4, 16]  # H in SimpleRNN at rnn
+}} : f32[4, 16]
+%7 = result 0 %6 : f32[4, 16]
+%8 = result 1 %6 : f32[4, {length}, 16]
+"
+    )
+}
+
+#[test]
+fn a_scan_is_a_loop_of_the_same_kernels_at_every_length() {
+    insta::assert_snapshot!(plan(&recurrent(500), &Profile::generic()), @"
+    plan rnn for generic: 3 steps of 3 kernels
+        inputs        128.3 KB  X: f32[4, 500, 16], Start: f32[4, 16]
+        weights         2.0 KB  2 tensors
+        temporaries   128.5 KB  3 tensors in 3 slots
+        outputs       128.3 KB  All: f32[4, 500, 16], Last: f32[4, 16]
+
+    step  value    kernel        type                         in                reads    writes  operands
+       0  Z        z             f32[4, 500, 16]              slot 0         129.0 KB  128.0 KB  X, rnn.Kernel
+       1  %5       value         f32[4, 16]                   slot 1            256 B     256 B  Start
+          500 times, carrying H:
+       2    rnn.H  simple_rnn_h  f32[4, 16], f32[4, 500, 16]  carry, output    1.5 KB     512 B  H, rnn.RecurrentKernel, Z
+    ");
+    for profile in [Profile::generic(), Profile::cpu()] {
+        let plans = [1, 5, 500].map(|length| plan(&recurrent(length), &profile));
+        for (plan, length) in plans.iter().zip([1, 5, 500]) {
+            let names: Vec<_> = plan.routines.iter().map(|routine| &routine.name).collect();
+            assert_eq!(names, plans[0].routines.iter().map(|routine| &routine.name).collect::<Vec<_>>());
+            assert_eq!((plan.steps.len(), plan.loops[0].length), (plans[0].steps.len(), length));
+            let mut launches = 0;
+            plan.launches(|_| {
+                launches += 1;
+                Ok::<(), ()>(())
+            })
+            .unwrap();
+            assert_eq!(launches, 2 + length);
+        }
+    }
+    let none = plan(&recurrent(0), &Profile::generic());
+    assert_eq!((none.steps.len(), none.loops.len()), (1, 0));
+}
+
+/// The slices of the sequence and of the stacked result are at positions that move with the turn.
+#[test]
+fn a_nest_of_a_loop() {
+    let plan = plan(&recurrent(500), &Profile::generic());
+    let routine = &plan.routines[plan.steps[plan.loops[0].steps.start].routine];
+    insta::assert_snapshot!(routine, @"
+    schedule contraction block 16x16x16 thread 2x2
+    launch [1, 1, 1] workgroups of [8, 8, 1]
+    nest simple_rnn_h [b: 4, u: 16] sum [k: 16] in loops [t: 500]
+      in0: f32[4, 16]
+      in1: f32[16, 16]
+      in2: f32[4, 500, 16]
+      out0: f32[4, 16]
+      out1[8000*b + u + 16*t]: f32[4, 500, 16]
+      body
+        v0 = in0[16*b + k] : f32
+        v1 = in1[u + 16*k] : f32
+        v2 = mul v0 v1 : f32
+        yield v2
+      epilogue
+        v0 = in2[8000*b + u + 16*t] : f32
+        v1 = accumulator : f32
+        v2 = add v0 v1 : f32
+        v3 = tanh v2 : f32
+        yield v3 v3
+    ");
+}
+
+#[test]
+fn a_chain_of_temporaries_needs_two_slots() {
+    let text = "\
+graph g(%0) -> (Y = %4)
+%0 = input X : f32[4, 8]
+%1 = contract sum [i] (i: 0..4, k: 0..8) { v0 = %0[i, k]; yield v0 } : f32[4]
+%2 = contract max [i, j] (i: 0..4, j: 0..8, k: 0..4) { v0 = %1[k]; v1 = %0[i, j]; v2 = mul v0 v1; yield v2 } : f32[4, 8]
+%3 = contract min [i] (i: 0..2, j: 0..8, k: 0..4) { v0 = %2[k, j]; v1 = %2[i, j]; v2 = mul v0 v1; yield v2 } : f32[2]
+%4 = contract sum [i] (i: 0..3, k: 0..2) { v0 = %3[k]; v1 = exp v0; yield v1 } : f32[3]
+";
+    let plan = plan(text, &Profile::generic());
+    let of = |step: &Step| plan.buffers[step.outputs[0]].content.clone();
+    let temporary = |slot| Content::Temporary { slot };
+    assert_eq!(
+        plan.steps.iter().map(of).collect::<Vec<_>>(),
+        [temporary(0), temporary(1), temporary(0), Content::Output]
+    );
+    assert_eq!(plan.slots, [16, 128]);
 }

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use super::{Content, Plan, Port, Routine, Work};
+use super::{Content, Loop, Plan, Port, Routine, Work};
 
-/// The totals, then a line for each step in order. Bytes are those of whole tensors, as the device stores them; 1 KB is 1000
-/// bytes.
+/// The totals, then a line for each step in order; those of a loop are indented, under a line for it. Bytes are those of
+/// whole tensors, or of the parts that a turn of a loop uses, as the device stores them; 1 KB is 1000 bytes.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (steps, routines) = (counted(self.all_steps().count(), "step"), counted(self.routines.len(), "kernel"));
@@ -49,31 +49,42 @@ impl fmt::Display for Plan {
 impl Plan {
     fn table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = self.buffer_names();
-        let moved = |ids: &[usize]| bytes(ids.iter().map(|&id| self.buffers[id].bytes()).sum());
         let mut rows = vec![["step", "value", "kernel", "type", "in", "reads", "writes", "operands"].map(String::from)];
+        let ahead = self.prelude.len();
+        let mut headings = vec![Vec::new(); self.all_steps().count()];
+        self.loops.iter().for_each(|around| head(around, ahead, 0, &mut headings));
         for (number, step) in self.all_steps().enumerate() {
             let list = |of: &dyn Fn(usize) -> String, ids: &[usize]| {
                 ids.iter().map(|&id| of(id)).collect::<Vec<_>>().join(", ")
             };
+            let tensors: Vec<u64> = (0..step.operands.len() + step.outputs.len()).map(|n| self.used(step, n)).collect();
+            let (read, written) = tensors.split_at(step.operands.len());
             rows.push([
                 number.to_string(),
-                step.name.clone(),
+                format!(
+                    "{}{}",
+                    "  ".repeat(number.checked_sub(ahead).map_or(0, |step| depth(&self.loops, step))),
+                    step.name
+                ),
                 self.routines[step.routine].name.clone(),
                 list(&|id| self.stored_type(id), &step.outputs),
                 list(&|id| self.place(id), &step.outputs),
-                moved(&step.operands),
-                moved(&step.outputs),
+                bytes(read.iter().sum()),
+                bytes(written.iter().sum()),
                 list(&|id| names[id].clone(), &step.operands),
             ]);
         }
         let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
         let widths: [usize; 8] = std::array::from_fn(width);
         for (number, row) in rows.iter().enumerate() {
-            match self.prelude.len() {
+            match ahead {
                 0 => {}
                 _ if number == 1 => writeln!(f, "once, and when weights change:")?,
-                prelude if number == prelude + 1 => writeln!(f, "in each run:")?,
+                _ if number == ahead + 1 => writeln!(f, "in each run:")?,
                 _ => {}
+            }
+            for heading in number.checked_sub(1).into_iter().flat_map(|number| &headings[number]) {
+                writeln!(f, "{:width$}  {heading}", "", width = widths[0])?;
             }
             let mut line = String::new();
             for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
@@ -96,6 +107,7 @@ impl Plan {
         for step in self.all_steps() {
             step.outputs.iter().for_each(|&id| names[id].clone_from(&step.name));
         }
+        self.loops.iter().for_each(|around| name_carries(around, &mut names));
         names
     }
 
@@ -113,9 +125,29 @@ impl Plan {
         match &self.buffers[id].content {
             Content::Temporary { slot } => format!("slot {slot}"),
             Content::Kept => "kept".to_owned(),
+            Content::Carried => "carry".to_owned(),
             _ => "output".to_owned(),
         }
     }
+}
+
+/// Puts the line for a loop, and for those within it, before its first step.
+fn head(around: &Loop, ahead: usize, depth: usize, headings: &mut [Vec<String>]) {
+    let carries: Vec<&str> = around.carries.iter().map(|carry| carry.name.as_str()).collect();
+    let carried = if carries.is_empty() { String::new() } else { format!(", carrying {}", carries.join(", ")) };
+    let line = format!("{}{}{carried}:", "  ".repeat(depth), counted(around.length, "time"));
+    headings[ahead + around.steps.start].push(line);
+    around.loops.iter().for_each(|inner| head(inner, ahead, depth + 1, headings));
+}
+
+/// How many of `loops`, and of those within them, a step is in.
+fn depth(loops: &[Loop], step: usize) -> usize {
+    loops.iter().find(|around| around.steps.contains(&step)).map_or(0, |around| 1 + depth(&around.loops, step))
+}
+
+fn name_carries(around: &Loop, names: &mut [String]) {
+    around.carries.iter().for_each(|carry| names[carry.before].clone_from(&carry.name));
+    around.loops.iter().for_each(|inner| name_carries(inner, names));
 }
 
 /// The loop nest, under its schedule and launch.

@@ -3,23 +3,17 @@
 //! What only weights and constants decide is done once for all runs, and again after a weight was given: the plan's prelude,
 //! and the packing of products' operands. A weight that is read in packed form alone lives in that form alone.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use tile_compiler::plan::{BufferId, Content, Plan, Work};
+use tile_compiler::plan::{BufferId, Content, Launch, Plan, Work};
 
 use super::prepared::{Packed, Prepared};
 use super::{Operand, Output};
 use crate::host::{Block, Memory};
 use crate::prng;
 
-/// A step on its buffers.
-struct Step {
-    work: StepWork,
-    operands: Vec<BufferId>,
-    outputs: Vec<BufferId>,
-}
-
+/// What a step runs.
 enum StepWork {
     Nest {
         nest: Arc<Prepared>,
@@ -44,9 +38,9 @@ struct Pack {
 
 /// A plan's steps: see the module's head.
 pub struct Steps {
-    /// Those that run once, in order.
-    ahead: Vec<Step>,
-    steps: Vec<Step>,
+    /// Those of the prelude, in order.
+    ahead: Vec<StepWork>,
+    steps: Vec<StepWork>,
     packs: Vec<Pack>,
     /// For each buffer that has no memory because it is kept in packed form: in which.
     only_packed: HashMap<BufferId, Vec<usize>>,
@@ -62,23 +56,22 @@ impl Steps {
         let mut prepared: HashMap<(usize, Vec<bool>), Arc<Prepared>> = HashMap::new();
         let mut steps = Steps { ahead: vec![], steps: vec![], packs: vec![], only_packed: HashMap::new(), stale: true };
         for (number, step) in plan.all_steps().enumerate() {
-            let (operands, outputs) = (step.operands.clone(), step.outputs.clone());
             let ahead = number < plan.prelude.len();
             let routine = &plan.routines[step.routine];
-            let flags: Vec<bool> = operands.iter().map(|&id| kept[id]).collect();
+            let flags: Vec<bool> = step.operands.iter().map(|&id| kept[id]).collect();
             let work = match &routine.work {
                 Work::Nest(nest) => {
                     let prepare = || Arc::new(Prepared::new(nest, &|operand| flags[operand]));
                     let nest = prepared.entry((step.routine, flags.clone())).or_insert_with(prepare).clone();
                     let packs = nest.packs();
                     let pays = !ahead && !packs.is_empty() && packs.iter().all(|&operand| flags[operand]);
-                    let pack = pays.then(|| steps.pack(&nest, &operands));
+                    let pack = pays.then(|| steps.pack(&nest, &step.operands));
                     StepWork::Nest { nest, pack }
                 }
                 Work::PrngValue { elements } => StepWork::PrngValue { elements: *elements },
                 Work::PrngState { elements } => StepWork::PrngState { elements: *elements },
             };
-            if ahead { &mut steps.ahead } else { &mut steps.steps }.push(Step { work, operands, outputs });
+            if ahead { &mut steps.ahead } else { &mut steps.steps }.push(work);
         }
         steps.only_packed = steps.find_only_packed(plan);
         steps
@@ -96,14 +89,16 @@ impl Steps {
         })
     }
 
-    /// The weights that no step reads but in packed form, and that each of those forms holds completely.
+    /// The weights that nothing reads but in packed form, and that each of those forms holds completely.
     fn find_only_packed(&self, plan: &Plan) -> HashMap<BufferId, Vec<usize>> {
         let weights = plan.weights.iter().map(|port| port.buffer);
-        let shown = |id: BufferId| plan.outputs.iter().any(|port| port.buffer == id);
+        let mut whole: HashSet<BufferId> = plan.outputs.iter().map(|port| port.buffer).collect();
+        whole.extend(plan.all_loops().flat_map(|around| &around.carries).map(|carry| carry.first));
+        let works = || self.ahead.iter().chain(&self.steps).zip(plan.all_steps());
         let packs = |id: BufferId| -> Option<Vec<usize>> {
             let mut found = Vec::new();
-            for step in self.ahead.iter().chain(&self.steps).filter(|step| step.operands.contains(&id)) {
-                let StepWork::Nest { nest, pack: Some(pack) } = &step.work else { return None };
+            for (work, step) in works().filter(|(_, step)| step.operands.contains(&id)) {
+                let StepWork::Nest { nest, pack: Some(pack) } = work else { return None };
                 let holds = |(operand, &buffer): (usize, &BufferId)| buffer != id || nest.holds(operand);
                 if !step.operands.iter().enumerate().all(holds) {
                     return None;
@@ -112,7 +107,7 @@ impl Steps {
             }
             (!found.is_empty()).then_some(found)
         };
-        weights.filter(|&id| !shown(id)).filter_map(|id| Some((id, packs(id)?))).collect()
+        weights.filter(|id| !whole.contains(id)).filter_map(|id| Some((id, packs(id)?))).collect()
     }
 
     /// The buffers that need no memory.
@@ -141,12 +136,10 @@ impl Steps {
         pack.nest.unpack(pack.packed.as_ref()?)
     }
 
-    /// Runs every step.
-    pub fn run(&mut self, memory: &mut Memory) -> Result<(), &'static str> {
+    /// Runs every step, those of the prelude where it must.
+    pub fn run(&mut self, plan: &Plan, memory: &mut Memory) -> Result<(), &'static str> {
         if std::mem::take(&mut self.stale) {
-            for step in &self.ahead {
-                step.run(&self.packs, memory)?;
-            }
+            plan.prelude_launches(|launch| self.ahead[launch.number].run(launch, &self.packs, memory))?;
             for pack in &mut self.packs {
                 if pack.operands.iter().any(|id| self.only_packed.contains_key(id)) {
                     continue;
@@ -155,32 +148,33 @@ impl Steps {
                 pack.packed = pack.nest.pack(&operands);
             }
         }
-        self.steps.iter().try_for_each(|step| step.run(&self.packs, memory))
+        plan.launches(|launch| self.steps[launch.number].run(launch, &self.packs, memory))
     }
 }
 
-impl Step {
-    fn run(&self, packs: &[Pack], memory: &mut Memory) -> Result<(), &'static str> {
+impl StepWork {
+    fn run(&self, launch: &Launch, packs: &[Pack], memory: &mut Memory) -> Result<(), &'static str> {
         // A step's outputs are elsewhere than its operands: the plan's invariant.
-        let mut taken: Vec<Block> = self.outputs.iter().map(|&id| memory.take(id)).collect();
-        let result = match &self.work {
+        let mut taken: Vec<Block> = launch.outputs.iter().map(|&id| memory.take(id)).collect();
+        let result = match self {
             StepWork::Nest { nest, pack } => {
                 let packed = pack.and_then(|pack| packs[pack].packed.as_ref());
-                let operands: Vec<Operand> = self.operands.iter().map(|&id| Operand::from(memory.bytes(id))).collect();
+                let operands: Vec<Operand> =
+                    launch.operands.iter().map(|&id| Operand::from(memory.bytes(id))).collect();
                 let outputs: Vec<Output> = taken.iter_mut().map(|block| Output::new(block.bytes_mut(), 0)).collect();
-                nest.run(&[], &operands, packed, &outputs);
+                nest.run(launch.turns, &operands, packed, &outputs);
                 Some(())
             }
             StepWork::PrngValue { elements } | StepWork::PrngState { elements } => {
-                let operands: Vec<&[u8]> = self.operands.iter().map(|&id| memory.bytes(id)).collect();
+                let operands: Vec<&[u8]> = launch.operands.iter().map(|&id| memory.bytes(id)).collect();
                 let mut outputs: Vec<&mut [u8]> = taken.iter_mut().map(Block::bytes_mut).collect();
-                match self.work {
+                match self {
                     StepWork::PrngState { .. } => prng::state(&operands, &mut outputs, *elements),
                     _ => prng::values(&operands, &mut outputs, *elements),
                 }
             }
         };
-        for (block, &id) in taken.into_iter().zip(&self.outputs) {
+        for (block, &id) in taken.into_iter().zip(launch.outputs) {
             memory.put(id, block);
         }
         result.ok_or("a step's buffers are not those of its work")

@@ -1,13 +1,16 @@
 //! [`GpuExecutable`]: a plan with its buffers and pipelines on a GPU.
 //!
 //! All launches of a run go into one compute pass and one submission, with the copies that bring the results back.
-//! Each slot of temporaries is a buffer of its own: wgpu orders launches by the buffers that they share.
+//! Each slot of temporaries is a buffer of its own: wgpu orders launches by the buffers that they share. A loop's launches
+//! are recorded turn after turn; the number of the turn is in a uniform buffer that holds them all, at a dynamic offset.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use tile_compiler::kernel::{Access, Kernel};
-use tile_compiler::plan::{Content, Plan, Port, Step};
+use tile_compiler::plan::{self, BufferId, Content, Plan, Port, RoutineId};
 use tile_compiler::tensor::Tensor;
 use wgpu::{
     BindGroup, BindGroupDescriptor, BindGroupEntry, BindGroupLayoutDescriptor, BindGroupLayoutEntry, BindingResource,
@@ -26,8 +29,8 @@ use crate::storage::{from_storage, to_storage};
 pub struct GpuExecutable {
     gpu: Arc<Gpu>,
     plan: Plan,
-    /// The memory behind each of the plan's buffers; temporaries of one slot share theirs.
-    buffers: Vec<Buffer>,
+    /// The memory behind each of the plan's buffers; temporaries of one slot share theirs, and what is carried has none.
+    buffers: Vec<Option<Buffer>>,
     prelude: Vec<Launch>,
     launches: Vec<Launch>,
     /// The prelude must run before the next run.
@@ -35,12 +38,23 @@ pub struct GpuExecutable {
     readbacks: Vec<Readback>,
 }
 
-/// A step.
+/// A step at one turn of each loop around it.
 struct Launch {
     pipeline: ComputePipeline,
     bindings: BindGroup,
+    /// Where the turns that the kernel asks for are.
+    turns: Vec<u32>,
     grid: [u32; 3],
 }
+
+/// A buffer with the numbers 0, 1, … of turns, each `stride` bytes after the one before it.
+struct Turns {
+    buffer: Buffer,
+    stride: u32,
+}
+
+/// The bytes of a turn's binding: a u32, and what every device can bind.
+const TURN_BYTES: u64 = 16;
 
 /// A buffer that holds outputs, and the mappable one into which it is copied.
 struct Readback {
@@ -77,7 +91,7 @@ impl GpuExecutable {
         let target = mappable(&self.gpu, buffer.bytes());
         let copy = || {
             let mut encoder = self.gpu.device.create_command_encoder(&CommandEncoderDescriptor::default());
-            encoder.copy_buffer_to_buffer(&self.buffers[port.buffer], 0, &target, 0, target.size());
+            encoder.copy_buffer_to_buffer(memory(&self.buffers, port.buffer)?, 0, &target, 0, target.size());
             Ok(self.gpu.queue.submit([encoder.finish()]))
         };
         let submission = self.gpu.scoped("to read a weight", copy).await?;
@@ -117,13 +131,13 @@ impl GpuExecutable {
                 for launch in prelude.iter().chain(&self.launches) {
                     let [x, y, z] = launch.grid;
                     pass.set_pipeline(&launch.pipeline);
-                    pass.set_bind_group(0, &launch.bindings, &[]);
+                    pass.set_bind_group(0, &launch.bindings, &launch.turns);
                     pass.dispatch_workgroups(x, y, z);
                 }
             }
             if read {
                 for Readback { source, target } in &self.readbacks {
-                    encoder.copy_buffer_to_buffer(&self.buffers[*source], 0, target, 0, target.size());
+                    encoder.copy_buffer_to_buffer(memory(&self.buffers, *source)?, 0, target, 0, target.size());
                 }
             }
             Ok(self.gpu.queue.submit([encoder.finish()]))
@@ -165,7 +179,7 @@ fn aligned(bytes: u64) -> u64 {
 }
 
 /// The memory behind each of the plan's buffers, with constants uploaded.
-fn allocate(gpu: &Gpu, plan: &Plan) -> Result<Vec<Buffer>, Error> {
+fn allocate(gpu: &Gpu, plan: &Plan) -> Result<Vec<Option<Buffer>>, Error> {
     let create = |bytes: u64| {
         gpu.device.create_buffer(&BufferDescriptor {
             label: None,
@@ -176,10 +190,11 @@ fn allocate(gpu: &Gpu, plan: &Plan) -> Result<Vec<Buffer>, Error> {
     };
     let slots: Vec<Buffer> = plan.slots.iter().map(|&bytes| create(bytes)).collect();
     let place = |buffer: &tile_compiler::plan::Buffer| match buffer.content {
-        Content::Temporary { slot } => slots[slot].clone(),
-        _ => create(buffer.bytes()),
+        Content::Temporary { slot } => Some(slots[slot].clone()),
+        Content::Carried => None,
+        _ => Some(create(buffer.bytes())),
     };
-    let buffers: Vec<Buffer> = plan.buffers.iter().map(place).collect();
+    let buffers: Vec<Option<Buffer>> = plan.buffers.iter().map(place).collect();
     for (id, buffer) in plan.buffers.iter().enumerate() {
         if let Content::Constant(tensor) = &buffer.content {
             upload(gpu, plan, &buffers, id, tensor)?;
@@ -188,45 +203,88 @@ fn allocate(gpu: &Gpu, plan: &Plan) -> Result<Vec<Buffer>, Error> {
     Ok(buffers)
 }
 
+/// The memory of buffer `id` of the plan.
+fn memory(buffers: &[Option<Buffer>], id: usize) -> Result<&Buffer, Error> {
+    buffers[id].as_ref().ok_or_else(|| Error::Internal { what: "what a loop carries is used outside of it".into() })
+}
+
 /// Writes `tensor` to buffer `id` of the plan.
-fn upload(gpu: &Gpu, plan: &Plan, buffers: &[Buffer], id: usize, tensor: &Tensor) -> Result<(), Error> {
+fn upload(gpu: &Gpu, plan: &Plan, buffers: &[Option<Buffer>], id: usize, tensor: &Tensor) -> Result<(), Error> {
     let storage = plan.buffers[id].storage;
     let mut bytes = to_storage(tensor, storage).ok_or_else(|| Error::unstorable(tensor.ty(), storage))?;
     let length = aligned(bytes.len() as u64) as usize;
     if length != bytes.len() {
         bytes.to_mut().resize(length, 0);
     }
-    gpu.queue.write_buffer(&buffers[id], 0, &bytes);
+    gpu.queue.write_buffer(memory(buffers, id)?, 0, &bytes);
     Ok(())
 }
 
-/// Compiles every kernel, and binds the buffers of every step, of the prelude and of the rest.
-fn prepare(gpu: &Gpu, plan: &Plan, buffers: &[Buffer], checked: bool) -> Result<(Vec<Launch>, Vec<Launch>), Error> {
+/// Compiles every kernel, and binds the buffers of every launch of the prelude and of a run; launches of a step with the same
+/// buffers share a binding.
+fn prepare(
+    gpu: &Gpu,
+    plan: &Plan,
+    buffers: &[Option<Buffer>],
+    checked: bool,
+) -> Result<(Vec<Launch>, Vec<Launch>), Error> {
     let kernels: Vec<&Kernel> = plan.routines.iter().map(kernel).collect::<Result<_, _>>()?;
     let pipelines: Vec<ComputePipeline> =
         kernels.iter().map(|kernel| compile(gpu, kernel, checked)).collect::<Result<_, _>>()?;
-    let launch = |step: &Step| {
-        let pipeline = pipelines[step.routine].clone();
-        let ids = step.operands.iter().chain(&step.outputs);
-        let entries: Vec<BindGroupEntry<'_>> = (0..)
-            .zip(ids)
-            .map(|(binding, &id)| BindGroupEntry {
-                binding,
-                resource: BindingResource::Buffer(BufferBinding {
-                    buffer: &buffers[id],
-                    offset: 0,
-                    size: BufferSize::new(aligned(plan.buffers[id].bytes())),
-                }),
-            })
-            .collect();
-        let bindings = gpu.device.create_bind_group(&BindGroupDescriptor {
-            label: Some(&step.name),
-            layout: &pipeline.get_bind_group_layout(0),
-            entries: &entries,
-        });
-        Launch { pipeline, bindings, grid: kernels[step.routine].grid }
+    let turns = Turns::new(gpu, plan);
+    let mut bound: HashMap<(RoutineId, Vec<BufferId>), BindGroup> = HashMap::new();
+    let mut prepare = |launch: &plan::Launch| {
+        let routine = launch.step.routine;
+        let (kernel, pipeline) = (kernels[routine], &pipelines[routine]);
+        let ids = [launch.operands, launch.outputs].concat();
+        let bindings = match bound.entry((routine, ids)) {
+            Entry::Occupied(known) => known.get().clone(),
+            Entry::Vacant(place) => {
+                let resource = |&id: &BufferId| {
+                    let size = BufferSize::new(aligned(plan.buffers[id].bytes()));
+                    Ok(BufferBinding { buffer: memory(buffers, id)?, offset: 0, size })
+                };
+                let resources = place.key().1.iter().map(resource).collect::<Result<Vec<_>, Error>>()?;
+                let turn = BufferBinding { buffer: &turns.buffer, offset: 0, size: BufferSize::new(TURN_BYTES) };
+                let resources = resources.into_iter().chain(kernel.steps.iter().map(|_| turn.clone()));
+                let entry =
+                    |(binding, resource)| BindGroupEntry { binding, resource: BindingResource::Buffer(resource) };
+                let entries: Vec<BindGroupEntry<'_>> = (0..).zip(resources).map(entry).collect();
+                let bindings = gpu.device.create_bind_group(&BindGroupDescriptor {
+                    label: Some(&launch.step.name),
+                    layout: &pipeline.get_bind_group_layout(0),
+                    entries: &entries,
+                });
+                place.insert(bindings).clone()
+            }
+        };
+        let turns = launch.turns.iter().take(kernel.steps.len()).map(|&turn| turn as u32 * turns.stride).collect();
+        Ok::<_, Error>(Launch { pipeline: pipeline.clone(), bindings, turns, grid: kernel.grid })
     };
-    Ok((plan.prelude.iter().map(launch).collect(), plan.steps.iter().map(launch).collect()))
+    let (mut prelude, mut launches) = (Vec::new(), Vec::new());
+    plan.prelude_launches(|launch| prepare(launch).map(|launch| prelude.push(launch)))?;
+    plan.launches(|launch| prepare(launch).map(|launch| launches.push(launch)))?;
+    Ok((prelude, launches))
+}
+
+impl Turns {
+    /// As many as the longest of the loops has.
+    fn new(gpu: &Gpu, plan: &Plan) -> Turns {
+        let longest = plan.all_loops().map(|around| around.length).max().unwrap_or(1);
+        let stride = gpu.device.limits().min_uniform_buffer_offset_alignment.max(TURN_BYTES as u32);
+        let mut numbers = vec![0; longest * stride as usize];
+        for (number, bytes) in numbers.chunks_exact_mut(stride as usize).enumerate() {
+            bytes[..4].copy_from_slice(&(number as u32).to_le_bytes());
+        }
+        let buffer = gpu.device.create_buffer(&BufferDescriptor {
+            label: None,
+            size: numbers.len() as u64,
+            usage: BufferUsages::UNIFORM | BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        });
+        gpu.queue.write_buffer(&buffer, 0, &numbers);
+        Turns { buffer, stride }
+    }
 }
 
 fn compile(gpu: &Gpu, kernel: &Kernel, checked: bool) -> Result<ComputePipeline, Error> {
@@ -237,16 +295,15 @@ fn compile(gpu: &Gpu, kernel: &Kernel, checked: bool) -> Result<ComputePipeline,
     // SAFETY: the compiler has proven that every access of a kernel is within its buffer and every divisor not 0, and
     // its loops are counted; the buffers bound have the kernel's lengths.
     let module = unsafe { gpu.device.create_shader_module_trusted(descriptor, checks) };
+    let storage = |access| BufferBindingType::Storage { read_only: access == Access::Read };
+    let buffers = kernel.buffers.iter().map(|buffer| (storage(buffer.access), false));
+    let steps = kernel.steps.iter().map(|_| (BufferBindingType::Uniform, true));
     let entries: Vec<BindGroupLayoutEntry> = (0..)
-        .zip(&kernel.buffers)
-        .map(|(binding, buffer)| BindGroupLayoutEntry {
+        .zip(buffers.chain(steps))
+        .map(|(binding, (ty, has_dynamic_offset))| BindGroupLayoutEntry {
             binding,
             visibility: ShaderStages::COMPUTE,
-            ty: BindingType::Buffer {
-                ty: BufferBindingType::Storage { read_only: buffer.access == Access::Read },
-                has_dynamic_offset: false,
-                min_binding_size: None,
-            },
+            ty: BindingType::Buffer { ty, has_dynamic_offset, min_binding_size: None },
             count: None,
         })
         .collect();

@@ -43,7 +43,7 @@ pub fn chain(choices: &mut Choices, builder: &mut Builder) {
 }
 
 /// A contraction whose variables are all in range wherever the accesses are; `accesses` and `place` name them by number.
-fn contract(
+pub fn contract(
     builder: &mut Builder,
     aggregation: Aggregation,
     extents: &[usize],
@@ -95,7 +95,7 @@ fn form(terms: &[(usize, i64)], offset: i64) -> Affine {
     Affine::new(terms.iter().copied(), offset).expect("small")
 }
 
-fn variables(count: usize) -> Vec<Affine> {
+pub fn variables(count: usize) -> Vec<Affine> {
     (0..count).map(Affine::var).collect()
 }
 
@@ -153,7 +153,7 @@ fn cumulative_sum(builder: &mut Builder, x: Value) -> Value {
     contract(builder, Aggregation::Sum, &[rows, columns, rows], place, &[(x, read)])
 }
 
-fn transpose(builder: &mut Builder, x: Value) -> Value {
+pub fn transpose(builder: &mut Builder, x: Value) -> Value {
     let shape = builder.shape(x);
     let place: Vec<Affine> = (0..shape.len()).rev().map(Affine::var).collect();
     let result = shape.iter().rev().copied().collect();
@@ -173,7 +173,7 @@ fn relu(builder: &mut Builder, x: Value) -> Value {
 }
 
 /// The aggregate of each row, as a tensor with a last axis of size 1.
-fn of_rows(builder: &mut Builder, aggregation: Aggregation, x: Value) -> Value {
+pub fn of_rows(builder: &mut Builder, aggregation: Aggregation, x: Value) -> Value {
     let mut shape = builder.shape(x);
     let extents = shape.clone();
     let last = shape.len() - 1;

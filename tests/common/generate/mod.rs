@@ -13,6 +13,7 @@ mod choices;
 mod contraction;
 mod elementwise;
 mod graph;
+mod scan;
 
 use std::fmt;
 
@@ -64,6 +65,11 @@ pub fn elementwise() -> impl Strategy<Value = Case> {
 /// Convolutions, products, pooling, softmax, normalisation and elementwise operations, each on the result of the last.
 pub fn chain() -> impl Strategy<Value = Case> {
     cases(60, chain::chain)
+}
+
+/// Scans over steps, of integers and of floats that stay exact.
+pub fn scan() -> impl Strategy<Value = Case> {
+    cases(160, scan::scan)
 }
 
 fn cases(length: usize, make: impl Fn(&mut Choices, &mut Builder)) -> impl Strategy<Value = Case> {

@@ -1,0 +1,246 @@
+//! Copies where the plan of a scan needs a tensor of its own.
+//!
+//! The step of a scan computes the next value of a carry, or what it yields, straight into its place, which may be a slice
+//! of a larger tensor. So what is given on without being computed is copied: an input of the body, a constant, the last
+//! carry of a scan in the body where that is stacked, a value that several results are. And a slice is copied where what
+//! reads it wants a tensor that is dense and whole: the first value of a carry, the state of a generator, a reshape that a
+//! scan, or an access at an index known at run time, reads.
+//!
+//! Example: a body `(h = %0, All = %1)` that yields its carry `%1`, and keeps its slice `%0` as the next one, gets two
+//! nodes `contract assign [i0] (i0: 0..3) { v0 = %0[i0]; yield v0 }`, and the same of `%1`.
+//!
+//! Why it is sound: a copy is equal. All else stays.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::affine::Affine;
+use crate::graph::scan::Parts;
+use crate::graph::{Access, Aggregation, Contraction, ContractionLeaf, Graph, Index, IndexRange, NodeId, Op};
+use crate::scalar::{Inst, Program};
+
+use super::storage;
+
+/// Places to which one kernel writes its result.
+const MOST_PLACES: usize = 2;
+
+pub fn settle(graph: &mut Graph) {
+    settle_within(graph, &HashSet::new());
+}
+
+/// `slices`: nodes that may lie in memory as a part of another tensor.
+fn settle_within(graph: &mut Graph, slices: &HashSet<NodeId>) {
+    for id in graph.topological() {
+        for (position, operand) in graph.operands(id).into_iter().enumerate() {
+            let stored = storage(graph, operand);
+            if slices.contains(&stored) && wants_whole(graph, id, position, operand != stored) {
+                let mut operands = graph.operands(id);
+                operands[position] = copy(graph, operand);
+                let op = graph.node(id).op.clone();
+                graph.set(id, op, &operands);
+            }
+        }
+        let Some(mut parts) = graph.take_scan(id) else { continue };
+        let results = parts.carries.iter_mut().map(|carry| &mut carry.results);
+        for results in results.chain(parts.yields.iter_mut().map(|value| &mut value.results)) {
+            // One node for each result.
+            let others: Vec<NodeId> = results.drain(results.len().min(1)..).collect();
+            others.into_iter().for_each(|other| graph.replace(other, results[0]));
+        }
+        give(&mut parts);
+        let body = &parts.body;
+        let captures = parts.captures.iter().filter(|capture| slices.contains(&storage(graph, capture.outside)));
+        let mut inner: HashSet<NodeId> = parts.yields.iter().map(|value| storage(body, value.value)).collect();
+        parts.carries.iter().for_each(|carry| _ = inner.remove(&storage(body, carry.next)));
+        inner.extend(parts.sequences.iter().map(|sequence| sequence.slice));
+        inner.extend(captures.map(|capture| capture.inside));
+        settle_within(&mut parts.body, &inner);
+        graph.put_scan(id, parts);
+    }
+}
+
+/// Whether `id` can't read a part of a tensor as its operand at `position`, which may be a reshape of that.
+fn wants_whole(graph: &Graph, id: NodeId, position: usize, is_reshaped: bool) -> bool {
+    match &graph.node(id).op {
+        Op::PrngValue | Op::PrngState { .. } => true,
+        Op::Scan(scan) => {
+            let sequences = scan.sequences.len();
+            is_reshaped || (sequences..sequences + scan.carries).contains(&position)
+        }
+        Op::Contraction(op) => {
+            let at_run_time = |access: &Access| access.index.iter().any(|index| index.access.is_some());
+            is_reshaped && op.accesses.iter().any(|access| access.operand == position && at_run_time(access))
+        }
+        _ => false,
+    }
+}
+
+/// Makes each value that a step gives one that a kernel can write to where it goes.
+fn give(parts: &mut Parts) {
+    let mut places: HashMap<NodeId, usize> = HashMap::new();
+    for number in 0..parts.carries.len() + parts.yields.len() {
+        let stacked = number.checked_sub(parts.carries.len());
+        let given = stacked.map_or_else(|| parts.carries[number].next, |yielded| parts.yields[yielded].value);
+        let stored = storage(&parts.body, given);
+        let taken = places.get(&stored).copied().unwrap_or(0);
+        let is_written_there = match &parts.body.node(stored).op {
+            Op::Input(_) | Op::Weight(_) | Op::Elements(_) => false,
+            Op::PrngValue | Op::PrngState { .. } => taken == 0 && stacked.is_none(),
+            Op::Result { number } if is_carry(&parts.body, stored, *number) => taken == 0 && stacked.is_none(),
+            _ => taken < MOST_PLACES && (stacked.is_none() || given == stored),
+        };
+        if is_written_there {
+            places.insert(stored, taken + 1);
+            continue;
+        }
+        let copied = copy(&mut parts.body, given);
+        places.insert(copied, 1);
+        match stacked {
+            None => parts.carries[number].next = copied,
+            Some(yielded) => parts.yields[yielded].value = copied,
+        }
+    }
+    parts.list_outputs();
+}
+
+/// Whether a node is the last value of a carry: result `number` of its operand.
+fn is_carry(graph: &Graph, id: NodeId, number: usize) -> bool {
+    graph.operands(id).first().is_some_and(|&scan| match &graph.node(scan).op {
+        Op::Scan(scan) => number < scan.carries,
+        _ => false,
+    })
+}
+
+/// A new node with the elements of `id`.
+fn copy(graph: &mut Graph, id: NodeId) -> NodeId {
+    let node = graph.node(id).clone();
+    let range = |(axis, &size): (usize, &usize)| IndexRange { name: format!("i{axis}"), low: 0, high: size as i64 };
+    let variables: Vec<Affine> = (0..node.ty.rank()).map(Affine::var).collect();
+    let mut body = Program::default();
+    body.results = vec![body.push(Inst::Leaf(ContractionLeaf::Access(0)), node.ty.dtype)];
+    let contraction = Contraction {
+        aggregation: Aggregation::Assign,
+        indices: node.ty.shape.iter().enumerate().map(range).collect(),
+        output: variables.clone(),
+        accesses: vec![Access {
+            operand: 0,
+            index: variables.into_iter().map(|affine| Index { affine, access: None }).collect(),
+        }],
+        constraints: Vec::new(),
+        body,
+        default: false,
+    };
+    let copied = graph.add(Op::Contraction(Box::new(contraction)), node.ty, &[id]);
+    let name = node.name.or_else(|| node.op.given_name().map(str::to_owned));
+    (graph.node_mut(copied).name, graph.node_mut(copied).span) = (name, node.span);
+    copied
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::after;
+    use super::settle;
+
+    #[test]
+    fn what_a_step_gives_on_is_copied() {
+        // `a` and `b` change places, `c` is stacked though it is carried; `d` is computed, and goes to two places itself.
+        insta::assert_snapshot!(after(&[settle], "\
+graph g(%0, %1, %2, %3) -> (A = %5, C = %6, D = %7, E = %8, F = %9)
+%0 = input X : f32[4, 3]
+%1 = input A : f32[3]
+%2 = input B : f32[3]
+%3 = input C : f32[3]
+%4 = scan 4 sequences (%0 along 0) carries (%1, %2, %3) captures () yields (along 0, along 0, along 1, along 0) {
+    graph step(%0, %1, %2, %3) -> (a = %2, b = %1, c = %4, all = %3, d = %4, e = %4, f = %5)
+    %0 = input x : f32[3]
+    %1 = input a : f32[3]
+    %2 = input b : f32[3]
+    %3 = input c : f32[3]
+    %4 = add %0 %3 : f32[3]  # D
+    %5 = reshape %4 : f32[3, 1]
+} : f32[3]
+%5 = result 0 %4 : f32[3]
+%6 = result 3 %4 : f32[4, 3]
+%7 = result 4 %4 : f32[4, 3]
+%8 = result 5 %4 : f32[3, 4]
+%9 = result 6 %4 : f32[4, 3, 1]
+"), @"
+        graph g(%0, %1, %2, %3) -> (A = %5, C = %6, D = %7, E = %8, F = %9)
+        %0 = input X : f32[4, 3]
+        %1 = input A : f32[3]
+        %2 = input B : f32[3]
+        %3 = input C : f32[3]
+        %4 = scan 4 sequences (%0 along 0) carries (%1, %2, %3) captures () yields (along 0, along 0, along 1, along 0) {
+            graph step(%0, %1, %2, %3) -> (a = %6, b = %7, c = %4, all = %8, d = %4, e = %9, f = %10)
+            %0 = input x : f32[3]
+            %1 = input a : f32[3]
+            %2 = input b : f32[3]
+            %3 = input c : f32[3]
+            %4 = add %0 %3 : f32[3]  # D
+            %5 = reshape %4 : f32[3, 1]
+            %6 = contract assign [i0] (i0: 0..3) { v0 = %2[i0]; yield v0 } : f32[3]  # b
+            %7 = contract assign [i0] (i0: 0..3) { v0 = %1[i0]; yield v0 } : f32[3]  # a
+            %8 = contract assign [i0] (i0: 0..3) { v0 = %3[i0]; yield v0 } : f32[3]  # c
+            %9 = contract assign [i0] (i0: 0..3) { v0 = %4[i0]; yield v0 } : f32[3]  # D
+            %10 = contract assign [i0, i1] (i0: 0..3, i1: 0..1) { v0 = %5[i0, i1]; yield v0 } : f32[3, 1]
+        } : f32[3]
+        %5 = result 0 %4 : f32[3]
+        %6 = result 3 %4 : f32[4, 3]
+        %7 = result 4 %4 : f32[4, 3]
+        %8 = result 5 %4 : f32[3, 4]
+        %9 = result 6 %4 : f32[4, 3, 1]
+        ");
+    }
+
+    #[test]
+    fn what_reads_a_slice_as_a_whole_gets_a_copy() {
+        // The slice is the first value of an inner scan, whose last one is stacked by both; its reshape is indexed.
+        insta::assert_snapshot!(after(&[settle], "\
+graph g(%0, %1, %2) -> (Y = %4, G = %5)
+%0 = input X : f32[4, 3]
+%1 = input Z : f32[5, 3]
+%2 = input I : i32[2]
+%3 = scan 4 sequences (%0 along 0) carries () captures (%1, %2) yields (along 0, along 0) {
+    graph step(%0, %1, %2) -> (y = %4, g = %6)
+    %0 = input x : f32[3]
+    %1 = input z : f32[5, 3]
+    %2 = input i : i32[2]
+    %3 = scan 5 sequences (%1 along 0) carries (%0) captures () yields () {
+        graph inner(%0, %1) -> (s = %2)
+        %0 = input z : f32[3]
+        %1 = input s : f32[3]
+        %2 = add %0 %1 : f32[3]
+    } : f32[3]
+    %4 = result 0 %3 : f32[3]
+    %5 = reshape %0 : f32[3, 1]
+    %6 = contract assign [i] (i: 0..2) { @0 = %2[i]; v0 = %5[@0, 0]; yield v0 } : f32[2]
+} : f32[4, 3]
+%4 = result 0 %3 : f32[4, 3]
+%5 = result 1 %3 : f32[4, 2]
+"), @"
+        graph g(%0, %1, %2) -> (Y = %4, G = %5)
+        %0 = input X : f32[4, 3]
+        %1 = input Z : f32[5, 3]
+        %2 = input I : i32[2]
+        %3 = scan 4 sequences (%0 along 0) carries () captures (%1, %2) yields (along 0, along 0) {
+            graph step(%0, %1, %2) -> (y = %7, g = %9)
+            %0 = input x : f32[3]
+            %1 = input z : f32[5, 3]
+            %2 = input i : i32[2]
+            %3 = reshape %0 : f32[3, 1]
+            %4 = contract assign [i0] (i0: 0..3) { v0 = %0[i0]; yield v0 } : f32[3]  # x
+            %5 = scan 5 sequences (%1 along 0) carries (%4) captures () yields () {
+                graph inner(%0, %1) -> (s = %2)
+                %0 = input z : f32[3]
+                %1 = input s : f32[3]
+                %2 = add %0 %1 : f32[3]
+            } : f32[3]
+            %6 = result 0 %5 : f32[3]
+            %7 = contract assign [i0] (i0: 0..3) { v0 = %6[i0]; yield v0 } : f32[3]
+            %8 = contract assign [i0, i1] (i0: 0..3, i1: 0..1) { v0 = %3[i0, i1]; yield v0 } : f32[3, 1]
+            %9 = contract assign [i] (i: 0..2) { @0 = %2[i]; v0 = %8[@0, 0]; yield v0 } : f32[2]
+        } : f32[4, 3]
+        %4 = result 0 %3 : f32[4, 3]
+        %5 = result 1 %3 : f32[4, 2]
+        ");
+    }
+}

@@ -1,0 +1,83 @@
+//! The launches of a run: the steps, those of loops once for each turn.
+
+use std::ops::Range;
+
+use super::{BufferId, Carry, Loop, Plan, Step};
+
+/// One step at one turn of each loop around it.
+pub struct Launch<'a> {
+    /// Which of the steps.
+    pub number: usize,
+    pub step: &'a Step,
+    /// The numbers of the turns, from 0, of the loops around the step, the outermost first.
+    pub turns: &'a [usize],
+    /// The step's operands and outputs, in order; where they are carried, the buffers that now hold them.
+    pub operands: &'a [BufferId],
+    pub outputs: &'a [BufferId],
+}
+
+/// Where a run is.
+struct Walk<'p, F> {
+    steps: &'p [Step],
+    launch: F,
+    turns: Vec<usize>,
+    /// For each buffer, the one that it stands for.
+    real: Vec<BufferId>,
+    /// Those of the launch.
+    buffers: Vec<BufferId>,
+}
+
+impl Plan {
+    /// Calls `launch` for every launch of a run, in order, up to the first error.
+    pub fn launches<E>(&self, launch: impl FnMut(&Launch) -> Result<(), E>) -> Result<(), E> {
+        self.walk(&self.steps, &self.loops, launch)
+    }
+
+    /// The same for the prelude.
+    pub fn prelude_launches<E>(&self, launch: impl FnMut(&Launch) -> Result<(), E>) -> Result<(), E> {
+        self.walk(&self.prelude, &[], launch)
+    }
+
+    fn walk<'p, E, F>(&'p self, steps: &'p [Step], loops: &'p [Loop], launch: F) -> Result<(), E>
+    where
+        F: FnMut(&Launch) -> Result<(), E>,
+    {
+        let real = (0..self.buffers.len()).collect();
+        let mut walk = Walk { steps, launch, turns: Vec::new(), real, buffers: Vec::new() };
+        walk.run(0..steps.len(), loops)
+    }
+}
+
+impl<'p, E, F: FnMut(&Launch) -> Result<(), E>> Walk<'p, F> {
+    /// Runs `steps`, of which `loops` are a part.
+    fn run(&mut self, steps: Range<usize>, loops: &'p [Loop]) -> Result<(), E> {
+        let mut at = steps.start;
+        for around in loops {
+            (at..around.steps.start).try_for_each(|number| self.step(number))?;
+            for turn in 0..around.length {
+                around.carries.iter().for_each(|carry| self.turn(carry, turn, around.length));
+                self.turns.push(turn);
+                self.run(around.steps.clone(), &around.loops)?;
+                self.turns.pop();
+            }
+            at = around.steps.end;
+        }
+        (at..steps.end).try_for_each(|number| self.step(number))
+    }
+
+    /// Makes a carry stand for its buffers at a turn.
+    fn turn(&mut self, carry: &Carry, turn: usize, length: usize) {
+        let after = |turn: usize| if (length - turn) % 2 == 1 { carry.last } else { carry.other };
+        let before = if turn == 0 { carry.first } else { after(turn - 1) };
+        self.real[carry.before] = self.real[before];
+        self.real[carry.next] = self.real[after(turn)];
+    }
+
+    fn step(&mut self, number: usize) -> Result<(), E> {
+        let step = &self.steps[number];
+        self.buffers.clear();
+        self.buffers.extend(step.operands.iter().chain(&step.outputs).map(|&buffer| self.real[buffer]));
+        let (operands, outputs) = self.buffers.split_at(step.operands.len());
+        (self.launch)(&Launch { number, step, turns: &self.turns, operands, outputs })
+    }
+}

@@ -1,0 +1,386 @@
+//! From a graph to its plan: buffers, routines, steps and loops, group by group.
+
+use std::collections::HashMap;
+
+use crate::graph::{Graph, NodeId, Op, Scan};
+use crate::nest::{self, Axis, Nest, Window};
+use crate::passes::{Group, fuse, storage};
+use crate::profile::{Execution, Profile};
+use crate::schedule::{self, ScheduleError};
+use crate::tensor::{Tensor, TensorType};
+
+use super::memory::{assign_slots, keep};
+use super::{Buffer, BufferId, Carry, Content, Loop, Plan, PlanError, Port, Routine, RoutineId, Step, Work};
+
+pub(crate) struct Planner<'a> {
+    profile: &'a Profile,
+    buffers: Vec<Buffer>,
+    routines: Vec<Routine>,
+    /// The routine that does a work, which is here without names.
+    of_work: HashMap<Work, RoutineId>,
+    routine_names: Names,
+    value_names: Names,
+    steps: Vec<Step>,
+}
+
+/// A graph whose plan is being made: the program's, or the body of a scan.
+struct Scope<'g> {
+    graph: &'g Graph,
+    /// The loops around its steps, the outermost first.
+    loops: Vec<Axis>,
+    /// Where the nodes are that are in memory.
+    places: HashMap<NodeId, Place>,
+    /// Where the loop around the steps wants values that they compute.
+    wanted: HashMap<NodeId, Vec<Place>>,
+}
+
+/// A part of a buffer.
+#[derive(Clone)]
+struct Place {
+    buffer: BufferId,
+    window: Window,
+}
+
+impl<'a> Planner<'a> {
+    pub fn new(profile: &'a Profile) -> Planner<'a> {
+        Planner {
+            profile,
+            buffers: Vec::new(),
+            routines: Vec::new(),
+            of_work: HashMap::new(),
+            routine_names: Names::default(),
+            value_names: Names::default(),
+            steps: Vec::new(),
+        }
+    }
+
+    /// The plan of a graph whose scans are settled: see [`crate::passes::settle`].
+    pub fn plan(mut self, graph: &Graph) -> Result<Plan, PlanError> {
+        let mut scope = Scope::new(graph, Vec::new());
+        let inputs = self.given(&mut scope, &graph.inputs, &Content::Input)?;
+        let weights = self.given(&mut scope, &graph.weights, &Content::Weight)?;
+        let (once, each): (Vec<Group>, Vec<Group>) =
+            fuse(graph, self.profile).into_iter().partition(|group| group.once);
+        self.groups(&mut scope, &once)?;
+        let prelude = std::mem::take(&mut self.steps);
+        let loops = self.groups(&mut scope, &each)?;
+        let outputs = graph.outputs.iter().map(|(name, id)| {
+            let buffer = self.stored(&mut scope, storage(graph, *id))?.buffer;
+            Ok(Port { name: name.clone(), ty: graph.node(*id).ty.clone(), buffer })
+        });
+        let outputs = outputs.collect::<Result<_, PlanError>>()?;
+        let mut plan = Plan {
+            name: graph.name.clone(),
+            profile: self.profile.clone(),
+            buffers: self.buffers,
+            slots: Vec::new(),
+            routines: self.routines,
+            prelude,
+            steps: self.steps,
+            loops,
+            inputs,
+            weights,
+            outputs,
+        };
+        keep(&mut plan);
+        assign_slots(&mut plan);
+        Ok(plan)
+    }
+
+    /// What the caller gives, inputs or weights, each in a buffer of its own.
+    fn given(&mut self, scope: &mut Scope, nodes: &[NodeId], content: &Content) -> Result<Vec<Port>, PlanError> {
+        let ports = nodes.iter().map(|&id| {
+            let buffer = self.own(scope, id, content.clone())?.buffer;
+            let name = scope.graph.value_name(id);
+            self.value_names.unique(&name);
+            Ok(Port { name, ty: scope.graph.node(id).ty.clone(), buffer })
+        });
+        ports.collect()
+    }
+
+    /// Adds the steps of groups, and gives the loops among them.
+    fn groups(&mut self, scope: &mut Scope, groups: &[Group]) -> Result<Vec<Loop>, PlanError> {
+        let mut loops = Vec::new();
+        for group in groups {
+            match &scope.graph.node(group.root).op {
+                Op::Scan(scan) => loops.extend(self.scan(scope, group.root, scan)?),
+                _ => self.step(scope, group)?,
+            }
+        }
+        Ok(loops)
+    }
+
+    /// Adds the step that computes a group, where there is something to compute.
+    fn step(&mut self, scope: &mut Scope, group: &Group) -> Result<(), PlanError> {
+        let graph = scope.graph;
+        let root = group.root;
+        let places = self.places(scope, root)?;
+        if graph.node(root).ty.elements() == 0 {
+            return Ok(());
+        }
+        let (name, work, operands) = match &graph.node(root).op {
+            op @ (Op::PrngValue | Op::PrngState { .. }) => {
+                let work = match op {
+                    Op::PrngState { elements } => Work::PrngState { elements: *elements },
+                    _ => Work::PrngValue { elements: graph.node(root).ty.elements() },
+                };
+                let state = storage(graph, graph.operands(root)[0]);
+                let reads_whole = scope.window(state).is_some_and(|window| window.is_whole());
+                if !reads_whole || !matches!(&places[..], [place] if place.window.is_whole()) {
+                    return Err(PlanError::Internal("a generator of a part of a tensor".into()));
+                }
+                ("prng".to_owned(), work, vec![state])
+            }
+            _ => {
+                let windows: Vec<Window> = places.iter().map(|place| place.window.clone()).collect();
+                let memory = |id| scope.window(id);
+                let (nest, operands) = nest::build(graph, root, group.contraction, &memory, &windows, &scope.loops)?;
+                (nest.name.clone(), Work::Nest(Box::new(nest)), operands)
+            }
+        };
+        let routine = self.routine(graph, root, &name, work)?;
+        let operands = operands.into_iter().map(|id| Ok(self.stored(scope, id)?.buffer));
+        let operands = operands.collect::<Result<_, PlanError>>()?;
+        let outputs = places.iter().map(|place| place.buffer).collect();
+        let name = self.value_names.unique(&graph.value_name(root));
+        self.steps.push(Step { name, routine, operands, outputs });
+        Ok(())
+    }
+
+    /// Adds the steps of a scan, and gives their loop; `None` where there is nothing to compute.
+    fn scan(&mut self, scope: &mut Scope, id: NodeId, scan: &Scan) -> Result<Option<Loop>, PlanError> {
+        let (graph, body) = (scope.graph, &scan.body);
+        if scan.length == 0 {
+            return Err(PlanError::Internal("a scan of no steps has not been folded".into()));
+        }
+        let mut operands = Vec::new();
+        for operand in graph.operands(id) {
+            operands.push(self.read(scope, operand)?);
+        }
+        let mut results: Vec<Vec<Place>> = vec![Vec::new(); body.outputs.len()];
+        for user in graph.users(id) {
+            let is_read = !graph.users(user).is_empty() || graph.is_output(user);
+            if let (Op::Result { number }, true) = (&graph.node(user).op, is_read) {
+                results[*number].extend(self.places(scope, user)?);
+            }
+        }
+        let first_step = self.steps.len();
+        let mut loops = scope.loops.clone();
+        loops.push(Axis { name: "t".into(), extent: scan.length });
+        let depth = loops.len();
+        let mut inner = Scope::new(body, loops);
+        let mut inputs = body.inputs.iter().copied().zip(operands);
+        for (&axis, (input, whole)) in scan.sequences.iter().zip(inputs.by_ref()) {
+            let window = whole.window.at_step(axis, depth);
+            inner.places.insert(input, Place { window, ..whole });
+        }
+        let mut carries = Vec::with_capacity(scan.carries);
+        for (number, (input, first)) in inputs.by_ref().take(scan.carries).enumerate() {
+            let ty = &body.node(input).ty;
+            let last = match &results[number][..] {
+                [] => self.buffer(body, input, ty, Content::temporary())?,
+                [place] if place.window.is_whole() => place.buffer,
+                _ => return Err(PlanError::Internal("a carry whose last value is several or a part".into())),
+            };
+            if !first.window.is_whole() {
+                return Err(PlanError::Internal("a carry whose first value is a part".into()));
+            }
+            let carry = Carry {
+                name: body.value_name(input),
+                first: first.buffer,
+                before: self.buffer(body, input, ty, Content::Carried)?,
+                next: self.buffer(body, input, ty, Content::Carried)?,
+                last,
+                other: if scan.length == 1 { last } else { self.buffer(body, input, ty, Content::temporary())? },
+            };
+            inner.places.insert(input, Place { buffer: carry.before, window: Window::whole(ty) });
+            inner.want(body.outputs[number].1, Place { buffer: carry.next, window: Window::whole(ty) });
+            carries.push(carry);
+        }
+        inner.places.extend(inputs);
+        for (number, &axis) in scan.yields.iter().enumerate() {
+            let number = scan.carries + number;
+            for whole in std::mem::take(&mut results[number]) {
+                let window = whole.window.at_step(axis, depth);
+                inner.want(body.outputs[number].1, Place { window, ..whole });
+            }
+        }
+        let loops = self.groups(&mut inner, &fuse(body, self.profile))?;
+        let steps = first_step..self.steps.len();
+        Ok((!steps.is_empty()).then_some(Loop { steps, length: scan.length, carries, loops }))
+    }
+
+    /// Where the value of a group or of a scan is to go. One of these is where it is read.
+    fn places(&mut self, scope: &mut Scope, id: NodeId) -> Result<Vec<Place>, PlanError> {
+        let mut places = scope.wanted.remove(&id).unwrap_or_default();
+        if places.is_empty() {
+            let graph = scope.graph;
+            let shown = scope.loops.is_empty() && graph.outputs.iter().any(|(_, output)| storage(graph, *output) == id);
+            // No step writes an empty tensor.
+            let is_output = shown || graph.node(id).ty.elements() == 0;
+            places.push(self.own(scope, id, if is_output { Content::Output } else { Content::temporary() })?);
+        }
+        let read = places.iter().find(|place| place.window.is_whole()).unwrap_or(&places[0]).clone();
+        scope.places.insert(id, reshaped(read, scope.graph.shape(id))?);
+        Ok(places)
+    }
+
+    /// Where a node is that is a view of memory.
+    fn read(&mut self, scope: &mut Scope, id: NodeId) -> Result<Place, PlanError> {
+        let stored = self.stored(scope, storage(scope.graph, id))?;
+        reshaped(stored, scope.graph.shape(id))
+    }
+
+    /// Where a node in memory is.
+    fn stored(&mut self, scope: &mut Scope, id: NodeId) -> Result<Place, PlanError> {
+        if let Some(place) = scope.places.get(&id) {
+            return Ok(place.clone());
+        }
+        let node = scope.graph.node(id);
+        let Op::Elements(values) = &node.op else {
+            return Err(PlanError::Internal("what is not in memory is read from there".into()));
+        };
+        let tensor = Tensor::from_scalars(node.ty.clone(), values.iter().copied());
+        let tensor = tensor.ok_or_else(|| PlanError::Internal("a constant of another length".into()))?;
+        self.own(scope, id, Content::Constant(tensor))
+    }
+
+    /// A new buffer for a node alone.
+    fn own(&mut self, scope: &mut Scope, id: NodeId, content: Content) -> Result<Place, PlanError> {
+        let ty = &scope.graph.node(id).ty;
+        let place = Place { buffer: self.buffer(scope.graph, id, ty, content)?, window: Window::whole(ty) };
+        scope.places.insert(id, place.clone());
+        Ok(place)
+    }
+
+    /// A new buffer for the value of a node.
+    fn buffer(&mut self, graph: &Graph, id: NodeId, ty: &TensorType, content: Content) -> Result<BufferId, PlanError> {
+        let Some(stored) = self.profile.storage(ty.dtype) else {
+            return Err(self.unsupported(graph, id, format!("tensors of type {}", ty.dtype)));
+        };
+        let buffer = Buffer { ty: ty.clone(), storage: stored, content };
+        // Shader indices are i32.
+        let addressable = match self.profile.execution {
+            Execution::Shader => (i32::MAX as u64).saturating_mul(stored.size() as u64),
+            Execution::Native => u64::MAX,
+        };
+        let limit = self.profile.max_buffer_bytes.min(self.profile.max_binding_bytes).min(addressable);
+        if buffer.bytes() > limit {
+            return Err(PlanError::TooLarge {
+                value: graph.value_name(id),
+                bytes: buffer.bytes(),
+                ty: buffer.ty,
+                limit,
+                device: self.profile.name.clone(),
+            });
+        }
+        self.buffers.push(buffer);
+        Ok(self.buffers.len() - 1)
+    }
+
+    /// The routine that does `work` for a step that computes `root`: one that does so already, else a new one with a name
+    /// like `name`.
+    fn routine(&mut self, graph: &Graph, root: NodeId, name: &str, mut work: Work) -> Result<RoutineId, PlanError> {
+        let key = work.anonymous();
+        if let Some(&known) = self.of_work.get(&key) {
+            return Ok(known);
+        }
+        let name = self.routine_names.unique(name);
+        let shader = self.profile.execution == Execution::Shader;
+        let mut schedule = None;
+        let kernel = match &mut work {
+            Work::PrngValue { elements } if shader => schedule::prng_value(&name, *elements).map(Some),
+            Work::PrngState { elements } if shader => schedule::prng_state(&name, *elements).map(Some),
+            Work::PrngValue { .. } | Work::PrngState { .. } => Ok(None),
+            Work::Nest(nest) => {
+                nest.name.clone_from(&name);
+                nest.verify()?;
+                self.check_limits(graph, root, nest)?;
+                let chosen = schedule.insert(schedule::choose(nest, self.profile));
+                schedule::kernel(nest, chosen, self.profile)
+            }
+        };
+        let kernel = kernel.map_err(|error| self.schedule_error(graph, root, error))?;
+        self.routines.push(Routine { name, work, schedule, kernel });
+        self.of_work.insert(key, self.routines.len() - 1);
+        Ok(self.routines.len() - 1)
+    }
+
+    /// Refuses types that the device has not, anywhere in the nest, and more tensors than a kernel may bind.
+    fn check_limits(&self, graph: &Graph, root: NodeId, nest: &Nest) -> Result<(), PlanError> {
+        let tensors = nest.operands.len() + nest.outputs.len();
+        if tensors > self.profile.max_buffers as usize {
+            return Err(self.unsupported(graph, root, format!("kernel that binds {tensors} tensors")));
+        }
+        let programs = nest.body.insts.iter().chain(&nest.epilogue.insts);
+        let missing = programs.map(|(_, dtype)| *dtype).find(|&d| self.profile.storage(d).is_none());
+        match missing {
+            Some(dtype) => Err(self.unsupported(graph, root, format!("values of type {dtype}"))),
+            None => Ok(()),
+        }
+    }
+
+    fn unsupported(&self, graph: &Graph, root: NodeId, what: String) -> PlanError {
+        PlanError::Unsupported { value: graph.value_name(root), what, device: self.profile.name.clone() }
+    }
+
+    fn schedule_error(&self, graph: &Graph, root: NodeId, error: ScheduleError) -> PlanError {
+        match error {
+            ScheduleError::Unsupported(unsupported) => self.unsupported(graph, root, unsupported.what),
+            ScheduleError::TooManyPlaces => {
+                let elements = graph.node(root).ty.elements();
+                self.unsupported(graph, root, format!("launch large enough for {elements} elements"))
+            }
+            ScheduleError::Invalid(_) | ScheduleError::Internal(_) => PlanError::Internal(error.to_string()),
+        }
+    }
+}
+
+impl<'g> Scope<'g> {
+    fn new(graph: &'g Graph, loops: Vec<Axis>) -> Scope<'g> {
+        Scope { graph, loops, places: HashMap::new(), wanted: HashMap::new() }
+    }
+
+    /// Wants the value of `id`, perhaps a reshape of one that is computed, at a place.
+    fn want(&mut self, id: NodeId, place: Place) {
+        self.wanted.entry(storage(self.graph, id)).or_default().push(place);
+    }
+
+    /// Where in memory a node is, if it is there.
+    fn window(&self, id: NodeId) -> Option<Window> {
+        let node = self.graph.node(id);
+        let constant = || matches!(node.op, Op::Elements(_)).then(|| Window::whole(&node.ty));
+        self.places.get(&id).map(|place| place.window.clone()).or_else(constant)
+    }
+}
+
+/// The same elements under another shape.
+fn reshaped(place: Place, shape: &[usize]) -> Result<Place, PlanError> {
+    let window = place.window.reshaped(shape);
+    let window = window.ok_or_else(|| PlanError::Internal("a reshape of a part of a tensor".into()))?;
+    Ok(Place { window, ..place })
+}
+
+/// Names that are taken.
+#[derive(Default)]
+struct Names {
+    /// How often each was asked for.
+    uses: HashMap<String, usize>,
+}
+
+impl Names {
+    /// `name`, numbered where that is taken.
+    fn unique(&mut self, name: &str) -> String {
+        loop {
+            let uses = self.uses.entry(name.to_owned()).or_insert(0);
+            *uses += 1;
+            if *uses == 1 {
+                return name.to_owned();
+            }
+            let numbered = format!("{name}_{uses}");
+            if self.uses.insert(numbered.clone(), 1).is_none() {
+                return numbered;
+            }
+        }
+    }
+}

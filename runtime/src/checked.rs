@@ -1,0 +1,74 @@
+//! A plan's launches under the kernel checker, which also sees to it that exactly those elements of an output are written that
+//! the nest says.
+
+use std::fmt::Display;
+
+use tile_compiler::nest::{Nest, Output};
+use tile_compiler::plan::{Launch, Plan, Work};
+
+use crate::check::{self, Unwritten};
+use crate::error::Error;
+use crate::executable::{emit, kernel};
+use crate::host::Memory;
+
+/// Runs a launch's kernel.
+pub fn run(plan: &Plan, launch: &Launch, memory: &mut Memory) -> Result<(), Error> {
+    let routine = &plan.routines[launch.step.routine];
+    let kernel = kernel(routine)?;
+    let module = emit(kernel)?;
+    let fault = |what: &dyn Display| Error::Internal { what: format!("kernel {}: {what}", kernel.name) };
+    let bindings = [launch.operands, launch.outputs].concat();
+    let mut buffers: Vec<Vec<u8>> = bindings.iter().map(|&id| memory.bytes(id).to_vec()).collect();
+    let undefined = (launch.operands.len()..buffers.len()).map(|binding| binding as u32).collect();
+    buffers.extend(kernel.steps.iter().zip(launch.turns).map(|(_, &turn)| (turn as u32).to_le_bytes().to_vec()));
+    let options = check::Options { undefined, ..check::Options::default() };
+    let unwritten = check::run(&module, &kernel.name, kernel.grid, &mut buffers, &options).map_err(|f| fault(&f))?;
+    for (number, &id) in launch.outputs.iter().enumerate() {
+        let binding = launch.operands.len() + number;
+        let parts: Vec<&Unwritten> = unwritten.iter().filter(|part| part.binding as usize == binding).collect();
+        match &routine.work {
+            Work::Nest(nest) if nest.loops > 0 => {
+                let bytes = buffers[binding].len();
+                let mut written = vec![true; bytes];
+                parts.iter().for_each(|part| written[part.bytes.clone()].fill(false));
+                let size = bytes / nest.outputs[number].ty.elements().max(1);
+                let wanted = written_at(nest, number, launch.turns);
+                if let Some(element) = (0..wanted.len()).find(|&e| written[e * size] != wanted[e]) {
+                    let does = if wanted[element] { "does not write" } else { "writes" };
+                    let turns = launch.turns;
+                    return Err(fault(&format!("it {does} element {element} of output {number} at turns {turns:?}")));
+                }
+            }
+            _ => {
+                if let Some(part) = parts.first() {
+                    return Err(fault(part));
+                }
+            }
+        }
+        memory.bytes_mut(id).copy_from_slice(&buffers[binding]);
+    }
+    Ok(())
+}
+
+/// For each element of an output, whether the nest writes it at these turns.
+fn written_at(nest: &Nest, output: usize, turns: &[usize]) -> Vec<bool> {
+    let Output { ty, position } = &nest.outputs[output];
+    let mut written = vec![false; ty.elements()];
+    for place in 0..nest.places() {
+        let mut point = vec![0; nest.axes.len()];
+        let mut rest = place;
+        for axis in (0..nest.free).rev() {
+            point[axis] = (rest % nest.axes[axis].extent) as i64;
+            rest /= nest.axes[axis].extent;
+        }
+        nest.loops().zip(turns).for_each(|(variable, &turn)| point[variable] = turn as i64);
+        for derived in &nest.derived {
+            point.push(derived.numerator.evaluate(&point).unwrap_or(0).div_euclid(derived.denominator));
+        }
+        let element = position.evaluate(&point).and_then(|position| usize::try_from(position).ok());
+        if let Some(written) = element.and_then(|element| written.get_mut(element)) {
+            *written = true;
+        }
+    }
+    written
+}
