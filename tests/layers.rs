@@ -42,17 +42,9 @@ fn check(case: &Case, model: &Model, tensors: &[Tensor], device: &Device) -> Res
     if faults.is_empty() { Ok(()) } else { Err(faults) }
 }
 
-fn check_everywhere(family: &str) {
-    check_family(family, &[vec![Device::reference(), Device::cpu()], ADAPTERS.clone()].concat());
-}
-
-/// What has a scan, which the devices do not run yet.
-fn check_on_reference(family: &str) {
-    check_family(family, &[Device::reference()]);
-}
-
 /// Panics with what is wrong with the cases of a family.
-fn check_family(family: &str, devices: &[Device]) {
+fn check_everywhere(family: &str) {
+    let devices = [vec![Device::reference(), Device::cpu()], ADAPTERS.clone()].concat();
     let only = std::env::var("CASE").unwrap_or_default();
     let mut next = arrays(&format!("layers/{family}.npy"));
     let mut faults = String::new();
@@ -80,20 +72,18 @@ fn check_family(family: &str, devices: &[Device]) {
 }
 
 macro_rules! families {
-    ($check:ident: $($name:ident)*) => {
+    ($($name:ident)*) => {
         $(#[test]
         fn $name() {
-            $check(stringify!($name));
+            check_everywhere(stringify!($name));
         })*
     };
 }
 
-families! { check_everywhere:
+families! {
     core convolution pooling normalization regularization attention transformer merging reshaping activation
-    activation_layers more
+    activation_layers more recurrent
 }
-
-families! { check_on_reference: recurrent }
 
 /// The deviation of the normal distribution between -2 and 2.
 const TRUNCATED: f64 = 0.879_625_661_034_239_8;

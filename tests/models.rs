@@ -95,11 +95,6 @@ fn check_on_devices(name: &str) {
     check(name, &[vec![Device::cpu()], ADAPTERS.clone()].concat());
 }
 
-/// What has a scan, which the devices do not run yet.
-fn check_on_reference(name: &str) {
-    check(name, &[Device::reference()]);
-}
-
 /// At full size, where a software adapter would take minutes, on the cpu alone.
 fn check_on_the_cpu(name: &str) {
     check(name, &[Device::cpu()]);
@@ -116,6 +111,7 @@ macro_rules! models {
 
 models! { check_everywhere:
     mnist_mlp "mnist_mlp"
+    lstm_classifier "lstm_classifier"
     unet "unet"
     gpt "gpt"
 }
@@ -133,5 +129,3 @@ models! { check_on_the_cpu:
     resnet50 "resnet50"
     vgg19 "vgg19"
 }
-
-models! { check_on_reference: lstm_classifier "lstm_classifier" }

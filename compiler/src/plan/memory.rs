@@ -25,7 +25,19 @@ pub(super) fn assign_slots(plan: &mut Plan) {
     for (number, step) in plan.all_steps().enumerate() {
         step.operands.iter().chain(&step.outputs).for_each(|&buffer| meet(&mut lives, buffer, number));
     }
-    plan.loops.iter().for_each(|around| extend(&mut lives, plan, around));
+    let ahead = plan.prelude.len();
+    for around in plan.all_loops() {
+        let (start, end) = (ahead + around.steps.start, ahead + around.steps.end - 1);
+        for carry in &around.carries {
+            for buffer in [carry.last, carry.other] {
+                meet(&mut lives, buffer, start);
+                meet(&mut lives, buffer, end);
+            }
+            meet(&mut lives, carry.first, start);
+            meet(&mut lives, carry.first, end);
+        }
+    }
+    plan.loops.iter().for_each(|around| extend(&mut lives, ahead, around));
     let count = plan.all_steps().count();
     let buffers = &mut plan.buffers;
     let mut slots: Vec<u64> = Vec::new();
@@ -78,27 +90,16 @@ fn meet(lives: &mut [Option<Life>], buffer: usize, step: usize) {
     (life.first, life.last) = (life.first.min(step), life.last.max(step));
 }
 
-/// Makes lives reach as far as the turns of a loop need.
-fn extend(lives: &mut [Option<Life>], plan: &Plan, around: &Loop) {
-    around.loops.iter().for_each(|inner| extend(lives, plan, inner));
-    let ahead = plan.prelude.len();
+/// Makes lives that reach into a loop, or out of one, as long as its turns need. `ahead` steps precede [`Plan::steps`].
+fn extend(lives: &mut [Option<Life>], ahead: usize, around: &Loop) {
+    around.loops.iter().for_each(|inner| extend(lives, ahead, inner));
     let (start, end) = (ahead + around.steps.start, ahead + around.steps.end - 1);
-    for carry in &around.carries {
-        for buffer in [carry.last, carry.other] {
-            meet(lives, buffer, start);
-            meet(lives, buffer, end);
+    for Life { first, last } in lives.iter_mut().flatten() {
+        if *first < start && *last >= start {
+            *last = end.max(*last);
         }
-        meet(lives, carry.first, end);
-    }
-    for step in &plan.steps[around.steps.clone()] {
-        for &buffer in step.operands.iter().chain(&step.outputs) {
-            let Some(Life { first, last }) = lives[buffer] else { continue };
-            if first < start {
-                meet(lives, buffer, end);
-            }
-            if last > end {
-                meet(lives, buffer, start);
-            }
+        if *last > end && *first <= end {
+            *first = start.min(*first);
         }
     }
 }

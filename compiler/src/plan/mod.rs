@@ -61,9 +61,9 @@ pub enum Content {
 }
 
 impl Content {
-    /// A temporary that has no slot yet.
-    fn temporary() -> Content {
-        Content::Temporary { slot: usize::MAX }
+    /// Of what passes between steps: a temporary that has no slot yet, or nothing, which no step writes.
+    fn passing(ty: &TensorType) -> Content {
+        if ty.elements() == 0 { Content::Output } else { Content::Temporary { slot: usize::MAX } }
     }
 }
 

@@ -178,7 +178,7 @@ impl<'a> Planner<'a> {
         for (number, (input, first)) in inputs.by_ref().take(scan.carries).enumerate() {
             let ty = &body.node(input).ty;
             let last = match &results[number][..] {
-                [] => self.buffer(body, input, ty, Content::temporary())?,
+                [] => self.buffer(body, input, ty, Content::passing(ty))?,
                 [place] if place.window.is_whole() => place.buffer,
                 _ => return Err(PlanError::Internal("a carry whose last value is several or a part".into())),
             };
@@ -191,7 +191,7 @@ impl<'a> Planner<'a> {
                 before: self.buffer(body, input, ty, Content::Carried)?,
                 next: self.buffer(body, input, ty, Content::Carried)?,
                 last,
-                other: if scan.length == 1 { last } else { self.buffer(body, input, ty, Content::temporary())? },
+                other: if scan.length == 1 { last } else { self.buffer(body, input, ty, Content::passing(ty))? },
             };
             inner.places.insert(input, Place { buffer: carry.before, window: Window::whole(ty) });
             inner.want(body.outputs[number].1, Place { buffer: carry.next, window: Window::whole(ty) });
@@ -216,9 +216,11 @@ impl<'a> Planner<'a> {
         if places.is_empty() {
             let graph = scope.graph;
             let shown = scope.loops.is_empty() && graph.outputs.iter().any(|(_, output)| storage(graph, *output) == id);
-            // No step writes an empty tensor.
-            let is_output = shown || graph.node(id).ty.elements() == 0;
-            places.push(self.own(scope, id, if is_output { Content::Output } else { Content::temporary() })?);
+            places.push(self.own(
+                scope,
+                id,
+                if shown { Content::Output } else { Content::passing(&graph.node(id).ty) },
+            )?);
         }
         let read = places.iter().find(|place| place.window.is_whole()).unwrap_or(&places[0]).clone();
         scope.places.insert(id, reshaped(read, scope.graph.shape(id))?);

@@ -146,7 +146,10 @@ fn depth(loops: &[Loop], step: usize) -> usize {
 }
 
 fn name_carries(around: &Loop, names: &mut [String]) {
-    around.carries.iter().for_each(|carry| names[carry.before].clone_from(&carry.name));
+    for carry in &around.carries {
+        names[carry.before].clone_from(&carry.name);
+        names[carry.last].clone_from(&carry.name);
+    }
     around.loops.iter().for_each(|inner| name_carries(inner, names));
 }
 

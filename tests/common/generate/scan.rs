@@ -120,6 +120,9 @@ fn operations(choices: &mut Choices, builder: &mut Builder, most: usize) {
                         .is_some_and(|shape| shape.iter().product::<usize>() < 2000)
                 };
                 let others: Vec<Value> = recent(builder).into_iter().filter(joins).collect();
+                if others.is_empty() {
+                    continue;
+                }
                 let op = choices.of(&[BinaryOp::Add, BinaryOp::Sub, BinaryOp::Max, BinaryOp::Min]);
                 builder.binary(op, a, choices.of(&others))
             }
@@ -183,7 +186,8 @@ fn gather(choices: &mut Choices, builder: &mut Builder, indices: Value) -> Optio
     if builder.dtype(indices).is_float() {
         return None;
     }
-    let tensors: Vec<Value> = recent(builder).into_iter().filter(|v| !builder.shape(*v).is_empty()).collect();
+    let has_rows = |value: &Value| builder.shape(*value).first().is_some_and(|&rows| rows > 0);
+    let tensors: Vec<Value> = recent(builder).into_iter().filter(has_rows).collect();
     if tensors.is_empty() {
         return None;
     }
