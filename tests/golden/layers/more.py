@@ -31,3 +31,5 @@ for name, expression in [
     ("orthogonal_regularizer_columns", "orthogonal_regularizer(factor = 0.3, mode = columns)"),
 ]:
     family.body(name, [f"Y = {expression}(X)"], X=normal(4, 3))
+layer("alias", "Convolution2D(2, 3)", X=normal(2, 5, 6, 2))
+family.body("aliases", ["Y = GlobalAvgPool1D()(AvgPool1D(2)(X))"], X=normal(2, 5, 6))
