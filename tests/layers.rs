@@ -198,24 +198,3 @@ fn threefry() {
         assert_eq!([outputs.get("X0"), outputs.get("X1")], [Some(&column(4)), Some(&column(5))], "{}", device.name());
     }
 }
-
-/// Which of Keras' layers the library has not. The library need not have all: some are for text, tables or other frameworks.
-#[test]
-fn names() {
-    let file = text("keras_layers.txt");
-    let known = |name: &str| tile_lang::LIBRARY.iter().any(|file| defines(file.text, name));
-    let (found, missing): (Vec<&str>, Vec<&str>) =
-        file.lines().map(|line| line.split(' ').next().unwrap()).partition(|name| known(name));
-    println!("the library has {} of Keras' {} layers, not {}", found.len(), file.lines().count(), missing.join(" "));
-    // Every layer that has cases.
-    let families =
-        ["core", "convolution", "pooling", "normalization", "recurrent", "attention", "merging", "reshaping"];
-    let tested: Vec<String> = families.iter().flat_map(|family| Case::read(family)).map(|case| case.body).collect();
-    let untested = missing.iter().filter(|name| tested.iter().any(|body| body.contains(&format!("= {name}("))));
-    assert_eq!(untested.collect::<Vec<_>>(), Vec::<&&str>::new());
-}
-
-/// Whether a text of the library has a layer of this name.
-fn defines(text: &str, name: &str) -> bool {
-    text.lines().any(|line| line.strip_prefix("layer ").is_some_and(|rest| rest.starts_with(&format!("{name}("))))
-}

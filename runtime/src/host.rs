@@ -75,15 +75,22 @@ impl HostExecutable {
     fn fill(&mut self, id: BufferId, tensor: &Tensor) -> Result<(), Error> {
         let buffer = &self.plan.buffers[id];
         let bytes = to_storage(tensor, buffer.storage).ok_or_else(|| Error::unstorable(tensor.ty(), buffer.storage))?;
-        let mut passing = None;
-        let block = match self.memory.block(id) {
-            Some(block) => block,
-            None => passing.insert(allocate(buffer.bytes(), "cpu", &buffer.ty)?),
+        let mut aligned = None;
+        let passing = match self.memory.block(id) {
+            Some(block) => {
+                block.bytes_mut()[..bytes.len()].copy_from_slice(&bytes);
+                None
+            }
+            None if bytes.as_ptr().align_offset(buffer.storage.size()) == 0 => Some(&*bytes),
+            None => {
+                let block = aligned.insert(allocate(buffer.bytes(), "cpu", &buffer.ty)?);
+                block.bytes_mut()[..bytes.len()].copy_from_slice(&bytes);
+                Some(block.bytes())
+            }
         };
-        block.bytes_mut()[..bytes.len()].copy_from_slice(&bytes);
         if !matches!(buffer.content, Content::Input) {
             match &mut self.engine {
-                Engine::Cpu(steps) => steps.given(id, passing.as_ref()),
+                Engine::Cpu(steps) => steps.given(id, passing),
                 Engine::Check { stale } => *stale = true,
             }
         }

@@ -1,16 +1,22 @@
 //! [`Session`]: a program compiled for given shapes on one device, run any number of times.
 
 use std::borrow::Borrow;
+use std::collections::HashSet;
 
 use tile_compiler::dtype::{DType, Scalar};
-use tile_compiler::graph::Graph;
+use tile_compiler::graph::{Graph, NodeId};
 use tile_compiler::lower::Network;
+use tile_compiler::passes::dead;
 use tile_compiler::plan::Cost;
 use tile_compiler::tensor::{Tensor, TensorType};
 
 use crate::device::Device;
 use crate::error::Error;
 use crate::executable::Executable;
+
+/// Bytes of first values that are computed together; a larger weight's are computed alone.
+#[cfg(not(target_arch = "wasm32"))]
+const INITIALISED_TOGETHER: usize = 8 << 20;
 
 /// A program made ready for its shapes and its device, with its buffers and compiled kernels.
 pub struct Session {
@@ -166,14 +172,24 @@ impl Session {
     /// on every device.
     pub fn initialise(&mut self, seed: u64) -> Result<(), Error> {
         let missing = |given: &Given| !given.kept && given.name != Network::SEED;
-        if !self.given[self.inputs..].iter().any(missing) {
-            return Ok(());
-        }
-        let mut first = Session::of_graph(std::mem::take(&mut self.initial), &Device::cpu())?;
-        first.seed(seed, 0)?;
-        first.execute()?;
-        for (path, value) in first.read()? {
-            if self.given[self.inputs..].iter().any(|given| given.name == path && missing(given)) {
+        let missing: HashSet<&str> =
+            self.given[self.inputs..].iter().filter(|given| missing(given)).map(|given| given.name.as_str()).collect();
+        let mut initial = std::mem::take(&mut self.initial);
+        let mut wanted = std::mem::take(&mut initial.outputs);
+        wanted.retain(|(path, _)| missing.contains(path.as_str()));
+        // A part at a time, so that there are never two copies of all weights.
+        while !wanted.is_empty() {
+            let mut bytes = 0;
+            let fits = |(_, id): &&(String, NodeId)| {
+                let ty = &initial.node(*id).ty;
+                bytes += ty.elements().saturating_mul(ty.dtype.size());
+                bytes <= INITIALISED_TOGETHER
+            };
+            let count = wanted.iter().take_while(fits).count().max(1);
+            let mut part = initial.clone();
+            part.outputs = wanted.drain(..count).collect();
+            dead(&mut part);
+            for (path, value) in first_values(part, seed)? {
                 self.set(&path, &value)?;
             }
         }
@@ -205,6 +221,15 @@ impl Session {
     pub fn read(&self) -> Result<Outputs, Error> {
         pollster::block_on(self.executable.read()).map(|tensors| self.named(tensors))
     }
+}
+
+/// The outputs of a graph that needs nothing but a seed.
+#[cfg(not(target_arch = "wasm32"))]
+fn first_values(graph: Graph, seed: u64) -> Result<Outputs, Error> {
+    let mut session = Session::of_graph(graph, &Device::cpu())?;
+    session.seed(seed, 0)?;
+    session.execute()?;
+    session.read()
 }
 
 /// The results of a run, in the order of the program's header.

@@ -1,13 +1,14 @@
 //! Weights in files: safetensors, and NumPy's .npz. An entry's name is the path of the weight.
 //!
-//! A file is read whole and checked before a session is touched, so that a file that does not fit leaves it as it was.
+//! What a file has is checked before a session is touched, so that a file that does not fit leaves it as it was. Its tensors are read one
+//! by one, so that there is never a second copy of them all.
 
 use std::fmt;
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Read, Write};
-use std::path::Path;
+use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
 
-use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+use safetensors::tensor::{Dtype, Metadata, TensorInfo, TensorView};
 use tile_compiler::dtype::DType;
 use tile_compiler::tensor::{Tensor, TensorType};
 use tile_lang::did_you_mean;
@@ -52,39 +53,107 @@ fn error(path: &Path, what: impl fmt::Display) -> WeightsError {
     WeightsError { path: path.display().to_string(), what: what.to_string() }
 }
 
-/// The tensors of a .safetensors or .npz file by name, in the file's order.
-pub fn read(path: &Path) -> Result<Vec<(String, Tensor)>, WeightsError> {
-    match format(path)? {
-        Format::SafeTensors => {
-            let mut bytes = Vec::new();
-            File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)).map_err(|e| error(path, e))?;
-            let file = SafeTensors::deserialize(&bytes)
-                .map_err(|e| error(path, format!("this is not a valid safetensors file: {e}")))?;
-            file.iter().map(|(name, view)| Ok((name.to_owned(), tensor(path, name, &view)?))).collect()
-        }
-        Format::Npz => {
-            let file = File::open(path).map_err(|e| error(path, e))?;
-            let invalid = |e| error(path, format!("this is not a valid .npz file: {e}"));
-            let mut archive = ZipArchive::new(BufReader::new(file)).map_err(invalid)?;
-            let mut tensors = Vec::with_capacity(archive.len());
-            for number in 0..archive.len() {
-                let entry = archive.by_index(number).map_err(invalid)?;
-                let name = entry.name().strip_suffix(".npy").unwrap_or(entry.name()).to_owned();
-                let tensor = npy::read(entry).map_err(|e| error(path, format!("`{name}`: {e}")))?;
-                tensors.push((name, tensor));
+/// A .safetensors or .npz file, open: what it has is known, and each tensor is read when it is wanted.
+pub struct WeightsFile {
+    path: PathBuf,
+    tensors: Vec<(String, TensorType)>,
+    content: Content,
+}
+
+enum Content {
+    SafeTensors {
+        file: File,
+        /// Where each tensor's bytes begin.
+        starts: Vec<u64>,
+    },
+    /// An entry a tensor.
+    Npz(ZipArchive<BufReader<File>>),
+}
+
+impl WeightsFile {
+    /// # Errors
+    /// Where the file cannot be read, is not in its format, is shorter or longer than it says, or has a tensor of a type that Tile has not.
+    pub fn open(path: impl Into<PathBuf>) -> Result<WeightsFile, WeightsError> {
+        let path = path.into();
+        let format = format(&path)?;
+        let file = File::open(&path).map_err(|e| error(&path, e))?;
+        let (tensors, content) = match format {
+            Format::SafeTensors => open_safetensors(&path, file)?,
+            Format::Npz => open_npz(&path, file)?,
+        };
+        Ok(WeightsFile { path, tensors, content })
+    }
+
+    /// Names and types, in the file's order.
+    pub fn tensors(&self) -> &[(String, TensorType)] {
+        &self.tensors
+    }
+
+    /// Reads the tensor of this number in [`WeightsFile::tensors`].
+    pub fn read(&mut self, number: usize) -> Result<Tensor, WeightsError> {
+        let WeightsFile { path, tensors, content } = self;
+        let Some((name, ty)) = tensors.get(number) else {
+            return Err(error(path, format!("there is no tensor {number}")));
+        };
+        let failed = |what: &dyn fmt::Display| error(path, format!("`{name}`: {what}"));
+        match content {
+            Content::SafeTensors { file, starts } => {
+                let mut bytes = vec![0; ty.elements() * ty.dtype.size()];
+                let read = file.seek(SeekFrom::Start(starts[number])).and_then(|_| file.read_exact(&mut bytes));
+                read.map_err(|e| failed(&e))?;
+                Tensor::from_bytes(ty.clone(), bytes)
+                    .ok_or_else(|| failed(&"it has not as many bytes as its shape says"))
             }
-            Ok(tensors)
+            Content::Npz(archive) => {
+                let entry = archive.by_index(number).map_err(|e| failed(&e))?;
+                npy::read(entry).map_err(|e| failed(&e))
+            }
         }
     }
 }
 
-fn tensor(path: &Path, name: &str, view: &TensorView<'_>) -> Result<Tensor, WeightsError> {
-    let dtype = DTYPES.iter().find(|(_, theirs)| *theirs == view.dtype()).map(|(ours, _)| *ours);
-    let dtype =
-        dtype.ok_or_else(|| error(path, format!("`{name}` has the type {:?}, which Tile has not", view.dtype())))?;
-    let ty = TensorType::new(dtype, view.shape());
-    let tensor = Tensor::from_bytes(ty, view.data().to_vec());
-    tensor.ok_or_else(|| error(path, format!("`{name}` has not as many bytes as its shape says")))
+type Opened = (Vec<(String, TensorType)>, Content);
+
+/// The format: the length of the header in 8 bytes, the header, then the tensors' bytes without a gap.
+/// <https://github.com/huggingface/safetensors#format>
+fn open_safetensors(path: &Path, mut file: File) -> Result<Opened, WeightsError> {
+    let io = |e| error(path, e);
+    let invalid = |what: &dyn fmt::Display| error(path, format!("this is not a valid safetensors file: {what}"));
+    let length = file.metadata().map_err(io)?.len();
+    let mut header_length = [0; 8];
+    file.read_exact(&mut header_length).map_err(|_| invalid(&"it has no header"))?;
+    let header_length = u64::from_le_bytes(header_length);
+    let begin = header_length.checked_add(8).filter(|begin| *begin <= length);
+    let begin = begin.ok_or_else(|| invalid(&"its header is longer than the file"))?;
+    let mut header = vec![0; header_length as usize];
+    file.read_exact(&mut header).map_err(io)?;
+    let header: Metadata = serde_json::from_slice(&header).map_err(|e| invalid(&e))?;
+    if begin.checked_add(header.data_len() as u64) != Some(length) {
+        return Err(invalid(&"it is not as long as its header says"));
+    }
+    let (mut tensors, mut starts) = (Vec::new(), Vec::new());
+    for name in header.offset_keys() {
+        let Some(TensorInfo { dtype, shape, data_offsets }) = header.info(&name) else { continue };
+        let known = DTYPES.iter().find(|(_, theirs)| theirs == dtype);
+        let (dtype, _) =
+            known.ok_or_else(|| error(path, format!("`{name}` has the type {dtype:?}, which Tile has not")))?;
+        starts.push(begin + data_offsets.0 as u64);
+        tensors.push((name, TensorType::new(*dtype, shape.as_slice())));
+    }
+    Ok((tensors, Content::SafeTensors { file, starts }))
+}
+
+fn open_npz(path: &Path, file: File) -> Result<Opened, WeightsError> {
+    let invalid = |e| error(path, format!("this is not a valid .npz file: {e}"));
+    let mut archive = ZipArchive::new(BufReader::new(file)).map_err(invalid)?;
+    let mut tensors = Vec::with_capacity(archive.len());
+    for number in 0..archive.len() {
+        let entry = archive.by_index(number).map_err(invalid)?;
+        let name = entry.name().strip_suffix(".npy").unwrap_or(entry.name()).to_owned();
+        let ty = npy::read_type(entry).map_err(|e| error(path, format!("`{name}`: {e}")))?;
+        tensors.push((name, ty));
+    }
+    Ok((tensors, Content::Npz(archive)))
 }
 
 const DTYPES: [(DType, Dtype); 13] = [
@@ -145,22 +214,22 @@ fn write_npz(path: &Path, tensors: &[(String, Tensor)]) -> Result<(), String> {
 
 /// What is wrong with the weights of a file, or nothing: which are missing, which the program does not have, and which have
 /// another shape or type.
-pub fn mismatch(expected: &[(String, TensorType)], found: &[(String, Tensor)]) -> Option<String> {
+fn mismatch(expected: &[(String, TensorType)], found: &[(String, TensorType)]) -> Option<String> {
     let mut lines = Vec::new();
     for (path, ty) in expected {
         match found.iter().find(|(name, _)| name == path) {
             None => lines.push(format!("`{path}`, {ty}, is missing")),
-            Some((_, tensor)) if !fits(ty, tensor.ty()) => {
-                lines.push(format!("`{path}` must be {ty}, and is {}", tensor.ty()));
+            Some((_, found)) if !fits(ty, found) => {
+                lines.push(format!("`{path}` must be {ty}, and is {found}"));
             }
             Some(_) => {}
         }
     }
-    for (name, tensor) in found {
+    for (name, ty) in found {
         if expected.iter().all(|(path, _)| path != name) {
             let guess = did_you_mean(name, expected.iter().map(|(path, _)| path.as_str()));
             let guess = guess.map_or(String::new(), |guess| format!("; {guess}"));
-            lines.push(format!("`{name}`, {}, is no weight of the program{guess}", tensor.ty()));
+            lines.push(format!("`{name}`, {ty}, is no weight of the program{guess}"));
         }
     }
     const SHOWN: usize = 12;
@@ -192,19 +261,21 @@ impl Session {
     ///
     /// # Errors
     /// [`Error::Weights`] with every entry that is missing, that the program does not have, or whose shape is another;
-    /// then no weight has changed.
+    /// then no weight has changed. Where the file can be read no further, those before have.
     pub fn load(&mut self, path: impl AsRef<Path>) -> Result<(), Error> {
-        let tensors = read(path.as_ref()).map_err(Error::Weights)?;
+        let mut file = WeightsFile::open(path.as_ref()).map_err(Error::Weights)?;
         let expected: Vec<(String, TensorType)> =
             self.weights().map(|(path, ty)| (path.to_owned(), ty.clone())).collect();
-        if let Some(what) = mismatch(&expected, &tensors) {
+        if let Some(what) = mismatch(&expected, file.tensors()) {
             let what = format!("it does not have the program's weights:\n  {what}");
             return Err(Error::Weights(error(path.as_ref(), what)));
         }
-        for (name, tensor) in tensors {
-            let ty = expected.iter().find(|(path, _)| *path == name).map_or(tensor.dtype(), |(_, ty)| ty.dtype);
+        for number in 0..file.tensors().len() {
+            let tensor = file.read(number).map_err(Error::Weights)?;
+            let name = &file.tensors()[number].0;
+            let ty = expected.iter().find(|(path, _)| path == name).map_or(tensor.dtype(), |(_, ty)| ty.dtype);
             if let Some(tensor) = converted(tensor, ty) {
-                self.set(&name, &tensor)?;
+                self.set(name, &tensor)?;
             }
         }
         Ok(())

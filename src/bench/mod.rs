@@ -60,9 +60,6 @@ pub fn bench(arguments: &Bench, started: Instant, terminal: &Terminal) -> Result
     let cases = cases(arguments)?;
     let failed = |error: Error| terminal.failure(&error, Path::new(&arguments.what));
     let mut devices = open_devices(arguments, started, terminal)?;
-    if !arguments.json {
-        print(report::HEADER.as_bytes())?;
-    }
     let mut rows = Vec::new();
     for case in &cases {
         for target in &mut devices {
@@ -74,6 +71,9 @@ pub fn bench(arguments: &Bench, started: Instant, terminal: &Terminal) -> Result
                 *known = Some(peak(device).map_err(failed)?);
             }
             let row = Row { measurement, peak: known.flatten() };
+            if !arguments.json && rows.is_empty() {
+                print(report::HEADER.as_bytes())?;
+            }
             print(if arguments.json { row.json() } else { row.text() }.as_bytes())?;
             rows.push(row);
         }

@@ -132,6 +132,10 @@ mod tests {
         matmul               M=K=N=256                   cpu           12.3 ms     256 µs        -       -        -       -    400
         peak of cpu, as measured: 200 GFLOP/s, 30.0 GB/s
         ");
+        assert_snapshot!(full.json() + &bare.json(), @r#"
+        {"workload":"matmul","device":"cpu","variant":"M=K=N=256","first_result_s":0.0123457,"median_s":0.000256,"gflops":131.072,"reps":400,"min_s":0.00025,"gbs":3.072,"flops":33554432,"bytes":786432,"peak_gflops":200,"peak_gbs":30,"share_of_peak_gflops":0.65536,"share_of_peak_gbs":0.1024,"peak_memory_bytes":12582912}
+        {"workload":"matmul","device":"cpu","variant":"M=K=N=256","first_result_s":0.0123457,"median_s":0.000256,"gflops":null,"reps":400,"min_s":0.00025,"gbs":null,"flops":null,"bytes":null,"peak_gflops":null,"peak_gbs":null,"share_of_peak_gflops":null,"share_of_peak_gbs":null,"peak_memory_bytes":12582912}
+        "#);
     }
 
     #[test]

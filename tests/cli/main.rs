@@ -1,5 +1,6 @@
 //! What a user sees of `tilec`.
 
+mod bench;
 mod commands;
 mod errors;
 mod examples;

@@ -53,8 +53,16 @@ fn a_file_that_does_not_fit_is_told_of_as_a_whole() {
     ");
     assert_snapshot!(run("tests/golden/weights/X.npy"), @"error: tests/golden/weights/X.npy: the name of a file of weights ends in .safetensors or .npz");
     let broken = empty_folder("weights-broken").join("broken.safetensors");
-    std::fs::write(&broken, b"no such file").unwrap();
-    assert!(run(broken.to_str().unwrap()).contains("not a valid safetensors file"));
+    let broken_as = |bytes: &[u8]| {
+        std::fs::write(&broken, bytes).unwrap();
+        run(broken.to_str().unwrap()).replace(broken.to_str().unwrap(), "broken.safetensors")
+    };
+    let whole = std::fs::read("tests/golden/weights/network.safetensors").unwrap();
+    assert_snapshot!(broken_as(&whole[..whole.len() - 1]), @"error: broken.safetensors: this is not a valid safetensors file: it is not as long as its header says");
+    assert_snapshot!(broken_as(&[&whole[..], b"."].concat()), @"error: broken.safetensors: this is not a valid safetensors file: it is not as long as its header says");
+    assert_snapshot!(broken_as(&whole[..20]), @"error: broken.safetensors: this is not a valid safetensors file: its header is longer than the file");
+    assert_snapshot!(broken_as(b"no such file"), @"error: broken.safetensors: this is not a valid safetensors file: its header is longer than the file");
+    assert_snapshot!(broken_as(b""), @"error: broken.safetensors: this is not a valid safetensors file: it has no header");
     std::fs::rename(&broken, broken.with_extension("npz")).unwrap();
     assert!(run(broken.with_extension("npz").to_str().unwrap()).contains("not a valid .npz file"));
 }

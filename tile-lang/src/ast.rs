@@ -27,6 +27,7 @@ pub struct Ident {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct File {
     pub imports: Vec<Import>,
+    pub aliases: Vec<Alias>,
     pub functions: Vec<Function>,
 }
 
@@ -34,6 +35,14 @@ pub struct File {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Import {
     pub path: String,
+    pub span: Span,
+}
+
+/// `name = target;`: another name for a function, layer or model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Alias {
+    pub name: Ident,
+    pub target: Ident,
     pub span: Span,
 }
 

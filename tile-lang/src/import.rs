@@ -5,7 +5,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use crate::ast::Function;
+use crate::ast::{Alias, Function};
 use crate::diagnostic::Diagnostic;
 use crate::library::LIBRARY;
 use crate::parser::parse_at;
@@ -18,6 +18,7 @@ pub type Loader<'a> = &'a dyn Fn(&str) -> Option<String>;
 /// What one file has.
 pub(crate) struct Loaded {
     pub functions: Vec<Function>,
+    pub aliases: Vec<Alias>,
     /// The files that it imports.
     pub imports: Vec<usize>,
 }
@@ -53,7 +54,7 @@ pub(crate) fn load(name: &str, text: &str, loader: Loader) -> (Sources, Vec<Load
                 });
             }
         }
-        files.push(Loaded { functions: parsed.file.functions, imports });
+        files.push(Loaded { functions: parsed.file.functions, aliases: parsed.file.aliases, imports });
     }
     (sources, files, diagnostics)
 }

@@ -48,6 +48,8 @@ pub enum Token<'s> {
     Small(&'s str),
     /// One of [`WORDS`], unless a number stands right before it (`2in` is `2*in`): then it is a name.
     Word(&'s str),
+    /// Stands before an alias, `name = target;`, and is empty: the parser puts it there.
+    Alias,
     /// Without its quotes.
     #[regex("\"[^\"\n]*\"", |lexer| { let text = lexer.slice(); &text[1..text.len() - 1] })]
     Text(&'s str),

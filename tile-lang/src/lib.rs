@@ -20,6 +20,7 @@ mod format;
 mod import;
 pub mod lexer;
 mod library;
+mod names;
 mod parser;
 mod print;
 mod program;

@@ -1,13 +1,13 @@
 //! The shipped library: the files of `std/`, whose definitions every program sees.
 //!
 //! A definition is read only where a program reaches it. So that one can be found without reading the others, a line of
-//! the library starts with `function NAME`, `layer NAME` or `model NAME` only where a definition does, which its
-//! canonical layout sees to.
+//! the library starts with `function NAME`, `layer NAME`, `model NAME` or `NAME = ` only where a definition does, which
+//! its canonical layout sees to.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use crate::ast::Function;
+use crate::ast::File;
 use crate::lexer::{Token, tokenize};
 use crate::parser::parse_at;
 use crate::span::LIBRARY_BASE;
@@ -57,9 +57,10 @@ static DEFINITIONS: LazyLock<HashMap<&'static str, (&'static str, u32)>> = LazyL
 
 /// The name that a line starts to define.
 fn defined_by(line: &str) -> Option<&str> {
-    let rest = ["function ", "layer ", "model "].iter().find_map(|keyword| line.strip_prefix(keyword))?;
+    let keyword = ["function ", "layer ", "model "].iter().find_map(|keyword| line.strip_prefix(keyword));
+    let rest = keyword.unwrap_or(line);
     let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '\'')?;
-    (end > 0).then_some(&rest[..end])
+    (end > 0 && (keyword.is_some() || rest[end..].starts_with(" = "))).then_some(&rest[..end])
 }
 
 /// The names of all definitions, in no order.
@@ -68,17 +69,19 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 }
 
 /// The definitions that `texts` reach by their names, and those that these reach.
-pub(crate) fn reached<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<Function> {
+pub(crate) fn reached<'a>(texts: impl Iterator<Item = &'a str>) -> File {
     let mut reached: Vec<&str> = Vec::new();
     texts.for_each(|text| add_reached(text, &mut reached));
-    let mut functions = Vec::new();
+    let mut file = File::default();
     let mut next = 0;
     while let Some((text, base)) = reached.get(next).and_then(|name| DEFINITIONS.get(name)) {
-        functions.extend(parse_at(text, *base).file.functions);
+        let parsed = parse_at(text, *base).file;
+        file.functions.extend(parsed.functions);
+        file.aliases.extend(parsed.aliases);
         add_reached(text, &mut reached);
         next += 1;
     }
-    functions
+    file
 }
 
 /// Adds the definitions whose names are in a text.
@@ -104,10 +107,17 @@ mod tests {
         for (file, base) in files() {
             let whole = parse_at(file.text, base);
             assert_eq!(whole.diagnostics, [], "{}", file.name);
-            for function in &whole.file.functions {
+            for function in whole.file.functions {
                 let name = function.name.as_ref().map(|name| name.name.clone()).unwrap_or_default();
                 let (text, base) = DEFINITIONS[name.as_str()];
-                assert_eq!(parse_at(text, base).file.functions.as_slice(), std::slice::from_ref(function), "{name}");
+                let only = File { functions: vec![function], ..File::default() };
+                assert_eq!(parse_at(text, base).file, only, "{name}");
+                parsed.push(name);
+            }
+            for alias in whole.file.aliases {
+                let name = alias.name.name.clone();
+                let (text, base) = DEFINITIONS[name.as_str()];
+                assert_eq!(parse_at(text, base).file, File { aliases: vec![alias], ..File::default() }, "{name}");
                 parsed.push(name);
             }
         }
@@ -119,9 +129,9 @@ mod tests {
 
     #[test]
     fn what_is_not_reached_is_not_read() {
-        let functions = reached(["Y = sigmoid(X)"].into_iter());
-        let names: Vec<&str> = functions.iter().filter_map(|f| Some(f.name.as_ref()?.name.as_str())).collect();
+        let file = reached(["Y = sigmoid(X)"].into_iter());
+        let names: Vec<&str> = file.functions.iter().filter_map(|f| Some(f.name.as_ref()?.name.as_str())).collect();
         assert_eq!(names, ["sigmoid"]);
-        assert_eq!(reached(["Y = X"].into_iter()), []);
+        assert_eq!(reached(["Y = X"].into_iter()), File::default());
     }
 }

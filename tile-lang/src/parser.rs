@@ -4,8 +4,8 @@ use lalrpop_util::ParseError;
 use lalrpop_util::lalrpop_mod;
 
 use crate::ast::{
-    Aggregation, Argument, BinaryOp, Expr, ExprKind, File, Function, FunctionKind, Ident, Import, Input, MAX_BLOCKS,
-    MAX_DEPTH, Statement, UnaryOp,
+    Aggregation, Alias, Argument, BinaryOp, Expr, ExprKind, File, Function, FunctionKind, Ident, Import, Input,
+    MAX_BLOCKS, MAX_DEPTH, Statement, UnaryOp,
 };
 use crate::diagnostic::Diagnostic;
 use crate::lexer::{Token, tokenize};
@@ -44,9 +44,10 @@ pub(crate) fn parse_at(source: &str, base: u32) -> Parsed {
         diagnostics.push(Diagnostic::error("E0004", place, message));
         return Parsed { file: File::default(), diagnostics, comments: lexed.comments };
     }
-    let mut context = Context { source, base, tokens: &lexed.tokens, diagnostics, deep_reported: false };
-    let tokens = lexed.tokens.iter().map(|(token, span)| Ok((span.start, *token, span.end)));
-    let items = match grammar::ItemsParser::new().parse(&mut context, tokens) {
+    let tokens = mark_aliases(lexed.tokens);
+    let mut context = Context { source, base, tokens: &tokens, diagnostics, deep_reported: false };
+    let located = tokens.iter().map(|(token, span)| Ok((span.start, *token, span.end)));
+    let items = match grammar::ItemsParser::new().parse(&mut context, located) {
         Ok(items) => items,
         Err(error) => {
             context.syntax_error(error);
@@ -59,6 +60,7 @@ pub(crate) fn parse_at(source: &str, base: u32) -> Parsed {
     for item in items {
         match item {
             Item::Import(import) => file.imports.push(import),
+            Item::Alias(alias) => file.aliases.push(alias),
             Item::Function(function) => file.functions.push(function),
         }
     }
@@ -90,9 +92,35 @@ fn too_many_blocks(tokens: &[(Token<'_>, Span)]) -> Option<Span> {
     None
 }
 
+/// The tokens with a mark before each alias: a name and `=` outside all blocks, after the end of something. So an alias is a
+/// place where reading can go on after an error, which a name alone is not.
+fn mark_aliases(tokens: Vec<(Token<'_>, Span)>) -> Vec<(Token<'_>, Span)> {
+    let mut marked = Vec::with_capacity(tokens.len());
+    let mut blocks = 0u32;
+    let mut before = Token::Semicolon;
+    for (index, &(token, span)) in tokens.iter().enumerate() {
+        match token {
+            Token::BraceOpen => blocks += 1,
+            Token::BraceClose => blocks = blocks.saturating_sub(1),
+            Token::Capital(_) | Token::Small(_) | Token::Word(_)
+                if blocks == 0
+                    && matches!(before, Token::Semicolon | Token::BraceClose)
+                    && tokens.get(index + 1).is_some_and(|(next, _)| *next == Token::Assign) =>
+            {
+                marked.push((Token::Alias, Span::new(span.start, span.start)));
+            }
+            _ => {}
+        }
+        marked.push((token, span));
+        before = token;
+    }
+    marked
+}
+
 /// What a file holds.
 pub(crate) enum Item {
     Import(Import),
+    Alias(Alias),
     Function(Function),
 }
 

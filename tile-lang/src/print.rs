@@ -4,7 +4,7 @@
 use std::fmt::{self, Write};
 
 use crate::ast::{
-    Argument, Contraction, DimKind, Expr, ExprKind, File, Function, Ident, Import, Input, Sequence, Statement,
+    Alias, Argument, Contraction, DimKind, Expr, ExprKind, File, Function, Ident, Import, Input, Sequence, Statement,
     StatementKind, UnaryOp, Weight,
 };
 use crate::lexer::{KEYWORDS, tokenize};
@@ -27,12 +27,19 @@ pub fn tokens_text(source: &str) -> String {
 /// The tree as S-expressions, a statement a line.
 pub fn ast_text(file: &File) -> String {
     let imports = file.imports.iter().map(|import| format!("{import}\n"));
-    imports.chain(file.functions.iter().map(|function| format!("{function}\n"))).collect()
+    let aliases = file.aliases.iter().map(|alias| format!("{alias}\n"));
+    imports.chain(aliases).chain(file.functions.iter().map(|function| format!("{function}\n"))).collect()
 }
 
 impl fmt::Display for Import {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "(import \"{}\")", self.path)
+    }
+}
+
+impl fmt::Display for Alias {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "(alias {} {})", self.name, self.target)
     }
 }
 

@@ -115,8 +115,8 @@ impl Steps {
         self.only_packed.keys().copied().collect()
     }
 
-    /// Takes a weight's new value, in a block of its buffer's bytes if it has no memory; else it is there.
-    pub fn given(&mut self, id: BufferId, value: Option<&Block>) {
+    /// Takes a weight's new value, whose bytes are aligned to its elements, if it has no memory; else it is there.
+    pub fn given(&mut self, id: BufferId, value: Option<&[u8]>) {
         let Some(packs) = self.only_packed.get(&id) else {
             self.stale = true;
             return;
@@ -124,7 +124,7 @@ impl Steps {
         let Some(value) = value else { return };
         for &number in packs {
             let pack = &mut self.packs[number];
-            let bytes = |&buffer: &BufferId| Operand::from(if buffer == id { value.bytes() } else { &[] });
+            let bytes = |&buffer: &BufferId| Operand::from(if buffer == id { value } else { &[] });
             let operands: Vec<Operand> = pack.operands.iter().map(bytes).collect();
             pack.packed = pack.nest.pack(&operands);
         }

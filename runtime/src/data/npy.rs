@@ -90,6 +90,12 @@ pub fn read(mut source: impl Read) -> Result<Tensor, NpyError> {
     Tensor::from_bytes(ty, bytes).ok_or_else(|| NpyError::Malformed("its size does not fit its header".into()))
 }
 
+/// The type of the tensor, of which nothing but the header is read.
+pub fn read_type(mut source: impl Read) -> Result<TensorType, NpyError> {
+    let header = header::parse(&read_header(&mut source)?)?;
+    Ok(TensorType::new(header.dtype, header.shape))
+}
+
 /// The text of the header, with the reader left at the first element.
 fn read_header(source: &mut impl Read) -> Result<Vec<u8>, NpyError> {
     let mut start = [0; 8];

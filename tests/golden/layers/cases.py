@@ -46,11 +46,12 @@ INPUTS = {
 
 
 class Symbol(str):
-    """A small name: a symbol like `same`, or a function, `relu`, `relu(X)`, `leaky_relu(negative_slope = 0.1)`, `zeros()`."""
+    """A small name: a symbol like `same`, or a function, `relu`, `relu(X)`, `leaky_relu(negative_slope = 0.1)`, `zeros()`, `l2(0.1)`."""
 
     def __call__(self, *inputs, **options):
-        if hasattr(keras.initializers, self):
-            return getattr(keras.initializers, self)(*inputs, **options)
+        for module in (keras.initializers, keras.regularizers):
+            if hasattr(module, self):
+                return getattr(module, self)(*inputs, **options)
         function = getattr(keras.activations, self)
         if not any(hasattr(x, "shape") for x in inputs):
             return lambda x: function(x, *inputs, **options)

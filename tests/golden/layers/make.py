@@ -46,13 +46,28 @@ def write(family):
 
 
 def write_names():
-    """keras_layers.txt: every public layer of Keras, a line each; `NAME = LAYER` is another name of one."""
+    """keras_layers.txt: every public layer of Keras, a line each; `NAME = LAYER` is another name of one, and `NAME: reason`
+    one that the library has not. keras_functions.txt: activations, initializers and regularizers. The reasons are kept."""
     public = {name: kind for name, kind in vars(keras.layers).items() if isinstance(kind, type)}
     layers = {name: kind for name, kind in public.items() if issubclass(kind, keras.layers.Layer)}
     own = {kind: name for name, kind in layers.items() if kind.__name__ == name}
     own |= {kind: name for name, kind in layers.items() if kind not in own}  # GroupQueryAttention has another name inside
     lines = [name if own[kind] == name else f"{name} = {own[kind]}" for name, kind in sorted(layers.items())]
-    (HERE.parent / "keras_layers.txt").write_text("\n".join(lines) + "\n")
+    lines = [line for line in lines if line not in ("Layer", "Wrapper")]
+    write_list("keras_layers.txt", ["# Without Layer and Wrapper, which are what layers inherit from."] + lines)
+    lines = []
+    for module in (keras.activations, keras.initializers, keras.regularizers):
+        names = sorted(name for name, value in vars(module).items() if name[0].islower() and callable(value))
+        lines += [f"# {module.__name__}"] + [n for n in names if n not in ("get", "serialize", "deserialize")]
+    write_list("keras_functions.txt", lines)
+
+
+def write_list(name, lines):
+    path = HERE.parent / name
+    before = path.read_text().splitlines() if path.exists() else []
+    reasons = dict(line.split(": ", 1) for line in before if ": " in line)
+    path.write_text("".join(f"{line}: {reasons[line]}\n" if line in reasons else f"{line}\n" for line in lines))
+
 
 
 if __name__ == "__main__":

@@ -23,3 +23,13 @@ layer("resizing_nearest", "Resizing(3, 8, interpolation = nearest)", X=normal(2,
 layer("one_hot", "CategoryEncoding(num_tokens = 7, output_mode = one_hot)", Tokens=integers(7, 5))
 layer("multi_hot", "CategoryEncoding(num_tokens = 7, output_mode = multi_hot)", Tokens=integers(7, 3, 4))
 layer("count", "CategoryEncoding(num_tokens = 7, output_mode = count)", Tokens=integers(7, 3, 4))
+for name, expression in [
+    ("l1", "l1(0.1)"),
+    ("l2", "l2(0.1)"),
+    ("l1_l2", "l1_l2(l1 = 0.1, l2 = 0.2)"),
+    ("orthogonal_regularizer", "orthogonal_regularizer()"),
+    ("orthogonal_regularizer_columns", "orthogonal_regularizer(factor = 0.3, mode = columns)"),
+]:
+    family.body(name, [f"Y = {expression}(X)"], X=normal(4, 3))
+layer("alias", "Convolution2D(2, 3)", X=normal(2, 5, 6, 2))
+family.body("aliases", ["Y = GlobalAvgPool1D()(AvgPool1D(2)(X))"], X=normal(2, 5, 6))

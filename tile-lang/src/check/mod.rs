@@ -40,8 +40,10 @@ pub fn check(source: &str) -> Checked {
 pub fn check_file(path: &str, source: &str, loader: Loader) -> Checked {
     let (sources, loaded, mut diagnostics) = load(path, source, loader);
     // A function that could not be read may be the one that is called.
-    let all_read = diagnostics.is_empty();
+    let mut all_read = diagnostics.is_empty();
     let program = Program::new(&sources, loaded, &mut diagnostics);
+    // So may an alias of nothing.
+    all_read &= !diagnostics.iter().any(|diagnostic| matches!(diagnostic.code, "E0102" | "E0111"));
     let calls = calls::Calls::new(&program, &mut diagnostics);
     for function in program.written_functions() {
         function::check(&program, &calls, function, all_read, &mut diagnostics);

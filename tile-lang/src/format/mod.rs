@@ -6,7 +6,7 @@
 mod layout;
 mod syntax;
 
-use crate::ast::{Function, Import, Statement, StatementKind};
+use crate::ast::{Alias, Function, Import, Statement, StatementKind};
 use crate::diagnostic::Diagnostic;
 use crate::format::layout::{INDENT, Layout, WIDTH};
 use crate::format::syntax::Syntax;
@@ -30,12 +30,14 @@ pub fn format(source: &str) -> Result<String, Vec<Diagnostic>> {
     };
     let imports = parsed.file.imports.iter().map(|import| (import.span, Item::Import(import)));
     let functions = parsed.file.functions.iter().map(|function| (function.span, Item::Function(function)));
-    let mut items: Vec<(Span, Item)> = imports.chain(functions).collect();
+    let aliases = parsed.file.aliases.iter().map(|alias| (alias.span, Item::Alias(alias)));
+    let mut items: Vec<(Span, Item)> = imports.chain(aliases).chain(functions).collect();
     items.sort_by_key(|(span, _)| *span);
     let nexts = items.iter().skip(1).map(|(next, _)| next.start).chain([u32::MAX]);
     for ((_, item), next) in items.iter().zip(nexts) {
         match item {
-            Item::Import(import) => printer.import(import, next),
+            Item::Import(import) => printer.line(import.span, &format!("import \"{}\";", import.path), next),
+            Item::Alias(alias) => printer.line(alias.span, &format!("{} = {};", alias.name, alias.target), next),
             Item::Function(function) => printer.function(function, next),
         }
     }
@@ -45,6 +47,7 @@ pub fn format(source: &str) -> Result<String, Vec<Diagnostic>> {
 
 enum Item<'a> {
     Import(&'a Import),
+    Alias(&'a Alias),
     Function(&'a Function),
 }
 
@@ -92,12 +95,13 @@ enum Blank {
 }
 
 impl<'s> Printer<'s> {
-    fn import(&mut self, import: &Import, next: u32) {
-        self.comments_before(import.span.start, 0);
-        self.comments_within(import.span, import.span.end, 0);
-        self.start_line(import.span, 0);
-        self.text.push_str(&format!("import \"{}\";", import.path));
-        self.end_line(import.span.end, next);
+    /// An item on one line, after which the next one starts at `next`.
+    fn line(&mut self, item: Span, text: &str, next: u32) {
+        self.comments_before(item.start, 0);
+        self.comments_within(item, item.end, 0);
+        self.start_line(item, 0);
+        self.text.push_str(text);
+        self.end_line(item.end, next);
     }
 
     /// A function, after which the next item starts at `next`.

@@ -1,5 +1,6 @@
 //! What a user of the crate sees: trees, errors, layouts.
 
+mod aliases;
 mod diagnostics;
 mod formatting;
 mod imports;

@@ -1,0 +1,244 @@
+//! `tilec bench`: the form of what it prints. How fast anything is, no test asks.
+
+use insta::assert_snapshot;
+
+use crate::tilec::{Run, devices, empty_folder, program, tilec};
+
+/// The keys that scripts rely on, then the others.
+const KEYS: [&str; 16] = [
+    "workload",
+    "device",
+    "variant",
+    "first_result_s",
+    "median_s",
+    "gflops",
+    "reps",
+    "min_s",
+    "gbs",
+    "flops",
+    "bytes",
+    "peak_gflops",
+    "peak_gbs",
+    "share_of_peak_gflops",
+    "share_of_peak_gbs",
+    "peak_memory_bytes",
+];
+
+/// The values of one line of JSON, by [`KEYS`], as text.
+fn values(line: &str) -> Vec<&str> {
+    let mut rest = line.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).expect("an object");
+    let mut values = Vec::new();
+    for (number, key) in KEYS.iter().enumerate() {
+        rest = rest.strip_prefix(&format!("\"{key}\":")).unwrap_or_else(|| panic!("{key} is not next: {rest}"));
+        let end = KEYS.get(number + 1).map_or(rest.len(), |next| rest.find(&format!(",\"{next}\":")).expect(next));
+        values.push(&rest[..end]);
+        rest = rest[end..].trim_start_matches(',');
+    }
+    assert_eq!(rest, "");
+    values
+}
+
+#[test]
+fn json() {
+    let small = ["bench", "softmax", "--dim", "N=4", "--dim", "C=8", "--iterations", "3", "--json", "--device"];
+    for &device in devices() {
+        let run = tilec(small.iter().chain([&device])).ok();
+        let lines: Vec<&str> = run.text().lines().collect();
+        assert_eq!(lines.len(), 1);
+        let values = values(lines[0]);
+        assert_eq!(values[..3], ["\"softmax\"", format!("\"{device}\"").as_str(), "\"N=4, C=8\""]);
+        let number = |at: usize| values[at].parse::<f64>().unwrap_or_else(|_| panic!("{}: {}", KEYS[at], values[at]));
+        let (first, median, fastest) = (number(3), number(4), number(7));
+        assert!(0.0 < fastest && fastest <= median && median < first, "{}", run.text());
+        assert_eq!(values[6], "3");
+        if device == "reference" {
+            assert_eq!(values[8..15], ["null"; 7]);
+            continue;
+        }
+        // A maximum, a difference, an exponential, a sum and a quotient for each element, which is read and written.
+        assert_eq!(values[9..11], ["160", "256"]);
+        let near = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-4;
+        assert!(near(number(5), 160e-9 / median) && near(number(8), 256e-9 / median), "{}", run.text());
+        if device != "check" {
+            assert!(near(number(13), number(5) / number(11)) && near(number(14), number(8) / number(12)));
+        }
+    }
+}
+
+#[test]
+fn text() {
+    let small = ["bench", "layernorm", "--dim", "N=2", "--dim", "C=8", "--iterations", "1"];
+    let run = tilec(small).ok();
+    let lines: Vec<&str> = run.text().lines().collect();
+    assert_eq!(lines.len(), 3, "{}", run.text());
+    assert!(lines[0].starts_with("workload "), "{}", lines[0]);
+    let words: Vec<&str> = lines[1].split_whitespace().collect();
+    assert_eq!(words[..4], ["layernorm", "N=2,", "C=8", "cpu"]);
+    assert!(lines[2].starts_with("peak of cpu, as measured: ") && lines[2].ends_with(" GB/s"), "{}", lines[2]);
+    assert_eq!(run.err, "");
+}
+
+/// Files take sizes as for `tilec run`, and weights from their initializers.
+#[test]
+fn files() {
+    let source =
+        "model Net(units = 3, activation = relu)(X[N, 4]) -> (Y) { Y = X |> Dense(units, activation = activation); }\n";
+    let path = program("bench_file", source);
+    let path = path.to_str().unwrap();
+    let run = tilec([
+        "bench",
+        path,
+        "--shape",
+        "X=2x4",
+        "--set",
+        "units=5",
+        "--set",
+        "activation=tanh",
+        "--iterations",
+        "1",
+        "--json",
+    ])
+    .ok();
+    let values = values(run.text().trim_end());
+    assert_eq!(values[2], "\"X=f32[2, 4], units=5, activation=tanh\"");
+    // 2·4·5 multiply-adds, 10 additions, 10 tangents; inputs, kernel, bias and outputs.
+    assert_eq!(values[9..11], ["100", "172"]);
+
+    let run = tilec(["bench", path]);
+    assert_eq!((run.code, run.text()), (1, ""));
+    assert_snapshot!(run.err.replace(path, "f.tile"), @"
+    [E0202] Error: the shape of input `X` is not known
+       ╭─[ f.tile:1:41 ]
+       │
+     1 │ model Net(units = 3, activation = relu)(X[N, 4]) -> (Y) { Y = X |> Dense(units, activation = activation); }
+       │                                         ───┬───
+       │                                            ╰───── here
+       │
+       │ Help: give it an array, or a shape with `--shape X=…`, or the size with `--dim N=…`
+    ───╯
+    ");
+}
+
+/// Weights are initialised a part at a time and kept once, in the form in which they are read.
+#[cfg(target_os = "linux")]
+#[test]
+fn memory() {
+    let source = "model Deep(X[N, 1024]) -> (Y) { Y = X |> repeat(16, Dense(1024)); }\n";
+    let path = program("bench_memory", source);
+    let run = tilec(["bench", path.to_str().unwrap(), "--dim", "N=1", "--iterations", "1", "--json"]).ok();
+    let values = values(run.text().trim_end());
+    let [bytes, peak] = [10, 15].map(|at| values[at].parse::<u64>().unwrap());
+    // Other things than weights take some ten MB.
+    assert!(peak < 2 * bytes, "{peak} bytes for {bytes} of weights");
+}
+
+/// How it ends, and what it says.
+fn refused(arguments: &[&str]) -> (i32, String) {
+    let run = tilec(["bench"].iter().chain(arguments));
+    assert!(run.code != 0, "{arguments:?}");
+    (run.code, run.err)
+}
+
+#[test]
+fn wrong_usage() {
+    let said = |arguments: &[&str]| {
+        let (code, err) = refused(arguments);
+        assert_eq!(code, 2, "{err}");
+        err
+    };
+    assert_snapshot!(said(&["mobilnet"]), @"error: there is no workload or file `mobilnet`; did you mean `mobilenet`?");
+    assert_snapshot!(said(&["everything"]), @"error: there is no workload or file `everything`; the workloads are matmul, mobilenet, resnet50, vgg19, transformer-encoder, mnist-mlp, mnist-cnn, elementwise, softmax, layernorm, cpu-vs-gpu");
+    assert_snapshot!(said(&["mobilenet", "--plot", "m.svg"]), @"error: `mobilenet` is measured in one size: there is nothing to plot; matmul and cpu-vs-gpu sweep over sizes");
+    assert_snapshot!(said(&["examples/matmul.tile", "--plot", "m.svg"]), @"error: `examples/matmul.tile` is measured in one size: there is nothing to plot; matmul and cpu-vs-gpu sweep over sizes");
+    assert_snapshot!(said(&["matmul", "--dim", "M=3"]), @"error: `matmul` sweeps over sizes of its own: give a file, to measure others");
+    assert_snapshot!(said(&["softmax", "--iterations", "0"]), @"
+    error: invalid value '0' for '--iterations <N>': number would be zero for non-zero type
+
+    For more information, try '--help'.
+    ");
+    assert_snapshot!(said(&["softmax", "--iterations", "some"]), @"
+    error: invalid value 'some' for '--iterations <N>': invalid digit found in string
+
+    For more information, try '--help'.
+    ");
+    assert_snapshot!(said(&[]), @"
+    error: the following required arguments were not provided:
+      <WHAT>
+
+    Usage: tilec bench <WHAT>
+
+    For more information, try '--help'.
+    ");
+}
+
+#[test]
+fn wrong_files_and_sizes() {
+    assert_snapshot!(refused(&["no_such.tile"]).1, @"error: cannot read no_such.tile: No such file or directory (os error 2)");
+    assert_eq!(refused(&["no_such.tile"]).0, 1);
+    let wrong = program("bench_wrong", "function f(X[N]) -> (Y) { Y = X + Z; }\n");
+    let (code, err) = refused(&[wrong.to_str().unwrap(), "--dim", "N=3"]);
+    assert_eq!((code, err.lines().next()), (1, Some("[E0101] Error: there is no `Z` here")));
+    let (code, err) = refused(&["softmax", "--dim", "K=3"]);
+    assert_snapshot!(format!("{code} {err}"), @"
+    1 [E0201] Error: there is no size `K`
+       ╭─[ softmax.tile:3:1 ]
+       │
+     3 │ ╭─▶ function softmax(X[N, C]) -> (Y) {
+       ┆ ┆
+     8 │ ├─▶ }
+       │ │
+       │ ╰─────── here
+       │
+       │     Help: it has N, C
+    ───╯
+    ");
+    let (code, err) = refused(&["softmax", "--device", "tpu"]);
+    assert_snapshot!(format!("{code} {err}"), @"3 error: there is no device `tpu`: the names are cpu, wgpu, wgpu:N, reference and check");
+}
+
+/// Every bundled workload is a program that compiles and runs; the sweeps' programs are among those of the others.
+#[test]
+fn bundled() {
+    for (name, dims) in [
+        ("mobilenet", ["H=32", "W=32"]),
+        ("resnet50", ["H=32", "W=32"]),
+        ("vgg19", ["H=32", "W=32"]),
+        ("transformer-encoder", ["N=2", "T=3"]),
+        ("mnist-mlp", ["N=2", "N=2"]),
+        ("mnist-cnn", ["N=2", "N=2"]),
+        ("elementwise", ["N=2", "C=3"]),
+    ] {
+        let run = tilec(["bench", name, "--dim", dims[0], "--dim", dims[1], "--iterations", "1", "--json"]).ok();
+        assert_eq!(values(run.text().trim_end())[0], format!("\"{name}\""));
+    }
+}
+
+/// What is measured of each size, in order.
+fn sizes(run: &Run) -> Vec<String> {
+    let size = |line: &str| format!("{} {}", values(line)[0].trim_matches('"'), values(line)[2].trim_matches('"'));
+    run.text().lines().map(size).collect()
+}
+
+#[test]
+fn sweep() {
+    let picture = empty_folder("sweep").join("no_such_folder").join("matmul.svg");
+    let run = tilec(["bench", "matmul", "--iterations", "1", "--json", "--plot", picture.to_str().unwrap()]);
+    // What was measured is not lost.
+    assert_eq!(sizes(&run), ["matmul M=K=N=256", "matmul M=K=N=512", "matmul M=K=N=1024", "matmul M=K=N=2048"]);
+    assert_eq!(run.code, 3);
+    assert_snapshot!(run.err.replace(picture.to_str().unwrap(), "matmul.svg"), @"error: cannot write matmul.svg: No such file or directory (os error 2)");
+}
+
+#[test]
+fn sweep_on_two_devices() {
+    let picture = empty_folder("two_devices").join("speed.svg");
+    let path = picture.to_str().unwrap();
+    // Of two devices that are one, one is measured.
+    let run = tilec(["bench", "cpu-vs-gpu", "--device", "cpu", "--iterations", "1", "--json", "--plot", path]).ok();
+    let squares = [64, 128, 256, 512, 1024, 2048].map(|n| format!("matmul M=K=N={n}"));
+    let rows = ["N=16, C=1024", "N=64, C=1024", "N=256, C=1024", "N=C=1024", "N=4096, C=1024", "N=16384, C=1024"];
+    let with_rows = |name: &'static str| rows.map(|size| format!("{name} {size}"));
+    assert_eq!(sizes(&run), [squares, with_rows("elementwise"), with_rows("softmax")].concat());
+    let picture = std::fs::read_to_string(picture).unwrap();
+    assert!(picture.starts_with("<svg") && picture.contains("GFLOP/s") && picture.contains("GB/s"));
+}
