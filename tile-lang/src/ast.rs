@@ -55,7 +55,28 @@ pub enum FunctionKind {
     Layer,
     /// A layer that a file is about: the last one is what runs.
     Model,
+    /// Changes a trained weight, its first input, by the gradient, its second.
+    Optimizer,
+    /// From what a model gives and what it should give to a number to make small, or one for each sample.
+    Loss,
+    /// From the same to a number for people to read.
+    Metric,
+    /// How a model is trained: the values that its body gives to the names of [`SETTINGS`].
+    Train,
 }
+
+/// What a `train` block can set, with what it is for.
+pub const SETTINGS: [(&str, &str); 9] = [
+    ("loss", "what to make small; a list where the model has several outputs"),
+    ("loss_weights", "a factor for the loss of each output"),
+    ("optimizer", "how weights follow from their gradients"),
+    ("gradients", "a function of the list of all gradients that gives those to use, as `clip_by_global_norm(1.0)`"),
+    ("metrics", "what to report beside the loss; a list of lists where the model has several outputs"),
+    ("batch_size", "samples in a step, 32 where it is not set"),
+    ("epochs", "how often to go through the data, 1 where it is not set"),
+    ("seed", "of all that is random, 0 where it is not set"),
+    ("shuffle", "whether each epoch has the samples in an order of its own, true where it is not set"),
+];
 
 impl FunctionKind {
     /// As it is written.
@@ -64,11 +85,16 @@ impl FunctionKind {
             FunctionKind::Function => "function",
             FunctionKind::Layer => "layer",
             FunctionKind::Model => "model",
+            FunctionKind::Optimizer => "optimizer",
+            FunctionKind::Loss => "loss",
+            FunctionKind::Metric => "metric",
+            FunctionKind::Train => "train",
         }
     }
 }
 
-/// `function name(parameters)(inputs) -> (outputs) { body }`, or `layer` or `model`.
+/// `function name(parameters)(inputs) -> (outputs) { body }`, or another kind; an `optimizer` has no outputs, and `train`
+/// nothing but the name of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Function {
     pub kind: FunctionKind,
@@ -202,13 +228,12 @@ impl WeightKind {
     }
 }
 
-/// `param name[sizes] = initializer regularizer = … if condition else otherwise;`
+/// `param name[sizes] = initializer regularizer = … if condition else otherwise;`, or `like X` instead of sizes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Weight {
     pub kind: WeightKind,
     pub name: Ident,
-    /// A list among them stands for its items.
-    pub sizes: Vec<Expr>,
+    pub shape: WeightShape,
     /// A callable, which is given the shape.
     pub initializer: Expr,
     /// A callable, which is given the weight.
@@ -216,6 +241,23 @@ pub struct Weight {
     /// Where it is false there is no such weight, and the name stands for `otherwise`, or 0.
     pub condition: Option<Expr>,
     pub otherwise: Option<Expr>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum WeightShape {
+    /// A list among them stands for its items.
+    Sizes(Vec<Expr>),
+    /// That of a tensor.
+    Like(Expr),
+}
+
+impl WeightShape {
+    pub fn exprs(&self) -> &[Expr] {
+        match self {
+            WeightShape::Sizes(sizes) => sizes,
+            WeightShape::Like(tensor) => std::slice::from_ref(tensor),
+        }
+    }
 }
 
 /// `variable in tensor along axis`

@@ -12,7 +12,7 @@ use crate::span::Span;
 pub const KEYWORDS: [&str; 3] = ["function", "default", "no_defract"];
 
 /// The words that are keywords in their places, and names anywhere else.
-pub const WORDS: [&str; 14] = [
+pub const WORDS: [&str; 19] = [
     "layer",
     "model",
     "import",
@@ -27,6 +27,11 @@ pub const WORDS: [&str; 14] = [
     "along",
     "yield",
     "regularizer",
+    "like",
+    "optimizer",
+    "loss",
+    "metric",
+    "train",
 ];
 
 #[derive(Logos, Clone, Copy, Debug, PartialEq)]

@@ -1,7 +1,7 @@
 //! The shipped library: the files of `std/`, whose definitions every program sees.
 //!
 //! A definition is read only where a program reaches it. So that one can be found without reading the others, a line of
-//! the library starts with `function NAME`, `layer NAME`, `model NAME` or `NAME = ` only where a definition does, which
+//! the library starts with `function NAME` or another kind's, or `NAME = ` only where a definition does, which
 //! its canonical layout sees to.
 
 use std::collections::HashMap;
@@ -57,7 +57,7 @@ static DEFINITIONS: LazyLock<HashMap<&'static str, (&'static str, u32)>> = LazyL
 
 /// The name that a line starts to define.
 fn defined_by(line: &str) -> Option<&str> {
-    let keyword = ["function ", "layer ", "model "].iter().find_map(|keyword| line.strip_prefix(keyword));
+    let keyword = ["function ", "layer ", "model ", "optimizer ", "loss ", "metric "].iter().find_map(|keyword| line.strip_prefix(keyword));
     let rest = keyword.unwrap_or(line);
     let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '\'')?;
     (end > 0 && (keyword.is_some() || rest[end..].starts_with(" = "))).then_some(&rest[..end])

@@ -3,7 +3,7 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
-use crate::ast::{Alias, Function, Ident};
+use crate::ast::{Alias, Function, FunctionKind, Ident};
 use crate::diagnostic::Diagnostic;
 use crate::library;
 use crate::span::Span;
@@ -24,7 +24,7 @@ pub(crate) type Names = HashMap<String, Named>;
 pub(crate) fn names_of(functions: &[Function], first: usize, diagnostics: &mut Vec<Diagnostic>) -> Names {
     let mut names = Names::new();
     for (number, function) in functions.iter().enumerate() {
-        let Some(name) = &function.name else { continue };
+        let Some(name) = function.name.as_ref().filter(|_| function.kind != FunctionKind::Train) else { continue };
         match names.entry(name.name.clone()) {
             Entry::Vacant(entry) => {
                 entry.insert(Named { function: first + number, place: name.span });

@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 
 use crate::ast::{
     Alias, Argument, Contraction, DimKind, Expr, ExprKind, File, Function, Ident, Import, Input, Sequence, Statement,
-    StatementKind, UnaryOp, Weight,
+    StatementKind, UnaryOp, Weight, WeightShape,
 };
 use crate::lexer::{KEYWORDS, tokenize};
 
@@ -118,8 +118,12 @@ impl fmt::Display for Statement {
 
 impl fmt::Display for Weight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Weight { kind, name, sizes, initializer, regularizer, condition, otherwise } = self;
-        write!(f, "({} {name} (sizes{}) {initializer}", kind.keyword(), Spaced(sizes))?;
+        let Weight { kind, name, shape, initializer, regularizer, condition, otherwise } = self;
+        match shape {
+            WeightShape::Sizes(sizes) => write!(f, "({} {name} (sizes{})", kind.keyword(), Spaced(sizes))?,
+            WeightShape::Like(tensor) => write!(f, "({} {name} (like {tensor})", kind.keyword())?,
+        }
+        write!(f, " {initializer}")?;
         write_part(f, "regularizer", regularizer.as_ref())?;
         write_part(f, "if", condition.as_ref())?;
         write_part(f, "else", otherwise.as_ref())?;

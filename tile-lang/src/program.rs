@@ -91,6 +91,16 @@ impl Program {
         named.map(|named| named.function)
     }
 
+    /// How `model` is trained: the last `train` block of it in the user's files.
+    pub fn training(&self, model: &Function) -> Option<&Function> {
+        let is_of_model = |train: &&Function| {
+            let name = train.name.as_ref().filter(|_| train.kind == FunctionKind::Train);
+            let index = name.and_then(|name| self.callee_index(&name.name, train));
+            index.is_some_and(|index| self.functions[index].span == model.span)
+        };
+        self.written_functions().iter().rfind(is_of_model)
+    }
+
     /// All names that can be called somewhere, those of the library that nothing reaches included.
     pub fn callable_names(&self) -> impl Iterator<Item = &str> + '_ {
         let written = self.files.iter().flat_map(|file| file.names.keys().map(String::as_str));

@@ -1,6 +1,6 @@
 //! Weights: a `param` or `state` statement makes a tensor that is found again by its path.
 
-use tile_lang::ast::{self, Ident};
+use tile_lang::ast::{self, Ident, WeightShape};
 use tile_lang::diagnostic::Diagnostic;
 use tile_lang::span::Span;
 
@@ -62,8 +62,16 @@ fn shape<'p>(
     scope: &Scope<'p, NodeId>,
     weight: &'p ast::Weight,
 ) -> Lowered<Vec<usize>> {
-    let mut shape = Vec::with_capacity(weight.sizes.len());
-    for size in &weight.sizes {
+    let sizes = match &weight.shape {
+        WeightShape::Sizes(sizes) => sizes,
+        WeightShape::Like(tensor) => {
+            let value = evaluator.expression(scope, tensor)?;
+            let element = evaluator.target.element(value, tensor.span)?;
+            return Ok(evaluator.target.graph.shape(element).to_vec());
+        }
+    };
+    let mut shape = Vec::with_capacity(sizes.len());
+    for size in sizes {
         let value = evaluator.expression(scope, size)?;
         let items = match value {
             Value::List(items) => items,

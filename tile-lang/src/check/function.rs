@@ -21,6 +21,7 @@ pub(super) fn check(
     checker.header();
     checker.statements(&function.body, false);
     checker.outputs();
+    checker.training();
     if checker.scope.is_complete() {
         let unused: Vec<(&str, Value)> = checker.scope.unused().map(|(name, value)| (name, *value)).collect();
         unused.into_iter().for_each(|(name, value)| checker.unused(name, value));
@@ -147,7 +148,8 @@ impl<'p> Checker<'p, '_> {
     }
 
     fn outputs(&mut self) {
-        if self.function.outputs.is_empty() {
+        let has_outputs = !matches!(self.function.kind, FunctionKind::Optimizer | FunctionKind::Train);
+        if has_outputs && self.function.outputs.is_empty() {
             let message = format!("this {} has no output", self.function.kind.keyword());
             self.error(Diagnostic::error("E0105", self.function.span, message));
         }

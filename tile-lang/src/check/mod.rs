@@ -12,6 +12,7 @@ mod function;
 mod place;
 mod scope;
 mod statement;
+mod training;
 mod value;
 mod walk;
 

@@ -1,6 +1,8 @@
 //! Statements, in order, and blocks.
 
-use crate::ast::{Contraction, Expr, ExprKind, FunctionKind, Ident, Sequence, Statement, StatementKind, Weight};
+use crate::ast::{
+    Contraction, Expr, ExprKind, FunctionKind, Ident, Sequence, Statement, StatementKind, Weight, WeightShape,
+};
 use crate::check::function::{Checker, Within};
 use crate::check::scope::{Known, Nature, Origin};
 use crate::diagnostic::Diagnostic;
@@ -88,8 +90,9 @@ impl<'p> Checker<'p, '_> {
 
     fn weight(&mut self, weight: &'p Weight, span: Span) {
         self.needs_layer(weight.kind.keyword(), span);
-        for size in &weight.sizes {
-            self.weight_size(size);
+        match &weight.shape {
+            WeightShape::Sizes(sizes) => sizes.iter().for_each(|size| self.weight_size(size)),
+            WeightShape::Like(tensor) => _ = self.value(tensor, Within::Statement),
         }
         self.applied(Known::VALUE, &weight.initializer, Within::Statement);
         if let Some(regularizer) = &weight.regularizer {
@@ -102,11 +105,14 @@ impl<'p> Checker<'p, '_> {
             self.value(otherwise, Within::Statement);
         }
         // What may be a list stands for any number of sizes.
-        let listed = weight.sizes.iter().any(|size| {
+        let WeightShape::Sizes(sizes) = &weight.shape else {
+            return self.define(&weight.name, Origin::Weight, Known::tensor(None), weight.condition.is_some());
+        };
+        let listed = sizes.iter().any(|size| {
             !matches!(&size.kind, ExprKind::Int(_) | ExprKind::Binary { .. })
                 && !matches!(&size.kind, ExprKind::Name(name) if name.capital)
         });
-        let rank = (!listed && weight.condition.is_none()).then_some(weight.sizes.len());
+        let rank = (!listed && weight.condition.is_none()).then_some(sizes.len());
         let nature = if weight.condition.is_none() { Nature::Tensor } else { Nature::Any };
         self.define(&weight.name, Origin::Weight, Known { rank, nature }, weight.condition.is_some());
     }
@@ -124,7 +130,9 @@ impl<'p> Checker<'p, '_> {
     fn update(&mut self, target: &'p Ident, value: &'p Expr, span: Span) {
         self.needs_layer("update", span);
         self.value(value, Within::Statement);
-        if !self.scope.weights.contains(target.name.as_str()) && self.scope.is_complete() {
+        let is_trained = self.function.kind == FunctionKind::Optimizer
+            && self.function.inputs.first().is_some_and(|input| input.name.name == target.name);
+        if !is_trained && !self.scope.weights.contains(target.name.as_str()) && self.scope.is_complete() {
             let message = format!("`{}` is updated, but it is no state of this layer", target.name);
             let suggestion = did_you_mean(&target.name, self.scope.weights.iter().copied());
             let help = "a state is defined before, as in `state Mean[C] = zeros();`";

@@ -65,9 +65,9 @@ pub(super) fn expressions(statement: &Statement) -> Vec<&Expr> {
             let constraints = constraints.iter().flat_map(|constraint| [&constraint.poly, &constraint.bound]);
             indices.iter().chain(sizes).chain([body]).chain(constraints).collect()
         }
-        StatementKind::Weight(Weight { sizes, initializer, regularizer, condition, otherwise, .. }) => {
+        StatementKind::Weight(Weight { shape, initializer, regularizer, condition, otherwise, .. }) => {
             let rest = [regularizer, condition, otherwise].into_iter().flatten();
-            sizes.iter().chain([initializer]).chain(rest).collect()
+            shape.exprs().iter().chain([initializer]).chain(rest).collect()
         }
         StatementKind::Scan { sequences, .. } => {
             sequences.iter().flat_map(|sequence| [&sequence.tensor, &sequence.axis]).collect()

@@ -1,8 +1,8 @@
 //! The parts of a program as layouts, with no more parentheses than they need.
 
 use crate::ast::{
-    Argument, Attribute, BinaryOp, Constraint, Contraction, Expr, ExprKind, Function, Ident, Input, Sequence,
-    Statement, StatementKind, Weight,
+    Argument, Attribute, BinaryOp, Constraint, Contraction, Expr, ExprKind, Function, FunctionKind, Ident, Input,
+    Sequence, Statement, StatementKind, Weight, WeightShape,
 };
 use crate::format::layout::Layout;
 
@@ -28,8 +28,14 @@ impl Syntax<'_> {
     /// `layer name(parameters)(inputs) -> (outputs)`
     pub fn header(&self, function: &Function) -> Layout {
         let name = function.name.as_ref().map_or(" ".to_string(), |name| format!(" {name}"));
+        if function.kind == FunctionKind::Train {
+            return Layout::text(format!("train{name}"));
+        }
         let start = format!("{}{name}(", function.kind.keyword());
-        let outputs = Layout::bracketed(") -> (", names(&function.outputs), ")");
+        let outputs = match function.kind {
+            FunctionKind::Optimizer => Layout::text(")"),
+            _ => Layout::bracketed(") -> (", names(&function.outputs), ")"),
+        };
         // Where it is too long, the first list is what breaks first.
         match &function.parameters {
             None => self.inputs(start, &function.inputs, outputs),
@@ -110,9 +116,15 @@ impl Syntax<'_> {
 
     /// `param name[sizes] = initializer regularizer = … if condition else otherwise`
     fn weight(&self, weight: &Weight) -> Layout {
-        let Weight { kind, name, sizes, initializer, regularizer, condition, otherwise } = weight;
-        let sizes = self.list(sizes, Within::Value);
-        let name = Layout::bracketed(format!("{} {name}[", kind.keyword()), sizes, "]");
+        let Weight { kind, name, shape, initializer, regularizer, condition, otherwise } = weight;
+        let name = match shape {
+            WeightShape::Sizes(sizes) => {
+                Layout::bracketed(format!("{} {name}[", kind.keyword()), self.list(sizes, Within::Value), "]")
+            }
+            WeightShape::Like(tensor) => {
+                Layout::Joined(vec![Layout::text(format!("{} {name} like ", kind.keyword())), self.value(tensor)])
+            }
+        };
         let initializer = Layout::Nested(vec![Layout::Line, self.value(initializer)]);
         let main = Layout::Group(vec![name, Layout::text(" ="), initializer]);
         let mut tail = Vec::new();
