@@ -1,6 +1,6 @@
 //! [`Executable`]: what each kind of device makes of a program, behind one interface.
 
-use tile_compiler::graph::{Graph, NodeId};
+use tile_compiler::graph::{Graph, NodeId, Op};
 use tile_compiler::interpret;
 use tile_compiler::kernel::Kernel;
 use tile_compiler::plan::{Plan, Routine};
@@ -67,6 +67,35 @@ impl Executable {
         }
     }
 
+    /// [`Executable::execute`]; then the next values of weights, the outputs with their names, are their values. Those outputs
+    /// are not to be read after that.
+    pub async fn step(&mut self) -> Result<(), Error> {
+        match self {
+            Executable::Reference(reference) => {
+                reference.execute()?;
+                reference.adopt();
+                Ok(())
+            }
+            Executable::Host(host) => {
+                host.execute()?;
+                host.adopt();
+                Ok(())
+            }
+            #[cfg(feature = "wgpu")]
+            Executable::Gpu(gpu) => gpu.step().await,
+        }
+    }
+
+    /// The output of this number of the last run.
+    pub async fn output(&self, number: usize) -> Result<Tensor, Error> {
+        match self {
+            Executable::Reference(reference) => Ok(reference.outputs[number].clone()),
+            Executable::Host(host) => host.output(number),
+            #[cfg(feature = "wgpu")]
+            Executable::Gpu(gpu) => gpu.output(number).await,
+        }
+    }
+
     /// The outputs of the last run, in their order.
     pub async fn read(&self) -> Result<Vec<Tensor>, Error> {
         match self {
@@ -112,6 +141,15 @@ impl ReferenceExecutable {
         })?;
         self.outputs = outputs.into_iter().map(|(_, tensor)| tensor).collect();
         Ok(())
+    }
+
+    fn adopt(&mut self) {
+        for ((name, _), tensor) in self.graph.outputs.iter().zip(&self.outputs) {
+            let is_weight = |id: &NodeId| matches!(&self.graph.node(*id).op, Op::Weight(path) if path == name);
+            if let Some(number) = self.graph.weights.iter().position(is_weight) {
+                self.given[self.graph.inputs.len() + number].1 = Some(tensor.clone());
+            }
+        }
     }
 }
 

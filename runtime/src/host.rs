@@ -113,14 +113,34 @@ impl HostExecutable {
         }
     }
 
+    /// After a run: makes the next values of weights their values. The outputs that these were are lost.
+    pub fn adopt(&mut self) {
+        let HostExecutable { plan, memory, .. } = self;
+        for &(weight, output) in &plan.updates {
+            let (weight, next) = (plan.weights[weight].buffer, plan.outputs[output].buffer);
+            let is_shared = plan.outputs.iter().filter(|port| port.buffer == next).count() > 1;
+            match plan.buffers[next].content {
+                Content::Output if !is_shared => memory.place.swap(weight, next),
+                _ if weight == next => {}
+                _ => {
+                    let bytes = memory.bytes(next).to_vec();
+                    memory.bytes_mut(weight).copy_from_slice(&bytes);
+                }
+            }
+        }
+    }
+
     /// The outputs, in the plan's order.
     pub fn read(&self) -> Result<Vec<Tensor>, Error> {
-        let output = |port: &Port| {
-            let storage = self.plan.buffers[port.buffer].storage;
-            let bytes = self.memory.bytes(port.buffer);
-            from_storage(bytes, storage, &port.ty).ok_or_else(|| Error::unstorable(&port.ty, storage))
-        };
-        self.plan.outputs.iter().map(output).collect()
+        (0..self.plan.outputs.len()).map(|number| self.output(number)).collect()
+    }
+
+    /// The output of this number.
+    pub fn output(&self, number: usize) -> Result<Tensor, Error> {
+        let port = &self.plan.outputs[number];
+        let storage = self.plan.buffers[port.buffer].storage;
+        let bytes = self.memory.bytes(port.buffer);
+        from_storage(bytes, storage, &port.ty).ok_or_else(|| Error::unstorable(&port.ty, storage))
     }
 }
 

@@ -217,6 +217,20 @@ impl Session {
         pollster::block_on(self.executable.execute())
     }
 
+    /// [`Session::execute`] without waiting for its end; after that, each weight that the program changes has its next value.
+    pub(crate) fn step(&mut self) -> Result<(), Error> {
+        let kept: Vec<bool> = self.given.iter().map(|given| given.kept).collect();
+        self.all_given(&kept)?;
+        pollster::block_on(self.executable.step())
+    }
+
+    /// One output of the last run.
+    pub(crate) fn output(&self, name: &str) -> Result<Tensor, Error> {
+        let number = self.outputs.iter().position(|(output, _)| output == name);
+        let missing = || Error::Internal { what: format!("there is no output `{name}`") };
+        pollster::block_on(self.executable.output(number.ok_or_else(missing)?))
+    }
+
     /// The outputs of the last [`Session::execute`].
     pub fn read(&self) -> Result<Outputs, Error> {
         pollster::block_on(self.executable.read()).map(|tensors| self.named(tensors))

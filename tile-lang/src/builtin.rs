@@ -85,7 +85,7 @@ const GROUPS: &[(BuiltinKind, (usize, usize), &[&str])] = &[
     (BOTH, (2, 2), &["max", "min"]),
     (SIZE, (2, 2), &["mod", "broadcast", "match"]),
     (TENSOR, (1, 1), &["shape", "vector", "prng_state", "prng_value"]),
-    (TENSOR, (0, 0), &["random_seed", "random_stream"]),
+    (TENSOR, (0, 0), &["random_seed", "random_stream", "training_step", "rate_factor"]),
     (TENSOR, (2, 2), &["index", "gather", "transpose", "element", "fill", "with_loss"]),
     (COMPILE_TIME, (1, 1), &["dims", "rank", "is_list", "len", "letters", "product", "clone", "error"]),
     (COMPILE_TIME, (1, 2), &["range"]),

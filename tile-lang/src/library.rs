@@ -57,7 +57,9 @@ static DEFINITIONS: LazyLock<HashMap<&'static str, (&'static str, u32)>> = LazyL
 
 /// The name that a line starts to define.
 fn defined_by(line: &str) -> Option<&str> {
-    let keyword = ["function ", "layer ", "model ", "optimizer ", "loss ", "metric "].iter().find_map(|keyword| line.strip_prefix(keyword));
+    let keyword = ["function ", "layer ", "model ", "optimizer ", "loss ", "metric "]
+        .iter()
+        .find_map(|keyword| line.strip_prefix(keyword));
     let rest = keyword.unwrap_or(line);
     let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '\'')?;
     (end > 0 && (keyword.is_some() || rest[end..].starts_with(" = "))).then_some(&rest[..end])

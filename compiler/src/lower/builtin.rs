@@ -5,6 +5,7 @@ use tile_lang::diagnostic::Diagnostic;
 use super::constant::Constant;
 use super::einsum::einsum;
 use super::expression::{Lowered, Spans, Target};
+use super::network::Network;
 use super::tensors::Tensors;
 use super::value::Value;
 use crate::affine::Affine;
@@ -39,7 +40,9 @@ pub(super) fn call<'p>(
         }
         "einsum" => einsum(call.tensors, arguments, spans),
         "fill" => call.fill().map(Value::Element),
-        "random_seed" => Ok(Value::Element(call.tensors.seed())),
+        "random_seed" => Ok(Value::Element(call.tensors.hidden(Network::SEED, TensorType::new(DType::U32, [2])))),
+        "training_step" => Ok(Value::Element(call.tensors.hidden(Network::STEP, TensorType::scalar(DType::F32)))),
+        "rate_factor" => Ok(Value::Element(call.tensors.hidden(Network::RATE, TensorType::scalar(DType::F32)))),
         "with_loss" => {
             let penalty = call.tensor(1)?;
             call.tensors.penalise(penalty, spans.argument(1))?;

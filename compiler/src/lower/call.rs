@@ -181,6 +181,12 @@ impl<'p, T: Target> Evaluator<'p, T> {
         let inside = || -> Lowered<Value<'p, T::Element>> {
             self.bind_parameters(&mut scope, parameters)?;
             self.bind(&mut scope, arguments)?;
+            if let (FunctionKind::Optimizer, Some(trained)) = (function.kind, function.inputs.first())
+                && let Some(Value::Element(element)) = scope.names.get(trained.name.name.as_str())
+                && let Some(path) = self.target.path(*element)
+            {
+                scope.weights.insert(&trained.name.name, path);
+            }
             self.run(&mut scope, &function.body)?;
             if let [output] = function.outputs.as_slice() {
                 return self.output(&scope, output);

@@ -85,6 +85,11 @@ pub(super) trait Target: Sized {
     fn leave(&mut self, label: Label);
 
     /// The value as an element.
+    /// The path of the weight that an element is.
+    fn path(&self, _: Self::Element) -> Option<String> {
+        None
+    }
+
     fn element(&mut self, value: Value<'_, Self::Element>, span: Span) -> Lowered<Self::Element> {
         match value {
             Value::Element(element) => Ok(element),
@@ -127,6 +132,10 @@ pub(super) struct Evaluator<'p, T: Target> {
     pub calls: u32,
     /// What `training` is.
     pub training: bool,
+    /// Whether `update`s happen.
+    pub updates: bool,
+    /// Whether what regularizers and `with_loss` say is added up.
+    pub penalises: bool,
     /// The entry, and the layers that are being applied.
     pub frames: Vec<Frame>,
     /// For each `scan` that evaluation is in, what its step has yielded so far.
@@ -138,7 +147,17 @@ const MAX_DEPTH: u32 = 600;
 
 impl<'p, T: Target> Evaluator<'p, T> {
     pub fn new(program: &'p Program, target: T, training: bool) -> Self {
-        Self { program, target, depth: 0, calls: 0, training, frames: vec![Frame::default()], yields: Vec::new() }
+        Self {
+            program,
+            target,
+            depth: 0,
+            calls: 0,
+            training,
+            updates: training,
+            penalises: training,
+            frames: vec![Frame::default()],
+            yields: Vec::new(),
+        }
     }
 
     /// Works on another target for a while.
@@ -148,8 +167,9 @@ impl<'p, T: Target> Evaluator<'p, T> {
         work: impl FnOnce(&mut Evaluator<'p, U>) -> Lowered<R>,
     ) -> Lowered<(U, R)> {
         let frames = std::mem::take(&mut self.frames);
-        let Evaluator { program, depth, calls, training, .. } = *self;
-        let mut inside = Evaluator { program, target, depth, calls, training, frames, yields: Vec::new() };
+        let Evaluator { program, depth, calls, training, updates, penalises, .. } = *self;
+        let mut inside =
+            Evaluator { program, target, depth, calls, training, updates, penalises, frames, yields: Vec::new() };
         let result = work(&mut inside);
         (self.frames, self.calls) = (inside.frames, inside.calls);
         Ok((inside.target, result?))

@@ -10,6 +10,7 @@
 //!   and sizes; `value`: what they stand for; `list`: functions on what is known at compile time;
 //! - `frame`: where in the tree of layers evaluation is; `weights`: the tensors that layers keep;
 //! - `scan`: loops at run time;
+//! - `train`: a step of training;
 //! - `expression`: operators and elementwise functions, the same for whole tensors and inside contractions;
 //! - `constant`: arithmetic at compile time;
 //! - `tensors`: elementwise operations on whole tensors, and broadcasting;
@@ -39,10 +40,12 @@ mod statement;
 mod tensors;
 #[cfg(test)]
 mod tests;
+mod train;
 mod value;
 mod weights;
 
-pub use network::{Layer, Network, Weight, WeightKind};
+pub use network::{Layer, Network, Role, Weight, WeightKind};
+pub use train::{Settings, Targets, settings, train};
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -51,7 +54,7 @@ use tile_lang::ast::{DimKind, Function, Input};
 use tile_lang::diagnostic::Diagnostic;
 
 use crate::dtype::DType;
-use crate::graph::Op;
+use crate::graph::{NodeId, Op};
 use crate::tensor::TensorType;
 use constant::Constant;
 use expression::{Evaluator, Lowered, Target};
@@ -95,18 +98,34 @@ pub enum Setting {
 /// The network that is the function, layer or model named `entry` (else the last model, else the last function), or
 /// what is wrong with the program or the bindings.
 pub fn lower(program: &Program, entry: Option<&str>, bindings: &Bindings) -> Result<Network, Vec<Diagnostic>> {
+    let (function, types) = entry_types(program, entry, bindings)?;
+    let name = function.name.as_ref().map_or("main", |name| name.name.as_str());
+    let mut evaluator = Evaluator::new(program, Tensors::new(name), bindings.training);
+    let outputs = run_entry(&mut evaluator, function, bindings, types).map_err(|error| vec![error])?;
+    Ok(evaluator.target.into_network(outputs))
+}
+
+/// The entry, and what its inputs are bound to.
+fn entry_types<'p>(
+    program: &'p Program,
+    entry: Option<&str>,
+    bindings: &Bindings,
+) -> Result<(&'p Function, Vec<Binding>), Vec<Diagnostic>> {
     let function = program.entry(entry).map_err(|error| vec![error])?;
     let errors = unknown_names(function, bindings);
     if !errors.is_empty() {
         return Err(errors);
     }
-    let types = input_types(function, bindings)?;
-    lower_entry(program, function, bindings, types).map_err(|error| vec![error])
+    Ok((function, input_types(function, bindings)?))
 }
 
-fn lower_entry(program: &Program, function: &Function, bindings: &Bindings, types: Vec<Binding>) -> Lowered<Network> {
-    let name = function.name.as_ref().map_or("main", |name| name.name.as_str());
-    let mut evaluator = Evaluator::new(program, Tensors::new(name), bindings.training);
+/// Runs the entry's statements; gives its outputs.
+fn run_entry<'p>(
+    evaluator: &mut Evaluator<'p, Tensors>,
+    function: &'p Function,
+    bindings: &'p Bindings,
+    types: Vec<Binding>,
+) -> Lowered<Vec<(String, NodeId)>> {
     let mut arguments = Vec::with_capacity(types.len());
     for (input, binding) in function.inputs.iter().zip(types) {
         evaluator.target.label.value = Some((input.name.name.clone(), input.span));
@@ -140,7 +159,7 @@ fn lower_entry(program: &Program, function: &Function, bindings: &Bindings, type
         evaluator.target.label.value = Some((output.name.clone(), output.span));
         outputs.push((output.name.clone(), evaluator.target.element(value, output.span)?));
     }
-    Ok(evaluator.target.into_network(outputs))
+    Ok(outputs)
 }
 
 /// An error for every name in the bindings that the entry does not have.

@@ -26,6 +26,22 @@ impl Network {
     pub const SEED: &str = "seed";
     /// The output with the sum of all regularizers, `f32[]`.
     pub const PENALTY: &str = "penalty";
+    /// The input with the number of the step, from 1, `f32[]`; only where something asks for it.
+    pub const STEP: &str = "step";
+    /// The input with the factor for learning rates, `f32[]`; only where something asks for it.
+    pub const RATE: &str = "rate";
+    /// The input of a step with the weights of samples, `f32[N]`.
+    pub const SAMPLE_WEIGHT: &str = "sample weight";
+    /// The output of a step with its loss, `f32[]`.
+    pub const LOSS: &str = "loss";
+    /// The states of steps, `f32[]`, with the sum of the loss over all samples, and their number.
+    pub const LOSS_SUM: &str = "train.loss.Sum";
+    pub const LOSS_COUNT: &str = "train.loss.Count";
+
+    /// The input of a step with what an output should be.
+    pub fn target(output: &str) -> String {
+        format!("target {output}")
+    }
 }
 
 /// A tensor that stays between runs.
@@ -35,7 +51,19 @@ pub struct Weight {
     pub path: String,
     pub ty: TensorType,
     pub kind: WeightKind,
+    pub role: Role,
     pub node: NodeId,
+}
+
+/// Whose a weight is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// The model's own.
+    Model,
+    /// Kept by an optimizer for a trained weight.
+    Optimizer,
+    /// What metrics, and the mean of the loss, have counted.
+    Metric,
 }
 
 /// A layer where it is applied.

@@ -34,7 +34,7 @@ impl<'p, T: Target> Evaluator<'p, T> {
                 T::weight(self, scope, weight)
             }
             StatementKind::Update { target, value } => {
-                if self.training {
+                if self.updates {
                     self.target.begin(target, span);
                     let value = self.expression(scope, value)?;
                     T::update(self, scope, target, value)?;

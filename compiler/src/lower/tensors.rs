@@ -9,14 +9,15 @@ use tile_lang::span::Span;
 
 use super::constant::Constant;
 use super::expression::{Evaluator, Label, Lowered, Spans, Target};
-use super::network::{Layer, Network};
+use super::network::{Layer, Network, Role, Weight, WeightKind};
 use super::scope::Scope;
 use super::value::Value;
 use super::weights::Collected;
 use super::{builtin, contraction, scan, weights};
+use crate::affine::Affine;
 use crate::dtype::{DType, Scalar};
-use crate::graph::{Graph, NodeId, Op, Origin};
-use crate::scalar::{BinaryOp, UnaryOp};
+use crate::graph::{Access, Aggregation, Contraction, ContractionLeaf, Graph, Index, IndexRange, NodeId, Op, Origin};
+use crate::scalar::{BinaryOp, Inst, Program, UnaryOp};
 use crate::tensor::{TensorType, broadcast};
 
 /// The graph so far.
@@ -140,16 +141,46 @@ impl Tensors {
         inside
     }
 
-    /// The input that random numbers are made from.
-    pub fn seed(&mut self) -> NodeId {
-        let seed = self.outermost(|tensors| {
-            let is_seed = |id: &NodeId| matches!(&tensors.graph.node(*id).op, Op::Input(name) if name == Network::SEED);
-            let known = tensors.graph.inputs.iter().copied().find(is_seed);
-            known.unwrap_or_else(|| {
-                tensors.graph.add(Op::Input(Network::SEED.to_owned()), TensorType::new(DType::U32, [2]), &[])
-            })
+    /// An input that the program does not name, as [`Network::SEED`].
+    pub fn hidden(&mut self, name: &str, ty: TensorType) -> NodeId {
+        let input = self.outermost(|tensors| {
+            let is_it = |id: &NodeId| matches!(&tensors.graph.node(*id).op, Op::Input(other) if other == name);
+            let known = tensors.graph.inputs.iter().copied().find(is_it);
+            known.unwrap_or_else(|| tensors.graph.add(Op::Input(name.to_owned()), ty, &[]))
         });
-        self.imported(seed)
+        self.imported(input)
+    }
+
+    /// A state `f32[]` that is 0 at first.
+    pub fn zero_state(&mut self, path: &str, span: Span) -> Lowered<NodeId> {
+        let ty = TensorType::scalar(DType::F32);
+        let node = self.add(Op::Weight(path.to_owned()), ty.clone(), &[], span)?;
+        let first = self.network.initial.add(Op::Constant(Scalar::zero(DType::F32)), ty.clone(), &[]);
+        self.network.initial.outputs.push((path.to_owned(), first));
+        let (path, kind) = (path.to_owned(), WeightKind::State);
+        self.network.weights.push(Weight { path, ty, kind, role: Role::Metric, node });
+        Ok(node)
+    }
+
+    /// The sum of all elements.
+    pub fn total(&mut self, node: NodeId, span: Span) -> Lowered<NodeId> {
+        let ty = self.graph.node(node).ty.clone();
+        let mut body = Program::default();
+        body.results = vec![body.push(Inst::Leaf(ContractionLeaf::Access(0)), ty.dtype)];
+        let range = |(axis, &size): (usize, &usize)| IndexRange { name: format!("i{axis}"), low: 0, high: size as i64 };
+        let sum = Contraction {
+            aggregation: Aggregation::Sum,
+            indices: ty.shape.iter().enumerate().map(range).collect(),
+            output: Vec::new(),
+            accesses: vec![Access {
+                operand: 0,
+                index: (0..ty.rank()).map(|axis| Index { affine: Affine::var(axis), access: None }).collect(),
+            }],
+            constraints: Vec::new(),
+            body,
+            default: false,
+        };
+        self.add(Op::Contraction(Box::new(sum)), TensorType::scalar(ty.dtype), &[node], span)
     }
 
     /// Adds to the sum of all regularizers.
@@ -215,6 +246,10 @@ impl Target for Tensors {
         self.graph.shape(element).to_vec()
     }
 
+    fn path(&self, element: NodeId) -> Option<String> {
+        self.network.weights.iter().find(|weight| weight.node == element).map(|weight| weight.path.clone())
+    }
+
     fn constant(&mut self, scalar: Scalar) -> NodeId {
         self.add_small(Op::Constant(scalar), TensorType::scalar(scalar.dtype), &[])
     }
@@ -264,7 +299,7 @@ impl Target for Tensors {
             let stream = evaluator.frames.last_mut().map_or(0, |frame| frame.stream());
             return Ok(Value::Constant(Constant::Int(i64::from(stream))));
         }
-        if function.name == "with_loss" && !evaluator.training {
+        if function.name == "with_loss" && !evaluator.penalises {
             return Ok(arguments[0].clone());
         }
         builtin::call(&mut evaluator.target, function.name, arguments, spans)

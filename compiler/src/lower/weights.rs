@@ -8,7 +8,7 @@ use super::call::Argument;
 use super::constant::Constant;
 use super::expression::{Evaluator, Lowered, Target};
 use super::frame::Frame;
-use super::network::{Layer, Network, Weight};
+use super::network::{Layer, Network, Role, Weight};
 use super::scope::Scope;
 use super::tensors::Tensors;
 use super::value::{Callable, Value};
@@ -91,7 +91,7 @@ fn shape<'p>(
     Ok(shape)
 }
 
-/// Adds a weight, its first value, and in training what its regularizer says.
+/// Adds a weight, its first value, and where it counts what its regularizer says.
 fn make<'p>(
     evaluator: &mut Evaluator<'p, Tensors>,
     scope: &Scope<'p, NodeId>,
@@ -104,8 +104,8 @@ fn make<'p>(
     let dtype = first_value(evaluator, scope, &initializer, &path, &shape, span)?;
     let ty = TensorType::new(dtype, shape);
     let node = evaluator.target.outermost(|tensors| tensors.add(Op::Weight(path.clone()), ty.clone(), &[], span))?;
-    evaluator.target.network.weights.push(Weight { path, ty, kind: weight.kind, node });
-    if let (true, Some(regularizer)) = (evaluator.training, &weight.regularizer) {
+    evaluator.target.network.weights.push(Weight { path, ty, kind: weight.kind, role: Role::Model, node });
+    if let (true, Some(regularizer)) = (evaluator.penalises, &weight.regularizer) {
         let value = evaluator.expression(scope, regularizer)?;
         if value != Value::Symbol("none".into()) {
             let callable = evaluator.callable(&value, scope.function, regularizer.span)?;

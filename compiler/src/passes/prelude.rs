@@ -13,7 +13,7 @@ use crate::scalar::Inst;
 /// What runs read of a prelude is stored, even if it were cheap to compute again, where it has at most so many bytes.
 const SMALL: usize = 1 << 20;
 
-/// The part of a graph that depends on no input.
+/// The part of a graph that depends on no input, and on no weight that runs change.
 pub(super) struct Prelude {
     /// Nodes that depend on weights and constants alone; weights and constants themselves are among them.
     pub nodes: HashSet<NodeId>,
@@ -28,10 +28,13 @@ impl Prelude {
         let mut of_weights: HashSet<NodeId> = HashSet::new();
         for &id in order {
             let operands = graph.operands(id);
-            // Loops are run with the rest, so scans count as inputs do.
-            if matches!(graph.node(id).op, Op::Input(_) | Op::Scan(_))
-                || operands.iter().any(|o| !prelude.nodes.contains(o))
-            {
+            let changes = match &graph.node(id).op {
+                // Loops are run with the rest.
+                Op::Input(_) | Op::Scan(_) => true,
+                Op::Weight(path) => graph.outputs.iter().any(|(name, _)| name == path),
+                _ => false,
+            };
+            if changes || operands.iter().any(|operand| !prelude.nodes.contains(operand)) {
                 continue;
             }
             prelude.nodes.insert(id);

@@ -194,6 +194,8 @@ pub struct Plan {
     /// In order of creation.
     pub weights: Vec<Port>,
     pub outputs: Vec<Port>,
+    /// Of each output that has a weight's name, and is its next value: the weight's number, and the output's.
+    pub updates: Vec<(usize, usize)>,
 }
 
 impl Plan {

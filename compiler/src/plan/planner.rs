@@ -68,7 +68,9 @@ impl<'a> Planner<'a> {
             let buffer = self.stored(&mut scope, storage(graph, *id))?.buffer;
             Ok(Port { name: name.clone(), ty: graph.node(*id).ty.clone(), buffer })
         });
-        let outputs = outputs.collect::<Result<_, PlanError>>()?;
+        let outputs = outputs.collect::<Result<Vec<Port>, PlanError>>()?;
+        let output = |weight: &Port| outputs.iter().position(|output| output.name == weight.name);
+        let updates = weights.iter().enumerate().filter_map(|(number, weight)| Some((number, output(weight)?))).collect();
         let mut plan = Plan {
             name: graph.name.clone(),
             profile: self.profile.clone(),
@@ -81,6 +83,7 @@ impl<'a> Planner<'a> {
             inputs,
             weights,
             outputs,
+            updates,
         };
         keep(&mut plan);
         assign_slots(&mut plan);

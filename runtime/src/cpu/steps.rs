@@ -52,7 +52,8 @@ impl Steps {
     /// Makes the plan's steps ready.
     pub fn new(plan: &Plan) -> Steps {
         let is_kept = |content: &Content| matches!(content, Content::Weight | Content::Constant(_) | Content::Kept);
-        let kept: Vec<bool> = plan.buffers.iter().map(|buffer| is_kept(&buffer.content)).collect();
+        let mut kept: Vec<bool> = plan.buffers.iter().map(|buffer| is_kept(&buffer.content)).collect();
+        plan.updates.iter().for_each(|(weight, _)| kept[plan.weights[*weight].buffer] = false);
         let mut prepared: HashMap<(usize, Vec<bool>), Arc<Prepared>> = HashMap::new();
         let mut steps = Steps { ahead: vec![], steps: vec![], packs: vec![], only_packed: HashMap::new(), stale: true };
         for (number, step) in plan.all_steps().enumerate() {

@@ -85,6 +85,7 @@ fn plan() -> Plan {
             ),
         ],
         prelude: vec![],
+        updates: vec![],
         loops: Vec::new(),
         steps: vec![step(&[0, 1], 0, &[2]), step(&[2], 1, &[3]), step(&[2, 0], 2, &[4])],
         inputs: vec![port("X", DType::U8, &[5], 0)],

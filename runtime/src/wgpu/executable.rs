@@ -86,7 +86,11 @@ impl GpuExecutable {
     /// The input or weight of this number in [`Plan::given`].
     pub async fn get(&self, number: usize) -> Result<Tensor, Error> {
         let missing = || Error::Internal { what: format!("the plan has no input or weight {number}") };
-        let port = self.plan.given().nth(number).ok_or_else(missing)?;
+        self.download(self.plan.given().nth(number).ok_or_else(missing)?).await
+    }
+
+    /// What is in a port's buffer.
+    async fn download(&self, port: &Port) -> Result<Tensor, Error> {
         let buffer = &self.plan.buffers[port.buffer];
         let target = mappable(&self.gpu, buffer.bytes());
         let copy = || {
@@ -103,26 +107,40 @@ impl GpuExecutable {
 
     /// Runs every step, those of the prelude where it must, and waits for the last.
     pub async fn execute(&mut self) -> Result<(), Error> {
-        let submission = self.submit(true, false).await?;
+        let submission = self.submit(true, false, false).await?;
         self.stale = false;
         self.gpu.wait(submission)
     }
 
+    /// Runs every step, those of the prelude where it must; then the next values of weights are their values.
+    pub async fn step(&mut self) -> Result<(), Error> {
+        self.submit(true, true, false).await?;
+        self.stale = false;
+        Ok(())
+    }
+
+    /// The output of this number of the last run.
+    pub async fn output(&self, number: usize) -> Result<Tensor, Error> {
+        let port = &self.plan.outputs[number];
+        self.download(port).await
+    }
+
     /// The outputs of the last run, in the plan's order.
     pub async fn read(&self) -> Result<Vec<Tensor>, Error> {
-        let submission = self.submit(false, true).await?;
+        let submission = self.submit(false, false, true).await?;
         self.collect(submission).await
     }
 
     /// Runs every step, those of the prelude where it must, and gives the outputs in the plan's order.
     pub async fn run(&mut self) -> Result<Vec<Tensor>, Error> {
-        let submission = self.submit(true, true).await?;
+        let submission = self.submit(true, false, true).await?;
         self.stale = false;
         self.collect(submission).await
     }
 
-    /// Hands over to the device, in one submission, all launches if `execute`, then the copies of the results if `read`.
-    async fn submit(&self, execute: bool, read: bool) -> Result<SubmissionIndex, Error> {
+    /// Hands over to the device, in one submission, all launches if `execute`, then the copies of the next values to their
+    /// weights if `adopt`, then those of the results if `read`.
+    async fn submit(&self, execute: bool, adopt: bool, read: bool) -> Result<SubmissionIndex, Error> {
         let submit = || {
             let mut encoder = self.gpu.device.create_command_encoder(&CommandEncoderDescriptor::default());
             if execute {
@@ -133,6 +151,13 @@ impl GpuExecutable {
                     pass.set_pipeline(&launch.pipeline);
                     pass.set_bind_group(0, &launch.bindings, &launch.turns);
                     pass.dispatch_workgroups(x, y, z);
+                }
+            }
+            for &(weight, output) in if adopt { self.plan.updates.as_slice() } else { &[] } {
+                let (weight, next) = (self.plan.weights[weight].buffer, self.plan.outputs[output].buffer);
+                if weight != next {
+                    let target = memory(&self.buffers, weight)?;
+                    encoder.copy_buffer_to_buffer(memory(&self.buffers, next)?, 0, target, 0, target.size());
                 }
             }
             if read {

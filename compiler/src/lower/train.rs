@@ -1,0 +1,435 @@
+//! Training: from a model and its `train` block to the graph of one step, or of one step of an evaluation.
+//!
+//! ```text
+//! inputs, targets ─▶ model ─▶ loss (+ penalties) ─▶ gradients ─▶ optimizer, once for each trained weight
+//!                        └──▶ metrics
+//! ```
+//!
+//! All that a step leaves behind is a weight: an optimizer and a metric have states like a layer, and the mean of the loss is
+//! a sum and a count. So a run of steps needs nothing read back.
+
+use std::collections::BTreeMap;
+
+use tile_lang::Program;
+use tile_lang::ast::{Function, FunctionKind};
+use tile_lang::diagnostic::Diagnostic;
+use tile_lang::span::Span;
+
+use super::call::Argument;
+use super::constant::Constant;
+use super::expression::{Evaluator, Lowered, Target};
+use super::frame::Frame;
+use super::network::{Network, Role, Weight, WeightKind};
+use super::scope::Scope;
+use super::tensors::Tensors;
+use super::value::{Callable, Instance, Value};
+use super::{Bindings, entry_types, run_entry};
+use crate::dtype::{DType, Scalar};
+use crate::gradient;
+use crate::graph::{NodeId, Op};
+use crate::names::snake_case;
+use crate::scalar::BinaryOp;
+use crate::tensor::TensorType;
+
+/// What a `train` block says of the runs of steps.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Samples in a step.
+    pub batch_size: usize,
+    /// How often to go through the data.
+    pub epochs: usize,
+    /// Of all that is random.
+    pub seed: u64,
+    /// Whether each epoch has the samples in an order of its own.
+    pub shuffle: bool,
+}
+
+/// What a step is given beside the model's inputs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Targets {
+    /// What each output should be, by the output's name. An output without one has no loss.
+    pub types: BTreeMap<String, TensorType>,
+    /// Whether each sample has a weight, in an input [`Network::SAMPLE_WEIGHT`].
+    pub weighted: bool,
+}
+
+/// What the `train` block of `entry` says, or `None` where it has none.
+pub fn settings(program: &Program, entry: Option<&str>) -> Result<Option<Settings>, Vec<Diagnostic>> {
+    let function = program.entry(entry).map_err(|error| vec![error])?;
+    let Some(block) = program.training(function) else { return Ok(None) };
+    let mut evaluator = Evaluator::new(program, Tensors::new("settings"), true);
+    let scope = read(&mut evaluator, block).map_err(|error| vec![error])?;
+    let number = |name: &str, default: i64, least: i64| match scope.names.get(name) {
+        None => Ok(default),
+        Some(Value::Constant(Constant::Int(value))) if *value >= least => Ok(*value),
+        Some(value) => {
+            let message = format!("`{name}` is a number of at least {least}, and this is {value}");
+            Err(vec![Diagnostic::error("E0240", block.span, message)])
+        }
+    };
+    let shuffle = match scope.names.get("shuffle") {
+        None => true,
+        Some(Value::Constant(constant)) => constant.is_true(),
+        Some(value) => {
+            let message = format!("`shuffle` is true or false, and this is {value}");
+            return Err(vec![Diagnostic::error("E0240", block.span, message)]);
+        }
+    };
+    Ok(Some(Settings {
+        batch_size: usize::try_from(number("batch_size", 32, 1)?).unwrap_or(usize::MAX),
+        epochs: usize::try_from(number("epochs", 1, 0)?).unwrap_or(usize::MAX),
+        seed: number("seed", 0, 0)?.unsigned_abs(),
+        shuffle,
+    }))
+}
+
+/// The network of one step: of training if `bindings.training`, else of an evaluation. Its graph has these outputs: what the
+/// block's metrics give, `loss` (`f32[]`, of this step), and the next value of each weight that the step changes, by its path.
+pub fn train(
+    program: &Program,
+    entry: Option<&str>,
+    bindings: &Bindings,
+    targets: &Targets,
+) -> Result<Network, Vec<Diagnostic>> {
+    let (function, types) = entry_types(program, entry, bindings)?;
+    let Some(block) = program.training(function) else {
+        let name = function.name.as_ref().map_or("this function", |name| &name.name);
+        let error = Diagnostic::error("E0241", function.span, format!("nothing says how `{name}` is trained"));
+        return Err(vec![error.help(format!("add `train {name} {{ loss = …; optimizer = …; }}`"))]);
+    };
+    let step = || {
+        let mut evaluator = Evaluator::new(program, Tensors::new("step"), bindings.training);
+        evaluator.penalises = true;
+        let outputs = run_entry(&mut evaluator, function, bindings, types)?;
+        let step = Step { scope: read(&mut evaluator, block)?, evaluator, function, block, bindings, targets };
+        step.add(&outputs)
+    };
+    step().map_err(|error: Diagnostic| vec![error])
+}
+
+/// Runs a block.
+fn read<'p>(evaluator: &mut Evaluator<'p, Tensors>, block: &'p Function) -> Lowered<Scope<'p, NodeId>> {
+    let mut scope = Scope::new(block);
+    evaluator.frames.push(Frame::new("train".to_owned()));
+    let done = evaluator.run(&mut scope, &block.body);
+    evaluator.frames.pop();
+    done.map(|()| scope)
+}
+
+/// A step that is being made.
+struct Step<'p, 'a> {
+    evaluator: Evaluator<'p, Tensors>,
+    function: &'p Function,
+    block: &'p Function,
+    /// What the block has set.
+    scope: Scope<'p, NodeId>,
+    bindings: &'a Bindings,
+    targets: &'a Targets,
+}
+
+impl<'p> Step<'p, '_> {
+    fn add(mut self, outputs: &[(String, NodeId)]) -> Lowered<Network> {
+        self.evaluator.frames.push(Frame::new("train".to_owned()));
+        let of_model = self.evaluator.target.network.weights.len();
+        let pairs = self.pairs(outputs)?;
+        let loss = self.loss(&pairs)?;
+        self.mean(loss, &pairs)?;
+        let mut results = vec![(Network::LOSS.to_owned(), loss)];
+        self.evaluator.updates = true;
+        self.metrics(&pairs, &mut results)?;
+        let of_metrics = self.evaluator.target.network.weights.len();
+        if self.bindings.training {
+            self.optimise(loss, of_model)?;
+        }
+        let weights = &mut self.evaluator.target.network.weights;
+        weights[of_model..of_metrics].iter_mut().for_each(|weight| weight.role = Role::Metric);
+        weights[of_metrics..].iter_mut().for_each(|weight| weight.role = Role::Optimizer);
+        self.evaluator.target.network.penalty = None;
+        Ok(self.evaluator.target.into_network(results))
+    }
+
+    fn span(&self) -> Span {
+        self.block.name.as_ref().map_or(self.block.span, |name| name.span)
+    }
+
+    fn error(&self, code: &'static str, message: String) -> Diagnostic {
+        Diagnostic::error(code, self.span(), message)
+    }
+
+    /// Each output that has a target, with that, and its number among the outputs.
+    fn pairs(&mut self, outputs: &[(String, NodeId)]) -> Lowered<Vec<(usize, NodeId, NodeId)>> {
+        if let Some(unknown) = self.targets.types.keys().find(|name| !outputs.iter().any(|(output, _)| output == *name))
+        {
+            let names: Vec<&str> = outputs.iter().map(|(name, _)| name.as_str()).collect();
+            let error = self.error("E0242", format!("there is a target for `{unknown}`, which is no output"));
+            return Err(error.help(format!("the outputs are {}", names.join(", "))));
+        }
+        let mut pairs = Vec::new();
+        for (number, (name, predicted)) in outputs.iter().enumerate() {
+            if let Some(ty) = self.targets.types.get(name) {
+                let span = self.span();
+                let op = Op::Input(Network::target(name));
+                pairs.push((number, *predicted, self.evaluator.target.add(op, ty.clone(), &[], span)?));
+            }
+        }
+        if pairs.is_empty() {
+            return Err(self.error("E0242", "no output has a target".into()));
+        }
+        Ok(pairs)
+    }
+
+    /// What the block sets for each output: a value for all, or a list with one for each.
+    fn each(&self, name: &str, outputs: usize) -> Lowered<Option<Vec<Value<'p, NodeId>>>> {
+        let Some(value) = self.scope.names.get(name) else { return Ok(None) };
+        Ok(Some(match value {
+            Value::List(items) if items.len() == outputs => items.clone(),
+            Value::List(items) => {
+                let message = format!("`{name}` has {} items, and the model {outputs} outputs", items.len());
+                return Err(self.error("E0240", message));
+            }
+            value => vec![value.clone(); outputs],
+        }))
+    }
+
+    /// The number to make small.
+    fn loss(&mut self, pairs: &[(usize, NodeId, NodeId)]) -> Lowered<NodeId> {
+        let outputs = self.function.outputs.len();
+        let Some(losses) = self.each("loss", outputs)? else {
+            let help = "a loss of the library is `MeanSquaredError()`, say";
+            return Err(self.error("E0241", "the `train` block sets no `loss`".into()).help(help));
+        };
+        let factors = self.each("loss_weights", outputs)?;
+        let sample_weight = match self.targets.weighted {
+            true => {
+                let batch = self.batch(pairs);
+                let ty = TensorType::new(DType::F32, [batch]);
+                let span = self.span();
+                Some(self.evaluator.target.add(Op::Input(Network::SAMPLE_WEIGHT.into()), ty, &[], span)?)
+            }
+            false => None,
+        };
+        let mut total: Option<NodeId> = None;
+        for &(number, predicted, target) in pairs {
+            if losses[number] == Value::Symbol("none".into()) {
+                continue;
+            }
+            let value = self.apply(&losses[number], &[predicted, target], FunctionKind::Loss)?;
+            let value = self.evaluator.target.element(value, self.span())?;
+            let mut loss = self.reduced(value, sample_weight)?;
+            if let Some(factor) = factors.as_ref().map(|factors| &factors[number]) {
+                let Value::Constant(factor) = factor else {
+                    return Err(self.error("E0240", format!("a loss's weight is a number, and this is {factor}")));
+                };
+                let factor = self.number(factor.scalar().to_f64());
+                loss = self.binary(BinaryOp::Mul, loss, factor)?;
+            }
+            total = Some(match total {
+                Some(total) => self.binary(BinaryOp::Add, total, loss)?,
+                None => loss,
+            });
+        }
+        let Some(total) = total else { return Err(self.error("E0242", "no output has a loss".into())) };
+        match self.evaluator.target.network.penalty {
+            Some(penalty) => self.binary(BinaryOp::Add, total, penalty),
+            None => Ok(total),
+        }
+    }
+
+    /// The samples of the step.
+    fn batch(&self, pairs: &[(usize, NodeId, NodeId)]) -> usize {
+        let graph = &self.evaluator.target.graph;
+        pairs.first().and_then(|(_, _, target)| graph.shape(*target).first().copied()).unwrap_or(1)
+    }
+
+    /// The mean of a loss over what it has an element for, each of these times the weight of its sample.
+    fn reduced(&mut self, loss: NodeId, sample_weight: Option<NodeId>) -> Lowered<NodeId> {
+        let shape = self.evaluator.target.graph.shape(loss).to_vec();
+        let span = self.span();
+        let mut loss = match self.evaluator.target.graph.dtype(loss) {
+            DType::F32 => loss,
+            _ => self.evaluator.target.cast(loss, DType::F32),
+        };
+        let Some((&samples, rest)) = shape.split_first() else {
+            return match sample_weight {
+                Some(_) => {
+                    let error =
+                        self.error("E0243", "the samples have weights, and the loss gives one number for all".into());
+                    Err(error.help("let it give one for each sample: the mean is taken after that"))
+                }
+                None => Ok(loss),
+            };
+        };
+        if let Some(weight) = sample_weight {
+            let mut aligned = vec![samples];
+            aligned.extend(rest.iter().map(|_| 1));
+            let ty = TensorType::new(DType::F32, aligned);
+            let weight = self.evaluator.target.add(Op::Reshape, ty, &[weight], span)?;
+            loss = self.binary(BinaryOp::Mul, loss, weight)?;
+        }
+        let sum = self.evaluator.target.total(loss, span)?;
+        let count = self.number(shape.iter().product::<usize>() as f64);
+        self.binary(BinaryOp::Div, sum, count)
+    }
+
+    /// Keeps the sum of the loss over samples, and their number.
+    fn mean(&mut self, loss: NodeId, pairs: &[(usize, NodeId, NodeId)]) -> Lowered<()> {
+        let samples = self.batch(pairs) as f64;
+        let samples = self.number(samples);
+        let weighted = self.binary(BinaryOp::Mul, loss, samples)?;
+        for (path, more) in [(Network::LOSS_SUM, weighted), (Network::LOSS_COUNT, samples)] {
+            let before = self.evaluator.target.zero_state(path, self.span())?;
+            let next = self.binary(BinaryOp::Add, before, more)?;
+            self.evaluator.target.network.updates.insert(path.to_owned(), next);
+        }
+        Ok(())
+    }
+
+    fn metrics(&mut self, pairs: &[(usize, NodeId, NodeId)], results: &mut Vec<(String, NodeId)>) -> Lowered<()> {
+        let metrics = match self.scope.names.get("metrics") {
+            None => return Ok(()),
+            Some(Value::List(items)) => items.clone(),
+            Some(value) => vec![value.clone()],
+        };
+        let several = self.function.outputs.len() > 1;
+        for &(number, predicted, target) in pairs {
+            let of_output = match (several, metrics.get(number)) {
+                (true, Some(Value::List(items))) => items.clone(),
+                (true, Some(value)) if metrics.len() == self.function.outputs.len() => vec![value.clone()],
+                (true, _) => {
+                    let message = "the model has several outputs, and `metrics` is not a list with an item for each";
+                    return Err(self.error("E0240", message.into()));
+                }
+                (false, _) => metrics.clone(),
+            };
+            for metric in of_output {
+                let value = self.apply(&metric, &[predicted, target], FunctionKind::Metric)?;
+                let value = self.evaluator.target.element(value, self.span())?;
+                let mut name = metric_name(&metric);
+                if several {
+                    name = format!("{}.{name}", self.function.outputs[number].name);
+                }
+                if results.iter().any(|(other, _)| *other == name) {
+                    return Err(self
+                        .error("E0240", format!("two metrics are called `{name}`"))
+                        .help("give one a `name = …`"));
+                }
+                results.push((name, value));
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the next values of the trained weights, which are among the first `of_model`.
+    fn optimise(&mut self, loss: NodeId, of_model: usize) -> Lowered<()> {
+        let Some(optimizer) = self.scope.names.get("optimizer").cloned() else {
+            let help = "an optimizer of the library is `Adam()`, say";
+            return Err(self.error("E0241", "the `train` block sets no `optimizer`".into()).help(help));
+        };
+        let weights: Vec<Weight> = self.evaluator.target.network.weights[..of_model].to_vec();
+        let trained: Vec<&Weight> = weights.iter().filter(|weight| weight.kind == WeightKind::Param).collect();
+        let nodes: Vec<NodeId> = trained.iter().map(|weight| weight.node).collect();
+        let gradients = gradient::gradient(&mut self.evaluator.target.graph, loss, &nodes)
+            .map_err(|error| self.error("E0244", error.to_string()))?;
+        let gradients = self.transformed(gradients)?;
+        let instance = self.instance(&optimizer, FunctionKind::Optimizer)?;
+        let base = instance.path.borrow().clone().unwrap_or_default();
+        for (weight, gradient) in trained.iter().zip(gradients) {
+            let path = format!("{base}.{}", weight.path);
+            let own = Instance::new(instance.function, instance.parameters.clone(), None);
+            *own.path.borrow_mut() = Some(path);
+            self.applied(&Callable::Instance(own), &[weight.node, gradient])?;
+        }
+        Ok(())
+    }
+
+    /// What the block's function makes of all gradients.
+    fn transformed(&mut self, gradients: Vec<NodeId>) -> Lowered<Vec<NodeId>> {
+        let Some(transform) = self.scope.names.get("gradients").cloned() else { return Ok(gradients) };
+        let span = self.span();
+        let list = Value::List(gradients.iter().map(|node| Value::Element(*node)).collect());
+        let result = self.evaluator.pipe(list, &transform, self.block, span)?;
+        let items = match result {
+            Value::List(items) => items,
+            value => vec![value],
+        };
+        if items.len() != gradients.len() {
+            let message = format!("`gradients` makes {} tensors of {} gradients", items.len(), gradients.len());
+            return Err(self.error("E0240", message));
+        }
+        let mut found = Vec::with_capacity(items.len());
+        for (item, gradient) in items.into_iter().zip(gradients) {
+            let node = self.evaluator.target.element(item, span)?;
+            if self.evaluator.target.graph.node(node).ty != self.evaluator.target.graph.node(gradient).ty {
+                return Err(self.error("E0240", "`gradients` changes the shape of a gradient".into()));
+            }
+            found.push(node);
+        }
+        Ok(found)
+    }
+
+    /// The instance that a value of the block stands for: of a definition of this kind, with its defaults where nothing is given.
+    fn instance(
+        &mut self,
+        value: &Value<'p, NodeId>,
+        kind: FunctionKind,
+    ) -> Lowered<std::rc::Rc<Instance<'p, NodeId>>> {
+        let keyword = kind.keyword();
+        let callable = self.evaluator.callable(value, self.block, self.span())?;
+        let instance = match callable {
+            Callable::Instance(instance) => instance,
+            Callable::Function(function) => Instance::new(function, Vec::new(), None),
+            Callable::Builtin(..) => return Err(self.error("E0240", format!("{value} is no {keyword}"))),
+        };
+        // A function will do for a loss or a metric.
+        let fits = instance.function.kind == kind
+            || kind != FunctionKind::Optimizer && instance.function.kind == FunctionKind::Function;
+        if !fits {
+            let found = instance.function.kind.keyword();
+            return Err(self.error("E0240", format!("`{keyword}` is set to a {found}")));
+        }
+        if kind == FunctionKind::Optimizer && instance.path.borrow().is_none() {
+            *instance.path.borrow_mut() = Some("train.optimizer".to_owned());
+        }
+        Ok(instance)
+    }
+
+    fn apply(
+        &mut self,
+        value: &Value<'p, NodeId>,
+        arguments: &[NodeId],
+        kind: FunctionKind,
+    ) -> Lowered<Value<'p, NodeId>> {
+        let instance = self.instance(value, kind)?;
+        self.applied(&Callable::Instance(instance), arguments)
+    }
+
+    fn applied(&mut self, callable: &Callable<'p, NodeId>, arguments: &[NodeId]) -> Lowered<Value<'p, NodeId>> {
+        let span = self.span();
+        let argument = |node: &NodeId| Argument { name: None, value: Value::Element(*node), span };
+        self.evaluator.apply(callable, arguments.iter().map(argument).collect(), span)
+    }
+
+    fn number(&mut self, value: f64) -> NodeId {
+        self.evaluator.target.constant(Scalar::from_f64(DType::F32, value))
+    }
+
+    fn binary(&mut self, op: BinaryOp, left: NodeId, right: NodeId) -> Lowered<NodeId> {
+        let span = self.span();
+        self.evaluator.target.binary(op, [left, right], span)
+    }
+}
+
+/// As Keras names it: the class in small letters, or what `name = …` says.
+fn metric_name(value: &Value<'_, NodeId>) -> String {
+    match value {
+        Value::Callable(Callable::Instance(instance)) => match (&instance.name, &instance.function.name) {
+            (Some(name), _) => name.to_string(),
+            (None, Some(name)) => snake_case(&name.name),
+            (None, None) => "metric".to_owned(),
+        },
+        Value::Callable(Callable::Function(function)) => {
+            function.name.as_ref().map_or("metric".to_owned(), |name| snake_case(&name.name))
+        }
+        value => snake_case(&value.to_string()),
+    }
+}
