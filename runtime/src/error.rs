@@ -41,6 +41,8 @@ pub enum Error {
     Internal { what: String },
     /// A `.npy` file could not be read.
     Npy(NpyError),
+    /// The data to train on or to evaluate are not what the program needs, or cannot be read.
+    Data { what: String },
 }
 
 /// Who can mend an error.
@@ -62,7 +64,8 @@ impl Error {
             | Error::MissingWeight { .. }
             | Error::WrongWeight { .. }
             | Error::Weights(_)
-            | Error::Npy(_) => Blame::Input,
+            | Error::Npy(_)
+            | Error::Data { .. } => Blame::Input,
             Error::NoDevice { .. }
             | Error::OutOfMemory { .. }
             | Error::DeviceLost { .. }
@@ -80,6 +83,10 @@ impl Error {
             }
             _ => format!("error: {self}\n"),
         }
+    }
+
+    pub(crate) fn data(what: String) -> Error {
+        Error::Data { what }
     }
 
     /// A tensor that the plan stores in a type that cannot hold it.
@@ -123,6 +130,7 @@ impl fmt::Display for Error {
             Error::Device { device, doing, source } => write!(f, "{device} failed {doing}: {source}"),
             Error::Internal { what } => write!(f, "internal error, please report it: {what}"),
             Error::Npy(error) => error.fmt(f),
+            Error::Data { what } => f.write_str(what),
         }
     }
 }

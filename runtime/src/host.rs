@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use tile_compiler::plan::{BufferId, Content, Launch, Plan, Port};
+use tile_compiler::plan::{BufferId, Content, Launch, Plan};
 use tile_compiler::tensor::Tensor;
 
 use crate::checked;

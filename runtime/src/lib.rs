@@ -31,6 +31,8 @@ mod model;
 mod prng;
 mod session;
 mod storage;
+#[cfg(not(target_arch = "wasm32"))]
+pub mod train;
 pub mod weights;
 #[cfg(feature = "wgpu")]
 mod wgpu;

@@ -153,7 +153,7 @@ impl Session {
 }
 
 /// The graph, which was made from `sources`, ready on the device.
-async fn session(mut graph: Graph, device: &Device, sources: &Sources) -> Result<Session, Error> {
+pub(crate) async fn session(mut graph: Graph, device: &Device, sources: &Sources) -> Result<Session, Error> {
     if let Kind::Reference = device.0 {
         let named = |id: NodeId| (given_name(&graph, id).to_owned(), graph.node(id).ty.clone());
         let inputs = graph.inputs.iter().map(|&id| named(id)).collect();

@@ -224,6 +224,11 @@ impl Session {
         pollster::block_on(self.executable.step())
     }
 
+    /// Whether the program has an input of this name, be it one that it does not name itself.
+    pub(crate) fn has_input(&self, name: &str) -> bool {
+        self.given[..self.inputs].iter().any(|input| input.name == name)
+    }
+
     /// One output of the last run.
     pub(crate) fn output(&self, name: &str) -> Result<Tensor, Error> {
         let number = self.outputs.iter().position(|(output, _)| output == name);
@@ -239,7 +244,7 @@ impl Session {
 
 /// The outputs of a graph that needs nothing but a seed.
 #[cfg(not(target_arch = "wasm32"))]
-fn first_values(graph: Graph, seed: u64) -> Result<Outputs, Error> {
+pub(crate) fn first_values(graph: Graph, seed: u64) -> Result<Outputs, Error> {
     let mut session = Session::of_graph(graph, &Device::cpu())?;
     session.seed(seed, 0)?;
     session.execute()?;
@@ -274,6 +279,12 @@ impl Outputs {
 
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Tensor)> {
         self.0.iter().map(|(name, tensor)| (name.as_str(), tensor))
+    }
+}
+
+impl From<Vec<(String, Tensor)>> for Outputs {
+    fn from(outputs: Vec<(String, Tensor)>) -> Outputs {
+        Outputs(outputs)
     }
 }
 

@@ -1,0 +1,220 @@
+//! [`Trainer::fit`]: epochs of steps, and what is told of them.
+
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use tile_compiler::tensor::Tensor;
+
+use super::dataset::{Dataset, Part};
+use super::trainer::Trainer;
+use crate::error::Error;
+
+/// What is evaluated after each epoch.
+pub enum Validation<'a> {
+    /// The last samples of the data, this fraction of them, which are not trained on.
+    Fraction(f64),
+    Set(&'a dyn Dataset),
+}
+
+/// How to train.
+#[derive(Default)]
+pub struct Fit<'a> {
+    epochs: Option<usize>,
+    batch_size: Option<usize>,
+    shuffle: Option<bool>,
+    validation: Option<Validation<'a>>,
+    progress: Option<Box<dyn FnMut(&mut Progress) + 'a>>,
+}
+
+/// Where training is.
+pub struct Progress<'t> {
+    /// The epoch, from 0, and how many there are to be.
+    pub epoch: usize,
+    pub epochs: usize,
+    /// The steps of this epoch that are done, and how many there are.
+    pub step: usize,
+    pub steps: usize,
+    /// Since the epoch began.
+    pub elapsed: Duration,
+    /// The epoch's results, once it is over.
+    pub results: Option<&'t Epoch>,
+    /// To set, to end training after this.
+    pub stop: bool,
+    trainer: &'t mut Trainer,
+}
+
+impl Progress<'_> {
+    /// The mean loss and the metrics of the epoch so far: waits for the device.
+    pub fn so_far(&mut self) -> Result<Vec<(String, f64)>, Error> {
+        self.trainer.results()
+    }
+
+    /// What is trained.
+    pub fn trainer(&mut self) -> &mut Trainer {
+        self.trainer
+    }
+}
+
+/// What an epoch gave.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Epoch {
+    /// From 0.
+    pub epoch: usize,
+    /// The loss and the metrics while training, by name.
+    pub training: Vec<(String, f64)>,
+    /// The same after the epoch, on the validation data.
+    pub validation: Vec<(String, f64)>,
+    pub seconds: f64,
+}
+
+impl<'a> Fit<'a> {
+    /// Until so many epochs are made, those of a run that is resumed included.
+    pub fn epochs(epochs: usize) -> Fit<'a> {
+        Fit { epochs: Some(epochs), ..Fit::default() }
+    }
+
+    pub fn batch_size(mut self, samples: usize) -> Self {
+        self.batch_size = Some(samples);
+        self
+    }
+
+    /// Whether each epoch has the samples in an order of its own.
+    pub fn shuffle(mut self, shuffle: bool) -> Self {
+        self.shuffle = Some(shuffle);
+        self
+    }
+
+    pub fn validation(mut self, validation: Validation<'a>) -> Self {
+        self.validation = Some(validation);
+        self
+    }
+
+    /// Is called after each step, and after each epoch with its results.
+    pub fn progress(mut self, progress: impl FnMut(&mut Progress) + 'a) -> Self {
+        self.progress = Some(Box::new(progress));
+        self
+    }
+
+    pub(super) fn run(mut self, trainer: &mut Trainer, data: &dyn Dataset) -> Result<Vec<Epoch>, Error> {
+        let settings = trainer.settings();
+        let epochs = self.epochs.unwrap_or(settings.epochs);
+        let batch_size = self.batch_size.unwrap_or(settings.batch_size);
+        let shuffle = self.shuffle.unwrap_or(settings.shuffle);
+        if batch_size == 0 {
+            return Err(Error::data("a batch has at least one sample".to_owned()));
+        }
+        let kept_back = match self.validation {
+            Some(Validation::Fraction(fraction)) if !(0.0..1.0).contains(&fraction) => {
+                let message = format!("a fraction of {fraction} is kept back for validation: it is at least 0, and below 1");
+                return Err(Error::data(message));
+            }
+            Some(Validation::Fraction(fraction)) => (data.len() as f64 * fraction).round() as usize,
+            _ => 0,
+        };
+        let trained = Part::new(data, 0, data.len() - kept_back);
+        let rest = Part::new(data, data.len() - kept_back, kept_back);
+        let validated: Option<&dyn Dataset> = match &self.validation {
+            Some(Validation::Set(set)) => Some(*set),
+            Some(Validation::Fraction(_)) if kept_back > 0 => Some(&rest),
+            _ => None,
+        };
+        if trained.is_empty() {
+            return Err(Error::data("there are no samples to train on".to_owned()));
+        }
+        let steps = trained.len().div_ceil(batch_size);
+        let mut history = Vec::new();
+        let mut stop = false;
+        while trainer.epoch < epochs && !stop {
+            let began = Instant::now();
+            let epoch = trainer.epoch;
+            let order = order(trained.len(), shuffle.then_some((trainer.seed, epoch as u64)));
+            trainer.begin_epoch(&trained, batch_size)?;
+            let mut tell = |trainer: &mut Trainer, step: usize, results: Option<&Epoch>| {
+                let Some(progress) = &mut self.progress else { return false };
+                let elapsed = began.elapsed();
+                let mut state = Progress { epoch, epochs, step, steps, elapsed, results, stop: false, trainer };
+                progress(&mut state);
+                state.stop
+            };
+            let mut done = 0;
+            with_batches(&trained, order.chunks(batch_size), |batch| {
+                trainer.train_on(&trained, &batch)?;
+                done += 1;
+                stop = tell(trainer, done, None);
+                Ok(!stop)
+            })?;
+            if stop && done < steps {
+                break;
+            }
+            let training = trainer.results()?;
+            let validation = match validated {
+                Some(set) => trainer.evaluate(set, batch_size)?,
+                None => Vec::new(),
+            };
+            trainer.epoch += 1;
+            let results = Epoch { epoch, training, validation, seconds: began.elapsed().as_secs_f64() };
+            stop |= tell(trainer, steps, Some(&results));
+            history.push(results);
+        }
+        Ok(history)
+    }
+}
+
+/// The numbers below `count`; shuffled by a seed and the number of the epoch: Fisher and Yates, with SplitMix64's numbers.
+fn order(count: usize, shuffled: Option<(u64, u64)>) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..count).collect();
+    if let Some((seed, epoch)) = shuffled {
+        let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(epoch);
+        let mut next = || {
+            state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+            let mut z = state;
+            z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+            z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+            z ^ (z >> 31)
+        };
+        for last in (1..count).rev() {
+            // The high bits of a product: below last + 1, and even enough.
+            let at = (u128::from(next()) * (last as u128 + 1)) >> 64;
+            order.swap(last, at as usize);
+        }
+    }
+    order
+}
+
+/// Calls `use_batch` with each batch, as long as that gives true, while the next is prepared on another thread.
+fn with_batches<'o>(
+    data: &dyn Dataset,
+    batches: impl Iterator<Item = &'o [usize]> + Send,
+    mut use_batch: impl FnMut(Vec<Tensor>) -> Result<bool, Error>,
+) -> Result<(), Error> {
+    std::thread::scope(|scope| {
+        let (sender, receiver) = mpsc::sync_channel(1);
+        scope.spawn(move || {
+            // The receiver is gone where training has stopped.
+            batches.map(|samples| data.batch(samples)).try_for_each(|batch| sender.send(batch))
+        });
+        for batch in receiver {
+            if !use_batch(batch?)? {
+                break;
+            }
+        }
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::order;
+
+    #[test]
+    fn an_epoch_has_each_sample_once_and_an_order_of_its_own() {
+        let (first, again, second) = (order(100, Some((7, 0))), order(100, Some((7, 0))), order(100, Some((7, 1))));
+        assert_eq!(first, again);
+        assert_ne!(first, second);
+        for mut order in [first, second] {
+            order.sort_unstable();
+            assert_eq!(order, (0..100).collect::<Vec<_>>());
+        }
+        assert_eq!(order(3, None), [0, 1, 2]);
+    }
+}

@@ -1,0 +1,17 @@
+//! Training, evaluation and prediction: a model, how it is trained, and samples.
+//!
+//! A [`Dataset`] gives samples; a [`Trainer`] compiles steps for the sizes of its batches, keeps the weights on the device, and
+//! runs the steps: [`Trainer::fit`], [`Trainer::evaluate`], [`Trainer::predict`]. What is trained, with which loss and which
+//! optimizer, the program says in its `train` block.
+//!
+//! Always true: the same program, data, seed and device give the same weights, bit for bit, however often training was stopped
+//! and resumed.
+
+mod dataset;
+mod fit;
+mod steps;
+mod trainer;
+
+pub use dataset::{Arrays, Column, ColumnRole, Dataset, Part};
+pub use fit::{Epoch, Fit, Progress, Validation};
+pub use trainer::{Trainer, TrainerBuilder};

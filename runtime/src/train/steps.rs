@@ -1,0 +1,211 @@
+//! Compiled steps, one for each size of a batch, and the weights that pass between them.
+//!
+//! Always true: at most [`MOST`] steps are kept. The weights' values are those of the step that ran last in training; a step
+//! that is to run next is given them first.
+
+use std::collections::{HashMap, HashSet};
+
+use tile_compiler::lower::{Binding, Network, Role, Targets, Weight, lower, train};
+use tile_compiler::passes::dead;
+use tile_compiler::tensor::{Tensor, TensorType};
+
+use super::dataset::{Column, ColumnRole};
+use super::trainer::Program;
+use crate::error::Error;
+use crate::model;
+use crate::session::{Session, first_values};
+
+/// The most steps that are kept compiled.
+const MOST: usize = 4;
+
+/// What a step is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    Train,
+    Evaluate,
+    Predict,
+}
+
+/// What a step is compiled for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    mode: Mode,
+    columns: Vec<Column>,
+    batch: usize,
+}
+
+/// A step, ready on the device.
+pub struct Step {
+    key: Key,
+    pub session: Session,
+    /// The name of the graph's input for each column; none for a column that the step does not use.
+    inputs: Vec<Option<String>>,
+    weights: Vec<Weight>,
+}
+
+#[derive(Default)]
+pub struct Steps {
+    /// The one that was used last is the last.
+    steps: Vec<Step>,
+    /// Those of training, or of evaluation where nothing was trained.
+    pub weights: Vec<Weight>,
+    /// Values of weights that are in no step: loaded, or of steps that were dropped.
+    pub values: HashMap<String, Tensor>,
+    /// The first values of what metrics count.
+    zeros: HashMap<String, Tensor>,
+}
+
+impl Steps {
+    /// The step for batches of this size, with the weights' values, which are made from `seed` where there are none.
+    pub fn get(
+        &mut self,
+        program: &Program,
+        mode: Mode,
+        columns: &[Column],
+        batch: usize,
+        seed: u64,
+    ) -> Result<&mut Step, Error> {
+        let key = Key { mode, columns: columns.to_vec(), batch };
+        if self.steps.last().is_none_or(|last| last.key != key) {
+            self.take_values()?;
+            let step = match self.steps.iter().position(|step| step.key == key) {
+                Some(at) => self.steps.remove(at),
+                None => {
+                    if self.steps.len() == MOST {
+                        self.steps.remove(0);
+                    }
+                    self.compile(program, key)?
+                }
+            };
+            self.steps.push(step);
+            self.give_values(seed)?;
+        }
+        self.steps.last_mut().ok_or_else(|| Error::Internal { what: "there is no step".into() })
+    }
+
+    /// The step that was used last.
+    pub fn last(&self) -> Option<&Step> {
+        self.steps.last()
+    }
+
+    /// Takes the values of the weights from the step that has them, so that another, or the caller, can have them.
+    pub fn take_values(&mut self) -> Result<(), Error> {
+        let Some(step) = self.steps.last() else { return Ok(()) };
+        for weight in &step.weights {
+            let is_changed = step.key.mode == Mode::Train || weight.role == Role::Metric;
+            if is_changed || !self.values.contains_key(&weight.path) {
+                self.values.insert(weight.path.clone(), step.session.get(&weight.path)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the last step the values of its weights.
+    fn give_values(&mut self, seed: u64) -> Result<(), Error> {
+        let Some(step) = self.steps.last_mut() else { return Ok(()) };
+        for weight in &step.weights {
+            if let Some(value) = self.values.get(&weight.path) {
+                step.session.set(&weight.path, value)?;
+            }
+        }
+        step.session.initialise(seed)
+    }
+
+    /// Gives every step to come these values.
+    pub fn set_values(&mut self, values: HashMap<String, Tensor>) {
+        self.values.extend(values);
+        self.steps.clear();
+    }
+
+    fn compile(&mut self, program: &Program, key: Key) -> Result<Step, Error> {
+        let Key { mode, columns, batch } = &key;
+        let mut bindings = program.bindings.clone();
+        bindings.training = *mode == Mode::Train;
+        let mut targets = Targets { weighted: false, ..Targets::default() };
+        let mut inputs = Vec::with_capacity(columns.len());
+        let (mut given, mut wanted) = (program.inputs.iter(), program.outputs.iter());
+        for Column { role, name, ty } in columns {
+            let shape: Vec<usize> = [*batch].into_iter().chain(ty.shape.iter().copied()).collect();
+            let ty = TensorType::new(ty.dtype, shape);
+            let by_position = |names: &mut dyn Iterator<Item = &String>, what: &str| {
+                let missing = || Error::data(format!("the data have more {what}s than the model"));
+                name.clone().map_or_else(|| names.next().cloned().ok_or_else(missing), Ok)
+            };
+            inputs.push(match role {
+                ColumnRole::Input => {
+                    let name = by_position(&mut given, "input")?;
+                    bindings.inputs.insert(name.clone(), Binding::Tensor(ty));
+                    Some(name)
+                }
+                _ if *mode == Mode::Predict => None,
+                ColumnRole::Target => {
+                    let name = by_position(&mut wanted, "target")?;
+                    targets.types.insert(name.clone(), ty);
+                    Some(Network::target(&name))
+                }
+                ColumnRole::Weight => {
+                    targets.weighted = true;
+                    Some(Network::SAMPLE_WEIGHT.to_owned())
+                }
+            });
+        }
+        let entry = program.entry.as_deref();
+        let checked = program.model.program();
+        let network = match mode {
+            Mode::Predict => lower(checked, entry, &bindings),
+            Mode::Train | Mode::Evaluate => train(checked, entry, &bindings, &targets),
+        };
+        let faulty = |diagnostics| Error::Program { sources: program.model.sources().clone(), diagnostics };
+        let Network { graph, weights, initial, .. } = network.map_err(faulty)?;
+        if *mode == Mode::Train || self.weights.is_empty() {
+            self.weights.clone_from(&weights);
+        }
+        let mut session = pollster::block_on(model::session(graph, &program.device, program.model.sources()))?;
+        let metrics = weights.iter().filter(|weight| weight.role == Role::Metric && !self.zeros.contains_key(&weight.path));
+        let metrics: HashSet<&str> = metrics.map(|weight| weight.path.as_str()).collect();
+        let mut counted = initial.clone();
+        counted.outputs.retain(|(path, _)| metrics.contains(path.as_str()));
+        dead(&mut counted);
+        self.zeros.extend(first_values(counted, 0)?);
+        session.keep_initial(initial);
+        Ok(Step { key, session, inputs, weights })
+    }
+
+    /// Sets what metrics count to what it is before the first sample.
+    pub fn reset_metrics(&mut self) -> Result<(), Error> {
+        let Steps { steps, zeros, values, .. } = self;
+        let Some(step) = steps.last_mut() else { return Ok(()) };
+        for weight in step.weights.iter().filter(|weight| weight.role == Role::Metric) {
+            if let Some(zero) = zeros.get(&weight.path) {
+                step.session.set(&weight.path, zero)?;
+            }
+            values.remove(&weight.path);
+        }
+        Ok(())
+    }
+}
+
+impl Step {
+    /// Gives the tensors of a batch, one for each column.
+    pub fn set(&mut self, batch: &[Tensor]) -> Result<(), Error> {
+        for (name, tensor) in self.inputs.iter().zip(batch) {
+            if let Some(name) = name {
+                self.session.set(name, tensor)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The mean of the loss over all samples since the metrics were reset, and what the metrics give.
+    pub fn results(&self) -> Result<Vec<(String, f64)>, Error> {
+        let number = |tensor: Tensor| if tensor.ty().elements() == 1 { tensor.get(0).to_f64() } else { f64::NAN };
+        let (sum, count) = (self.session.get(Network::LOSS_SUM)?, self.session.get(Network::LOSS_COUNT)?);
+        let mut results = vec![(Network::LOSS.to_owned(), number(sum) / number(count))];
+        let is_weight = |name: &str| self.weights.iter().any(|weight| weight.path == name);
+        let outputs: Vec<String> = self.session.outputs().map(|(name, _)| name.to_owned()).collect();
+        for name in outputs.into_iter().filter(|name| name != Network::LOSS && !is_weight(name)) {
+            results.push((name.clone(), number(self.session.output(&name)?)));
+        }
+        Ok(results)
+    }
+}
