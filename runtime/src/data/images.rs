@@ -1,0 +1,97 @@
+//! A folder with a folder of pictures for each class: the classes are numbered in the order of their names. Pictures are read
+//! when they are wanted.
+
+use std::path::{Path, PathBuf};
+
+use tile_compiler::dtype::DType;
+use tile_compiler::tensor::{Tensor, TensorType};
+
+use crate::error::Error;
+use crate::train::{Column, ColumnRole, Dataset};
+
+/// The pictures, all of one size: inputs f32[height, width, 3] from 0 to 255, or with one channel where the first one is grey;
+/// targets i32.
+pub struct Images {
+    files: Vec<(PathBuf, i32)>,
+    shape: [usize; 3],
+}
+
+impl Images {
+    /// # Errors
+    /// [`Error::Data`] where a folder cannot be read, or the first picture.
+    pub fn open(folder: &Path) -> Result<Images, Error> {
+        let mut classes = entries(folder)?;
+        classes.retain(|path| path.is_dir());
+        let mut files = Vec::new();
+        for (class, path) in (0..).zip(&classes) {
+            let mut pictures = entries(path)?;
+            pictures.retain(|path| is_picture(path));
+            files.extend(pictures.into_iter().map(|picture| (picture, class)));
+        }
+        let Some((first, _)) = files.first() else {
+            return Err(Error::data(format!("{}: there is no picture in its folders", folder.display())));
+        };
+        let picture = decode(first)?;
+        let channels = if picture.color().has_color() { 3 } else { 1 };
+        let shape = [picture.height() as usize, picture.width() as usize, channels];
+        Ok(Images { files, shape })
+    }
+}
+
+/// Whether a folder has folders of pictures.
+pub fn has_pictures(folder: &Path) -> bool {
+    let has_picture = |path: &PathBuf| entries(path).is_ok_and(|files| files.iter().any(|file| is_picture(file)));
+    entries(folder).is_ok_and(|classes| classes.iter().any(has_picture))
+}
+
+/// What is in a folder, in the order of the names.
+pub fn entries(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+    let failed = |error: std::io::Error| Error::data(format!("{}: {error}", folder.display()));
+    let entries = std::fs::read_dir(folder).map_err(failed)?;
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.map(|e| e.path())).collect::<Result<_, _>>().map_err(failed)?;
+    paths.sort();
+    Ok(paths)
+}
+
+fn is_picture(path: &Path) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    ["png", "jpg", "jpeg"].contains(&extension.to_ascii_lowercase().as_str())
+}
+
+fn decode(path: &Path) -> Result<image::DynamicImage, Error> {
+    let failed = |error: image::ImageError| Error::data(format!("{}: {error}", path.display()));
+    let reader = image::ImageReader::open(path).and_then(image::ImageReader::with_guessed_format);
+    reader.map_err(|error| failed(error.into()))?.decode().map_err(failed)
+}
+
+impl Dataset for Images {
+    fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        let column = |role, dtype, shape: &[usize]| Column { role, name: None, ty: TensorType::new(dtype, shape) };
+        vec![column(ColumnRole::Input, DType::F32, &self.shape), column(ColumnRole::Target, DType::I32, &[])]
+    }
+
+    fn batch(&self, samples: &[usize]) -> Result<Vec<Tensor>, Error> {
+        let [height, width, channels] = self.shape;
+        let mut x = Vec::with_capacity(samples.len() * height * width * channels * 4);
+        let mut y = Vec::with_capacity(samples.len() * 4);
+        for &sample in samples {
+            let (path, class) = &self.files[sample];
+            let picture = decode(path)?;
+            let (found, wanted) = ((picture.height() as usize, picture.width() as usize), (height, width));
+            if found != wanted {
+                let message = format!("is {} x {} pixels, and the first picture {height} x {width}", found.0, found.1);
+                return Err(Error::data(format!("{}: {message}", path.display())));
+            }
+            let bytes = if channels == 3 { picture.into_rgb8().into_raw() } else { picture.into_luma8().into_raw() };
+            x.extend(bytes.into_iter().flat_map(|byte| f32::from(byte).to_le_bytes()));
+            y.extend(class.to_le_bytes());
+        }
+        let x = Tensor::from_bytes(TensorType::new(DType::F32, [samples.len(), height, width, channels]), x);
+        let y = Tensor::from_bytes(TensorType::new(DType::I32, [samples.len()]), y);
+        x.zip(y).map(|(x, y)| vec![x, y]).ok_or_else(|| Error::data("a batch is too large".to_owned()))
+    }
+}
