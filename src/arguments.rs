@@ -8,6 +8,7 @@ use tile_compiler::lower::{Binding, Bindings, Setting};
 use tile_compiler::tensor::TensorType;
 use tile_lang::ast::{DimKind, Function};
 use tile_runtime::SessionBuilder;
+use tile_runtime::train::TrainerBuilder;
 
 /// What every command that compiles takes.
 #[derive(Args)]
@@ -44,6 +45,22 @@ impl Sizes {
         }
         for (name, ty) in &self.shape {
             builder = builder.input(name, ty.clone());
+        }
+        for (name, size) in &self.dim {
+            builder = builder.dim(name, *size);
+        }
+        for (name, value) in &self.set {
+            builder = builder.set(name, value.clone());
+        }
+        builder
+    }
+}
+
+impl Sizes {
+    /// The same for a trainer; shapes are the data's.
+    pub fn apply_to_trainer(&self, mut builder: TrainerBuilder) -> TrainerBuilder {
+        if let Some(entry) = &self.entry {
+            builder = builder.entry(entry);
         }
         for (name, size) in &self.dim {
             builder = builder.dim(name, *size);

@@ -13,6 +13,7 @@ mod run;
 mod source;
 mod summary;
 mod terminal;
+mod train;
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -56,6 +57,8 @@ enum Command {
     Fmt(fmt::Fmt),
     /// Run a program
     Run(run::Run),
+    /// Train a model
+    Train(train::Train),
     /// Show a model's layers and count its weights
     Summary(summary::Summary),
     /// Measure how fast programs run
@@ -73,6 +76,7 @@ fn main() -> ExitCode {
         (Some(Command::Check(arguments)), _) => check::check(&arguments, &terminal),
         (Some(Command::Fmt(arguments)), _) => fmt::fmt(&arguments, &terminal),
         (Some(Command::Run(arguments)), _) => run::run(&arguments, &terminal),
+        (Some(Command::Train(arguments)), _) => train::train(&arguments, &terminal),
         (Some(Command::Summary(arguments)), _) => summary::summary(&arguments, &terminal),
         (Some(Command::Bench(arguments)), _) => bench::bench(&arguments, started, &terminal),
         (Some(Command::Devices(arguments)), _) => devices::devices(&arguments),

@@ -49,7 +49,7 @@ fn format(path: &Path) -> Result<Format, WeightsError> {
     }
 }
 
-fn error(path: &Path, what: impl fmt::Display) -> WeightsError {
+pub(crate) fn error(path: &Path, what: impl fmt::Display) -> WeightsError {
     WeightsError { path: path.display().to_string(), what: what.to_string() }
 }
 
@@ -214,7 +214,7 @@ fn write_npz(path: &Path, tensors: &[(String, Tensor)]) -> Result<(), String> {
 
 /// What is wrong with the weights of a file, or nothing: which are missing, which the program does not have, and which have
 /// another shape or type.
-fn mismatch(expected: &[(String, TensorType)], found: &[(String, TensorType)]) -> Option<String> {
+pub(crate) fn mismatch(expected: &[(String, TensorType)], found: &[(String, TensorType)]) -> Option<String> {
     let mut lines = Vec::new();
     for (path, ty) in expected {
         match found.iter().find(|(name, _)| name == path) {
@@ -266,13 +266,18 @@ impl Session {
         let mut file = WeightsFile::open(path.as_ref()).map_err(Error::Weights)?;
         let expected: Vec<(String, TensorType)> =
             self.weights().map(|(path, ty)| (path.to_owned(), ty.clone())).collect();
-        if let Some(what) = mismatch(&expected, file.tensors()) {
+        // What training keeps beside is no concern of a run.
+        let found: Vec<_> = file.tensors().iter().filter(|(name, _)| !name.starts_with("train.")).cloned().collect();
+        if let Some(what) = mismatch(&expected, &found) {
             let what = format!("it does not have the program's weights:\n  {what}");
             return Err(Error::Weights(error(path.as_ref(), what)));
         }
         for number in 0..file.tensors().len() {
             let tensor = file.read(number).map_err(Error::Weights)?;
             let name = &file.tensors()[number].0;
+            if name.starts_with("train.") {
+                continue;
+            }
             let ty = expected.iter().find(|(path, _)| path == name).map_or(tensor.dtype(), |(_, ty)| ty.dtype);
             if let Some(tensor) = converted(tensor, ty) {
                 self.set(name, &tensor)?;

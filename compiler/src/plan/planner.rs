@@ -70,7 +70,8 @@ impl<'a> Planner<'a> {
         });
         let outputs = outputs.collect::<Result<Vec<Port>, PlanError>>()?;
         let output = |weight: &Port| outputs.iter().position(|output| output.name == weight.name);
-        let updates = weights.iter().enumerate().filter_map(|(number, weight)| Some((number, output(weight)?))).collect();
+        let updates =
+            weights.iter().enumerate().filter_map(|(number, weight)| Some((number, output(weight)?))).collect();
         let mut plan = Plan {
             name: graph.name.clone(),
             profile: self.profile.clone(),

@@ -48,7 +48,8 @@ pub fn has_pictures(folder: &Path) -> bool {
 pub fn entries(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let failed = |error: std::io::Error| Error::data(format!("{}: {error}", folder.display()));
     let entries = std::fs::read_dir(folder).map_err(failed)?;
-    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.map(|e| e.path())).collect::<Result<_, _>>().map_err(failed)?;
+    let mut paths: Vec<PathBuf> =
+        entries.map(|entry| entry.map(|e| e.path())).collect::<Result<_, _>>().map_err(failed)?;
     paths.sort();
     Ok(paths)
 }

@@ -15,7 +15,8 @@ use crate::train::Arrays;
 /// [`Error::Data`], which names the file, the line and the column.
 pub fn read(path: &Path) -> Result<Arrays, Error> {
     let failed = |what: String| Error::data(format!("{}: {what}", path.display()));
-    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_path(path).map_err(|e| failed(e.to_string()))?;
+    let mut reader =
+        csv::ReaderBuilder::new().trim(csv::Trim::All).from_path(path).map_err(|e| failed(e.to_string()))?;
     let header = reader.headers().map_err(|e| failed(e.to_string()))?.clone();
     let is_target = |name: &str| ["label", "target", "y"].contains(&name.to_ascii_lowercase().as_str());
     let target = header.iter().position(is_target).or(header.len().checked_sub(1));
@@ -30,7 +31,8 @@ pub fn read(path: &Path) -> Result<Arrays, Error> {
         let record = record.map_err(|e| failed(e.to_string()))?;
         let line = record.position().map_or(0, csv::Position::line);
         for (number, (field, name)) in record.iter().zip(&header).enumerate() {
-            let value: f64 = field.parse().map_err(|_| failed(format!("line {line}, `{name}`: `{field}` is no number")))?;
+            let value: f64 =
+                field.parse().map_err(|_| failed(format!("line {line}, `{name}`: `{field}` is no number")))?;
             if number == target { y.push(value) } else { x.push(value as f32) }
         }
     }

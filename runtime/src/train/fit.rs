@@ -105,7 +105,8 @@ impl<'a> Fit<'a> {
         }
         let kept_back = match self.validation {
             Some(Validation::Fraction(fraction)) if !(0.0..1.0).contains(&fraction) => {
-                let message = format!("a fraction of {fraction} is kept back for validation: it is at least 0, and below 1");
+                let message =
+                    format!("a fraction of {fraction} is kept back for validation: it is at least 0, and below 1");
                 return Err(Error::data(message));
             }
             Some(Validation::Fraction(fraction)) => (data.len() as f64 * fraction).round() as usize,

@@ -7,6 +7,7 @@
 //! Always true: the same program, data, seed and device give the same weights, bit for bit, however often training was stopped
 //! and resumed.
 
+mod checkpoint;
 mod dataset;
 mod fit;
 mod steps;

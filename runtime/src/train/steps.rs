@@ -4,6 +4,7 @@
 //! that is to run next is given them first.
 
 use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
 
 use tile_compiler::lower::{Binding, Network, Role, Targets, Weight, lower, train};
 use tile_compiler::passes::dead;
@@ -14,6 +15,7 @@ use super::trainer::Program;
 use crate::error::Error;
 use crate::model;
 use crate::session::{Session, first_values};
+use crate::weights;
 
 /// The most steps that are kept compiled.
 const MOST: usize = 4;
@@ -53,6 +55,15 @@ pub struct Steps {
     pub values: HashMap<String, Tensor>,
     /// The first values of what metrics count.
     zeros: HashMap<String, Tensor>,
+    /// A file of which `values` are, until a step says whether they are the right ones.
+    loaded: Option<Loaded>,
+}
+
+/// What a file of weights has.
+struct Loaded {
+    file: PathBuf,
+    types: Vec<(String, TensorType)>,
+    all: bool,
 }
 
 impl Steps {
@@ -111,10 +122,33 @@ impl Steps {
         step.session.initialise(seed)
     }
 
-    /// Gives every step to come these values.
-    pub fn set_values(&mut self, values: HashMap<String, Tensor>) {
-        self.values.extend(values);
+    /// Gives every step to come these values, of a file: those of the model, or if `all` those of its optimizer, too.
+    pub fn set_values(&mut self, file: &Path, values: HashMap<String, Tensor>, all: bool) -> Result<(), Error> {
+        self.take_values()?;
         self.steps.clear();
+        let types = values.iter().map(|(path, tensor)| (path.clone(), tensor.ty().clone())).collect();
+        self.loaded = Some(Loaded { file: file.to_owned(), types, all });
+        self.values.extend(values);
+        Ok(())
+    }
+
+    /// Sees that a file that was loaded has just the weights that it should have.
+    fn check_loaded(&mut self, weights: &[Weight], mode: Mode) -> Result<(), Error> {
+        let Some(loaded) = self.loaded.take() else { return Ok(()) };
+        let with_optimizer = loaded.all && mode == Mode::Train;
+        let wanted = |role: Role| role == Role::Model || with_optimizer && role == Role::Optimizer;
+        let expected = weights.iter().filter(|weight| wanted(weight.role));
+        let expected: Vec<_> = expected.map(|weight| (weight.path.clone(), weight.ty.clone())).collect();
+        let mut found = loaded.types;
+        found.retain(|(path, _)| with_optimizer || !path.starts_with("train."));
+        found.sort_by(|(a, _), (b, _)| a.cmp(b));
+        match weights::mismatch(&expected, &found) {
+            Some(what) => {
+                let what = format!("it does not have the program's weights:\n  {what}");
+                Err(Error::Weights(weights::error(&loaded.file, what)))
+            }
+            None => Ok(()),
+        }
     }
 
     fn compile(&mut self, program: &Program, key: Key) -> Result<Step, Error> {
@@ -157,11 +191,13 @@ impl Steps {
         };
         let faulty = |diagnostics| Error::Program { sources: program.model.sources().clone(), diagnostics };
         let Network { graph, weights, initial, .. } = network.map_err(faulty)?;
+        self.check_loaded(&weights, *mode)?;
         if *mode == Mode::Train || self.weights.is_empty() {
             self.weights.clone_from(&weights);
         }
         let mut session = pollster::block_on(model::session(graph, &program.device, program.model.sources()))?;
-        let metrics = weights.iter().filter(|weight| weight.role == Role::Metric && !self.zeros.contains_key(&weight.path));
+        let metrics =
+            weights.iter().filter(|weight| weight.role == Role::Metric && !self.zeros.contains_key(&weight.path));
         let metrics: HashSet<&str> = metrics.map(|weight| weight.path.as_str()).collect();
         let mut counted = initial.clone();
         counted.outputs.retain(|(path, _)| metrics.contains(path.as_str()));

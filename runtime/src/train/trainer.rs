@@ -1,9 +1,7 @@
 //! [`Trainer`]: a model that is trained, evaluated and asked.
 
-use std::collections::HashMap;
-
 use tile_compiler::dtype::Scalar;
-use tile_compiler::lower::{Binding, Bindings, Network, Role, Setting, Settings, settings};
+use tile_compiler::lower::{Binding, Bindings, Network, Setting, Settings, settings};
 use tile_compiler::tensor::{Tensor, TensorType};
 
 use super::dataset::Dataset;
@@ -198,20 +196,5 @@ impl Trainer {
         let whole = |(name, ty, bytes)| Some((name, Tensor::from_bytes(ty, bytes)?));
         let outputs: Option<Vec<_>> = found.into_iter().map(whole).collect();
         outputs.map(Outputs::from).ok_or_else(|| Error::data("the results are too large".to_owned()))
-    }
-
-    /// The values of all weights by path: the model's, and with `all` those that the optimizer keeps.
-    pub fn weights(&mut self, all: bool) -> Result<HashMap<String, Tensor>, Error> {
-        self.steps.take_values()?;
-        let wanted = |role: Role| role == Role::Model || all && role == Role::Optimizer;
-        let paths = self.steps.weights.iter().filter(|weight| wanted(weight.role)).map(|weight| weight.path.clone());
-        Ok(paths.filter_map(|path| Some((path.clone(), self.steps.values.get(&path)?.clone()))).collect())
-    }
-
-    /// Gives weights their values, by path.
-    pub fn set_weights(&mut self, values: HashMap<String, Tensor>) -> Result<(), Error> {
-        self.steps.take_values()?;
-        self.steps.set_values(values);
-        Ok(())
     }
 }

@@ -1,0 +1,77 @@
+//! Weights in files, with what a run needs to be taken up again: what the optimizer keeps, and how far training is.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use tile_compiler::dtype::{DType, Scalar};
+use tile_compiler::lower::Role;
+use tile_compiler::tensor::{Tensor, TensorType};
+
+use super::trainer::Trainer;
+use crate::error::Error;
+use crate::weights::{self, WeightsFile};
+
+/// The entry of a file with the epochs and steps that were made, the seed, and the bits of the learning rate's factor, an f64:
+/// i64[4].
+const PROGRESS: &str = "train.Progress";
+
+impl Trainer {
+    /// Writes the model's weights to a .safetensors or .npz file, and after training what the optimizer keeps and how far
+    /// training is. [`crate::Session::load`] takes the model's weights from it.
+    ///
+    /// # Errors
+    /// [`Error::Weights`] where the file cannot be written.
+    pub fn save(&mut self, path: impl AsRef<Path>) -> Result<(), Error> {
+        self.steps.take_values()?;
+        let kept = self.steps.weights.iter().filter(|weight| weight.role != Role::Metric);
+        let value = |path: &String| Some((path.clone(), self.steps.values.get(path)?.clone()));
+        let mut tensors: Vec<(String, Tensor)> = kept.filter_map(|weight| value(&weight.path)).collect();
+        let numbers = [self.epoch as i64, self.step as i64, self.seed as i64, self.rate.to_bits() as i64];
+        let ty = TensorType::new(DType::I64, [numbers.len()]);
+        let numbers = numbers.map(|number| Scalar::from_i64(DType::I64, number));
+        if let Some(progress) = Tensor::from_scalars(ty, numbers).filter(|_| self.step > 0) {
+            tensors.push((PROGRESS.to_owned(), progress));
+        }
+        weights::write(path.as_ref(), &tensors).map_err(Error::Weights)
+    }
+
+    /// Takes the model's weights from a file, and goes on from there as from new: an optimizer begins afresh.
+    ///
+    /// # Errors
+    /// [`Error::Weights`] where the file cannot be read. Whether it has the model's weights is seen when the model is compiled,
+    /// with the first batch.
+    pub fn load(&mut self, path: impl AsRef<Path>) -> Result<(), Error> {
+        let (mut values, _) = read(path.as_ref())?;
+        values.retain(|name, _| !name.starts_with("train."));
+        self.steps.set_values(path.as_ref(), values, false)
+    }
+
+    /// Goes on where the run that wrote the file was: as if that had never stopped.
+    ///
+    /// # Errors
+    /// As [`Trainer::load`]; or where the file has weights alone.
+    pub fn resume(&mut self, path: impl AsRef<Path>) -> Result<(), Error> {
+        let path = path.as_ref();
+        let (values, progress) = read(path)?;
+        let Some(&[epoch, step, seed, rate]) = progress.as_deref().and_then(<[i64]>::first_chunk::<4>) else {
+            let what = "it has weights alone, and does not say how far training was: load it instead";
+            return Err(Error::Weights(weights::error(path, what)));
+        };
+        (self.epoch, self.step, self.seed) = (epoch.max(0) as usize, step.max(0) as u64, seed as u64);
+        self.rate = f64::from_bits(rate as u64);
+        self.steps.set_values(path, values, true)
+    }
+}
+
+type Read = (HashMap<String, Tensor>, Option<Vec<i64>>);
+
+fn read(path: &Path) -> Result<Read, Error> {
+    let mut file = WeightsFile::open(path).map_err(Error::Weights)?;
+    let mut values = HashMap::new();
+    for number in 0..file.tensors().len() {
+        let tensor = file.read(number).map_err(Error::Weights)?;
+        values.insert(file.tensors()[number].0.clone(), tensor);
+    }
+    let progress = values.remove(PROGRESS);
+    Ok((values, progress.map(|tensor| tensor.scalars().map(Scalar::to_i64).collect())))
+}

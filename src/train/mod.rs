@@ -1,0 +1,196 @@
+//! `tilec train FILE --data DIR`: trains a model as its `train` block says.
+
+mod curves;
+mod progress;
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tile_runtime::Error;
+use tile_runtime::data::folder;
+use tile_runtime::train::{Dataset, Epoch, Fit, Trainer, Validation};
+
+use crate::arguments::Sizes;
+use crate::devices::open;
+use crate::json;
+use crate::source::Source;
+use crate::terminal::{Failure, Terminal};
+use progress::Line;
+
+#[derive(clap::Args)]
+pub struct Train {
+    /// A Tile file with a `train` block
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The samples: a folder of idx files, of x.npy and y.npy, or of pictures by class; or an .npz or .csv file
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    /// What to evaluate after each epoch: such a folder or file, or a fraction of the samples, the last ones
+    #[arg(long, value_name = "DIR|FRACTION")]
+    validation: Option<String>,
+    /// How often to go through the samples [default: what the program says]
+    #[arg(long, value_name = "N")]
+    epochs: Option<usize>,
+    /// Samples in a step [default: what the program says]
+    #[arg(long, value_name = "N")]
+    batch_size: Option<usize>,
+    /// Of all that is random [default: what the program says]
+    #[arg(long, value_name = "N", conflicts_with = "resume")]
+    seed: Option<u64>,
+    /// Begin with these weights: a .safetensors or .npz file
+    #[arg(long, value_name = "FILE", conflicts_with = "resume")]
+    weights: Option<PathBuf>,
+    /// Write the weights here after each epoch, with all that `--resume` needs
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+    /// Go on where the run that saved this file was
+    #[arg(long, value_name = "FILE")]
+    resume: Option<PathBuf>,
+    /// Stop after so many epochs without a smaller validation loss (or loss, without validation)
+    #[arg(long, value_name = "EPOCHS")]
+    patience: Option<usize>,
+    /// Write a line of JSON for each epoch
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+    /// Draw the loss and the metrics over the epochs
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
+    /// Where to train: cpu, wgpu, wgpu:N [default: TILE_DEVICE, else the best real GPU, else cpu]
+    #[arg(long, value_name = "NAME")]
+    device: Option<String>,
+    #[command(flatten)]
+    sizes: Sizes,
+}
+
+pub fn train(arguments: &Train, terminal: &Terminal) -> Result<(), Failure> {
+    let source = Source::load(&arguments.file, terminal)?;
+    let failed = |error: Error| source.failed(&error);
+    let device = open(arguments.device.as_deref()).map_err(failed)?;
+    let mut trainer = arguments.sizes.apply_to_trainer(source.model.trainer(&device)).build().map_err(failed)?;
+    let samples = folder::open(&arguments.data).map_err(failed)?;
+    let mut kept: Option<Box<dyn Dataset>> = None;
+    let validation = match &arguments.validation {
+        None => samples.test.as_deref().map(Validation::Set),
+        Some(text) => Some(match text.parse() {
+            Ok(fraction) => Validation::Fraction(fraction),
+            Err(_) => {
+                let opened = folder::open(Path::new(text)).map_err(failed)?;
+                Validation::Set(&**kept.insert(opened.test.unwrap_or(opened.train)))
+            }
+        }),
+    };
+    if let Some(seed) = arguments.seed {
+        trainer.seed(seed);
+    }
+    match (&arguments.resume, &arguments.weights) {
+        (Some(file), _) => trainer.resume(file).map_err(failed)?,
+        (None, Some(file)) => trainer.load(file).map_err(failed)?,
+        (None, None) => {}
+    }
+    let mut log = match &arguments.log {
+        Some(path) => {
+            let mut options = File::options();
+            if arguments.resume.is_some() {
+                options.append(true)
+            } else {
+                options.write(true).truncate(true)
+            };
+            let file = options.create(true).open(path);
+            Some((path, file.map_err(|error| Failure::writing(path, &error))?))
+        }
+        None => None,
+    };
+    let interrupted = interrupts()?;
+    let mut line = Line::new(terminal);
+    let mut failure: Option<Failure> = None;
+    let mut best: Option<(usize, f64)> = None;
+    let epochs = arguments.epochs.unwrap_or(trainer.settings().epochs);
+    let mut fit = Fit::epochs(epochs).progress(|state| {
+        if interrupted.load(Ordering::Relaxed) {
+            state.stop = true;
+        }
+        let results = state.results.cloned();
+        line.show(state);
+        let Some(epoch) = results else { return };
+        let mut write = || -> Result<(), Failure> {
+            if let Some((path, file)) = &mut log {
+                file.write_all(json_line(&epoch).as_bytes()).map_err(|error| Failure::writing(path, &error))?;
+            }
+            if let Some(path) = &arguments.save {
+                state.trainer().save(path).map_err(|error| source.failed(&error))?;
+            }
+            Ok(())
+        };
+        if let Err(error) = write() {
+            (failure, state.stop) = (Some(error), true);
+        }
+        let watched = if epoch.validation.is_empty() { &epoch.training } else { &epoch.validation };
+        let loss = watched.first().map_or(f64::NAN, |(_, loss)| *loss);
+        if loss.is_nan() {
+            let message = format!("the loss is no number after epoch {}", epoch.epoch + 1);
+            (failure, state.stop) = (Some(Failure::input(message)), true);
+        } else if best.is_none_or(|(_, best)| loss < best) {
+            best = Some((epoch.epoch, loss));
+        } else if let (Some((at, _)), Some(patience)) = (best, arguments.patience) {
+            state.stop |= epoch.epoch - at >= patience;
+        }
+    });
+    if let Some(samples) = arguments.batch_size {
+        fit = fit.batch_size(samples);
+    }
+    if let Some(validation) = validation {
+        fit = fit.validation(validation);
+    }
+    let history = trainer.fit(&*samples.train, fit).map_err(failed)?;
+    drop(log);
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    if let Some(path) = &arguments.plot {
+        curves::draw(&history, path)?;
+    }
+    if interrupted.load(Ordering::Relaxed) {
+        stopped(&mut trainer, arguments, terminal).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// After Ctrl-C: what was learnt in the epoch that has not ended is in the file, too.
+fn stopped(trainer: &mut Trainer, arguments: &Train, terminal: &Terminal) -> Result<(), Error> {
+    match &arguments.save {
+        Some(path) => {
+            trainer.save(path)?;
+            terminal.note(&format!("stopped; `--resume {}` goes on from the epoch that was begun", path.display()));
+        }
+        None => terminal.note("stopped; with `--save` there would be a file to resume from"),
+    }
+    Ok(())
+}
+
+/// Becomes true at the first Ctrl-C; the second one ends the process.
+fn interrupts() -> Result<Arc<AtomicBool>, Failure> {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let flag = interrupted.clone();
+    let handler = move || {
+        if flag.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+    };
+    ctrlc::set_handler(handler).map_err(|error| Failure::machine(format!("cannot watch for Ctrl-C: {error}")))?;
+    Ok(interrupted)
+}
+
+/// `{"epoch":1,"loss":…,"accuracy":…,"val_loss":…,"seconds":…}` and a newline.
+fn json_line(epoch: &Epoch) -> String {
+    let number = |value: f64| if value.is_finite() { format!("{value}") } else { "null".to_owned() };
+    let mut text = format!("{{\"epoch\":{}", epoch.epoch + 1);
+    let training = epoch.training.iter().map(|(name, value)| (name.clone(), *value));
+    let validation = epoch.validation.iter().map(|(name, value)| (format!("val_{name}"), *value));
+    for (name, value) in training.chain(validation) {
+        text += &format!(",{}:{}", json::string(&name), number(value));
+    }
+    text + &format!(",\"seconds\":{:.3}}}\n", epoch.seconds)
+}
