@@ -87,7 +87,7 @@ const GROUPS: &[(BuiltinKind, (usize, usize), &[&str])] = &[
     (TENSOR, (1, 1), &["shape", "vector", "prng_state", "prng_value"]),
     (TENSOR, (0, 0), &["random_seed", "random_stream", "training_step", "rate_factor"]),
     (TENSOR, (2, 2), &["index", "gather", "transpose", "element", "fill", "with_loss"]),
-    (COMPILE_TIME, (1, 1), &["dims", "rank", "is_list", "len", "letters", "product", "clone", "error"]),
+    (COMPILE_TIME, (1, 1), &["dims", "rank", "is_list", "is_callable", "len", "letters", "product", "clone", "error"]),
     (COMPILE_TIME, (1, 2), &["range"]),
     (COMPILE_TIME, (1, 2), &["list"]),
     (COMPILE_TIME, (2, 2), &["repeat"]),

@@ -22,6 +22,7 @@ impl<'p, T: Target> Evaluator<'p, T> {
             ("rank", [Value::Element(tensor)]) => Ok(Value::int(self.target.shape(*tensor).len())),
             ("rank", [Value::Constant(_)]) => Ok(Value::int(0)),
             ("is_list", [value]) => Ok(Value::bool(matches!(value, Value::List(_)))),
+            ("is_callable", [value]) => Ok(Value::bool(matches!(value, Value::Callable(_)))),
             ("len", [Value::List(items)]) => Ok(Value::int(items.len())),
             ("slice", [Value::List(items), bounds @ ..]) => {
                 let mut ends = Vec::new();
