@@ -37,7 +37,12 @@ pub struct Case {
 impl Case {
     /// The cases of golden/layers/NAME.txt.
     pub fn read(name: &str) -> Vec<Case> {
-        text(&format!("layers/{name}.txt")).split("\n\n").map(Case::parse).collect()
+        Case::all(&format!("layers/{name}.txt"))
+    }
+
+    /// The cases of a file in golden/.
+    pub fn all(file: &str) -> Vec<Case> {
+        text(file).split("\n\n").map(Case::parse).collect()
     }
 
     fn parse(block: &str) -> Case {

@@ -308,13 +308,12 @@ fn instance<'p, E>(
     if let Some(at) = arguments.iter().position(|a| a.name.is_some_and(|name| name.name == "name"))
         && !declares("name")
     {
-        match arguments.remove(at) {
-            Argument { value: Value::Symbol(text), .. } => name = Some(text),
-            Argument { value, span, .. } => {
-                let message = format!("a layer's name is a name, and this is {}", value.kind());
-                return Err(Diagnostic::error("E0208", span, message));
-            }
-        }
+        // It may be that of a function, too.
+        let Argument { value, span, .. } = arguments.remove(at);
+        name = Some(value.name().map(Rc::from).ok_or_else(|| {
+            let message = format!("a layer's name is a name, and this is {}", value.kind());
+            Diagnostic::error("E0208", span, message)
+        })?);
     }
     let given = arrange(function, parameters, arguments, span)?;
     Ok(Value::instance(Instance::new(function, given, name)))

@@ -274,14 +274,40 @@ impl<'p> Step<'p, '_> {
     /// Keeps the sum of the loss over samples, and their number.
     fn mean(&mut self, loss: NodeId, pairs: &[(usize, NodeId, NodeId)]) -> Lowered<()> {
         let samples = self.batch(pairs) as f64;
-        let samples = self.number(samples);
-        let weighted = self.binary(BinaryOp::Mul, loss, samples)?;
-        for (path, more) in [(Network::LOSS_SUM, weighted), (Network::LOSS_COUNT, samples)] {
+        let factor = self.number(samples);
+        let weighted = self.binary(BinaryOp::Mul, loss, factor)?;
+        self.counted(weighted, samples, Network::LOSS_SUM, Network::LOSS_COUNT).map(|_| ())
+    }
+
+    /// Adds to a sum and a count, which are kept in states; gives both, this step's included.
+    fn counted(&mut self, sum: NodeId, count: f64, sum_path: &str, count_path: &str) -> Lowered<[NodeId; 2]> {
+        let count = self.number(count);
+        let mut kept = [sum, count];
+        for (path, value) in [sum_path, count_path].into_iter().zip(&mut kept) {
             let before = self.evaluator.target.zero_state(path, self.span())?;
-            let next = self.binary(BinaryOp::Add, before, more)?;
-            self.evaluator.target.network.updates.insert(path.to_owned(), next);
+            *value = self.binary(BinaryOp::Add, before, *value)?;
+            self.evaluator.target.network.updates.insert(path.to_owned(), *value);
         }
-        Ok(())
+        Ok(kept)
+    }
+
+    /// The mean of a loss or function over all samples so far: of all its elements, or of what it gives for each batch.
+    fn running_mean(&mut self, value: NodeId, name: &str, samples: usize) -> Lowered<NodeId> {
+        let span = self.span();
+        let value = match self.evaluator.target.graph.dtype(value) {
+            DType::F32 => value,
+            _ => self.evaluator.target.cast(value, DType::F32),
+        };
+        let shape = self.evaluator.target.graph.shape(value).to_vec();
+        let (sum, count) = if shape.is_empty() {
+            let factor = self.number(samples as f64);
+            (self.binary(BinaryOp::Mul, value, factor)?, samples)
+        } else {
+            (self.evaluator.target.total(value, span)?, shape.iter().product())
+        };
+        let paths = [format!("train.metrics.{name}.Sum"), format!("train.metrics.{name}.Count")];
+        let [sum, count] = self.counted(sum, count as f64, &paths[0], &paths[1])?;
+        self.binary(BinaryOp::Div, sum, count)
     }
 
     fn metrics(&mut self, pairs: &[(usize, NodeId, NodeId)], results: &mut Vec<(String, NodeId)>) -> Lowered<()> {
@@ -302,8 +328,10 @@ impl<'p> Step<'p, '_> {
                 (false, _) => metrics.clone(),
             };
             for metric in of_output {
-                let value = self.apply(&metric, &[predicted, target], FunctionKind::Metric)?;
-                let value = self.evaluator.target.element(value, self.span())?;
+                let instance = self.instance(&metric, FunctionKind::Metric)?;
+                let keeps = instance.function.kind == FunctionKind::Metric;
+                let value = self.applied(&Callable::Instance(instance), &[predicted, target])?;
+                let mut value = self.evaluator.target.element(value, self.span())?;
                 let mut name = metric_name(&metric);
                 if several {
                     name = format!("{}.{name}", self.function.outputs[number].name);
@@ -312,6 +340,9 @@ impl<'p> Step<'p, '_> {
                     return Err(self
                         .error("E0240", format!("two metrics are called `{name}`"))
                         .help("give one a `name = …`"));
+                }
+                if !keeps {
+                    value = self.running_mean(value, &name, self.batch(pairs))?;
                 }
                 results.push((name, value));
             }
@@ -380,9 +411,12 @@ impl<'p> Step<'p, '_> {
             Callable::Function(function) => Instance::new(function, Vec::new(), None),
             Callable::Builtin(..) => return Err(self.error("E0240", format!("{value} is no {keyword}"))),
         };
-        // A function will do for a loss or a metric.
-        let fits = instance.function.kind == kind
-            || kind != FunctionKind::Optimizer && instance.function.kind == FunctionKind::Function;
+        // A function will do for a loss, and it or a loss for a metric.
+        let fits = match instance.function.kind {
+            FunctionKind::Function => kind != FunctionKind::Optimizer,
+            FunctionKind::Loss => matches!(kind, FunctionKind::Loss | FunctionKind::Metric),
+            other => other == kind,
+        };
         if !fits {
             let found = instance.function.kind.keyword();
             return Err(self.error("E0240", format!("`{keyword}` is set to a {found}")));

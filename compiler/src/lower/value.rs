@@ -98,7 +98,7 @@ impl<'p, E> Value<'p, E> {
     }
 
     /// The name of a symbol, or of a callable that is not an instance.
-    fn name(&self) -> Option<&str> {
+    pub fn name(&self) -> Option<&str> {
         match self {
             Value::Symbol(name) | Value::Callable(Callable::Builtin(_, name)) => Some(name),
             Value::Callable(Callable::Function(function)) => function.name.as_ref().map(|name| name.name.as_str()),

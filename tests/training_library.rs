@@ -1,0 +1,183 @@
+//! The library's optimizers, losses, metrics and learning-rate schedules are those of Keras: see golden/training/make.py,
+//! which made the values.
+//!
+//! `CASE=adam cargo test --test training_library` runs the cases with `adam` in their names.
+
+mod common;
+
+use std::collections::HashMap;
+use std::fmt::Write;
+
+use common::golden::{Case, arrays, difference, render};
+use tile_compiler::tensor::{Tensor, TensorType};
+use tile_runtime::train::{Arrays, ColumnRole, Fit, Part};
+use tile_runtime::{Device, Error, Model};
+
+type Tensors<'a> = HashMap<(&'a str, &'a str), &'a Tensor>;
+
+/// Panics with what is wrong with the cases of a family on the reference interpreter and the cpu.
+fn check_everywhere(family: &str, check: impl Fn(&Case, &Tensors, &Device) -> Result<(), String>) {
+    let only = std::env::var("CASE").unwrap_or_default();
+    let mut next = arrays(&format!("training/{family}.npy"));
+    let (mut run, mut wrong, mut faults) = (0, 0, String::new());
+    for case in Case::all(&format!("training/{family}.txt")) {
+        let tensors: Vec<Tensor> = case.lines.iter().map(|_| next()).collect();
+        if !case.name.contains(&only) {
+            continue;
+        }
+        let named = case.lines.iter().zip(&tensors);
+        let named = named.map(|((kind, name, _), tensor)| ((kind.as_str(), name.as_str()), tensor)).collect();
+        run += 1;
+        for device in [Device::reference(), Device::cpu()] {
+            if let Err(fault) = check(&case, &named, &device) {
+                wrong += 1;
+                let _ = writeln!(faults, "{} on {}: {fault}", case.name, device.name());
+                break;
+            }
+        }
+    }
+    assert!(wrong == 0, "{wrong} of {run} cases:\n{faults}");
+}
+
+/// What a case sets a name to.
+fn setting<'a>(case: &'a Case, name: &str) -> &'a str {
+    let prefix = format!("{name} = ");
+    let line = case.body.lines().find_map(|line| line.trim().strip_prefix(&prefix));
+    line.and_then(|value| value.strip_suffix(';')).unwrap_or_else(|| panic!("{} sets no {name}", case.name))
+}
+
+fn compile(source: &str) -> Result<Model, String> {
+    Model::compile(source).map_err(|error| explain(&error))
+}
+
+fn explain(error: &Error) -> String {
+    format!("\n{}", render(error))
+}
+
+/// What is wrong with a result.
+fn compare(what: &str, found: &Tensor, expected: &Tensor) -> Result<(), String> {
+    difference(found, expected).map_or(Ok(()), |fault| Err(format!("{what} {fault}")))
+}
+
+fn tensor(shape: &[usize], values: &[f32]) -> Tensor {
+    Tensor::from_f32(shape.to_vec(), values).unwrap()
+}
+
+/// The sizes of a tensor without the first axis, as they are written.
+fn sample_sizes(tensor: &Tensor) -> String {
+    tensor.shape()[1..].iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// The gradient of a sum of products is the other factor: each sample is a step with gradients that are given.
+#[test]
+fn optimizers() {
+    check_everywhere("optimizers", |case, tensors, device| {
+        let model = compile(&format!(
+            "model Given(A[N, J, K], B[N, L]) -> (Y) {{
+                 param W[J, K] = zeros;
+                 param V[L] = zeros;
+                 Left[n: N] = +(A[n, j, k] * W[j, k]);
+                 Right[n: N] = +(B[n, l] * V[l]);
+                 Y = Left + Right;
+             }}
+             loss Itself()(Predicted, Target) -> (L) {{ L = Predicted + 0 * Target; }}
+             train Given {{ loss = Itself(); batch_size = 1; shuffle = false; {} }}",
+            case.body
+        ))?;
+        let given = |name: &str| tensors[&("input", name)].clone();
+        let steps = given("GW").shape()[0];
+        let targets = tensor(&[steps], &vec![0.0; steps]);
+        let data = Arrays::default()
+            .with(ColumnRole::Input, None, given("GW"))
+            .and_then(|data| data.with(ColumnRole::Input, None, given("GV")))
+            .and_then(|data| data.with(ColumnRole::Target, None, targets))
+            .map_err(|error| explain(&error))?;
+        let mut trainer = model.trainer(device).build().map_err(|error| explain(&error))?;
+        let start = ["W", "V"].map(|name| (name.to_owned(), given(name)));
+        trainer.set_weights(start.into()).map_err(|error| explain(&error))?;
+        let mut fault = Ok(());
+        let fit = Fit::epochs(1).progress(|progress| {
+            let step = progress.step - 1;
+            if progress.results.is_some() || fault.is_err() {
+                return;
+            }
+            fault = progress.trainer().weights(false).map_err(|error| explain(&error)).and_then(|weights| {
+                ["W", "V"].iter().try_for_each(|name| {
+                    let all = tensors[&("output", *name)];
+                    let shape = &all.shape()[1..];
+                    let row: usize = shape.iter().product::<usize>() * 4;
+                    let ty = TensorType::new(all.dtype(), shape);
+                    let expected = Tensor::from_bytes(ty, all.bytes()[step * row..][..row].to_vec()).unwrap();
+                    compare(&format!("{name} after step {}", step + 1), &weights[*name], &expected)
+                })
+            });
+        });
+        trainer.fit(&data, fit).map_err(|error| explain(&error))?;
+        fault
+    });
+}
+
+/// One step of descent, at the rate 1 from 0, leaves a weight at what its gradient is, negated; the predictions move with it.
+#[test]
+fn losses() {
+    check_everywhere("losses", |case, tensors, device| {
+        let (loss, predicted) = (setting(case, "loss"), tensors[&("input", "Predicted")]);
+        let target = tensors[&("input", "Target")];
+        let (count, sizes) = (predicted.shape()[0], sample_sizes(predicted));
+        let weight = if sizes.is_empty() { count.to_string() } else { format!("{count}, {sizes}") };
+        let model = compile(&format!(
+            "model Values(Predicted, Target) -> (L) {{ loss = {loss}; L = loss(Predicted, Target); }}
+             model Moved(X) -> (Y) {{ param W[{weight}] = zeros; Y = X + W; }}
+             train Moved {{ loss = {loss}; optimizer = SGD(lr = 1.0); batch_size = {count}; shuffle = false; }}"
+        ))?;
+        if let Some(expected) = tensors.get(&("output", "Values")) {
+            let builder = model.on(device).entry("Values").input("Predicted", predicted.ty().clone());
+            let mut session = builder.input("Target", target.ty().clone()).build().map_err(|error| explain(&error))?;
+            let outputs = session.run([("Predicted", predicted), ("Target", target)]);
+            compare("Values", outputs.map_err(|error| explain(&error))?.get("L").unwrap(), expected)?;
+        }
+        let data = Arrays::new(predicted.clone(), target.clone()).map_err(|error| explain(&error))?;
+        let mut trainer = model.trainer(device).entry("Moved").build().map_err(|error| explain(&error))?;
+        let history = trainer.fit(&data, Fit::epochs(1)).map_err(|error| explain(&error))?;
+        let found = history[0].training[0].1 as f32;
+        compare("Loss", &tensor(&[], &[found]), tensors[&("output", "Loss")])?;
+        let after = trainer.weights(false).map_err(|error| explain(&error))?["W"].to_f64s();
+        let gradient: Vec<f32> = after.iter().map(|value| -value as f32).collect();
+        compare("Gradient", &tensor(predicted.shape(), &gradient), tensors[&("output", "Gradient")])
+    });
+}
+
+/// Over the first one, two and all batches of 5, 5 and 2 samples.
+#[test]
+fn metrics() {
+    check_everywhere("metrics", |case, tensors, device| {
+        let (predicted, target) = (tensors[&("input", "Predicted")], tensors[&("input", "Target")]);
+        let model = compile(&format!(
+            "model Same(X) -> (Y) {{ Y = X; }}
+             loss Nothing()(Predicted, Target) -> (L) {{ L[] = +(0.0 * Predicted[...]); }}
+             train Same {{ loss = Nothing(); metrics = [{}]; }}",
+            setting(case, "metric")
+        ))?;
+        let data = Arrays::new(predicted.clone(), target.clone()).map_err(|error| explain(&error))?;
+        let mut trainer = model.trainer(device).build().map_err(|error| explain(&error))?;
+        let mut found = Vec::new();
+        for samples in [5, 10, 12] {
+            let results = trainer.evaluate(&Part::new(&data, 0, samples), 5).map_err(|error| explain(&error))?;
+            found.push(results[1].1 as f32);
+        }
+        compare("Value", &tensor(&[3], &found), tensors[&("output", "Value")])
+    });
+}
+
+#[test]
+fn schedules() {
+    check_everywhere("schedules", |case, tensors, device| {
+        let schedule = setting(case, "schedule");
+        let model = compile(&format!("model Rates(Step) -> (R) {{ schedule = {schedule}; R = schedule(Step); }}"))?;
+        let steps = tensors[&("input", "Step")];
+        let builder = model.on(device).input("Step", steps.ty().clone());
+        let mut session = builder.build().map_err(|error| explain(&error))?;
+        let outputs = session.run([("Step", steps)]).map_err(|error| explain(&error))?;
+        compare("Rate", outputs.get("R").unwrap(), tensors[&("output", "Rate")])
+    });
+}
