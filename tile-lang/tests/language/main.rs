@@ -8,6 +8,7 @@ mod layers;
 mod reference;
 mod robustness;
 mod syntax;
+mod training;
 
 use tile_lang::{Checked, Sources, ast_text, check, check_file, parse, render};
 

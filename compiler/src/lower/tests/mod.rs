@@ -5,6 +5,7 @@ mod errors;
 mod graphs;
 mod layers;
 mod meaning;
+mod training;
 
 use super::*;
 use crate::graph::Graph;

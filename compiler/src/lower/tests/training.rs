@@ -1,0 +1,179 @@
+//! Steps of training: what their graphs give and keep, and what a `train` block gets wrong.
+
+use std::collections::BTreeMap;
+
+use super::{bindings, message, tensor};
+use crate::graph::Op;
+use crate::lower::{Binding, Network, Role, Targets, settings, train};
+
+/// A model with one weight and what its `train` block may use; `{}` is the block.
+const LINE: &str = "
+    loss Squares()(Predicted, Target) -> (L) { L = (Predicted - Target) * (Predicted - Target); }
+    loss Sum()(Predicted, Target) -> (L) { L[] = +(Predicted[...] - Target[...]); }
+    optimizer Sgd(lr = 0.5)(P, G) { update P = P - lr * rate_factor() * G; }
+    optimizer Momentum()(P, G) { state V like P = zeros; update V = V + G; update P = P - V; }
+    metric Count()(Predicted, Target) -> (Value) {
+        state Total[] = zeros;
+        T[] = +(Predicted[...] == Target[...] ? 1.0 : 0.0);
+        update Total = Total + T;
+        Value = Total + T;
+    }
+    function error_of(Predicted, Target) -> (E) { E = Predicted - Target; }
+    function halved(Gradients) -> (Less) { Less = []; for G in Gradients { Less = Less + [G / 2]; } }
+    function none_of(Gradients) -> (Less) { Less = slice(Gradients, 1); }
+    model Line(X[N, K]) -> (Y) { param W[K] = zeros; Y[n: N] = +(X[n, k] * W[k]); }
+";
+
+/// The network of a step, or what is wrong.
+fn step(block: &str, targets: &str, training: bool, weighted: bool) -> Result<Network, String> {
+    let source = format!("{LINE}{block}");
+    let checked = tile_lang::check(&source);
+    let program = checked.program.unwrap_or_else(|| panic!("{:?}", checked.diagnostics));
+    let mut bound = bindings("X = f32[4, 3]");
+    bound.training = training;
+    let targets = targets.split("; ").filter(|item| !item.is_empty()).map(|item| {
+        let (name, ty) = item.split_once(" = ").unwrap();
+        let Binding::Tensor(ty) = tensor(ty) else { unreachable!("a type") };
+        (name.to_owned(), ty)
+    });
+    let targets = Targets { types: targets.collect::<BTreeMap<_, _>>(), weighted };
+    settings(&program, None)
+        .and_then(|_| train(&program, None, &bound, &targets))
+        .map_err(|errors| errors.iter().map(|error| message(&source, error)).collect::<Vec<_>>().join("\n"))
+}
+
+fn wrong(block: &str) -> String {
+    step(block, "Y = f32[4]", true, false).map_or_else(|error| error, |_| "nothing is wrong".into())
+}
+
+/// The outputs of a step's graph, in order.
+fn outputs(network: &Network) -> Vec<&str> {
+    network.graph.verify().unwrap();
+    network.graph.outputs.iter().map(|(name, _)| name.as_str()).collect()
+}
+
+/// The inputs of a step's graph, in order.
+fn inputs(network: &Network) -> Vec<&str> {
+    let name = |node| match &network.graph.node(node).op {
+        Op::Input(name) => name.as_str(),
+        _ => "no input",
+    };
+    network.graph.inputs.iter().map(|node| name(*node)).collect()
+}
+
+#[test]
+fn a_step_gives_the_next_values_of_all_that_it_changes() {
+    let block = "train Line { loss = Squares(); optimizer = Momentum(); metrics = [Count(), Squares(), error_of]; }";
+    let network = step(block, "Y = f32[4]", true, true).unwrap();
+    let kept = [
+        "loss",
+        "count",
+        "squares",
+        "error_of",
+        "W",
+        "train.loss.Count",
+        "train.loss.Sum",
+        "train.metrics.error_of.Count",
+        "train.metrics.error_of.Sum",
+        "train.metrics.squares.Count",
+        "train.metrics.squares.Sum",
+        "train.metrics[0].Total",
+        "train.optimizer.W.V",
+    ];
+    assert_eq!(outputs(&network), kept);
+    assert_eq!(inputs(&network), ["X", "target Y", "sample weight"]);
+    let role = |path: &str| network.weights.iter().find(|weight| weight.path == path).unwrap().role;
+    assert_eq!(role("W"), Role::Model);
+    assert_eq!(role("train.metrics[0].Total"), Role::Metric);
+    assert_eq!(role("train.metrics.squares.Sum"), Role::Metric);
+    assert_eq!(role("train.optimizer.W.V"), Role::Optimizer);
+}
+
+#[test]
+fn an_evaluation_changes_no_weight_of_the_model() {
+    let block = "train Line { loss = Squares(); metrics = Count(name = count_of); }";
+    let network = step(block, "Y = f32[4]", false, false).unwrap();
+    let kept = ["loss", "count_of", "train.count_of.Total", "train.loss.Count", "train.loss.Sum"];
+    let mut found = outputs(&network);
+    found[2..].sort_unstable();
+    assert_eq!(found, kept);
+}
+
+#[test]
+fn the_rate_factor_is_an_input() {
+    let block = "train Line { loss = Squares(); optimizer = Sgd(); gradients = halved; }";
+    let network = step(block, "Y = f32[4]", true, false).unwrap();
+    assert_eq!(inputs(&network), ["X", "target Y", Network::RATE]);
+}
+
+#[test]
+fn settings_are_of_their_kind() {
+    insta::assert_snapshot!(wrong("train Line { loss = Squares(); optimizer = Sgd(); batch_size = 0; }"), @r"
+    E0240: `batch_size` is a number of at least 1, and this is 0
+      `train Line { loss = Squares(); optimizer = Sgd(); batch_size = 0; }` 
+    ");
+    insta::assert_snapshot!(wrong("train Line { loss = Squares(); optimizer = Sgd(); shuffle = halved; }"), @r"
+    E0240: `shuffle` is true or false, and this is halved
+      `train Line { loss = Squares(); optimizer = Sgd(); shuffle = halved; }` 
+    ");
+    insta::assert_snapshot!(wrong("train Line { loss = Sgd(); optimizer = Sgd(); }"), @r"
+    E0240: `loss` is set to what is defined as `optimizer`
+      `Line` 
+    ");
+    insta::assert_snapshot!(wrong("train Line { loss = Squares(); optimizer = Squares(); }"), @r"
+    E0240: `optimizer` is set to what is defined as `loss`
+      `Line` 
+    ");
+    insta::assert_snapshot!(wrong("train Line { loss = Squares(); optimizer = Sgd(); metrics = [Count(), Count()]; }"), @r"
+    E0240: two metrics are called `count`
+      `Line` 
+      help: give one a `name = …`
+    ");
+    insta::assert_snapshot!(wrong("train Line { loss = [Squares(), Squares()]; optimizer = Sgd(); }"), @r"
+    E0240: `loss` is a list of 2, and the number of outputs is 1
+      `Line` 
+    ");
+    insta::assert_snapshot!(wrong("train Line { loss = Squares(); optimizer = Sgd(); gradients = none_of; }"), @r"
+    E0240: `gradients` gives 0 tensors, and the number of gradients is 1
+      `Line` 
+    ");
+}
+
+#[test]
+fn what_is_not_set() {
+    insta::assert_snapshot!(wrong(""), @r"
+    E0241: nothing says how `Line` is trained
+      `model Line(X[N, K]) -> (Y) { param W[K] = zeros; Y[n: N] = +(X[n, k] * W[k]); }` 
+      help: add `train Line { loss = …; optimizer = …; }`
+    ");
+    insta::assert_snapshot!(wrong("train Line { optimizer = Sgd(); }"), @r"
+    E0241: the `train` block sets no `loss`
+      `Line` 
+      help: a loss of the library is `MeanSquaredError()`, say
+    ");
+    insta::assert_snapshot!(wrong("train Line { loss = Squares(); }"), @r"
+    E0241: the `train` block sets no `optimizer`
+      `Line` 
+      help: an optimizer of the library is `Adam()`, say
+    ");
+}
+
+#[test]
+fn targets() {
+    let block = "train Line { loss = Squares(); optimizer = Sgd(); }";
+    insta::assert_snapshot!(step(block, "Z = f32[4]", true, false).unwrap_err(), @r"
+    E0242: there is a target for `Z`, which is no output
+      `Line` 
+      help: the outputs are Y
+    ");
+    insta::assert_snapshot!(step(block, "", true, false).unwrap_err(), @r"
+    E0242: no output has a target
+      `Line` 
+    ");
+    let block = "train Line { loss = Sum(); optimizer = Sgd(); }";
+    insta::assert_snapshot!(step(block, "Y = f32[4]", true, true).unwrap_err(), @r"
+    E0243: the samples have weights, and the loss gives one number for all
+      `Line` 
+      help: let it give one for each sample: the mean is taken after that
+    ");
+}
