@@ -184,7 +184,7 @@ impl<'p> Step<'p, '_> {
         Ok(Some(match value {
             Value::List(items) if items.len() == outputs => items.clone(),
             Value::List(items) => {
-                let message = format!("`{name}` has {} items, and the model {outputs} outputs", items.len());
+                let message = format!("`{name}` is a list of {}, and the number of outputs is {outputs}", items.len());
                 return Err(self.error("E0240", message));
             }
             value => vec![value.clone(); outputs],
@@ -384,7 +384,11 @@ impl<'p> Step<'p, '_> {
             value => vec![value],
         };
         if items.len() != gradients.len() {
-            let message = format!("`gradients` makes {} tensors of {} gradients", items.len(), gradients.len());
+            let message = format!(
+                "`gradients` gives {} tensors, and the number of gradients is {}",
+                items.len(),
+                gradients.len()
+            );
             return Err(self.error("E0240", message));
         }
         let mut found = Vec::with_capacity(items.len());
@@ -419,7 +423,7 @@ impl<'p> Step<'p, '_> {
         };
         if !fits {
             let found = instance.function.kind.keyword();
-            return Err(self.error("E0240", format!("`{keyword}` is set to a {found}")));
+            return Err(self.error("E0240", format!("`{keyword}` is set to what is defined as `{found}`")));
         }
         if kind == FunctionKind::Optimizer && instance.path.borrow().is_none() {
             *instance.path.borrow_mut() = Some("train.optimizer".to_owned());

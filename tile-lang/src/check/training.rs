@@ -26,7 +26,8 @@ impl Checker<'_, '_> {
         let keyword = function.kind.keyword();
         if function.inputs.len() < 2 || function.kind == FunctionKind::Optimizer && function.inputs.len() > 2 {
             let place = function.name.as_ref().map_or(function.span, |name| name.span);
-            let message = format!("this {keyword} has {} inputs", function.inputs.len());
+            let count = function.inputs.len();
+            let message = format!("this {keyword} has {count} input{}", if count == 1 { "" } else { "s" });
             self.error(Diagnostic::error("E0132", place, message).help(format!("its inputs are {wanted}")));
         }
     }
