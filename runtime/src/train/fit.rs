@@ -137,8 +137,10 @@ impl<'a> Fit<'a> {
                 progress(&mut state);
                 state.stop
             };
-            let mut done = 0;
-            with_batches(&trained, order.chunks(batch_size), |batch| {
+            // A run that is resumed goes on within its epoch.
+            let rest = order.get(trainer.seen..).unwrap_or_default();
+            let mut done = trainer.seen / batch_size;
+            with_batches(&trained, rest.chunks(batch_size), |batch| {
                 trainer.train_on(&trained, &batch)?;
                 done += 1;
                 stop = tell(trainer, done, None);
@@ -152,7 +154,7 @@ impl<'a> Fit<'a> {
                 Some(set) => trainer.evaluate(set, batch_size)?,
                 None => Vec::new(),
             };
-            trainer.epoch += 1;
+            (trainer.epoch, trainer.seen) = (epoch + 1, 0);
             let results = Epoch { epoch, training, validation, seconds: began.elapsed().as_secs_f64() };
             stop |= tell(trainer, steps, Some(&results));
             history.push(results);

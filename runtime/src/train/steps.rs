@@ -136,7 +136,8 @@ impl Steps {
     fn check_loaded(&mut self, weights: &[Weight], mode: Mode) -> Result<(), Error> {
         let Some(loaded) = self.loaded.take() else { return Ok(()) };
         let with_optimizer = loaded.all && mode == Mode::Train;
-        let wanted = |role: Role| role == Role::Model || with_optimizer && role == Role::Optimizer;
+        let counted = loaded.types.iter().any(|(path, _)| path == Network::LOSS_SUM);
+        let wanted = |role: Role| role == Role::Model || with_optimizer && (role == Role::Optimizer || counted);
         let expected = weights.iter().filter(|weight| wanted(weight.role));
         let expected: Vec<_> = expected.map(|weight| (weight.path.clone(), weight.ty.clone())).collect();
         let mut found = loaded.types;

@@ -71,7 +71,7 @@ impl TrainerBuilder {
         let settings = settings(model.program(), entry.as_deref()).map_err(faulty)?;
         let program = Program { model, device, entry, bindings, inputs, outputs };
         let seed = settings.as_ref().map_or(0, |settings| settings.seed);
-        Ok(Trainer { program, settings, steps: Steps::default(), seed, step: 0, epoch: 0, rate: 1.0 })
+        Ok(Trainer { program, settings, steps: Steps::default(), seed, step: 0, epoch: 0, seen: 0, rate: 1.0 })
     }
 }
 
@@ -94,6 +94,8 @@ pub struct Trainer {
     pub(super) step: u64,
     /// The epochs that were made.
     pub(super) epoch: usize,
+    /// The samples of the next epoch that were seen.
+    pub(super) seen: usize,
     /// A factor for the learning rate.
     pub(super) rate: f64,
 }
@@ -132,14 +134,15 @@ impl Trainer {
         }
         step.session.step()?;
         self.step += 1;
+        self.seen += samples;
         Ok(())
     }
 
-    /// Counts from zero for an epoch.
+    /// Counts from zero for an epoch, or goes on counting.
     pub(super) fn begin_epoch(&mut self, data: &dyn Dataset, batch_size: usize) -> Result<(), Error> {
         let samples = batch_size.min(data.len());
         self.steps.get(&self.program, Mode::Train, &data.columns(), samples, self.seed)?;
-        self.steps.reset_metrics()
+        if self.seen == 0 { self.steps.reset_metrics() } else { Ok(()) }
     }
 
     /// The loss and the metrics of the epoch so far.
