@@ -217,11 +217,14 @@ impl Session {
         pollster::block_on(self.executable.execute())
     }
 
-    /// [`Session::execute`] without waiting for its end; after that, each weight that the program changes has its next value.
-    pub(crate) fn step(&mut self) -> Result<(), Error> {
-        let kept: Vec<bool> = self.given.iter().map(|given| given.kept).collect();
-        self.all_given(&kept)?;
-        pollster::block_on(self.executable.step())
+    /// After [`Session::execute`]: each weight that the program changes takes its next value.
+    pub(crate) fn adopt(&mut self) -> Result<(), Error> {
+        pollster::block_on(self.executable.adopt())
+    }
+
+    /// The names of all inputs, hidden ones too, and the paths of the weights.
+    pub(crate) fn given_names(&self) -> Vec<String> {
+        self.given.iter().map(|given| given.name.clone()).collect()
     }
 
     /// Whether the program has an input of this name, be it one that it does not name itself.

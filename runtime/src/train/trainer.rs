@@ -5,8 +5,11 @@ use tile_compiler::lower::{Binding, Bindings, Network, Setting, Settings, settin
 use tile_compiler::tensor::{Tensor, TensorType};
 
 use super::dataset::Dataset;
+use super::diagnosis::first_bad;
 use super::fit::{Epoch, Fit};
 use super::steps::{Mode, Steps};
+use tile_lang::diagnostic::Diagnostic;
+
 use crate::device::Device;
 use crate::error::Error;
 use crate::model::Model;
@@ -132,10 +135,36 @@ impl Trainer {
                 step.session.set(name, &value)?;
             }
         }
-        step.session.step()?;
+        step.session.execute()?;
+        let loss = step.session.output(Network::LOSS)?.get(0).to_f64();
+        if !loss.is_finite() {
+            return Err(self.went_bad(data, loss));
+        }
+        step.session.adopt()?;
         self.step += 1;
         self.seen += samples;
         Ok(())
+    }
+
+    /// What is wrong with a step whose loss is no number: its weights have not changed.
+    fn went_bad(&self, data: &dyn Dataset, loss: f64) -> Error {
+        let message = format!("the loss is {loss} in step {} of training", self.step + 1);
+        let program = &self.program;
+        let sources = program.model.sources();
+        let found = self.steps.last().map(|step| {
+            let graph = self.steps.graph(program, Mode::Train, &data.columns(), step.batch())?;
+            first_bad(graph, &program.device, sources, &|name| step.session.get(name))
+        });
+        match found {
+            Some(Ok(Some(bad))) => {
+                let at = bad.span.unwrap_or_default();
+                let error = Diagnostic::error("E0250", at, message);
+                let error = error.saying(format!("`{}` is the first tensor with {}", bad.name, bad.what));
+                Error::Program { sources: sources.clone(), diagnostics: vec![error] }
+            }
+            Some(Err(error)) => error,
+            _ => Error::data(message),
+        }
     }
 
     /// Counts from zero for an epoch, or goes on counting.
@@ -163,7 +192,8 @@ impl Trainer {
                 self.steps.reset_metrics()?;
             }
             let step = self.steps.get(&self.program, Mode::Evaluate, &columns, part.len(), self.seed)?;
-            step.session.step()?;
+            step.session.execute()?;
+            step.session.adopt()?;
             if (number + 1) * batch_size.max(1) >= samples.len() {
                 results = step.results()?;
             }
