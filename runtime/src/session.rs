@@ -13,6 +13,8 @@ use tile_compiler::tensor::{Tensor, TensorType};
 use crate::device::Device;
 use crate::error::Error;
 use crate::executable::Executable;
+#[cfg(not(target_arch = "wasm32"))]
+use crate::train::TrainerBuilder;
 
 /// Bytes of first values that are computed together; a larger weight's are computed alone.
 #[cfg(not(target_arch = "wasm32"))]
@@ -29,6 +31,9 @@ pub struct Session {
     /// Computes the first values of the weights; see [`Network::initial`].
     initial: Graph,
     cost: Option<Cost>,
+    /// How its model would be trained.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub(crate) origin: Option<TrainerBuilder>,
 }
 
 /// A tensor that the caller gives.
@@ -48,7 +53,16 @@ impl Session {
     ) -> Session {
         let (count, all) = (inputs.len(), inputs.into_iter().chain(weights));
         let given = all.map(|(name, ty)| Given { name, ty, kept: false }).collect();
-        Session { given, inputs: count, outputs, executable, initial: Graph::default(), cost: None }
+        Session {
+            given,
+            inputs: count,
+            outputs,
+            executable,
+            initial: Graph::default(),
+            cost: None,
+            #[cfg(not(target_arch = "wasm32"))]
+            origin: None,
+        }
     }
 
     pub(crate) fn keep_initial(&mut self, initial: Graph) {

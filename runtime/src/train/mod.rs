@@ -12,6 +12,7 @@ mod checkpoint;
 mod dataset;
 mod diagnosis;
 mod fit;
+mod session;
 mod steps;
 mod trainer;
 

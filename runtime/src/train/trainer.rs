@@ -1,7 +1,9 @@
 //! [`Trainer`]: a model that is trained, evaluated and asked.
 
+use std::collections::HashMap;
+
 use tile_compiler::dtype::Scalar;
-use tile_compiler::lower::{Binding, Bindings, Network, Setting, Settings, settings};
+use tile_compiler::lower::{Binding, Bindings, Network, Role, Setting, Settings, settings};
 use tile_compiler::tensor::{Tensor, TensorType};
 
 use super::dataset::Dataset;
@@ -27,6 +29,7 @@ pub(super) struct Program {
 }
 
 /// What a [`Trainer`] is made from.
+#[derive(Clone)]
 pub struct TrainerBuilder {
     model: Model,
     device: Device,
@@ -35,6 +38,10 @@ pub struct TrainerBuilder {
 }
 
 impl TrainerBuilder {
+    pub(crate) fn new(model: Model, device: Device, entry: Option<String>, bindings: Bindings) -> TrainerBuilder {
+        TrainerBuilder { model, device, entry, bindings }
+    }
+
     /// The model to train. Otherwise it is the last one of the file.
     pub fn entry(mut self, name: impl Into<String>) -> Self {
         self.entry = Some(name.into());
@@ -81,7 +88,7 @@ impl TrainerBuilder {
 impl Model {
     /// Begins to make the program's model ready to be trained on a device, or to be evaluated on many samples.
     pub fn trainer(&self, device: &Device) -> TrainerBuilder {
-        TrainerBuilder { model: self.clone(), device: device.clone(), entry: None, bindings: Bindings::default() }
+        TrainerBuilder::new(self.clone(), device.clone(), None, Bindings::default())
     }
 }
 
@@ -113,6 +120,23 @@ impl Trainer {
     /// Makes everything random from this seed, the first values of weights included, which must not have been made yet.
     pub fn seed(&mut self, seed: u64) {
         self.seed = seed;
+    }
+
+    /// The model's weights by path, once it has been compiled: after the first batch.
+    ///
+    /// # Errors
+    /// Where the device fails.
+    pub fn weights(&mut self) -> Result<Vec<(String, Tensor)>, Error> {
+        self.steps.take_values()?;
+        let of_model = self.steps.weights.iter().filter(|weight| weight.role == Role::Model);
+        Ok(of_model
+            .filter_map(|weight| Some((weight.path.clone(), self.steps.values.get(&weight.path)?.clone())))
+            .collect())
+    }
+
+    /// Begins with these weights.
+    pub(super) fn give(&mut self, values: HashMap<String, Tensor>) {
+        self.steps.values = values;
     }
 
     /// Trains on the data.
