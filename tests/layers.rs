@@ -82,7 +82,7 @@ macro_rules! families {
 
 families! {
     core convolution pooling normalization regularization attention transformer merging reshaping activation
-    activation_layers more recurrent
+    activation_layers more recurrent recurrent_cells conv_lstm images
 }
 
 /// The deviation of the normal distribution between -2 and 2.

@@ -231,6 +231,43 @@ fn a_scan_carries_what_its_body_assigns() {
 }
 
 #[test]
+fn a_scan_carries_the_tensors_of_lists() {
+    let source = "
+        model M(X[N, T, K]) -> (Sum, Count) {
+            States = [[fill([N, K], 0.0)], 0];
+            scan Xt in X along 1 {
+                Sum, Count = States;
+                States = [[Sum[0] + Xt], Count + 1];
+            }
+            Sum, Count = States;
+            Sum = Sum[0];
+        }";
+    insta::assert_snapshot!(lowered(source, "X = f32[2, 5, 3]"), @"
+    graph M(%0) -> (Sum = %5, Count = %6)
+    %0 = input X : f32[2, 5, 3]  # X
+    %1 = constant 0.0 : f32[]  # States
+    %2 = contract assign [i0, i1] (i0: 0..2, i1: 0..3) { v0 = %1[]; yield v0 } : f32[2, 3]  # States
+    %3 = constant 0 : i32[]  # States
+    %4 = scan 5 sequences (%0 along 1) carries (%2, %3) captures () yields () {
+        graph step(%0, %1, %2) -> (States.0.0 = %3, States.1 = %5)
+        %0 = input Xt : f32[2, 3]
+        %1 = input States.0.0 : f32[2, 3]
+        %2 = input States.1 : i32[]
+        %3 = add %1 %0 : f32[2, 3]  # States
+        %4 = constant 1 : i32[]  # States
+        %5 = add %2 %4 : i32[]  # States
+    } : f32[2, 3]
+    %5 = result 0 %4 : f32[2, 3]  # States.0.0
+    %6 = result 1 %4 : i32[]  # States.1
+    ");
+    let wrong = source.replace("Count + 1]", "Count, 1]");
+    insta::assert_snapshot!(lowered(&wrong, "X = f32[2, 5, 3]"), @"
+    E0229: `States` is a list of 2 before the loop, and a list of 3 after a step
+      `States`
+    ");
+}
+
+#[test]
 fn weights_that_do_not_fit() {
     let model = |body: &str| format!("{SCALE} model M(X[N, 3], Z[N, 4]) -> (Y) {{ {body} }}");
     let inputs = "X = f32[2, 3]; Z = f32[2, 4]";
