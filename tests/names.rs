@@ -12,7 +12,7 @@ use common::golden::text;
 const MOST: usize = 10;
 
 /// Of those that may be missing, how many have no reason yet.
-const PENDING: usize = 13;
+const PENDING: usize = 1;
 
 /// What every program sees: the library's definitions, and the functions of the language.
 fn known() -> HashSet<String> {
