@@ -11,7 +11,7 @@ use tile_lang::span::Span;
 use super::constant::{Constant, bits_of_float};
 use super::frame::Frame;
 use super::scope::Scope;
-use super::value::{Callable, Instance, Value};
+use super::value::{Callable, Instance, Renewal, Value};
 use crate::dtype::{DType, Scalar};
 use crate::graph::Origin;
 use crate::scalar::{BinaryOp, UnaryOp};
@@ -129,6 +129,8 @@ pub(super) struct Evaluator<'p, T: Target> {
     pub training: bool,
     /// The entry, and the layers that are being applied.
     pub frames: Vec<Frame>,
+    /// What the weights of the layers that are being applied are made into, and whether one has been.
+    pub renewals: Vec<Option<(Renewal<'p, T::Element>, bool)>>,
     /// For each `scan` that evaluation is in, what its step has yielded so far.
     pub yields: Vec<Vec<Yielded<'p, T::Element>>>,
 }
@@ -138,7 +140,16 @@ const MAX_DEPTH: u32 = 600;
 
 impl<'p, T: Target> Evaluator<'p, T> {
     pub fn new(program: &'p Program, target: T, training: bool) -> Self {
-        Self { program, target, depth: 0, calls: 0, training, frames: vec![Frame::default()], yields: Vec::new() }
+        Self {
+            program,
+            target,
+            depth: 0,
+            calls: 0,
+            training,
+            frames: vec![Frame::default()],
+            renewals: Vec::new(),
+            yields: Vec::new(),
+        }
     }
 
     /// Works on another target for a while.
@@ -149,7 +160,8 @@ impl<'p, T: Target> Evaluator<'p, T> {
     ) -> Lowered<(U, R)> {
         let frames = std::mem::take(&mut self.frames);
         let Evaluator { program, depth, calls, training, .. } = *self;
-        let mut inside = Evaluator { program, target, depth, calls, training, frames, yields: Vec::new() };
+        let renewals = Vec::new();
+        let mut inside = Evaluator { program, target, depth, calls, training, frames, renewals, yields: Vec::new() };
         let result = work(&mut inside);
         (self.frames, self.calls) = (inside.frames, inside.calls);
         Ok((inside.target, result?))

@@ -96,6 +96,8 @@ class Layer:
         inner = [part for part in inner if not part.endswith("_cell")]
         if isinstance(self.layer, keras.layers.Bidirectional):
             inner = ["forward" if inner[0].startswith("forward_") else "backward"]
+        if isinstance(self.layer, keras.layers.SpectralNormalization):
+            inner = ["norm" if name == "vector_u" else "layer"]
         inner = ["output" if part == "attention_output" else part for part in inner]
         return ".".join(inner + ["".join(word.capitalize() for word in name.split("_"))])
 

@@ -268,6 +268,34 @@ fn a_scan_carries_the_tensors_of_lists() {
 }
 
 #[test]
+fn a_weight_is_made_into_another() {
+    let source = format!(
+        "{SCALE}
+        layer Half()(W) -> (Y) {{ state Count[] = ones_of; update Count = Count + 1; Y = W / 2; }}
+        layer Halved(layer)(X) -> (Y) {{ half = Half(); again = with_weight(layer, \"Gamma\", half); Y = again(X); }}
+        model M(X[N, 3]) -> (Y) {{ Y = X |> Halved(Scale()); }}"
+    );
+    insta::assert_snapshot!(network(&source, "X = f32[2, 3]", &[], false), @"
+    param halved.layer.Gamma f32[3]
+    state halved.half.Count f32[]
+    layer halved Halved [2, 3]
+    outputs Y
+    ");
+    insta::assert_snapshot!(network(&source, "X = f32[2, 3]", &[], true), @"
+    param halved.layer.Gamma f32[3]
+    state halved.half.Count f32[]
+    layer halved Halved [2, 3]
+    outputs Y, halved.half.Count, halved.layer.Gamma
+    ");
+    let wrong = source.replace("\"Gamma\"", "[\"Delta\", \"Eta\"]");
+    insta::assert_snapshot!(lowered(&wrong, "X = f32[2, 3]"), @"
+    E0232: `Scale` has no weight `Delta` or `Eta`
+      `again(X)` 
+      `X |> Halved(Scale())` in this call
+    ");
+}
+
+#[test]
 fn weights_that_do_not_fit() {
     let model = |body: &str| format!("{SCALE} model M(X[N, 3], Z[N, 4]) -> (Y) {{ {body} }}");
     let inputs = "X = f32[2, 3]; Z = f32[2, 4]";
