@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use plotters::coord::Shift;
+use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 
 use super::report::Row;
@@ -64,6 +65,7 @@ fn draw_panel(panel: &Panel, workload: &str, rows: &[&Row]) -> Result<(), Box<dy
     let mut chart = ChartBuilder::on(panel)
         .caption(workload, ("sans-serif", 18))
         .margin(16)
+        .margin_right(28)
         .x_label_area_size(42)
         .y_label_area_size(64)
         .build_cartesian_2d((left..right).log_scale().base(2.0), (low / 1.5..high * 1.5).log_scale())?;
@@ -73,7 +75,7 @@ fn draw_panel(panel: &Panel, workload: &str, rows: &[&Row]) -> Result<(), Box<dy
         .x_desc(if workload == "matmul" { "N of N x N" } else { "rows" })
         .y_desc(if intense { "GFLOP/s" } else { "GB/s" })
         .x_label_formatter(&|size| format!("{size:.0}"))
-        .y_label_formatter(&|speed| speed.to_string())
+        .y_label_formatter(&|speed| speed_label(*speed))
         .label_style(("sans-serif", 13))
         .draw()?;
     let mut devices: Vec<&str> = rows.iter().map(|row| row.measurement.device.as_str()).collect();
@@ -87,7 +89,9 @@ fn draw_panel(panel: &Panel, workload: &str, rows: &[&Row]) -> Result<(), Box<dy
         chart.draw_series(line.iter().map(|at| Circle::new(*at, 3, color.filled())))?;
         if let Some(peak) = rows.iter().find_map(|row| best(row)) {
             let ends = [(left, peak), (right, peak)];
-            chart.draw_series(DashedLineSeries::new(ends, 6, 4, color.stroke_width(1)))?;
+            let key = move |(x, y)| DashedPathElement::new([(x, y), (x + 18, y)], 6, 4, color.stroke_width(1));
+            let dashed = DashedLineSeries::new(ends, 6, 4, color.stroke_width(1));
+            chart.draw_series(dashed)?.label(format!("{device}, peak")).legend(key);
         }
     }
     chart
@@ -98,4 +102,24 @@ fn draw_panel(panel: &Panel, workload: &str, rows: &[&Row]) -> Result<(), Box<dy
         .label_font(("sans-serif", 13))
         .draw()?;
     Ok(())
+}
+
+/// Of 1, 2, 5, 10, …, which have room between them.
+fn speed_label(speed: f64) -> String {
+    let leading = speed / 10f64.powf(speed.log10().floor());
+    let shown = [1.0, 2.0, 5.0].iter().any(|digit| (leading / digit - 1.0).abs() < 1e-6);
+    if shown { ((speed * 1e6).round() / 1e6).to_string() } else { String::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels() {
+        assert_eq!(
+            [0.02, 0.3, 0.5, 1.0, 7.0, 10.0, 200.0, 4000.0].map(speed_label),
+            ["0.02", "", "0.5", "1", "", "10", "200", ""]
+        );
+    }
 }
