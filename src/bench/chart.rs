@@ -62,20 +62,25 @@ fn draw_panel(panel: &Panel, workload: &str, rows: &[&Row]) -> Result<(), Box<dy
     if points.is_empty() || low <= 0.0 {
         return Ok(());
     }
+    // Below the lines there is room for the key.
+    let (low, high) = (low / 4.0, high * 1.5);
     let mut chart = ChartBuilder::on(panel)
         .caption(workload, ("sans-serif", 18))
         .margin(16)
         .margin_right(28)
         .x_label_area_size(42)
         .y_label_area_size(64)
-        .build_cartesian_2d((left..right).log_scale().base(2.0), (low / 1.5..high * 1.5).log_scale())?;
+        .build_cartesian_2d(
+            (left..right).log_scale().base(2.0),
+            (low..high).log_scale().with_key_points(ticks(low, high)),
+        )?;
     chart
         .configure_mesh()
         .light_line_style(WHITE)
         .x_desc(if workload == "matmul" { "N of N x N" } else { "rows" })
         .y_desc(if intense { "GFLOP/s" } else { "GB/s" })
         .x_label_formatter(&|size| format!("{size:.0}"))
-        .y_label_formatter(&|speed| speed_label(*speed))
+        .y_label_formatter(&|speed| ((speed * 1e6).round() / 1e6).to_string())
         .label_style(("sans-serif", 13))
         .draw()?;
     let mut devices: Vec<&str> = rows.iter().map(|row| row.measurement.device.as_str()).collect();
@@ -104,11 +109,11 @@ fn draw_panel(panel: &Panel, workload: &str, rows: &[&Row]) -> Result<(), Box<dy
     Ok(())
 }
 
-/// Of 1, 2, 5, 10, …, which have room between them.
-fn speed_label(speed: f64) -> String {
-    let leading = speed / 10f64.powf(speed.log10().floor());
-    let shown = [1.0, 2.0, 5.0].iter().any(|digit| (leading / digit - 1.0).abs() < 1e-6);
-    if shown { ((speed * 1e6).round() / 1e6).to_string() } else { String::new() }
+/// 1, 2, 5, 10, … as far as they are in a range of positive numbers.
+fn ticks(low: f64, high: f64) -> Vec<f64> {
+    let decades = low.log10().floor() as i32..=high.log10().floor() as i32;
+    let ticks = decades.flat_map(|decade| [1.0, 2.0, 5.0].map(|digit| digit * 10f64.powi(decade)));
+    ticks.filter(|tick| (low..=high).contains(tick)).collect()
 }
 
 #[cfg(test)]
@@ -116,10 +121,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels() {
-        assert_eq!(
-            [0.02, 0.3, 0.5, 1.0, 7.0, 10.0, 200.0, 4000.0].map(speed_label),
-            ["0.02", "", "0.5", "1", "", "10", "200", ""]
-        );
+    fn ticks_of_ranges() {
+        assert_eq!(ticks(0.4, 25.0), [0.5, 1.0, 2.0, 5.0, 10.0, 20.0]);
+        assert_eq!(ticks(125.0, 636.0), [200.0, 500.0]);
     }
 }
