@@ -1,15 +1,20 @@
 //! `tilec FILE --emit …`: what each phase makes of a program, down to the kernels in five shading languages.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
+use tile_compiler::dtype::DType;
 use tile_compiler::emit::{Target, write};
 use tile_compiler::graph::Graph;
 use tile_compiler::kernel::Kernel;
-use tile_compiler::lower::lower;
+use tile_compiler::lower::{Binding, Bindings, Targets, lower, train};
 use tile_compiler::pipeline;
 use tile_compiler::plan::{Plan, Routine};
 use tile_compiler::profile::Profile;
+use tile_compiler::tensor::TensorType;
+use tile_lang::ast::Function;
+use tile_lang::diagnostic::Diagnostic;
 
 use crate::arguments::{Sizes, assume_sizes};
 use crate::source::Source;
@@ -29,6 +34,9 @@ pub struct Emit {
     /// The device profile to schedule for
     #[arg(long, value_name = "NAME", default_value = "generic")]
     target: ProfileName,
+    /// Show a step of training, as the `train` block says: forward, backward, update. `--shape Y=i32:64` gives what the output Y should be
+    #[arg(long)]
+    train: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
@@ -86,7 +94,7 @@ pub fn emit(arguments: &Emit, sizes: &Sizes, terminal: &Terminal) -> Result<(), 
             listings.push(of_text(kind, &source));
         } else {
             if compiled.is_none() {
-                compiled = Some(compile(arguments.target, sizes, &source, terminal)?);
+                compiled = Some(compile(arguments, sizes, &source, terminal)?);
             }
             if let Some((graph, plan)) = &compiled {
                 listings.extend(of_program(kind, graph, plan)?);
@@ -99,8 +107,8 @@ pub fn emit(arguments: &Emit, sizes: &Sizes, terminal: &Terminal) -> Result<(), 
     }
 }
 
-fn compile(target: ProfileName, sizes: &Sizes, source: &Source, terminal: &Terminal) -> Result<(Graph, Plan), Failure> {
-    let profile = match target {
+fn compile(arguments: &Emit, sizes: &Sizes, source: &Source, terminal: &Terminal) -> Result<(Graph, Plan), Failure> {
+    let profile = match arguments.target {
         ProfileName::Generic => Profile::generic(),
         ProfileName::Cpu => Profile::cpu(),
     };
@@ -108,18 +116,62 @@ fn compile(target: ProfileName, sizes: &Sizes, source: &Source, terminal: &Termi
     let entry = sizes.entry.as_deref();
     let mut bindings = sizes.bindings();
     let function = program.entry(entry).map_err(|error| source.rejected(&[error]))?;
+    let targets = if arguments.train { take_targets(function, &mut bindings) } else { BTreeMap::new() };
     let assumed = assume_sizes(function, &mut bindings, ASSUMED);
     if !assumed.is_empty() {
         let names = assumed.join(" = ");
         terminal.note(&format!("{names} = {ASSUMED} is assumed; `--dim {}=…` gives another size", assumed[0]));
     }
-    let mut graph = lower(program, entry, &bindings).map_err(|errors| source.rejected(&errors))?.graph;
+    let rejected = |errors: Vec<Diagnostic>| source.rejected(&errors);
+    let mut graph = lower(program, entry, &bindings).map_err(rejected)?.graph;
+    if arguments.train {
+        bindings.training = true;
+        graph = step(source, entry, &bindings, targets, &graph, terminal).map_err(rejected)?;
+    }
     pipeline::optimise(&mut graph);
     let plan = pipeline::plan(&graph, &profile).map_err(|error| match error.diagnostic(&graph) {
         Some(diagnostic) => source.rejected(&[diagnostic]),
         None => Failure::machine(error.to_string()),
     })?;
     Ok((graph, plan))
+}
+
+/// Takes the shapes out of the bindings that are those of outputs.
+fn take_targets(function: &Function, bindings: &mut Bindings) -> BTreeMap<String, TensorType> {
+    let names = function.outputs.iter().map(|output| &output.name);
+    let taken = names.filter_map(|name| match bindings.inputs.remove(name) {
+        Some(Binding::Tensor(ty)) => Some((name.clone(), ty)),
+        _ => None,
+    });
+    taken.collect()
+}
+
+/// The graph of a step of training. Outputs whose targets are not known should be like the model's, or else like classes
+/// along its last axis.
+fn step(
+    source: &Source,
+    entry: Option<&str>,
+    bindings: &Bindings,
+    targets: BTreeMap<String, TensorType>,
+    model: &Graph,
+    terminal: &Terminal,
+) -> Result<Graph, Vec<Diagnostic>> {
+    let with = |assumed: &dyn Fn(&TensorType) -> TensorType| {
+        let mut types = targets.clone();
+        for (name, id) in &model.outputs {
+            types.entry(name.clone()).or_insert_with(|| assumed(&model.node(*id).ty));
+        }
+        let network =
+            train(source.model.program(), entry, bindings, &Targets { types: types.clone(), weighted: false })?;
+        Ok((network.graph, types))
+    };
+    let alike = |ty: &TensorType| ty.clone();
+    let class = |ty: &TensorType| TensorType::new(DType::I32, &ty.shape[..ty.rank().saturating_sub(1)]);
+    let (graph, types) = with(&alike).or_else(|errors: Vec<Diagnostic>| with(&class).map_err(|_| errors))?;
+    for (name, ty) in types.iter().filter(|(name, _)| !targets.contains_key(*name)) {
+        terminal.note(&format!("the target of {name} is assumed to be {ty}; `--shape {name}=…` gives another"));
+    }
+    Ok(graph)
 }
 
 fn of_text(kind: Kind, source: &Source) -> Listing {

@@ -82,7 +82,8 @@ macro_rules! families {
 
 families! {
     core convolution pooling normalization regularization attention transformer merging reshaping activation
-    activation_layers more recurrent
+    activation_layers more recurrent recurrent_cells conv_lstm images augmentation
+    preprocessing
 }
 
 /// The deviation of the normal distribution between -2 and 2.

@@ -67,23 +67,16 @@ impl Executable {
         }
     }
 
-    /// [`Executable::execute`]; then the next values of weights, the outputs with their names, are their values. Those outputs
-    /// are not to be read after that.
-    pub async fn step(&mut self) -> Result<(), Error> {
+    /// After a run: the next values of weights, the outputs with their names, are their values. Those outputs are not to be
+    /// read after that.
+    pub async fn adopt(&mut self) -> Result<(), Error> {
         match self {
-            Executable::Reference(reference) => {
-                reference.execute()?;
-                reference.adopt();
-                Ok(())
-            }
-            Executable::Host(host) => {
-                host.execute()?;
-                host.adopt();
-                Ok(())
-            }
+            Executable::Reference(reference) => reference.adopt(),
+            Executable::Host(host) => host.adopt(),
             #[cfg(feature = "wgpu")]
-            Executable::Gpu(gpu) => gpu.step().await,
+            Executable::Gpu(gpu) => gpu.adopt().await?,
         }
+        Ok(())
     }
 
     /// The output of this number of the last run.

@@ -13,6 +13,8 @@ use crate::device::{Device, Kind};
 use crate::error::Error;
 use crate::executable::{Executable, ReferenceExecutable, given_name};
 use crate::session::Session;
+#[cfg(not(target_arch = "wasm32"))]
+use crate::train::TrainerBuilder;
 
 /// A checked program, not yet bound to shapes or a device.
 #[derive(Clone, Debug)]
@@ -131,11 +133,24 @@ impl SessionBuilder<'_> {
         pollster::block_on(self.build_async())
     }
 
+    /// The same model to train; the inputs' shapes are the data's.
+    #[cfg(not(target_arch = "wasm32"))]
+    fn into_trainer(self) -> TrainerBuilder {
+        let mut bindings = self.bindings;
+        bindings.inputs.retain(|_, binding| !matches!(binding, Binding::Tensor(_)));
+        bindings.sizes.clear();
+        TrainerBuilder::new(self.model.clone(), self.device.clone(), self.entry, bindings)
+    }
+
     /// The async form of [`SessionBuilder::build`].
     pub async fn build_async(self) -> Result<Session, Error> {
         let network = self.network()?;
         let mut session = session(network.graph, self.device, &self.model.sources).await?;
         session.keep_initial(network.initial);
+        #[cfg(not(target_arch = "wasm32"))]
+        {
+            session.origin = Some(self.into_trainer());
+        }
         session.seed(0, 0)?;
         Ok(session)
     }

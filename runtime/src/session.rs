@@ -13,6 +13,8 @@ use tile_compiler::tensor::{Tensor, TensorType};
 use crate::device::Device;
 use crate::error::Error;
 use crate::executable::Executable;
+#[cfg(not(target_arch = "wasm32"))]
+use crate::train::TrainerBuilder;
 
 /// Bytes of first values that are computed together; a larger weight's are computed alone.
 #[cfg(not(target_arch = "wasm32"))]
@@ -29,6 +31,9 @@ pub struct Session {
     /// Computes the first values of the weights; see [`Network::initial`].
     initial: Graph,
     cost: Option<Cost>,
+    /// How its model would be trained.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub(crate) origin: Option<TrainerBuilder>,
 }
 
 /// A tensor that the caller gives.
@@ -48,7 +53,16 @@ impl Session {
     ) -> Session {
         let (count, all) = (inputs.len(), inputs.into_iter().chain(weights));
         let given = all.map(|(name, ty)| Given { name, ty, kept: false }).collect();
-        Session { given, inputs: count, outputs, executable, initial: Graph::default(), cost: None }
+        Session {
+            given,
+            inputs: count,
+            outputs,
+            executable,
+            initial: Graph::default(),
+            cost: None,
+            #[cfg(not(target_arch = "wasm32"))]
+            origin: None,
+        }
     }
 
     pub(crate) fn keep_initial(&mut self, initial: Graph) {
@@ -217,11 +231,14 @@ impl Session {
         pollster::block_on(self.executable.execute())
     }
 
-    /// [`Session::execute`] without waiting for its end; after that, each weight that the program changes has its next value.
-    pub(crate) fn step(&mut self) -> Result<(), Error> {
-        let kept: Vec<bool> = self.given.iter().map(|given| given.kept).collect();
-        self.all_given(&kept)?;
-        pollster::block_on(self.executable.step())
+    /// After [`Session::execute`]: each weight that the program changes takes its next value.
+    pub(crate) fn adopt(&mut self) -> Result<(), Error> {
+        pollster::block_on(self.executable.adopt())
+    }
+
+    /// The names of all inputs, hidden ones too, and the paths of the weights.
+    pub(crate) fn given_names(&self) -> Vec<String> {
+        self.given.iter().map(|given| given.name.clone()).collect()
     }
 
     /// Whether the program has an input of this name, be it one that it does not name itself.

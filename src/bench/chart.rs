@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use plotters::coord::Shift;
+use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 
 use super::report::Row;
@@ -61,19 +62,25 @@ fn draw_panel(panel: &Panel, workload: &str, rows: &[&Row]) -> Result<(), Box<dy
     if points.is_empty() || low <= 0.0 {
         return Ok(());
     }
+    // Below the lines there is room for the key.
+    let (low, high) = (low / 4.0, high * 1.5);
     let mut chart = ChartBuilder::on(panel)
         .caption(workload, ("sans-serif", 18))
         .margin(16)
+        .margin_right(28)
         .x_label_area_size(42)
         .y_label_area_size(64)
-        .build_cartesian_2d((left..right).log_scale().base(2.0), (low / 1.5..high * 1.5).log_scale())?;
+        .build_cartesian_2d(
+            (left..right).log_scale().base(2.0),
+            (low..high).log_scale().with_key_points(ticks(low, high)),
+        )?;
     chart
         .configure_mesh()
         .light_line_style(WHITE)
         .x_desc(if workload == "matmul" { "N of N x N" } else { "rows" })
         .y_desc(if intense { "GFLOP/s" } else { "GB/s" })
         .x_label_formatter(&|size| format!("{size:.0}"))
-        .y_label_formatter(&|speed| speed.to_string())
+        .y_label_formatter(&|speed| ((speed * 1e6).round() / 1e6).to_string())
         .label_style(("sans-serif", 13))
         .draw()?;
     let mut devices: Vec<&str> = rows.iter().map(|row| row.measurement.device.as_str()).collect();
@@ -87,7 +94,9 @@ fn draw_panel(panel: &Panel, workload: &str, rows: &[&Row]) -> Result<(), Box<dy
         chart.draw_series(line.iter().map(|at| Circle::new(*at, 3, color.filled())))?;
         if let Some(peak) = rows.iter().find_map(|row| best(row)) {
             let ends = [(left, peak), (right, peak)];
-            chart.draw_series(DashedLineSeries::new(ends, 6, 4, color.stroke_width(1)))?;
+            let key = move |(x, y)| DashedPathElement::new([(x, y), (x + 18, y)], 6, 4, color.stroke_width(1));
+            let dashed = DashedLineSeries::new(ends, 6, 4, color.stroke_width(1));
+            chart.draw_series(dashed)?.label(format!("{device}, peak")).legend(key);
         }
     }
     chart
@@ -98,4 +107,22 @@ fn draw_panel(panel: &Panel, workload: &str, rows: &[&Row]) -> Result<(), Box<dy
         .label_font(("sans-serif", 13))
         .draw()?;
     Ok(())
+}
+
+/// 1, 2, 5, 10, … as far as they are in a range of positive numbers.
+fn ticks(low: f64, high: f64) -> Vec<f64> {
+    let decades = low.log10().floor() as i32..=high.log10().floor() as i32;
+    let ticks = decades.flat_map(|decade| [1.0, 2.0, 5.0].map(|digit| digit * 10f64.powi(decade)));
+    ticks.filter(|tick| (low..=high).contains(tick)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_of_ranges() {
+        assert_eq!(ticks(0.4, 25.0), [0.5, 1.0, 2.0, 5.0, 10.0, 20.0]);
+        assert_eq!(ticks(125.0, 636.0), [200.0, 500.0]);
+    }
 }

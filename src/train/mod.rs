@@ -3,19 +3,18 @@
 mod curves;
 mod progress;
 
-use std::fs::File;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tile_runtime::Error;
 use tile_runtime::data::folder;
-use tile_runtime::train::{Dataset, Epoch, Fit, Trainer, Validation};
+use tile_runtime::train::{
+    Callback, Checkpoint, Dataset, EarlyStopping, Fit, Log, Monitor, Progress, Trainer, Validation,
+};
 
 use crate::arguments::Sizes;
 use crate::devices::open;
-use crate::json;
 use crate::source::Source;
 use crate::terminal::{Failure, Terminal};
 use progress::Line;
@@ -46,13 +45,16 @@ pub struct Train {
     /// Write the weights here after each epoch, with all that `--resume` needs
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
+    /// Write the weights here after each epoch with the smallest validation loss so far (or loss, without validation)
+    #[arg(long, value_name = "FILE")]
+    save_best: Option<PathBuf>,
     /// Go on where the run that saved this file was
     #[arg(long, value_name = "FILE")]
     resume: Option<PathBuf>,
     /// Stop after so many epochs without a smaller validation loss (or loss, without validation)
     #[arg(long, value_name = "EPOCHS")]
     patience: Option<usize>,
-    /// Write a line of JSON for each epoch
+    /// Write a line for each epoch: JSON, or a table where the name ends in .csv
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
     /// Draw the loss and the metrics over the epochs
@@ -90,54 +92,22 @@ pub fn train(arguments: &Train, terminal: &Terminal) -> Result<(), Failure> {
         (None, Some(file)) => trainer.load(file).map_err(failed)?,
         (None, None) => {}
     }
-    let mut log = match &arguments.log {
-        Some(path) => {
-            let mut options = File::options();
-            if arguments.resume.is_some() {
-                options.append(true)
-            } else {
-                options.write(true).truncate(true)
-            };
-            let file = options.create(true).open(path);
-            Some((path, file.map_err(|error| Failure::writing(path, &error))?))
-        }
-        None => None,
-    };
-    let interrupted = interrupts()?;
-    let mut line = Line::new(terminal);
-    let mut failure: Option<Failure> = None;
-    let mut best: Option<(usize, f64)> = None;
     let epochs = arguments.epochs.unwrap_or(trainer.settings().epochs);
-    let mut fit = Fit::epochs(epochs).progress(|state| {
-        if interrupted.load(Ordering::Relaxed) {
-            state.stop = true;
-        }
-        let results = state.results.cloned();
-        line.show(state);
-        let Some(epoch) = results else { return };
-        let mut write = || -> Result<(), Failure> {
-            if let Some((path, file)) = &mut log {
-                file.write_all(json_line(&epoch).as_bytes()).map_err(|error| Failure::writing(path, &error))?;
-            }
-            if let Some(path) = &arguments.save {
-                state.trainer().save(path).map_err(|error| source.failed(&error))?;
-            }
-            Ok(())
-        };
-        if let Err(error) = write() {
-            (failure, state.stop) = (Some(error), true);
-        }
-        let watched = if epoch.validation.is_empty() { &epoch.training } else { &epoch.validation };
-        let loss = watched.first().map_or(f64::NAN, |(_, loss)| *loss);
-        if loss.is_nan() {
-            let message = format!("the loss is no number after epoch {}", epoch.epoch + 1);
-            (failure, state.stop) = (Some(Failure::input(message)), true);
-        } else if best.is_none_or(|(_, best)| loss < best) {
-            best = Some((epoch.epoch, loss));
-        } else if let (Some((at, _)), Some(patience)) = (best, arguments.patience) {
-            state.stop |= epoch.epoch - at >= patience;
-        }
-    });
+    let interrupted = interrupts()?;
+    let mut fit = Fit::epochs(epochs).callback(Line::new(terminal)).callback(Interrupt(interrupted.clone()));
+    if let Some(path) = &arguments.log {
+        fit = fit.callback(Log::new(path, arguments.resume.is_some()).map_err(failed)?);
+    }
+    if let Some(path) = &arguments.save {
+        fit = fit.callback(Checkpoint::last(path));
+    }
+    let watched = Monitor::of(if validation.is_some() { "val_loss" } else { "loss" });
+    if let Some(path) = &arguments.save_best {
+        fit = fit.callback(Checkpoint::best(path, watched.clone()));
+    }
+    if let Some(patience) = arguments.patience {
+        fit = fit.callback(EarlyStopping::new(watched, patience));
+    }
     if let Some(samples) = arguments.batch_size {
         fit = fit.batch_size(samples);
     }
@@ -145,10 +115,6 @@ pub fn train(arguments: &Train, terminal: &Terminal) -> Result<(), Failure> {
         fit = fit.validation(validation);
     }
     let history = trainer.fit(&*samples.train, fit).map_err(failed)?;
-    drop(log);
-    if let Some(failure) = failure {
-        return Err(failure);
-    }
     if let Some(path) = &arguments.plot {
         curves::draw(&history, path)?;
     }
@@ -156,6 +122,16 @@ pub fn train(arguments: &Train, terminal: &Terminal) -> Result<(), Failure> {
         stopped(&mut trainer, arguments, terminal).map_err(failed)?;
     }
     Ok(())
+}
+
+/// Ends training after Ctrl-C.
+struct Interrupt(Arc<AtomicBool>);
+
+impl Callback for Interrupt {
+    fn step(&mut self, state: &mut Progress) -> Result<(), Error> {
+        state.stop |= self.0.load(Ordering::Relaxed);
+        Ok(())
+    }
 }
 
 /// After Ctrl-C: what was learnt in the epoch that has not ended is in the file, too.
@@ -181,16 +157,4 @@ fn interrupts() -> Result<Arc<AtomicBool>, Failure> {
     };
     ctrlc::set_handler(handler).map_err(|error| Failure::machine(format!("cannot watch for Ctrl-C: {error}")))?;
     Ok(interrupted)
-}
-
-/// `{"epoch":1,"loss":…,"accuracy":…,"val_loss":…,"seconds":…}` and a newline.
-fn json_line(epoch: &Epoch) -> String {
-    let number = |value: f64| if value.is_finite() { format!("{value}") } else { "null".to_owned() };
-    let mut text = format!("{{\"epoch\":{}", epoch.epoch + 1);
-    let training = epoch.training.iter().map(|(name, value)| (name.clone(), *value));
-    let validation = epoch.validation.iter().map(|(name, value)| (format!("val_{name}"), *value));
-    for (name, value) in training.chain(validation) {
-        text += &format!(",{}:{}", json::string(&name), number(value));
-    }
-    text + &format!(",\"seconds\":{:.3}}}\n", epoch.seconds)
 }

@@ -1,10 +1,10 @@
 //! What a person sees of training: on a terminal a line that moves, as Keras has it, else a line for each epoch.
 
 use std::io::IsTerminal;
-use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use tile_runtime::train::{Epoch, Progress};
+use tile_runtime::Error;
+use tile_runtime::train::{Callback, Epoch, Progress};
 
 use crate::terminal::Terminal;
 
@@ -24,38 +24,41 @@ impl Line {
         });
         Line { quiet: terminal.quiet, bar }
     }
+}
 
-    /// Shows a step, or the end of an epoch.
-    pub fn show(&mut self, state: &mut Progress) {
-        if self.quiet {
-            return;
-        }
-        let title = format!("Epoch {}/{}", state.epoch + 1, state.epochs);
-        if let Some(results) = state.results {
-            let text = text(results, state.steps);
-            match &self.bar {
-                Some(bar) => {
-                    bar.suspend(|| eprintln!("{title} {}/{} {text}", state.steps, state.steps));
-                    bar.reset();
-                }
-                None => eprintln!("{title} {}/{} {text}", state.steps, state.steps),
-            }
-            return;
-        }
-        let Some(bar) = &self.bar else { return };
-        bar.set_prefix(title);
+impl Callback for Line {
+    fn step(&mut self, state: &mut Progress) -> Result<(), Error> {
+        let Some(bar) = &self.bar else { return Ok(()) };
+        bar.set_prefix(title(state));
         bar.set_length(state.steps as u64);
         bar.set_position(state.step as u64);
         let each = state.elapsed.as_secs_f64() / state.step.max(1) as f64;
-        let left = Duration::from_secs_f64(each * (state.steps - state.step) as f64);
+        let left = (each * (state.steps - state.step) as f64).round();
         // Reading waits for the device: now and then is enough.
         let often = (0.2 / each.max(1e-9)).ceil() as usize;
-        if state.step % often.max(1) == 0
-            && let Ok(results) = state.so_far()
-        {
-            bar.set_message(format!("{}s {}/step{}", left.as_secs(), time(each), listed("", &results)));
+        if state.step % often.max(1) == 0 {
+            let results = state.so_far()?;
+            bar.set_message(format!("{left}s {}/step{}", time(each), listed("", &results)));
         }
+        Ok(())
     }
+
+    fn epoch(&mut self, state: &mut Progress, epoch: &Epoch) -> Result<(), Error> {
+        let line = format!("{} {}/{} {}", title(state), state.steps, state.steps, text(epoch, state.steps));
+        match &self.bar {
+            Some(bar) => {
+                bar.suspend(|| eprintln!("{line}"));
+                bar.reset();
+            }
+            None if self.quiet => {}
+            None => eprintln!("{line}"),
+        }
+        Ok(())
+    }
+}
+
+fn title(state: &Progress) -> String {
+    format!("Epoch {}/{}", state.epoch + 1, state.epochs)
 }
 
 fn text(epoch: &Epoch, steps: usize) -> String {

@@ -92,6 +92,7 @@ const GROUPS: &[(BuiltinKind, (usize, usize), &[&str])] = &[
     (COMPILE_TIME, (1, 2), &["list"]),
     (COMPILE_TIME, (2, 2), &["repeat"]),
     (COMPILE_TIME, (2, 3), &["slice"]),
+    (COMPILE_TIME, (3, 3), &["with_weight"]),
     (TENSOR, (3, 3), &["scatter", "reduce"]),
     (TENSOR, (1, MANY), &["einsum", "reshape", "tuple", "simple_reduce", "prng_step"]),
 ];

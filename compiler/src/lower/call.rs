@@ -117,8 +117,13 @@ impl<'p, T: Target> Evaluator<'p, T> {
         self.place(instance, &snake_case(class));
         let path = instance.path.borrow().clone().unwrap_or_default();
         self.frames.push(Frame::new(path.clone()));
+        self.renewals.push(instance.renewal.clone().map(|renewal| (renewal, false)));
         let outputs = self.call(function, &instance.parameters, arguments, span);
         self.frames.pop();
+        if let (Some(Some((renewal, false))), Ok(_)) = (self.renewals.pop(), &outputs) {
+            let message = format!("`{class}` has no weight `{}`", renewal.names.join("` or `"));
+            return Err(Diagnostic::error("E0232", span, message));
+        }
         if self.frames.len() == 1 {
             let outputs = outputs.as_ref().map_or(&[][..], |value| match value {
                 Value::List(items) => items,

@@ -11,7 +11,7 @@ use tile_lang::span::Span;
 use super::constant::{Constant, bits_of_float};
 use super::frame::Frame;
 use super::scope::Scope;
-use super::value::{Callable, Instance, Value};
+use super::value::{Callable, Instance, Renewal, Value};
 use crate::dtype::{DType, Scalar};
 use crate::graph::Origin;
 use crate::scalar::{BinaryOp, UnaryOp};
@@ -138,6 +138,8 @@ pub(super) struct Evaluator<'p, T: Target> {
     pub penalises: bool,
     /// The entry, and the layers that are being applied.
     pub frames: Vec<Frame>,
+    /// What the weights of the layers that are being applied are made into, and whether one has been.
+    pub renewals: Vec<Option<(Renewal<'p, T::Element>, bool)>>,
     /// For each `scan` that evaluation is in, what its step has yielded so far.
     pub yields: Vec<Vec<Yielded<'p, T::Element>>>,
 }
@@ -156,6 +158,7 @@ impl<'p, T: Target> Evaluator<'p, T> {
             updates: training,
             penalises: training,
             frames: vec![Frame::default()],
+            renewals: Vec::new(),
             yields: Vec::new(),
         }
     }
@@ -168,8 +171,9 @@ impl<'p, T: Target> Evaluator<'p, T> {
     ) -> Lowered<(U, R)> {
         let frames = std::mem::take(&mut self.frames);
         let Evaluator { program, depth, calls, training, updates, penalises, .. } = *self;
+        let (renewals, yields) = (Vec::new(), Vec::new());
         let mut inside =
-            Evaluator { program, target, depth, calls, training, updates, penalises, frames, yields: Vec::new() };
+            Evaluator { program, target, depth, calls, training, updates, penalises, frames, renewals, yields };
         let result = work(&mut inside);
         (self.frames, self.calls) = (inside.frames, inside.calls);
         Ok((inside.target, result?))

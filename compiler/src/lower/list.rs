@@ -1,10 +1,13 @@
 //! Functions on lists and other values that are known at compile time.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use tile_lang::diagnostic::Diagnostic;
 
 use super::constant::Constant;
 use super::expression::{Evaluator, Lowered, Spans, Target};
-use super::value::{Callable, Instance, Value};
+use super::value::{Callable, Instance, Renewal, Value};
 
 impl<'p, T: Target> Evaluator<'p, T> {
     pub(super) fn compile_time(
@@ -67,6 +70,23 @@ impl<'p, T: Target> Evaluator<'p, T> {
                 let copies = (0..*count).map(|_| copy(value).ok_or_else(|| wrong(1, not_a_layer(name, value))));
                 copies.collect::<Lowered<_>>().map(Value::List)
             }
+            ("with_weight", [Value::Callable(Callable::Instance(layer)), names, Value::Callable(callable)]) => {
+                let names = match names {
+                    Value::List(names) => names.iter().collect(),
+                    name => vec![name],
+                };
+                let names = names.into_iter().map(|name| match name {
+                    Value::Symbol(name) => Ok(name.clone()),
+                    other => Err(wrong(1, format!("this is {}, not the name of a weight", other.kind()))),
+                });
+                Ok(Value::instance(Rc::new(Instance {
+                    function: layer.function,
+                    parameters: layer.parameters.clone(),
+                    name: layer.name.clone(),
+                    path: layer.path.clone(),
+                    renewal: Some(Renewal { names: names.collect::<Lowered<_>>()?, callable: callable.clone() }),
+                })))
+            }
             ("clone", [value]) => copy(value).ok_or_else(|| wrong(0, not_a_layer(name, value))),
             ("error", [message]) => Err(Diagnostic::error("E0228", spans.call, message.to_string())),
             _ => {
@@ -110,7 +130,13 @@ fn copy<'p, E: Clone>(value: &Value<'p, E>) -> Option<Value<'p, E>> {
             // A layer that is a hyper-parameter is copied, too.
             let copied = |value: &Value<'p, E>| copy(value).unwrap_or_else(|| value.clone());
             let parameters = instance.parameters.iter().map(|parameter| parameter.as_ref().map(copied));
-            Some(Value::instance(Instance::new(instance.function, parameters.collect(), instance.name.clone())))
+            Some(Value::instance(Rc::new(Instance {
+                function: instance.function,
+                parameters: parameters.collect(),
+                name: instance.name.clone(),
+                path: RefCell::new(None),
+                renewal: instance.renewal.clone(),
+            })))
         }
         Value::Callable(_) | Value::Symbol(_) => Some(value.clone()),
         Value::List(items) => items.iter().map(copy).collect::<Option<_>>().map(Value::List),

@@ -1,6 +1,6 @@
 //! `scan`: a loop at run time. Its body becomes a graph of its own, into which what it reads of outside is captured.
 //!
-//! Names of outside that the body assigns are the carries. While the body is lowered, [`Tensors::graph`] is the body's;
+//! The tensors of the names of outside that the body assigns, which may be lists, are the carries. While the body is lowered, [`Tensors::graph`] is the body's;
 //! what was captured and is not read is left out again.
 
 use tile_lang::ast::{self, Ident, Statement, StatementKind};
@@ -22,6 +22,20 @@ struct Sequence<'p> {
     axis: usize,
 }
 
+/// A name whose value goes from one step to the next.
+struct Carry<'p> {
+    name: &'p Ident,
+    /// Before the first step: a tensor, or a list of such and of lists.
+    first: Value<'p, NodeId>,
+}
+
+/// A tensor that a step takes or gives: the name, which of the tensors of a list it is, and what the graph calls it.
+struct Leaf<'p> {
+    name: &'p Ident,
+    label: String,
+    node: NodeId,
+}
+
 pub(super) fn scan<'p>(
     evaluator: &mut Evaluator<'p, Tensors>,
     scope: &mut Scope<'p, NodeId>,
@@ -32,30 +46,35 @@ pub(super) fn scan<'p>(
     let (sequences, length) = self::sequences(evaluator, scope, sequences)?;
     let mut carried = Vec::new();
     assigned(body, scope, &mut carried);
-    let mut first = Vec::with_capacity(carried.len());
-    for name in &carried {
-        first.push(first_value(evaluator, scope, name)?);
-    }
+    let carries = carried.into_iter().map(|name| {
+        let value = scope.names.get(name.name.as_str());
+        Ok(Carry { name, first: first_value(evaluator, name, value)? })
+    });
+    let carries = carries.collect::<Lowered<Vec<Carry>>>()?;
+    let first: Vec<Leaf> = carries.iter().flat_map(|carry| leaves(carry.name, &carry.first)).collect();
     let graph = &evaluator.target.graph;
+    let types: Vec<TensorType> = first.iter().map(|leaf| graph.node(leaf.node).ty.clone()).collect();
     let slices = sequences.iter().map(|sequence| {
         let mut ty = graph.node(sequence.node).ty.clone();
         ty.shape.remove(sequence.axis);
         (sequence.variable, ty)
     });
-    let carries = carried.iter().zip(&first).map(|(name, id)| (*name, graph.node(*id).ty.clone()));
-    let steps: Vec<(&'p Ident, TensorType)> = slices.chain(carries).collect();
+    let slices: Vec<(&'p Ident, TensorType)> = slices.collect();
 
     evaluator.target.begin_scan();
-    let given: Vec<NodeId> =
-        steps.iter().map(|(name, ty)| evaluator.target.step_input(&name.name, ty.clone())).collect();
+    let slices = slices.into_iter().map(|(name, ty)| (name, evaluator.target.step_input(&name.name, ty)));
+    let slices: Vec<(&'p Ident, NodeId)> = slices.collect();
+    let given = first.iter().zip(&types).map(|(leaf, ty)| evaluator.target.step_input(&leaf.label, ty.clone()));
+    let given: Vec<NodeId> = given.collect();
     let mut inside = scope.map(|value| evaluator.target.capture(value));
-    for ((name, _), node) in steps.iter().zip(given) {
+    for (name, node) in slices {
         inside.names.insert(&name.name, Value::Element(node));
     }
+    replace(&mut inside, &carries, given);
     evaluator.yields.push(Vec::new());
     let ran = evaluator.run(&mut inside, body);
     let yielded = evaluator.yields.pop().unwrap_or_default();
-    let outputs = ran.and_then(|()| outputs(evaluator, &inside, &steps[sequences.len()..], yielded));
+    let outputs = ran.and_then(|()| outputs(evaluator, &inside, &carries, &types, yielded));
     let outputs = match outputs {
         Ok(outputs) => outputs,
         Err(error) => {
@@ -63,8 +82,8 @@ pub(super) fn scan<'p>(
             return Err(error);
         }
     };
-    let names: Vec<&'p Ident> = outputs.iter().map(|(name, _)| *name).collect();
-    let axes = outputs[carried.len()..].iter().map(|(name, node)| {
+    let names: Vec<(&'p Ident, String)> = outputs.iter().map(|leaf| (leaf.name, leaf.label.clone())).collect();
+    let axes = outputs[first.len()..].iter().map(|Leaf { name, node, .. }| {
         let axis = sequences.first().map_or(0, |sequence| sequence.axis);
         let rank = evaluator.target.graph.shape(*node).len();
         if axis <= rank {
@@ -74,7 +93,7 @@ pub(super) fn scan<'p>(
         Err(Diagnostic::error("E0229", name.span, message))
     });
     let axes = axes.collect::<Lowered<Vec<usize>>>();
-    let outputs = outputs.iter().map(|(name, node)| (name.name.clone(), *node)).collect();
+    let outputs = outputs.into_iter().map(|leaf| (leaf.label, leaf.node)).collect();
     let (body, captures) = evaluator.target.end_scan(outputs);
     let yields = axes?;
     if names.is_empty() {
@@ -82,17 +101,56 @@ pub(super) fn scan<'p>(
         return Err(error.help("assign a name from before the loop, or `yield All = …;`"));
     }
 
+    let first: Vec<NodeId> = first.iter().map(|leaf| leaf.node).collect();
+    let count = first.len();
     let operands: Vec<NodeId> = sequences.iter().map(|s| s.node).chain(first).chain(captures).collect();
     let sequences = sequences.iter().map(|sequence| sequence.axis).collect();
-    let scan = Scan { length, sequences, carries: carried.len(), yields, body };
-    let results = evaluator.target.graph.add_scan(scan, &operands);
-    for (name, result) in names.into_iter().zip(results) {
-        let node = evaluator.target.graph.node_mut(result);
-        (node.name, node.span) = (Some(name.name.clone()), Some(span));
-        scope.weights.remove(name.name.as_str());
-        scope.names.insert(&name.name, Value::Element(result));
+    let scan = Scan { length, sequences, carries: count, yields, body };
+    let mut results = evaluator.target.graph.add_scan(scan, &operands);
+    for ((_, label), result) in names.iter().zip(&results) {
+        let node = evaluator.target.graph.node_mut(*result);
+        (node.name, node.span) = (Some(label.clone()), Some(span));
     }
+    for ((name, _), result) in names.iter().zip(&results).skip(count) {
+        scope.weights.remove(name.name.as_str());
+        scope.names.insert(&name.name, Value::Element(*result));
+    }
+    results.truncate(count);
+    replace(scope, &carries, results);
     Ok(())
+}
+
+/// The tensors in a value, in order.
+fn leaves<'p>(name: &'p Ident, value: &Value<'p, NodeId>) -> Vec<Leaf<'p>> {
+    fn add<'p>(name: &'p Ident, label: String, value: &Value<'p, NodeId>, found: &mut Vec<Leaf<'p>>) {
+        match value {
+            Value::Element(node) => found.push(Leaf { name, label, node: *node }),
+            Value::List(items) => {
+                let items = items.iter().enumerate();
+                items.for_each(|(number, item)| add(name, format!("{label}.{number}"), item, found));
+            }
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+    add(name, name.name.clone(), value, &mut found);
+    found
+}
+
+/// Gives the carried names other tensors, in the order of [`leaves`].
+fn replace<'p>(scope: &mut Scope<'p, NodeId>, carries: &[Carry<'p>], nodes: Vec<NodeId>) {
+    fn filled<'p>(like: &Value<'p, NodeId>, nodes: &mut impl Iterator<Item = NodeId>) -> Value<'p, NodeId> {
+        match like {
+            Value::Element(node) => Value::Element(nodes.next().unwrap_or(*node)),
+            Value::List(items) => Value::List(items.iter().map(|item| filled(item, nodes)).collect()),
+            value => value.clone(),
+        }
+    }
+    let mut nodes = nodes.into_iter();
+    for Carry { name, first } in carries {
+        scope.weights.remove(name.name.as_str());
+        scope.names.insert(&name.name, filled(first, &mut nodes));
+    }
 }
 
 /// The tensors that the loop goes through, and how many steps that are.
@@ -150,18 +208,25 @@ fn assigned<'p>(statements: &'p [Statement], scope: &Scope<'p, NodeId>, names: &
     }
 }
 
-/// What a carry is before the first step.
+/// What is carried before the first step, with a tensor for each number in it.
 fn first_value<'p>(
     evaluator: &mut Evaluator<'p, Tensors>,
-    scope: &Scope<'p, NodeId>,
-    name: &'p Ident,
-) -> Lowered<NodeId> {
-    match scope.names.get(name.name.as_str()) {
-        Some(value @ (Value::Element(_) | Value::Constant(_))) => evaluator.target.element(value.clone(), name.span),
+    name: &Ident,
+    value: Option<&Value<'p, NodeId>>,
+) -> Lowered<Value<'p, NodeId>> {
+    match value {
+        Some(Value::List(items)) if !items.is_empty() => {
+            let items = items.iter().map(|item| first_value(evaluator, name, Some(item)));
+            Ok(Value::List(items.collect::<Lowered<_>>()?))
+        }
+        Some(value @ (Value::Element(_) | Value::Constant(_))) => {
+            Ok(Value::Element(evaluator.target.element(value.clone(), name.span)?))
+        }
         other => {
             let kind = other.map_or("nothing", Value::kind);
             let message = format!("`{}` is carried from step to step, and is {kind} before", name.name);
-            Err(Diagnostic::error("E0229", name.span, message).help("what is carried is a tensor"))
+            Err(Diagnostic::error("E0229", name.span, message)
+                .help("what is carried is a tensor, or a list of tensors"))
         }
     }
 }
@@ -170,28 +235,64 @@ fn first_value<'p>(
 fn outputs<'p>(
     evaluator: &mut Evaluator<'p, Tensors>,
     scope: &Scope<'p, NodeId>,
-    carries: &[(&'p Ident, TensorType)],
+    carries: &[Carry<'p>],
+    types: &[TensorType],
     yielded: Vec<(&'p Ident, Value<'p, NodeId>)>,
-) -> Lowered<Vec<(&'p Ident, NodeId)>> {
-    let mut outputs: Vec<(&'p Ident, NodeId)> = Vec::with_capacity(carries.len() + yielded.len());
-    for (name, ty) in carries {
+) -> Lowered<Vec<Leaf<'p>>> {
+    let mut outputs: Vec<Leaf<'p>> = Vec::with_capacity(types.len() + yielded.len());
+    let mut types = types.iter();
+    for Carry { name, first } in carries {
         let value = scope.names.get(name.name.as_str()).cloned().unwrap_or(Value::Constant(Constant::Int(0)));
-        let node = evaluator.typed(value, ty.dtype, name.span)?;
-        let shape = evaluator.target.graph.shape(node);
-        if shape != ty.shape {
-            let message =
-                format!("`{}` has the shape {:?} before the loop, and {shape:?} after a step", name.name, ty.shape);
-            return Err(Diagnostic::error("E0229", name.span, message)
-                .help("what is carried keeps its shape; `fill(shape, 0.0)` makes a tensor to begin with"));
-        }
-        outputs.push((name, node));
+        next_value(evaluator, name, name.name.clone(), first, value, &mut types, &mut outputs)?;
     }
     for (name, value) in yielded {
-        if outputs.iter().any(|(known, _)| known.name == name.name) {
+        if outputs.iter().any(|known| known.name.name == name.name) {
             let message = format!("`{}` is yielded twice, or carried, too", name.name);
             return Err(Diagnostic::error("E0229", name.span, message));
         }
-        outputs.push((name, evaluator.target.element(value, name.span)?));
+        let node = evaluator.target.element(value, name.span)?;
+        outputs.push(Leaf { name, label: name.name.clone(), node });
     }
     Ok(outputs)
+}
+
+/// Adds the tensors of a carry after a step, of the same types and in the same lists as those of `first`.
+fn next_value<'p>(
+    evaluator: &mut Evaluator<'p, Tensors>,
+    name: &'p Ident,
+    label: String,
+    first: &Value<'p, NodeId>,
+    value: Value<'p, NodeId>,
+    types: &mut std::slice::Iter<'_, TensorType>,
+    outputs: &mut Vec<Leaf<'p>>,
+) -> Lowered<()> {
+    match (first, value) {
+        (Value::List(before), Value::List(after)) if before.len() == after.len() => {
+            for (number, (first, value)) in before.iter().zip(after).enumerate() {
+                next_value(evaluator, name, format!("{label}.{number}"), first, value, types, outputs)?;
+            }
+        }
+        (Value::List(before), after) => {
+            let after = match after {
+                Value::List(items) => format!("a list of {}", items.len()),
+                after => after.kind().to_owned(),
+            };
+            let message =
+                format!("`{}` is a list of {} before the loop, and {after} after a step", name.name, before.len());
+            return Err(Diagnostic::error("E0229", name.span, message));
+        }
+        (_, value) => {
+            let Some(ty) = types.next() else { return Ok(()) };
+            let node = evaluator.typed(value, ty.dtype, name.span)?;
+            let shape = evaluator.target.graph.shape(node);
+            if shape != ty.shape {
+                let message =
+                    format!("`{}` has the shape {:?} before the loop, and {shape:?} after a step", name.name, ty.shape);
+                return Err(Diagnostic::error("E0229", name.span, message)
+                    .help("what is carried keeps its shape; `fill(shape, 0.0)` makes a tensor to begin with"));
+            }
+            outputs.push(Leaf { name, label, node });
+        }
+    }
+    Ok(())
 }

@@ -41,11 +41,20 @@ pub(super) struct Instance<'p, E> {
     pub name: Option<Rc<str>>,
     /// Of a layer: where its weights are, once it has a place in a model.
     pub path: RefCell<Option<String>>,
+    /// Of a layer: what its weight of one of these names is made into.
+    pub renewal: Option<Renewal<'p, E>>,
+}
+
+/// What `with_weight` says.
+#[derive(Clone, Debug)]
+pub(super) struct Renewal<'p, E> {
+    pub names: Vec<Rc<str>>,
+    pub callable: Callable<'p, E>,
 }
 
 impl<'p, E> Instance<'p, E> {
     pub fn new(function: &'p Function, parameters: Vec<Option<Value<'p, E>>>, name: Option<Rc<str>>) -> Rc<Self> {
-        Rc::new(Instance { function, parameters, name, path: RefCell::new(None) })
+        Rc::new(Instance { function, parameters, name, path: RefCell::new(None), renewal: None })
     }
 }
 
@@ -92,6 +101,8 @@ impl<'p, E> Value<'p, E> {
                     parameters: parameters.collect::<Option<_>>()?,
                     name: instance.name.clone(),
                     path: instance.path.clone(),
+                    // It is a matter of layers, which are not applied on another target.
+                    renewal: None,
                 }))
             }
         })

@@ -51,9 +51,30 @@ pub(super) fn weight<'p>(
         }
         None => make(evaluator, scope, weight, path.clone(), shape)?,
     };
+    let value = renewed(evaluator, name, &path, Value::Element(node))?;
     scope.weights.insert(&name.name, path);
-    scope.names.insert(&name.name, Value::Element(node));
+    scope.names.insert(&name.name, value);
     Ok(())
+}
+
+/// What `with_weight` makes of a weight, which in training it is from then on; else the same.
+fn renewed<'p>(
+    evaluator: &mut Evaluator<'p, Tensors>,
+    name: &'p Ident,
+    path: &str,
+    value: Value<'p, NodeId>,
+) -> Lowered<Value<'p, NodeId>> {
+    let Some(Some((renewal, done))) = evaluator.renewals.last_mut() else { return Ok(value) };
+    if !renewal.names.iter().any(|renewed| **renewed == *name.name) {
+        return Ok(value);
+    }
+    *done = true;
+    let callable = renewal.callable.clone();
+    let value = call_on(evaluator, callable, value, name.span)?;
+    if evaluator.training {
+        set_next(evaluator, name, path, value.clone())?;
+    }
+    Ok(value)
 }
 
 /// The shape that the sizes of a weight say; a list among them stands for its items.
@@ -181,13 +202,23 @@ pub(super) fn update<'p>(
             _ => Err(Diagnostic::error("E0232", target.span, format!("`{}` is no weight of this layer", target.name))),
         };
     };
+    set_next(evaluator, target, path, value)
+}
+
+/// Says what a weight is after a step of training.
+fn set_next<'p>(
+    evaluator: &mut Evaluator<'p, Tensors>,
+    target: &Ident,
+    path: &str,
+    value: Value<'p, NodeId>,
+) -> Lowered<()> {
     if evaluator.target.is_in_scan() {
         let message = format!("`{}` is updated in a `scan`", target.name);
         return Err(
             Diagnostic::error("E0232", target.span, message).help("update it after the loop, from what it carries")
         );
     }
-    let known = evaluator.target.network.weights.iter().find(|weight| weight.path == *path);
+    let known = evaluator.target.network.weights.iter().find(|weight| weight.path == path);
     let Some(ty) = known.map(|weight| weight.ty.clone()) else { return Ok(()) };
     let next = evaluator.typed(value, ty.dtype, target.span)?;
     let found = evaluator.target.graph.shape(next);
@@ -195,7 +226,7 @@ pub(super) fn update<'p>(
         let message = format!("`{}` has the shape {:?}, and its next value {found:?}", target.name, ty.shape);
         return Err(Diagnostic::error("E0213", target.span, message));
     }
-    evaluator.target.network.updates.insert(path.clone(), next);
+    evaluator.target.network.updates.insert(path.to_owned(), next);
     Ok(())
 }
 

@@ -33,6 +33,9 @@ pub struct Samples {
 /// # Errors
 /// [`Error::Data`] where it has no samples, or these are damaged; it names the file.
 pub fn open(path: &Path) -> Result<Samples, Error> {
+    if !path.exists() {
+        return Err(Error::data(format!("{}: there is no such folder or file", path.display())));
+    }
     let files = if path.is_dir() { entries(path)? } else { vec![path.to_owned()] };
     let name = |file: &PathBuf| file.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
     let find = |wanted: &dyn Fn(&str) -> bool| files.iter().find(|file| wanted(&name(file)));

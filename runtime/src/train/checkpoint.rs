@@ -11,8 +11,8 @@ use super::trainer::Trainer;
 use crate::error::Error;
 use crate::weights::{self, WeightsFile};
 
-/// The entry of a file with the epochs and steps that were made, the seed, and the bits of the learning rate's factor, an f64:
-/// i64[4].
+/// The entry of a file with the epochs that were made, the samples of the next one that were seen, the steps that were made,
+/// the seed, and the bits of the learning rate's factor, an f64: i64[5].
 const PROGRESS: &str = "train.Progress";
 
 impl Trainer {
@@ -23,10 +23,12 @@ impl Trainer {
     /// [`Error::Weights`] where the file cannot be written.
     pub fn save(&mut self, path: impl AsRef<Path>) -> Result<(), Error> {
         self.steps.take_values()?;
-        let kept = self.steps.weights.iter().filter(|weight| weight.role != Role::Metric);
+        // Within an epoch, what metrics have counted so far, too.
+        let kept = self.steps.weights.iter().filter(|weight| weight.role != Role::Metric || self.seen > 0);
         let value = |path: &String| Some((path.clone(), self.steps.values.get(path)?.clone()));
         let mut tensors: Vec<(String, Tensor)> = kept.filter_map(|weight| value(&weight.path)).collect();
-        let numbers = [self.epoch as i64, self.step as i64, self.seed as i64, self.rate.to_bits() as i64];
+        let [epoch, seen] = [self.epoch, self.seen].map(|count| count as i64);
+        let numbers = [epoch, seen, self.step as i64, self.seed as i64, self.rate.to_bits() as i64];
         let ty = TensorType::new(DType::I64, [numbers.len()]);
         let numbers = numbers.map(|number| Scalar::from_i64(DType::I64, number));
         if let Some(progress) = Tensor::from_scalars(ty, numbers).filter(|_| self.step > 0) {
@@ -53,11 +55,12 @@ impl Trainer {
     pub fn resume(&mut self, path: impl AsRef<Path>) -> Result<(), Error> {
         let path = path.as_ref();
         let (values, progress) = read(path)?;
-        let Some(&[epoch, step, seed, rate]) = progress.as_deref().and_then(<[i64]>::first_chunk::<4>) else {
+        let Some(&[epoch, seen, step, seed, rate]) = progress.as_deref().and_then(<[i64]>::first_chunk::<5>) else {
             let what = "it has weights alone, and does not say how far training was: load it instead";
             return Err(Error::Weights(weights::error(path, what)));
         };
-        (self.epoch, self.step, self.seed) = (epoch.max(0) as usize, step.max(0) as u64, seed as u64);
+        (self.epoch, self.seen) = (epoch.max(0) as usize, seen.max(0) as usize);
+        (self.step, self.seed) = (step.max(0) as u64, seed as u64);
         self.rate = f64::from_bits(rate as u64);
         self.steps.set_values(path, values, true)
     }

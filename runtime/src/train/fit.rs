@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use tile_compiler::tensor::Tensor;
 
+use super::callback::Callback;
 use super::dataset::{Dataset, Part};
 use super::trainer::Trainer;
 use crate::error::Error;
@@ -23,7 +24,7 @@ pub struct Fit<'a> {
     batch_size: Option<usize>,
     shuffle: Option<bool>,
     validation: Option<Validation<'a>>,
-    progress: Option<Box<dyn FnMut(&mut Progress) + 'a>>,
+    callbacks: Vec<Box<dyn Callback + 'a>>,
 }
 
 /// Where training is.
@@ -36,8 +37,6 @@ pub struct Progress<'t> {
     pub steps: usize,
     /// Since the epoch began.
     pub elapsed: Duration,
-    /// The epoch's results, once it is over.
-    pub results: Option<&'t Epoch>,
     /// To set, to end training after this.
     pub stop: bool,
     trainer: &'t mut Trainer,
@@ -67,6 +66,19 @@ pub struct Epoch {
     pub seconds: f64,
 }
 
+impl Epoch {
+    /// All results; those of the validation begin with `val_`.
+    pub fn results(&self) -> impl Iterator<Item = (String, f64)> + '_ {
+        let training = self.training.iter().cloned();
+        training.chain(self.validation.iter().map(|(name, value)| (format!("val_{name}"), *value)))
+    }
+
+    /// A result by its name.
+    pub fn get(&self, name: &str) -> Option<f64> {
+        self.results().find(|(other, _)| other == name).map(|(_, value)| value)
+    }
+}
+
 impl<'a> Fit<'a> {
     /// Until so many epochs are made, those of a run that is resumed included.
     pub fn epochs(epochs: usize) -> Fit<'a> {
@@ -89,9 +101,9 @@ impl<'a> Fit<'a> {
         self
     }
 
-    /// Is called after each step, and after each epoch with its results.
-    pub fn progress(mut self, progress: impl FnMut(&mut Progress) + 'a) -> Self {
-        self.progress = Some(Box::new(progress));
+    /// Is told of each step and each epoch, after those that were added before.
+    pub fn callback(mut self, callback: impl Callback + 'a) -> Self {
+        self.callbacks.push(Box::new(callback));
         self
     }
 
@@ -130,18 +142,25 @@ impl<'a> Fit<'a> {
             let epoch = trainer.epoch;
             let order = order(trained.len(), shuffle.then_some((trainer.seed, epoch as u64)));
             trainer.begin_epoch(&trained, batch_size)?;
-            let mut tell = |trainer: &mut Trainer, step: usize, results: Option<&Epoch>| {
-                let Some(progress) = &mut self.progress else { return false };
+            let callbacks = &mut self.callbacks;
+            let mut tell = |trainer: &mut Trainer, step: usize, results: Option<&Epoch>| -> Result<bool, Error> {
                 let elapsed = began.elapsed();
-                let mut state = Progress { epoch, epochs, step, steps, elapsed, results, stop: false, trainer };
-                progress(&mut state);
-                state.stop
+                let mut state = Progress { epoch, epochs, step, steps, elapsed, stop: false, trainer };
+                for callback in callbacks.iter_mut() {
+                    match results {
+                        Some(results) => callback.epoch(&mut state, results)?,
+                        None => callback.step(&mut state)?,
+                    }
+                }
+                Ok(state.stop)
             };
-            let mut done = 0;
-            with_batches(&trained, order.chunks(batch_size), |batch| {
+            // A run that is resumed goes on within its epoch.
+            let rest = order.get(trainer.seen..).unwrap_or_default();
+            let mut done = trainer.seen / batch_size;
+            with_batches(&trained, rest.chunks(batch_size), |batch| {
                 trainer.train_on(&trained, &batch)?;
                 done += 1;
-                stop = tell(trainer, done, None);
+                stop = tell(trainer, done, None)?;
                 Ok(!stop)
             })?;
             if stop && done < steps {
@@ -152,9 +171,9 @@ impl<'a> Fit<'a> {
                 Some(set) => trainer.evaluate(set, batch_size)?,
                 None => Vec::new(),
             };
-            trainer.epoch += 1;
+            (trainer.epoch, trainer.seen) = (epoch + 1, 0);
             let results = Epoch { epoch, training, validation, seconds: began.elapsed().as_secs_f64() };
-            stop |= tell(trainer, steps, Some(&results));
+            stop |= tell(trainer, steps, Some(&results))?;
             history.push(results);
         }
         Ok(history)

@@ -7,12 +7,16 @@
 //! Always true: the same program, data, seed and device give the same weights, bit for bit, however often training was stopped
 //! and resumed.
 
+mod callback;
 mod checkpoint;
 mod dataset;
+mod diagnosis;
 mod fit;
+mod session;
 mod steps;
 mod trainer;
 
+pub use callback::{Callback, Checkpoint, EarlyStopping, Log, Monitor, ReduceOnPlateau};
 pub use dataset::{Arrays, Column, ColumnRole, Dataset, Part};
 pub use fit::{Epoch, Fit, Progress, Validation};
 pub use trainer::{Trainer, TrainerBuilder};

@@ -6,6 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
+use tile_compiler::graph::Graph;
 use tile_compiler::lower::{Binding, Network, Role, Targets, Weight, lower, train};
 use tile_compiler::passes::dead;
 use tile_compiler::tensor::{Tensor, TensorType};
@@ -136,7 +137,8 @@ impl Steps {
     fn check_loaded(&mut self, weights: &[Weight], mode: Mode) -> Result<(), Error> {
         let Some(loaded) = self.loaded.take() else { return Ok(()) };
         let with_optimizer = loaded.all && mode == Mode::Train;
-        let wanted = |role: Role| role == Role::Model || with_optimizer && role == Role::Optimizer;
+        let counted = loaded.types.iter().any(|(path, _)| path == Network::LOSS_SUM);
+        let wanted = |role: Role| role == Role::Model || with_optimizer && (role == Role::Optimizer || counted);
         let expected = weights.iter().filter(|weight| wanted(weight.role));
         let expected: Vec<_> = expected.map(|weight| (weight.path.clone(), weight.ty.clone())).collect();
         let mut found = loaded.types;
@@ -151,8 +153,9 @@ impl Steps {
         }
     }
 
-    fn compile(&mut self, program: &Program, key: Key) -> Result<Step, Error> {
-        let Key { mode, columns, batch } = &key;
+    /// The network of a step, and the name of its input for each column; none for a column that it does not use.
+    fn network(program: &Program, key: &Key) -> Result<(Network, Vec<Option<String>>), Error> {
+        let Key { mode, columns, batch } = key;
         let mut bindings = program.bindings.clone();
         bindings.training = *mode == Mode::Train;
         let mut targets = Targets { weighted: false, ..Targets::default() };
@@ -190,7 +193,19 @@ impl Steps {
             Mode::Train | Mode::Evaluate => train(checked, entry, &bindings, &targets),
         };
         let faulty = |diagnostics| Error::Program { sources: program.model.sources().clone(), diagnostics };
-        let Network { graph, weights, initial, .. } = network.map_err(faulty)?;
+        Ok((network.map_err(faulty)?, inputs))
+    }
+
+    /// The graph of a step.
+    pub fn graph(&self, program: &Program, mode: Mode, columns: &[Column], batch: usize) -> Result<Graph, Error> {
+        let key = Key { mode, columns: columns.to_vec(), batch };
+        Ok(Steps::network(program, &key)?.0.graph)
+    }
+
+    fn compile(&mut self, program: &Program, key: Key) -> Result<Step, Error> {
+        let (network, inputs) = Steps::network(program, &key)?;
+        let Network { graph, weights, initial, .. } = network;
+        let mode = &key.mode;
         self.check_loaded(&weights, *mode)?;
         if *mode == Mode::Train || self.weights.is_empty() {
             self.weights.clone_from(&weights);
@@ -222,6 +237,11 @@ impl Steps {
 }
 
 impl Step {
+    /// The samples of a batch.
+    pub fn batch(&self) -> usize {
+        self.key.batch
+    }
+
     /// Gives the tensors of a batch, one for each column.
     pub fn set(&mut self, batch: &[Tensor]) -> Result<(), Error> {
         for (name, tensor) in self.inputs.iter().zip(batch) {

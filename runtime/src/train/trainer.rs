@@ -1,12 +1,17 @@
 //! [`Trainer`]: a model that is trained, evaluated and asked.
 
+use std::collections::HashMap;
+
 use tile_compiler::dtype::Scalar;
-use tile_compiler::lower::{Binding, Bindings, Network, Setting, Settings, settings};
+use tile_compiler::lower::{Binding, Bindings, Network, Role, Setting, Settings, settings};
 use tile_compiler::tensor::{Tensor, TensorType};
 
 use super::dataset::Dataset;
+use super::diagnosis::first_bad;
 use super::fit::{Epoch, Fit};
 use super::steps::{Mode, Steps};
+use tile_lang::diagnostic::Diagnostic;
+
 use crate::device::Device;
 use crate::error::Error;
 use crate::model::Model;
@@ -24,6 +29,7 @@ pub(super) struct Program {
 }
 
 /// What a [`Trainer`] is made from.
+#[derive(Clone)]
 pub struct TrainerBuilder {
     model: Model,
     device: Device,
@@ -32,6 +38,10 @@ pub struct TrainerBuilder {
 }
 
 impl TrainerBuilder {
+    pub(crate) fn new(model: Model, device: Device, entry: Option<String>, bindings: Bindings) -> TrainerBuilder {
+        TrainerBuilder { model, device, entry, bindings }
+    }
+
     /// The model to train. Otherwise it is the last one of the file.
     pub fn entry(mut self, name: impl Into<String>) -> Self {
         self.entry = Some(name.into());
@@ -71,14 +81,14 @@ impl TrainerBuilder {
         let settings = settings(model.program(), entry.as_deref()).map_err(faulty)?;
         let program = Program { model, device, entry, bindings, inputs, outputs };
         let seed = settings.as_ref().map_or(0, |settings| settings.seed);
-        Ok(Trainer { program, settings, steps: Steps::default(), seed, step: 0, epoch: 0, rate: 1.0 })
+        Ok(Trainer { program, settings, steps: Steps::default(), seed, step: 0, epoch: 0, seen: 0, rate: 1.0 })
     }
 }
 
 impl Model {
     /// Begins to make the program's model ready to be trained on a device, or to be evaluated on many samples.
     pub fn trainer(&self, device: &Device) -> TrainerBuilder {
-        TrainerBuilder { model: self.clone(), device: device.clone(), entry: None, bindings: Bindings::default() }
+        TrainerBuilder::new(self.clone(), device.clone(), None, Bindings::default())
     }
 }
 
@@ -94,6 +104,8 @@ pub struct Trainer {
     pub(super) step: u64,
     /// The epochs that were made.
     pub(super) epoch: usize,
+    /// The samples of the next epoch that were seen.
+    pub(super) seen: usize,
     /// A factor for the learning rate.
     pub(super) rate: f64,
 }
@@ -108,6 +120,23 @@ impl Trainer {
     /// Makes everything random from this seed, the first values of weights included, which must not have been made yet.
     pub fn seed(&mut self, seed: u64) {
         self.seed = seed;
+    }
+
+    /// The model's weights by path, once it has been compiled: after the first batch.
+    ///
+    /// # Errors
+    /// Where the device fails.
+    pub fn weights(&mut self) -> Result<Vec<(String, Tensor)>, Error> {
+        self.steps.take_values()?;
+        let of_model = self.steps.weights.iter().filter(|weight| weight.role == Role::Model);
+        Ok(of_model
+            .filter_map(|weight| Some((weight.path.clone(), self.steps.values.get(&weight.path)?.clone())))
+            .collect())
+    }
+
+    /// Begins with these weights.
+    pub(super) fn give(&mut self, values: HashMap<String, Tensor>) {
+        self.steps.values = values;
     }
 
     /// Trains on the data.
@@ -130,16 +159,43 @@ impl Trainer {
                 step.session.set(name, &value)?;
             }
         }
-        step.session.step()?;
+        step.session.execute()?;
+        let loss = step.session.output(Network::LOSS)?.get(0).to_f64();
+        if !loss.is_finite() {
+            return Err(self.went_bad(data, loss));
+        }
+        step.session.adopt()?;
         self.step += 1;
+        self.seen += samples;
         Ok(())
     }
 
-    /// Counts from zero for an epoch.
+    /// What is wrong with a step whose loss is no number: its weights have not changed.
+    fn went_bad(&self, data: &dyn Dataset, loss: f64) -> Error {
+        let message = format!("the loss is {loss} in step {} of training", self.step + 1);
+        let program = &self.program;
+        let sources = program.model.sources();
+        let found = self.steps.last().map(|step| {
+            let graph = self.steps.graph(program, Mode::Train, &data.columns(), step.batch())?;
+            first_bad(graph, &program.device, sources, &|name| step.session.get(name))
+        });
+        match found {
+            Some(Ok(Some(bad))) => {
+                let at = bad.span.unwrap_or_default();
+                let error = Diagnostic::error("E0250", at, message);
+                let error = error.saying(format!("`{}` is the first tensor with {}", bad.name, bad.what));
+                Error::Program { sources: sources.clone(), diagnostics: vec![error] }
+            }
+            Some(Err(error)) => error,
+            _ => Error::data(message),
+        }
+    }
+
+    /// Counts from zero for an epoch, or goes on counting.
     pub(super) fn begin_epoch(&mut self, data: &dyn Dataset, batch_size: usize) -> Result<(), Error> {
         let samples = batch_size.min(data.len());
         self.steps.get(&self.program, Mode::Train, &data.columns(), samples, self.seed)?;
-        self.steps.reset_metrics()
+        if self.seen == 0 { self.steps.reset_metrics() } else { Ok(()) }
     }
 
     /// The loss and the metrics of the epoch so far.
@@ -160,7 +216,8 @@ impl Trainer {
                 self.steps.reset_metrics()?;
             }
             let step = self.steps.get(&self.program, Mode::Evaluate, &columns, part.len(), self.seed)?;
-            step.session.step()?;
+            step.session.execute()?;
+            step.session.adopt()?;
             if (number + 1) * batch_size.max(1) >= samples.len() {
                 results = step.results()?;
             }

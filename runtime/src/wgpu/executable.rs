@@ -112,11 +112,9 @@ impl GpuExecutable {
         self.gpu.wait(submission)
     }
 
-    /// Runs every step, those of the prelude where it must; then the next values of weights are their values.
-    pub async fn step(&mut self) -> Result<(), Error> {
-        self.submit(true, true, false).await?;
-        self.stale = false;
-        Ok(())
+    /// After a run: the next values of weights are their values.
+    pub async fn adopt(&self) -> Result<(), Error> {
+        self.submit(false, true, false).await.map(|_| ())
     }
 
     /// The output of this number of the last run.

@@ -61,8 +61,9 @@ class Symbol(str):
 class Layer:
     """An instance of a layer of Keras."""
 
-    def __init__(self, layer):
-        self.layer, self.training = layer, False
+    def __init__(self, layer, listed=False):
+        """`listed`: it was made from a list of layers."""
+        self.layer, self.listed, self.training = layer, listed, False
 
     def __call__(self, *inputs, **options):
         heads = isinstance(self.layer, (keras.layers.MultiHeadAttention, keras.layers.GroupQueryAttention))
@@ -82,11 +83,21 @@ class Layer:
 
     def path(self, variable):
         *inner, name = variable.path.split("/")[1:]
+        cell = getattr(self.layer, "cell", self.layer)
+        if isinstance(cell, keras.layers.StackedRNNCells):
+            number = [id(v) for c in cell.cells for v in c.weights].index(id(variable))
+            number = [i for i, c in enumerate(cell.cells) for _ in c.weights][number]
+            list_name = "cells" if cell is self.layer else "cell" if self.listed else "cell.cells"
+            inner = [f"{list_name}[{number}]"]
+        elif type(self.layer) is keras.layers.RNN:
+            inner = ["cell"]
         if isinstance(self.layer, keras.layers.TimeDistributed):
             inner = ["layer"]
         inner = [part for part in inner if not part.endswith("_cell")]
         if isinstance(self.layer, keras.layers.Bidirectional):
             inner = ["forward" if inner[0].startswith("forward_") else "backward"]
+        if isinstance(self.layer, keras.layers.SpectralNormalization):
+            inner = ["norm" if name == "vector_u" else "layer"]
         inner = ["output" if part == "attention_output" else part for part in inner]
         return ".".join(inner + ["".join(word.capitalize() for word in name.split("_"))])
 
@@ -108,13 +119,20 @@ class Names(dict):
             keras.layers.GroupQueryAttention if name == "GroupedQueryAttention" else getattr(keras.layers, name, None)
         )
         if kind:
-            unwrap = lambda value: value.layer if isinstance(value, Layer) else value
             return lambda *options, **named: Layer(
-                kind(*map(unwrap, options), **{key: unwrap(value) for key, value in named.items()})
+                kind(*map(unwrap, options), **{key: unwrap(value) for key, value in named.items()}),
+                any(isinstance(value, list) for value in options),
             )
         if name[0].islower():
             return Symbol(name)
         raise KeyError(name)
+
+
+def unwrap(value):
+    """Keras' own layer, or a list of such."""
+    if isinstance(value, list):
+        return [unwrap(item) for item in value]
+    return value.layer if isinstance(value, Layer) else value
 
 
 def generator(*names):
@@ -201,7 +219,8 @@ class Family:
         if layer:
             layer.training = training
         for name in run([s for s in statements if not s.startswith("layer =")], names):
-            add("output", name, keras.ops.convert_to_numpy(names[name]))
+            if not isinstance(names[name], (list, tuple)):
+                add("output", name, keras.ops.convert_to_numpy(names[name]))
         for path, before in weights.items() if training else ():
             after = layer.get(path)
             if (after != before).any():

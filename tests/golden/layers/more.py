@@ -33,3 +33,6 @@ for name, expression in [
     family.body(name, [f"Y = {expression}(X)"], X=normal(4, 3))
 layer("alias", "Convolution2D(2, 3)", X=normal(2, 5, 6, 2))
 family.body("aliases", ["Y = GlobalAvgPool1D()(AvgPool1D(2)(X))"], X=normal(2, 5, 6))
+layer("lambda", "Lambda(softsign)", X=normal(2, 3))
+layer("lambda_of_parameters", "Lambda(leaky_relu(negative_slope = 0.3))", X=normal(2, 3))
+layer("pipeline", "Pipeline([Rescaling(2.0), Flatten()])", X=normal(2, 3, 4))

@@ -41,6 +41,19 @@ layer("layer_normalization_no_center", "LayerNormalization(center = false)", X=f
 layer("layer_normalization_no_scale", "LayerNormalization(scale = false)", X=far(3, 7))
 layer("layer_normalization_neither", "LayerNormalization(center = false, scale = false)", X=far(3, 7))
 
+for name, expression, inputs in [
+    ("dense", "Dense(5)", {"X": far(3, 7)}),
+    ("conv2d", "Conv2D(3, 2)", {"X": far(2, 4, 5, 2)}),
+]:
+    layer(f"spectral_normalization_{name}", f"SpectralNormalization({expression})", **inputs)
+    layer(f"spectral_normalization_{name}_training", f"SpectralNormalization({expression})", training=True, **inputs)
+layer(
+    "spectral_normalization_iterations_training",
+    "SpectralNormalization(Dense(5), power_iterations = 4)",
+    training=True,
+    X=far(3, 7),
+)
+
 layer("group_normalization", "GroupNormalization(2)", X=far(2, 3, 4, 6))
 layer("group_normalization_of_vectors", "GroupNormalization(groups = 3)", X=far(4, 9))
 layer("group_normalization_one_group", "GroupNormalization(groups = 1, epsilon = 0.1)", X=far(2, 5, 4))

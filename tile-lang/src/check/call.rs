@@ -161,7 +161,7 @@ impl<'p> Checker<'p, '_> {
         }
         // The first of `einsum` is an equation, and these take anything.
         let names = match builtin.name {
-            "list" | "is_list" | "letters" | "repeat" | "clone" | "error" => arguments.len(),
+            "list" | "is_list" | "letters" | "repeat" | "clone" | "with_weight" | "error" => arguments.len(),
             "einsum" => 1,
             _ => 0,
         };

@@ -231,6 +231,71 @@ fn a_scan_carries_what_its_body_assigns() {
 }
 
 #[test]
+fn a_scan_carries_the_tensors_of_lists() {
+    let source = "
+        model M(X[N, T, K]) -> (Sum, Count) {
+            States = [[fill([N, K], 0.0)], 0];
+            scan Xt in X along 1 {
+                Sum, Count = States;
+                States = [[Sum[0] + Xt], Count + 1];
+            }
+            Sum, Count = States;
+            Sum = Sum[0];
+        }";
+    insta::assert_snapshot!(lowered(source, "X = f32[2, 5, 3]"), @"
+    graph M(%0) -> (Sum = %5, Count = %6)
+    %0 = input X : f32[2, 5, 3]  # X
+    %1 = constant 0.0 : f32[]  # States
+    %2 = contract assign [i0, i1] (i0: 0..2, i1: 0..3) { v0 = %1[]; yield v0 } : f32[2, 3]  # States
+    %3 = constant 0 : i32[]  # States
+    %4 = scan 5 sequences (%0 along 1) carries (%2, %3) captures () yields () {
+        graph step(%0, %1, %2) -> (States.0.0 = %3, States.1 = %5)
+        %0 = input Xt : f32[2, 3]
+        %1 = input States.0.0 : f32[2, 3]
+        %2 = input States.1 : i32[]
+        %3 = add %1 %0 : f32[2, 3]  # States
+        %4 = constant 1 : i32[]  # States
+        %5 = add %2 %4 : i32[]  # States
+    } : f32[2, 3]
+    %5 = result 0 %4 : f32[2, 3]  # States.0.0
+    %6 = result 1 %4 : i32[]  # States.1
+    ");
+    let wrong = source.replace("Count + 1]", "Count, 1]");
+    insta::assert_snapshot!(lowered(&wrong, "X = f32[2, 5, 3]"), @"
+    E0229: `States` is a list of 2 before the loop, and a list of 3 after a step
+      `States`
+    ");
+}
+
+#[test]
+fn a_weight_is_made_into_another() {
+    let source = format!(
+        "{SCALE}
+        layer Half()(W) -> (Y) {{ state Count[] = ones_of; update Count = Count + 1; Y = W / 2; }}
+        layer Halved(layer)(X) -> (Y) {{ half = Half(); again = with_weight(layer, \"Gamma\", half); Y = again(X); }}
+        model M(X[N, 3]) -> (Y) {{ Y = X |> Halved(Scale()); }}"
+    );
+    insta::assert_snapshot!(network(&source, "X = f32[2, 3]", &[], false), @"
+    param halved.layer.Gamma f32[3]
+    state halved.half.Count f32[]
+    layer halved Halved [2, 3]
+    outputs Y
+    ");
+    insta::assert_snapshot!(network(&source, "X = f32[2, 3]", &[], true), @"
+    param halved.layer.Gamma f32[3]
+    state halved.half.Count f32[]
+    layer halved Halved [2, 3]
+    outputs Y, halved.half.Count, halved.layer.Gamma
+    ");
+    let wrong = source.replace("\"Gamma\"", "[\"Delta\", \"Eta\"]");
+    insta::assert_snapshot!(lowered(&wrong, "X = f32[2, 3]"), @"
+    E0232: `Scale` has no weight `Delta` or `Eta`
+      `again(X)` 
+      `X |> Halved(Scale())` in this call
+    ");
+}
+
+#[test]
 fn weights_that_do_not_fit() {
     let model = |body: &str| format!("{SCALE} model M(X[N, 3], Z[N, 4]) -> (Y) {{ {body} }}");
     let inputs = "X = f32[2, 3]; Z = f32[2, 4]";

@@ -1,0 +1,59 @@
+//! What in a step is no number: finds the first tensor that went bad.
+
+use tile_compiler::dtype::Scalar;
+use tile_compiler::graph::{Graph, NodeId, Op};
+use tile_compiler::passes::dead;
+use tile_compiler::tensor::Tensor;
+use tile_lang::span::Span;
+
+use crate::device::Device;
+use crate::error::Error;
+use crate::model;
+use crate::session::Session;
+
+/// A tensor that went bad.
+pub struct Bad {
+    pub name: String,
+    /// Where the program computes it.
+    pub span: Option<Span>,
+    /// `NaN`, or where none of the tensors has that, `inf`.
+    pub what: &'static str,
+}
+
+/// The first tensor of a graph, in the order in which they are computed, that has a NaN, or else the first one that has an
+/// infinity; `value` gives the inputs and the weights.
+pub fn first_bad(
+    mut graph: Graph,
+    device: &Device,
+    sources: &tile_lang::Sources,
+    value: &dyn Fn(&str) -> Result<Tensor, Error>,
+) -> Result<Option<Bad>, Error> {
+    dead(&mut graph);
+    let order = graph.topological();
+    let is_computed = |id: &NodeId| {
+        let node = graph.node(*id);
+        let is_known = matches!(node.op, Op::Constant(_) | Op::Elements(_) | Op::Index { .. });
+        !is_known && node.ty.dtype.is_float() && !matches!(node.op, Op::Scan(_))
+    };
+    let wanted: Vec<NodeId> = order.into_iter().filter(is_computed).collect();
+    let names: Vec<(String, Option<Span>)> =
+        wanted.iter().map(|id| (graph.value_name(*id), graph.node(*id).span)).collect();
+    graph.outputs = wanted.iter().enumerate().map(|(number, id)| (format!("v{number}"), *id)).collect();
+    let mut session: Session = pollster::block_on(model::session(graph, device, sources))?;
+    for name in session.given_names() {
+        session.set(&name, &value(&name)?)?;
+    }
+    session.execute()?;
+    let mut infinite = None;
+    for (number, (name, span)) in names.into_iter().enumerate() {
+        let tensor = session.output(&format!("v{number}"))?;
+        let values = || tensor.scalars().map(Scalar::to_f64);
+        if values().any(f64::is_nan) {
+            return Ok(Some(Bad { name, span, what: "NaN" }));
+        }
+        if infinite.is_none() && values().any(f64::is_infinite) {
+            infinite = Some(Bad { name, span, what: "inf" });
+        }
+    }
+    Ok(infinite)
+}
