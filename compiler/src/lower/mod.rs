@@ -95,6 +95,11 @@ pub enum Setting {
 /// The network that is the function, layer or model named `entry` (else the last model, else the last function), or
 /// what is wrong with the program or the bindings.
 pub fn lower(program: &Program, entry: Option<&str>, bindings: &Bindings) -> Result<Network, Vec<Diagnostic>> {
+    let names = bindings.parameters.values().filter_map(|setting| match setting {
+        Setting::Name(name) => Some(name.as_str()),
+        Setting::Bool(_) | Setting::Int(_) | Setting::Float(_) => None,
+    });
+    let program = &*program.with(&names.collect::<Vec<_>>());
     let function = program.entry(entry).map_err(|error| vec![error])?;
     let errors = unknown_names(function, bindings);
     if !errors.is_empty() {
