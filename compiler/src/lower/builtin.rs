@@ -3,6 +3,7 @@
 use tile_lang::diagnostic::Diagnostic;
 
 use super::constant::Constant;
+use super::contraction::nothing_to_read;
 use super::einsum::einsum;
 use super::expression::{Lowered, Spans, Target};
 use super::network::Network;
@@ -246,6 +247,9 @@ impl<'p> Call<'_, 'p> {
         let Some((&count, rest)) = from.split_first() else {
             return Err(self.wrong(0, "`gather` takes rows, and this has rank 0".to_owned()));
         };
+        if count == 0 {
+            return Err(nothing_to_read(self.spans.argument(0), &from));
+        }
         let rows = self.clamp(rows, count)?;
         let ty = TensorType::new(self.tensors.dtype(values), [&shape, rest].concat());
         let mut form = Form::new(Aggregation::Assign);
