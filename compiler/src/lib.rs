@@ -5,6 +5,7 @@
 pub mod affine;
 pub mod dtype;
 pub mod emit;
+pub mod gradient;
 pub mod graph;
 pub mod interpret;
 pub mod kernel;

@@ -2,7 +2,7 @@
 
 use crate::affine::Affine;
 use crate::dtype::{DType, Scalar};
-use crate::scalar::Program;
+use crate::scalar::{BinaryOp, Inst, Program, Value};
 
 /// How the values that fall on one place are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -119,4 +119,15 @@ pub struct Contraction {
     /// Results: the value, then optionally a bool: whether the point counts.
     pub body: Program<ContractionLeaf>,
     pub default: bool,
+}
+
+/// Whether what an access of an integer type reads is the value of an affine expression, which is at least 0 where the type
+/// is unsigned: a value of the body, for the second result of one whose place is known only at run time.
+pub fn equals(body: &mut Program<ContractionLeaf>, access: usize, dtype: DType, affine: &Affine) -> Value {
+    let value = body.push(Inst::Leaf(ContractionLeaf::Access(access)), dtype);
+    let place = body.push(Inst::Leaf(ContractionLeaf::Index(affine.clone())), DType::I32);
+    // Both are compared in a type that holds either exactly.
+    let dtype = if dtype.bits() < 32 { DType::I32 } else { dtype };
+    let (value, place) = (body.cast(value, dtype), body.cast(place, dtype));
+    body.binary(BinaryOp::Eq, value, place)
 }

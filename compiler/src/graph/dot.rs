@@ -37,6 +37,7 @@ impl Graph {
                 Op::Select => "select".into(),
                 Op::Cast => "cast".into(),
                 Op::Reshape => "reshape".into(),
+                Op::StopGradient => "stop_gradient".into(),
                 Op::Contraction(contraction) => format!("contract {}", contraction.aggregation.name()),
                 Op::PrngValue => "prng_value".into(),
                 Op::PrngState { .. } => "prng_state".into(),

@@ -24,7 +24,7 @@ pub use parse::ParseError;
 pub use scan::Scan;
 pub use verify::PRNG_SHAPE;
 
-pub use contraction::{Access, Aggregation, Contraction, ContractionLeaf, Index, IndexRange};
+pub use contraction::{Access, Aggregation, Contraction, ContractionLeaf, Index, IndexRange, equals};
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -64,6 +64,8 @@ pub enum Op {
     Cast,
     /// The operand's elements in row-major order under another shape with as many elements.
     Reshape,
+    /// The operand itself, through which no gradient goes: see [`crate::gradient`]. [`crate::passes::fold`] drops it.
+    StopGradient,
     /// Aggregation over an index space: see [`Contraction`].
     Contraction(Box<Contraction>),
     /// PlaidML's three-word Tausworthe generator. Operand: the state u32[3, 2048]; result f32 of the node's shape.

@@ -213,6 +213,7 @@ impl<'a> Cursor<'a> {
             "select" => Op::Select,
             "cast" => Op::Cast,
             "reshape" => Op::Reshape,
+            "stop_gradient" => Op::StopGradient,
             "prng_value" => Op::PrngValue,
             "prng_state" => Op::PrngState { elements: self.number()? },
             "result" => Op::Result { number: self.number()? },

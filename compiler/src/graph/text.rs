@@ -69,6 +69,7 @@ impl Display for Graph {
                 Op::Select => f.write_str("select")?,
                 Op::Cast => f.write_str("cast")?,
                 Op::Reshape => f.write_str("reshape")?,
+                Op::StopGradient => f.write_str("stop_gradient")?,
                 Op::Contraction(contraction) => write!(f, "{}", ContractionText { contraction, operands: &operands })?,
                 Op::PrngValue => f.write_str("prng_value")?,
                 Op::PrngState { elements } => write!(f, "prng_state {elements}")?,

@@ -105,6 +105,7 @@ impl Graph {
             (Op::Binary(op), [a, b]) => (broadcast_all(&operands)?, op.result(a.dtype, b.dtype)?),
             (Op::Select, [c, a, b]) => (broadcast_all(&operands)?, select_result(c.dtype, a.dtype, b.dtype)?),
             (Op::Cast, [a]) => (a.shape.clone(), node.ty.dtype),
+            (Op::StopGradient, [a]) => (a.shape.clone(), a.dtype),
             (Op::Reshape, [a]) if a.elements() == node.ty.elements() => (node.ty.shape.clone(), a.dtype),
             (Op::Reshape, [a]) => return Err(format!("{a} does not have as many elements as {}", node.ty)),
             (Op::PrngValue | Op::PrngState { .. }, [state]) => {

@@ -101,7 +101,7 @@ fn node<N: AsRef<str>>(op: &Op, ty: &TensorType, operands: &[&Tensor], given: &[
         Op::Binary(op) => elementwise(ty, operands, |v| op.evaluate(v[0], v[1])),
         Op::Select => elementwise(ty, operands, |v| if v[0].is_true() { v[1] } else { v[2] }),
         Op::Cast => elementwise(ty, operands, |v| v[0].cast(ty.dtype)),
-        Op::Reshape => copy(operands[0], ty),
+        Op::Reshape | Op::StopGradient => copy(operands[0], ty),
         Op::Contraction(contraction) => contraction::run(contraction, ty, operands),
         Op::PrngValue => random::values(operands[0], ty),
         Op::PrngState { elements } => random::state(operands[0], *elements),

@@ -3,14 +3,13 @@
 use tile_lang::diagnostic::Diagnostic;
 
 use super::constant::Constant;
-use super::contraction::equals;
 use super::einsum::einsum;
 use super::expression::{Lowered, Spans, Target};
 use super::tensors::Tensors;
 use super::value::Value;
 use crate::affine::Affine;
 use crate::dtype::{DType, Scalar};
-use crate::graph::{Access, Aggregation, Contraction, ContractionLeaf, Index, IndexRange, NodeId, Op};
+use crate::graph::{Access, Aggregation, Contraction, ContractionLeaf, Index, IndexRange, NodeId, Op, equals};
 use crate::scalar::{BinaryOp, Inst, Program};
 use crate::tensor::TensorType;
 
@@ -297,7 +296,7 @@ impl<'p> Call<'_, 'p> {
         form.access(1, at.iter().chain(&inner).map(fixed));
         form.contraction.output = [row, inner].concat();
         let value = form.leaf(1, ty.dtype);
-        let valid = equals(&mut form.contraction.body, 0, self.tensors.dtype(rows), 0);
+        let valid = equals(&mut form.contraction.body, 0, self.tensors.dtype(rows), &Affine::var(0));
         form.contraction.body.results = vec![value, valid];
         self.add(form.op(), ty, &[rows, values])
     }

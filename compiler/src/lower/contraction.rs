@@ -11,8 +11,8 @@ use super::tensors::Tensors;
 use super::value::Value;
 use crate::affine::{Affine, RationalAffine};
 use crate::dtype::DType;
-use crate::graph::{Access, Aggregation, Contraction, ContractionLeaf, Index, NodeId, Op};
-use crate::scalar::{self, BinaryOp, Inst, Program};
+use crate::graph::{Access, Aggregation, Contraction, Index, NodeId, Op, equals};
+use crate::scalar::BinaryOp;
 use crate::tensor::TensorType;
 
 /// Adds the node of a contraction statement.
@@ -85,7 +85,7 @@ pub(super) fn lower<'p>(
     let mut valid = None;
     for (read, variable) in matches {
         let dtype = evaluator.target.graph.dtype(operands[reads[read].operand]);
-        let equal = equals(&mut program, read, dtype, variable);
+        let equal = equals(&mut program, read, dtype, &Affine::var(variable));
         valid = Some(valid.map_or(equal, |before| program.binary(BinaryOp::BitAnd, before, equal)));
     }
     program.results = [Some(value), valid].into_iter().flatten().collect();
@@ -144,21 +144,6 @@ fn leading<'p>(evaluator: &Evaluator<'p, Tensors>, scope: &Scope<'p, NodeId>, ex
         | ExprKind::Ellipsis
         | ExprKind::Error => None,
     }
-}
-
-/// Whether what an access of an integer type reads is the value of a variable.
-pub(super) fn equals(
-    program: &mut Program<ContractionLeaf>,
-    read: usize,
-    dtype: DType,
-    variable: usize,
-) -> scalar::Value {
-    let value = program.push(Inst::Leaf(ContractionLeaf::Access(read)), dtype);
-    let place = program.push(Inst::Leaf(ContractionLeaf::Index(Affine::var(variable))), DType::I32);
-    // Both are compared in a type that holds either exactly: a place is never negative.
-    let dtype = if dtype.bits() < 32 { DType::I32 } else { dtype };
-    let (value, place) = (program.cast(value, dtype), program.cast(place, dtype));
-    program.binary(BinaryOp::Eq, value, place)
 }
 
 /// The default tensor, in the type of the contraction.

@@ -295,6 +295,7 @@ impl<'a> Builder<'a> {
                     let a = self.operand(program, operands[0], index, when)?;
                     program.cast(a, dtype)
                 }
+                Op::StopGradient => self.operand(program, operands[0], index, when)?,
                 Op::Contraction(op) => self.view(program, id, op, index, when)?,
                 Op::Input(_)
                 | Op::Weight(_)

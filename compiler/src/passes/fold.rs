@@ -58,6 +58,7 @@ fn simpler(graph: &Graph, id: NodeId) -> Option<Simpler> {
             None if then == otherwise => Some(then),
             None => None,
         },
+        (Op::StopGradient, &[x]) => Some(x),
         (Op::Cast, &[x]) if graph.dtype(x) == graph.dtype(id) => Some(x),
         (Op::Cast, &[x]) => match through(x) {
             (Op::Cast, inner) if is_one_cast(graph.dtype(inner[0]), graph.dtype(x), graph.dtype(id)) => {

@@ -1,0 +1,182 @@
+//! Which part of a place's gradient each point has.
+//!
+//! - A sum, and `=`: all of it.
+//! - A product: that times the product of the other points of the place. Zeros among them need no care, as nothing is
+//!   divided; it takes as many multiplications as there are pairs of points.
+//! - A maximum or minimum over whole axes (`>(X[i, j])` for each i): the points that have it share evenly, as in PyTorch's
+//!   `amax`, Keras and JAX.
+//! - A maximum or minimum over windows, as pooling is: the first point that has it, in the row-major order of the window, has all.
+//!   Windows are where an index mixes a variable of the place with one that is reduced, as `2*i + j` in `>(X[2*i + j])`: the places'
+//!   parts of an axis then lie side by side, or overlap.
+
+use super::contraction::{Points, read};
+use super::prune::prune;
+use super::rules::Algebra;
+use super::tensors::Tensors;
+use crate::affine::{Affine, Ranges, hermite, ranges};
+use crate::dtype::{DType, Scalar};
+use crate::graph::{Aggregation, Contraction, ContractionLeaf, Graph, Index, IndexRange, NodeId, Op};
+use crate::scalar::{BinaryOp, Inst, Program, Value};
+use crate::tensor::TensorType;
+
+/// What multiplies the gradient of a place, at each point that falls on it.
+pub(super) enum Share {
+    /// 1.
+    All,
+    /// The product of the other points: a tensor over the points themselves, from the first value of each variable.
+    Others(NodeId),
+    /// 1 where `number`, the point's among those of its place, is that in the tensor `position` over the places; else 0.
+    First { position: NodeId, number: Affine },
+    /// 1 where the point has the place's value; else 0. The gradient of the places is this one, divided by their number.
+    Ties(NodeId),
+}
+
+/// `g` is the gradient of the contraction. `None`: overflow.
+pub(super) fn share(graph: &mut Graph, points: &Points, g: NodeId) -> Option<Share> {
+    let op = points.op;
+    // A variable with one value is none.
+    let moving = |v: usize| op.indices[v].high - op.indices[v].low > 1;
+    let fixed = |v: usize| if moving(v) { Affine::var(v) } else { Affine::constant(op.indices[v].low) };
+    let fixed: Vec<Affine> = (0..op.indices.len()).map(fixed).collect();
+    let output = op.output.iter().map(|o| o.substitute_all(&fixed)).collect::<Option<Vec<_>>>()?;
+    let rank = hermite(&output, &vec![1; op.indices.len()])?.rank;
+    let mentioned = |v: usize| output.iter().any(|affine| affine.coefficient(v) != 0);
+    if rank == (0..op.indices.len()).filter(|&v| moving(v)).count() {
+        return Some(Share::All);
+    }
+    Some(match op.aggregation {
+        Aggregation::Sum | Aggregation::Assign | Aggregation::ArgMax | Aggregation::ArgMin => Share::All,
+        Aggregation::Product => Share::Others(others(graph, points)?),
+        Aggregation::Max | Aggregation::Min => {
+            let mixes = |index: &Index| {
+                let variables = || index.affine.variables().filter(|&v| moving(v));
+                variables().any(mentioned) && variables().any(|v| !mentioned(v))
+            };
+            let windows = op.accesses.iter().any(|access| access.index.iter().any(mixes));
+            // A place then has one value of each variable that it mentions.
+            let separate = rank == (0..op.indices.len()).filter(|&v| moving(v) && mentioned(v)).count();
+            match numbers(op).filter(|_| windows && separate) {
+                Some(number) => Share::First { position: first(graph, points)?, number },
+                None => Share::Ties(ties(graph, points, g)?),
+            }
+        }
+    })
+}
+
+/// A point's number among those of its place, as the arg forms count; `None` where an i32 cannot hold it.
+fn numbers(op: &Contraction) -> Option<Affine> {
+    let mut number = Affine::constant(0);
+    let mut stride = 1i64;
+    for (v, index) in op.indices.iter().enumerate().rev() {
+        if op.output.iter().all(|affine| affine.coefficient(v) == 0) {
+            number = number.add(&Affine::new([(v, 1)], index.low.checked_neg()?)?.scale(stride)?)?;
+            stride = stride.checked_mul(index.high.checked_sub(index.low)?)?;
+        }
+    }
+    i32::try_from(stride).ok().map(|_| number)
+}
+
+/// The number of the first point that has the extreme value of each place.
+fn first(graph: &mut Graph, points: &Points) -> Option<NodeId> {
+    let aggregation =
+        if points.op.aggregation == Aggregation::Max { Aggregation::ArgMax } else { Aggregation::ArgMin };
+    let op = Contraction { aggregation, default: false, ..points.op.clone() };
+    let ty = TensorType::new(DType::I32, graph.shape(points.id));
+    let (op, operands) = prune(graph, op, &ty.shape, points.tensors(), None)?;
+    Some(Tensors::new(graph, points.id).add(Op::Contraction(Box::new(op)), ty, &operands))
+}
+
+/// The gradient divided by the number of points that have the value of the place.
+fn ties(graph: &mut Graph, points: &Points, g: NodeId) -> Option<NodeId> {
+    let ty = graph.node(points.id).ty.clone();
+    let mut op = Contraction { aggregation: Aggregation::Sum, default: false, ..points.op.clone() };
+    let mut operands = points.tensors().to_vec();
+    let best = read(&mut op, &mut operands, points.id, &points.op.output);
+    let best = op.body.push(Inst::Leaf(ContractionLeaf::Access(best)), ty.dtype);
+    let among = op.body.binary(BinaryOp::Eq, op.body.results[0], best);
+    let (one, zero) = (op.body.constant(Scalar::one(ty.dtype)), op.body.constant(Scalar::zero(ty.dtype)));
+    op.body.results[0] = op.body.select(among, one, zero);
+    let (op, operands) = prune(graph, op, &ty.shape, &operands, None)?;
+    let mut tensors = Tensors::new(graph, points.id);
+    let count = tensors.add(Op::Contraction(Box::new(op)), ty, &operands);
+    // A place with none, whose points are all NaN or which has no points, is not read; it may be multiplied by 0.
+    let one = tensors.number(count, 1.0);
+    let count = tensors.binary(BinaryOp::Max, count, one);
+    Some(tensors.binary(BinaryOp::Div, g, count))
+}
+
+/// For each point the product of all others that fall on its place, 1 where there are none.
+///
+/// The Hermite form gives the points as `x(z, r)`, where z says the place: the others are `x(z, s)` with s unlike r.
+fn others(graph: &mut Graph, points: &Points) -> Option<NodeId> {
+    let op = points.op;
+    let dtype = graph.dtype(points.id);
+    let extents: Vec<i64> = op.indices.iter().map(|i| i.high.checked_sub(i.low)).collect::<Option<_>>()?;
+    let shape: Vec<usize> = extents.iter().map(|&e| usize::try_from(e).ok()).collect::<Option<_>>()?;
+    let ty = TensorType::new(dtype, shape);
+    isize::try_from(ty.checked_elements()?.checked_mul(dtype.size())?).ok()?;
+    let ones = Tensors::new(graph, points.id).filled(Scalar::one(dtype), &ty.shape);
+
+    let form = hermite(&op.output, &extents)?;
+    let (count, reduced) = (extents.len(), extents.len() - form.rank);
+    let other = |v: usize| if v < form.rank { v } else { v + reduced };
+    let others = form.old.iter().map(|old| old.map_variables(other)).collect::<Option<Vec<_>>>()?;
+    let inside = |point: &[Affine]| {
+        let bounds = point.iter().zip(&op.indices).map(|(value, index)| {
+            Some([value.sub(&Affine::constant(index.low))?, Affine::constant(index.high - 1).sub(value)?])
+        });
+        Some(bounds.collect::<Option<Vec<_>>>()?.concat())
+    };
+    let Ranges::Bounded(found) = ranges(count, &inside(&form.old)?)? else { return Some(ones) };
+    let range = |name: String, (low, last): (i64, i64)| Some(IndexRange { name, low, high: last.checked_add(1)? });
+    let mut indices = Vec::with_capacity(count + reduced);
+    for v in 0..count + reduced {
+        let (letter, number, bounds) = match v {
+            v if v < form.rank => ("z", v, found[v]),
+            v if v < count => ("r", v - form.rank, found[v]),
+            v => ("s", v - count, found[v - reduced]),
+        };
+        indices.push(range(format!("{letter}{number}"), bounds)?);
+    }
+    let mut constraints = inside(&others)?;
+    for constraint in &op.constraints {
+        constraints.push(constraint.substitute_all(&others)?);
+    }
+    let mut accesses = op.accesses.clone();
+    for index in accesses.iter_mut().flat_map(|access| &mut access.index) {
+        index.affine = index.affine.substitute_all(&others)?;
+    }
+    let mut body = Program::default();
+    let mut overflow = false;
+    let results = body.append(&op.body, |body, leaf, dtype| {
+        let leaf = match leaf {
+            ContractionLeaf::Access(access) => ContractionLeaf::Access(*access),
+            ContractionLeaf::Index(affine) => {
+                let affine = affine.substitute_all(&others);
+                overflow |= affine.is_none();
+                ContractionLeaf::Index(affine.unwrap_or_default())
+            }
+        };
+        body.push(Inst::Leaf(leaf), dtype)
+    });
+    if overflow {
+        return None;
+    }
+    let mut differs: Option<Value> = None;
+    for v in form.rank..count {
+        let [r, s] = [v, other(v)].map(|v| body.push(Inst::Leaf(ContractionLeaf::Index(Affine::var(v))), DType::I32));
+        let unlike = body.binary(BinaryOp::Ne, r, s);
+        differs = Some(differs.map_or(unlike, |others| body.binary(BinaryOp::BitOr, others, unlike)));
+    }
+    let counts = match (results.get(1), differs) {
+        (Some(&counts), Some(differs)) => Some(body.binary(BinaryOp::BitAnd, counts, differs)),
+        (counts, differs) => counts.copied().or(differs),
+    };
+    body.results = [Some(results[0]), counts].into_iter().flatten().collect();
+    let output = form.old.iter().zip(&op.indices).map(|(old, index)| old.sub(&Affine::constant(index.low)));
+    let output = output.collect::<Option<Vec<_>>>()?;
+    let op = Contraction { aggregation: Aggregation::Product, indices, output, accesses, constraints, body, default: true };
+    let (op, mut operands) = prune(graph, op, &ty.shape, points.tensors(), None)?;
+    operands.push(ones);
+    Some(Tensors::new(graph, points.id).add(Op::Contraction(Box::new(op)), ty, &operands))
+}

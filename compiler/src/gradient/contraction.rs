@@ -1,0 +1,165 @@
+//! The gradient of a contraction: for each access a contraction over the same points, in which the place that was written
+//! is read and the one that was read is written.
+//!
+//! Of `O[o(x)] = +(… A[f(x)] …)` it is `dA[f(x)] = +(dO[o(x)] * d(…)/dA)`, and a nest finds, for either, which points fall on a
+//! place ([`crate::nest`]): so the gradients of a convolution, whatever its strides, are convolutions, and no mask is made
+//! where none is needed. In a product or a maximum, `dO` is first multiplied by each point's share ([`super::aggregation`]).
+
+use super::aggregation::Share;
+use super::gather::gathered;
+use super::prune::prune;
+use super::tensors::Tensors;
+use super::{Error, aggregation, body};
+use crate::affine::Affine;
+use crate::dtype::{DType, Scalar};
+use crate::graph::{
+    Access, Aggregation, Contraction, ContractionLeaf, Graph, Index, IndexRange, NodeId, Op, equals,
+};
+use crate::scalar::{BinaryOp, Inst, Program};
+
+/// Contributions to the gradients of the operands, by position, of those that are wanted; `g` is the gradient of the node.
+pub(super) fn gradient(
+    graph: &mut Graph,
+    id: NodeId,
+    op: &Contraction,
+    g: NodeId,
+    wanted: &[bool],
+) -> Result<Vec<(usize, NodeId)>, Error> {
+    let points = Points { id, op, operands: graph.operands(id) };
+    points.gradients(graph, g, wanted).ok_or_else(|| Error::TooLarge { value: graph.value_name(id) })
+}
+
+/// A contraction that is differentiated.
+pub(super) struct Points<'a> {
+    pub id: NodeId,
+    pub op: &'a Contraction,
+    pub operands: Vec<NodeId>,
+}
+
+impl Points<'_> {
+    /// The tensors that are accessed.
+    pub fn tensors(&self) -> &[NodeId] {
+        &self.operands[..self.operands.len() - usize::from(self.op.default)]
+    }
+
+    /// `None`: overflow.
+    fn gradients(&self, graph: &mut Graph, g: NodeId, wanted: &[bool]) -> Option<Vec<(usize, NodeId)>> {
+        let mut found = Vec::new();
+        let tensors = self.tensors().len();
+        if wanted[tensors..].contains(&true) {
+            found.push((tensors, self.default(graph, g)?));
+        }
+        let accessed: Vec<bool> = self.op.accesses.iter().map(|access| wanted[access.operand]).collect();
+        if !accessed.contains(&true) {
+            return Some(found);
+        }
+        let share = aggregation::share(graph, self, g)?;
+        let g = if let Share::Ties(shared) = share { shared } else { g };
+
+        // The gradient is the first access.
+        let mut op = Contraction { aggregation: Aggregation::Sum, default: false, ..self.op.clone() };
+        let mut operands = self.tensors().to_vec();
+        let mut program = Program::default();
+        let place = &self.op.output;
+        let mut read = |tensor: NodeId, index: &[Affine]| {
+            let access = read(&mut op, &mut operands, tensor, index);
+            program.push(Inst::Leaf(ContractionLeaf::Access(access)), graph.dtype(tensor))
+        };
+        let of_place = read(g, place);
+        let share_read = match &share {
+            Share::All => None,
+            Share::Others(others) => {
+                let lows = self.op.indices.iter().map(|index| index.low);
+                let from_0 = lows.enumerate().map(|(v, low)| Affine::new([(v, 1)], low.checked_neg()?));
+                Some(read(*others, &from_0.collect::<Option<Vec<_>>>()?))
+            }
+            Share::First { position, .. } => Some(read(*position, place)),
+            Share::Ties(_) => Some(read(self.id, place)),
+        };
+        let results = program.append(&self.op.body, |program, leaf, dtype| program.push(Inst::Leaf(leaf.clone()), dtype));
+        let (value, counts) = (results[0], results.get(1).copied());
+        let seed = match (share_read, share) {
+            (Some(others), Share::Others(_)) => program.binary(BinaryOp::Mul, of_place, others),
+            (Some(position), Share::First { number, .. }) => {
+                let here = program.push(Inst::Leaf(ContractionLeaf::Index(number)), DType::I32);
+                let first = program.binary(BinaryOp::Eq, here, position);
+                let zero = program.constant(Scalar::zero(program.dtype(of_place)));
+                program.select(first, of_place, zero)
+            }
+            (Some(best), _) => {
+                let among = program.binary(BinaryOp::Eq, value, best);
+                let zero = program.constant(Scalar::zero(program.dtype(of_place)));
+                program.select(among, of_place, zero)
+            }
+            (None, _) => of_place,
+        };
+        let derivatives = body::derivatives(&mut program, value, seed, &accessed);
+        for (number, derivative) in derivatives.into_iter().enumerate() {
+            let Some(derivative) = derivative else { continue };
+            program.results = [Some(derivative), counts].into_iter().flatten().collect();
+            op.body = program.clone();
+            let operand = op.accesses[number].operand;
+            found.push((operand, self.written(graph, op.clone(), &operands, number)?));
+        }
+        Some(found)
+    }
+
+    /// `op`, which writes what its access of this number reads.
+    fn written(&self, graph: &mut Graph, mut op: Contraction, operands: &[NodeId], number: usize) -> Option<NodeId> {
+        let access = op.accesses[number].clone();
+        let ty = graph.node(operands[access.operand]).ty.clone();
+        op.output.clear();
+        for (index, &size) in access.index.iter().zip(&ty.shape) {
+            let Some(read) = index.access else {
+                op.output.push(index.affine.clone());
+                continue;
+            };
+            // An index known at run time is a variable over the whole axis that must be equal to it.
+            let place = Affine::var(op.indices.len());
+            op.indices.push(IndexRange { name: unused_name(&op), low: 0, high: i64::try_from(size).ok()? });
+            let rest = place.sub(&index.affine)?;
+            let dtype = graph.dtype(operands[op.accesses[read].operand]);
+            if !dtype.is_signed_integer() {
+                op.constraints.push(rest.clone());
+            }
+            let equal = equals(&mut op.body, read, dtype, &rest);
+            match op.body.results.get(1).copied() {
+                Some(counts) => op.body.results[1] = op.body.binary(BinaryOp::BitAnd, counts, equal),
+                None => op.body.results.push(equal),
+            }
+            op.output.push(place);
+        }
+        let (op, operands) = prune(graph, op, &ty.shape, operands, Some(number))?;
+        let (op, operands) = gathered(graph, op, &ty.shape, operands)?;
+        let op = Op::Contraction(Box::new(op));
+        Some(Tensors::new(graph, self.id).add(op, ty, &operands))
+    }
+
+    /// The gradient of the default tensor: that of the places that nothing is written to.
+    fn default(&self, graph: &mut Graph, g: NodeId) -> Option<NodeId> {
+        let ty = graph.node(g).ty.clone();
+        let mut op = Contraction { aggregation: Aggregation::Sum, ..self.op.clone() };
+        let zero = op.body.constant(Scalar::zero(ty.dtype));
+        op.body.results[0] = zero;
+        let (op, mut operands) = prune(graph, op, &ty.shape, self.tensors(), None)?;
+        operands.push(g);
+        Some(Tensors::new(graph, self.id).add(Op::Contraction(Box::new(op)), ty, &operands))
+    }
+}
+
+/// Adds an access of a tensor that `op` does not read yet, and answers its number.
+pub(super) fn read(op: &mut Contraction, operands: &mut Vec<NodeId>, tensor: NodeId, index: &[Affine]) -> usize {
+    let index = index.iter().map(|affine| Index { affine: affine.clone(), access: None }).collect();
+    op.accesses.push(Access { operand: operands.len(), index });
+    operands.push(tensor);
+    op.accesses.len() - 1
+}
+
+/// A name for another index variable.
+fn unused_name(op: &Contraction) -> String {
+    let mut name = "place".to_owned();
+    while op.indices.iter().any(|index| index.name == name) {
+        name.push('_');
+    }
+    name
+}

@@ -1,0 +1,125 @@
+//! Leaves out of a contraction what its body does not need, without changing which points are valid.
+//!
+//! Example: the gradient of `+(A[i + k] + B[i])` for B is `+(dO[i])` over the same points. It does not read A any more, but still
+//! counts only where `i + k` is in range: that becomes constraints, where the ranges of i and k do not imply it.
+
+use crate::affine::Affine;
+use crate::graph::{Contraction, ContractionLeaf, Graph, NodeId};
+use crate::scalar::{Inst, Program};
+
+/// The contraction, which writes places of `shape`, without instructions, accesses and operands that it does not need, and
+/// the operands left. Its accesses may be in any order. The access `implied` is in range wherever the place is. `None`:
+/// overflow.
+pub(super) fn prune(
+    graph: &Graph,
+    mut contraction: Contraction,
+    shape: &[usize],
+    operands: &[NodeId],
+    implied: Option<usize>,
+) -> Option<(Contraction, Vec<NodeId>)> {
+    contraction.body = live(&contraction.body);
+    let mut order = Vec::new();
+    for leaf in contraction.body.leaves() {
+        if let ContractionLeaf::Access(access) = leaf {
+            visit(&contraction, *access, &mut order);
+        }
+    }
+    for (number, access) in contraction.accesses.iter().enumerate().filter(|(number, _)| implied != Some(*number)) {
+        // That an index known at run time is in range cannot be said but by the access.
+        if access.index.iter().any(|index| index.access.is_some()) {
+            visit(&contraction, number, &mut order);
+        }
+    }
+    // What is known to be at least 0, and less than a size.
+    let size_of = |size: usize| i64::try_from(size).ok();
+    let mut known: Vec<(Affine, i64)> = Vec::new();
+    for (affine, &size) in contraction.output.iter().zip(shape) {
+        known.push((affine.clone(), size_of(size)?));
+    }
+    let mut dropped = Vec::new();
+    for (number, access) in contraction.accesses.iter().enumerate() {
+        let into = if order.contains(&number) { &mut known } else { &mut dropped };
+        for (index, &size) in access.index.iter().zip(graph.shape(operands[access.operand])) {
+            if index.access.is_none() && implied != Some(number) {
+                into.push((index.affine.clone(), size_of(size)?));
+            }
+        }
+    }
+    for (affine, size) in dropped {
+        if !known.iter().any(|(other, least)| *other == affine && *least <= size) {
+            contraction.constraints.extend([affine.clone(), Affine::constant(size.checked_sub(1)?).sub(&affine)?]);
+        }
+    }
+    simplify(&mut contraction);
+
+    let mut kept: Vec<NodeId> = Vec::new();
+    let number_of = |access: usize| order.iter().position(|&other| other == access).unwrap_or(0);
+    let mut accesses = Vec::with_capacity(order.len());
+    for &number in &order {
+        let mut access = contraction.accesses[number].clone();
+        let operand = operands[access.operand];
+        access.operand = kept.iter().position(|other| *other == operand).unwrap_or_else(|| {
+            kept.push(operand);
+            kept.len() - 1
+        });
+        access.index.iter_mut().for_each(|index| index.access = index.access.map(number_of));
+        accesses.push(access);
+    }
+    for (inst, _) in &mut contraction.body.insts {
+        if let Inst::Leaf(ContractionLeaf::Access(access)) = inst {
+            *access = number_of(*access);
+        }
+    }
+    contraction.accesses = accesses;
+    Some((contraction, kept))
+}
+
+/// Appends an access to `order`, after those that its indices need.
+fn visit(contraction: &Contraction, access: usize, order: &mut Vec<usize>) {
+    if order.contains(&access) {
+        return;
+    }
+    for index in contraction.accesses[access].index.iter().filter_map(|index| index.access) {
+        visit(contraction, index, order);
+    }
+    order.push(access);
+}
+
+/// Drops constraints that the ranges imply, or that stand there already.
+fn simplify(contraction: &mut Contraction) {
+    let bounds: Vec<(i64, i64)> = contraction.indices.iter().map(|i| (i.low, i.high.max(i.low + 1) - 1)).collect();
+    let mut kept: Vec<Affine> = Vec::new();
+    for constraint in std::mem::take(&mut contraction.constraints) {
+        let implied = constraint.bounds(&bounds).is_some_and(|(least, _)| least >= 0);
+        if !implied && !kept.contains(&constraint) {
+            kept.push(constraint);
+        }
+    }
+    contraction.constraints = kept;
+}
+
+/// The instructions on which the results depend.
+fn live(body: &Program<ContractionLeaf>) -> Program<ContractionLeaf> {
+    let mut needed = vec![false; body.insts.len()];
+    body.results.iter().for_each(|&result| needed[result] = true);
+    for value in (0..body.insts.len()).rev() {
+        if needed[value] {
+            body.insts[value].0.operands().into_iter().for_each(|operand| needed[operand] = true);
+        }
+    }
+    let mut numbers = vec![0; body.insts.len()];
+    let mut live = Program::default();
+    for value in (0..body.insts.len()).filter(|&value| needed[value]) {
+        let (inst, dtype) = &body.insts[value];
+        let inst = match inst {
+            Inst::Unary(op, a) => Inst::Unary(*op, numbers[*a]),
+            Inst::Binary(op, a, b) => Inst::Binary(*op, numbers[*a], numbers[*b]),
+            Inst::Select(c, a, b) => Inst::Select(numbers[*c], numbers[*a], numbers[*b]),
+            Inst::Cast(a) => Inst::Cast(numbers[*a]),
+            Inst::Const(_) | Inst::Leaf(_) => inst.clone(),
+        };
+        numbers[value] = live.push(inst, *dtype);
+    }
+    live.results = body.results.iter().map(|&result| numbers[result]).collect();
+    live
+}

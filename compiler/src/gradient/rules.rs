@@ -1,0 +1,221 @@
+//! What each scalar operation's derivative is, once for whole tensors and for the values of a program.
+//!
+//! A rule multiplies the gradient `g` of `y = f(x)` by f'(x). It is written from y where that is cheaper than from x
+//! (`exp`, `tanh`, `sqrt`), and without cancellation: `1 - x²` as `(1 - x)(1 + x)`.
+
+use crate::dtype::{DType, Scalar};
+use crate::scalar::{BinaryOp, UnaryOp};
+
+/// Values on which scalar operations can be made.
+pub(super) trait Algebra {
+    type Value: Copy;
+
+    fn dtype(&self, value: Self::Value) -> DType;
+    fn scalar(&mut self, scalar: Scalar) -> Self::Value;
+    fn unary(&mut self, op: UnaryOp, a: Self::Value) -> Self::Value;
+    fn binary(&mut self, op: BinaryOp, a: Self::Value, b: Self::Value) -> Self::Value;
+    fn select(&mut self, condition: Self::Value, then: Self::Value, otherwise: Self::Value) -> Self::Value;
+
+    /// A constant of the type that `like` has.
+    fn number(&mut self, like: Self::Value, value: f64) -> Self::Value {
+        let dtype = self.dtype(like);
+        self.scalar(Scalar::from_f64(dtype, value))
+    }
+
+    fn product(&mut self, a: Self::Value, b: Self::Value) -> Self::Value {
+        self.binary(BinaryOp::Mul, a, b)
+    }
+
+    fn sum(&mut self, a: Self::Value, b: Self::Value) -> Self::Value {
+        self.binary(BinaryOp::Add, a, b)
+    }
+}
+
+/// The gradient of the operand of `y = op(x)`; `None` where it is 0 everywhere.
+pub(super) fn unary<A: Algebra>(on: &mut A, op: UnaryOp, x: A::Value, y: A::Value, g: A::Value) -> Option<A::Value> {
+    use UnaryOp::*;
+    let scaled = |on: &mut A, factor: f64| {
+        let factor = on.number(x, factor);
+        on.product(g, factor)
+    };
+    Some(match op {
+        BitNot | Ceil | Floor | Round => return None,
+        Neg => on.unary(Neg, g),
+        Abs => {
+            let (zero, negated) = (on.number(x, 0.0), on.unary(Neg, g));
+            let (below, above) = (on.binary(BinaryOp::Lt, x, zero), on.binary(BinaryOp::Gt, x, zero));
+            let rest = on.select(above, g, zero);
+            on.select(below, negated, rest)
+        }
+        // ±1 / sqrt(1 - x²)
+        Acos | Asin => {
+            let square = complement(on, x);
+            let factor = on.unary(Rsqrt, square);
+            let found = on.product(g, factor);
+            if op == Acos { on.unary(Neg, found) } else { found }
+        }
+        // 1 / sqrt(x² - 1)
+        Acosh => {
+            let one = on.number(x, 1.0);
+            let (less, more) = (on.binary(BinaryOp::Sub, x, one), on.sum(x, one));
+            let square = on.product(less, more);
+            let factor = on.unary(Rsqrt, square);
+            on.product(g, factor)
+        }
+        // 1 / sqrt(x² + 1)
+        Asinh => {
+            let square = one_more(on, x);
+            let factor = on.unary(Rsqrt, square);
+            on.product(g, factor)
+        }
+        Atan => {
+            let square = one_more(on, x);
+            on.binary(BinaryOp::Div, g, square)
+        }
+        Atanh => {
+            let square = complement(on, x);
+            on.binary(BinaryOp::Div, g, square)
+        }
+        Cos => {
+            let (sine, negated) = (on.unary(Sin, x), on.unary(Neg, g));
+            on.product(negated, sine)
+        }
+        Sin => {
+            let factor = on.unary(Cos, x);
+            on.product(g, factor)
+        }
+        // 1 + y²
+        Tan => {
+            let factor = one_more(on, y);
+            on.product(g, factor)
+        }
+        Cosh => {
+            let factor = on.unary(Sinh, x);
+            on.product(g, factor)
+        }
+        Sinh => {
+            let factor = on.unary(Cosh, x);
+            on.product(g, factor)
+        }
+        // 1 - y²
+        Tanh => {
+            let factor = complement(on, y);
+            on.product(g, factor)
+        }
+        // 2 / sqrt(π) exp(-x²)
+        Erf => {
+            let square = on.product(x, x);
+            let square = on.unary(Neg, square);
+            let bell = on.unary(Exp, square);
+            let scaled = scaled(on, std::f64::consts::FRAC_2_SQRT_PI);
+            on.product(scaled, bell)
+        }
+        Exp => on.product(g, y),
+        Log => on.binary(BinaryOp::Div, g, x),
+        // -y²
+        Recip => {
+            let (negated, square) = (on.unary(Neg, g), on.product(y, y));
+            on.product(negated, square)
+        }
+        // -y³ / 2
+        Rsqrt => {
+            let half = scaled(on, -0.5);
+            let (half, square) = (on.product(half, y), on.product(y, y));
+            on.product(half, square)
+        }
+        // 1 / 2y
+        Sqrt => {
+            let half = scaled(on, 0.5);
+            on.binary(BinaryOp::Div, half, y)
+        }
+    })
+}
+
+/// `(1 - x)(1 + x)`
+fn complement<A: Algebra>(on: &mut A, x: A::Value) -> A::Value {
+    let one = on.number(x, 1.0);
+    let (less, more) = (on.binary(BinaryOp::Sub, one, x), on.sum(one, x));
+    on.product(less, more)
+}
+
+/// `x² + 1`
+fn one_more<A: Algebra>(on: &mut A, x: A::Value) -> A::Value {
+    let (one, square) = (on.number(x, 1.0), on.product(x, x));
+    on.sum(square, one)
+}
+
+/// The gradients of the operands of `y = op(a, b)`, of those that are wanted; `None` where one is 0 everywhere.
+pub(super) fn binary<A: Algebra>(
+    on: &mut A,
+    op: BinaryOp,
+    [a, b]: [A::Value; 2],
+    y: A::Value,
+    g: A::Value,
+    wanted: [bool; 2],
+) -> [Option<A::Value>; 2] {
+    use BinaryOp::*;
+    let mut found = [None, None];
+    match op {
+        Add => found = [Some(g), Some(g)],
+        Sub => found = [Some(g), wanted[1].then(|| on.unary(UnaryOp::Neg, g))],
+        Mul => {
+            found[0] = wanted[0].then(|| on.product(g, b));
+            found[1] = wanted[1].then(|| on.product(g, a));
+        }
+        // 1 / b, and -a / b² = -y / b
+        Div => {
+            let quotient = on.binary(Div, g, b);
+            found[0] = Some(quotient);
+            found[1] = wanted[1].then(|| {
+                let negated = on.unary(UnaryOp::Neg, quotient);
+                on.product(negated, y)
+            });
+        }
+        // b a^(b-1), which is 0 where b is 0 (and a, too, may be); y log(a), which is 0 where a is 0 and b is not negative.
+        Pow => {
+            let zero = on.number(a, 0.0);
+            found[0] = wanted[0].then(|| {
+                let one = on.number(b, 1.0);
+                let less = on.binary(Sub, b, one);
+                let (power, factor) = (on.binary(Pow, a, less), on.product(g, b));
+                let (full, none) = (on.product(factor, power), on.binary(Eq, b, zero));
+                on.select(none, zero, full)
+            });
+            found[1] = wanted[1].then(|| {
+                let (log, factor) = (on.unary(UnaryOp::Log, a), on.product(g, y));
+                let full = on.product(factor, log);
+                let (base, exponent) = (on.binary(Eq, a, zero), on.binary(Ge, b, zero));
+                let none = on.binary(BitAnd, base, exponent);
+                on.select(none, zero, full)
+            });
+        }
+        // `max` is `a < b ? b : a`, `min` the other way about; equal operands get half each.
+        Max | Min => {
+            let (zero, half) = (on.number(a, 0.0), on.number(a, 0.5));
+            let half = on.product(g, half);
+            let (other, equal) = (on.binary(if op == Max { Lt } else { Gt }, a, b), on.binary(Eq, a, b));
+            found[0] = wanted[0].then(|| {
+                let own = on.select(equal, half, g);
+                on.select(other, zero, own)
+            });
+            found[1] = wanted[1].then(|| {
+                let rest = on.select(equal, half, zero);
+                on.select(other, g, rest)
+            });
+        }
+        Eq | Ne | Lt | Le | Gt | Ge | BitAnd | BitOr | BitXor | ShiftLeft | ShiftRight => {}
+    }
+    [found[0].filter(|_| wanted[0]), found[1].filter(|_| wanted[1])]
+}
+
+/// The gradients of `then` and `otherwise` in `condition ? then : otherwise`, of those that are wanted.
+pub(super) fn select<A: Algebra>(
+    on: &mut A,
+    condition: A::Value,
+    g: A::Value,
+    wanted: [bool; 2],
+) -> [Option<A::Value>; 2] {
+    let zero = on.number(g, 0.0);
+    let then = wanted[0].then(|| on.select(condition, g, zero));
+    [then, wanted[1].then(|| on.select(condition, zero, g))]
+}

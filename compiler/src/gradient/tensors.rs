@@ -1,0 +1,179 @@
+//! Elementwise operations on whole tensors, and their gradients.
+
+use std::sync::Arc;
+
+use super::rules::{self, Algebra};
+use crate::affine::Affine;
+use crate::dtype::{DType, Scalar};
+use crate::graph::{
+    Access, Aggregation, Contraction, ContractionLeaf, Graph, Index, IndexRange, NodeId, Op, Origin,
+};
+use crate::scalar::{BinaryOp, Inst, Program, UnaryOp};
+use crate::tensor::{TensorType, broadcast};
+use tile_lang::span::Span;
+
+/// The graph, for the gradient of one of its nodes.
+pub(super) struct Tensors<'a> {
+    pub graph: &'a mut Graph,
+    id: NodeId,
+    origin: Option<Arc<Origin>>,
+    span: Option<Span>,
+}
+
+impl<'a> Tensors<'a> {
+    /// What is added is a part of the gradient of node `id`.
+    pub fn new(graph: &'a mut Graph, id: NodeId) -> Tensors<'a> {
+        let node = graph.node(id);
+        let (origin, span) = (node.origin.clone(), node.span);
+        Tensors { graph, id, origin, span }
+    }
+
+    pub fn add(&mut self, op: Op, ty: TensorType, operands: &[NodeId]) -> NodeId {
+        let id = self.graph.add(op, ty, operands);
+        let node = self.graph.node_mut(id);
+        (node.origin, node.span) = (self.origin.clone(), self.span);
+        id
+    }
+
+    /// Names the gradient of `of`, where it has no name yet.
+    pub fn name(&mut self, gradient: NodeId, of: NodeId) {
+        let name = self.graph.node(of).name.as_deref().or(self.graph.node(of).op.given_name());
+        let name = name.map(|name| format!("d{name}"));
+        let node = self.graph.node_mut(gradient);
+        if node.name.is_none() && !matches!(node.op, Op::Constant(_)) && node.op.given_name().is_none() {
+            node.name = name;
+        }
+    }
+
+    /// One number at every place of a shape.
+    pub fn filled(&mut self, scalar: Scalar, shape: &[usize]) -> NodeId {
+        let number = self.scalar(scalar);
+        if shape.is_empty() { number } else { self.rearranged(number, shape, &[]) }
+    }
+
+    /// `value` at the places of `shape`: `axes[a]` is the axis of `shape` along which axis `a` of `value` goes.
+    fn rearranged(&mut self, value: NodeId, shape: &[usize], axes: &[usize]) -> NodeId {
+        let output = (0..shape.len()).map(Affine::var).collect();
+        let index = axes.iter().map(|&axis| Affine::var(axis)).collect();
+        self.copied(Aggregation::Assign, value, shape, (output, shape.to_vec()), index)
+    }
+
+    /// The aggregate of `value[index]` at `place` of a shape, over variables that run to `extents`.
+    fn copied(
+        &mut self,
+        aggregation: Aggregation,
+        value: NodeId,
+        extents: &[usize],
+        (output, shape): (Vec<Affine>, Vec<usize>),
+        index: Vec<Affine>,
+    ) -> NodeId {
+        let dtype = self.graph.dtype(value);
+        let mut body = Program::default();
+        let leaf = body.push(Inst::Leaf(ContractionLeaf::Access(0)), dtype);
+        body.results = vec![leaf];
+        let index = index.into_iter().map(|affine| Index { affine, access: None }).collect();
+        let op = Contraction {
+            aggregation,
+            indices: ranges(extents),
+            output,
+            accesses: vec![Access { operand: 0, index }],
+            constraints: Vec::new(),
+            body,
+            default: false,
+        };
+        self.add(Op::Contraction(Box::new(op)), TensorType::new(dtype, shape), &[value])
+    }
+
+    /// The gradient of a tensor of `shape` that was broadcast to the shape of `g`: the sum over where it was read.
+    pub fn summed_to(&mut self, g: NodeId, shape: &[usize]) -> NodeId {
+        let from = self.graph.shape(g).to_vec();
+        if from == shape {
+            return g;
+        }
+        let leading = from.len() - shape.len();
+        let along = |(axis, &size): (usize, &usize)| {
+            if size == 1 && from[leading + axis] != 1 { Affine::constant(0) } else { Affine::var(leading + axis) }
+        };
+        let output = shape.iter().enumerate().map(along).collect();
+        let index = (0..from.len()).map(Affine::var).collect();
+        self.copied(Aggregation::Sum, g, &from, (output, shape.to_vec()), index)
+    }
+
+    /// The gradients of a node's operands, by position, of those that are wanted; `g` is its own. Not for contractions.
+    pub fn gradient(&mut self, g: NodeId, wanted: &[bool]) -> Vec<(usize, NodeId)> {
+        let (id, operands) = (self.id, self.graph.operands(self.id));
+        let found = match (self.graph.node(id).op.clone(), operands.as_slice()) {
+            (Op::Unary(op), &[x]) => vec![(0, rules::unary(self, op, x, id, g))],
+            (Op::Binary(op), &[a, b]) => {
+                let [left, right] = rules::binary(self, op, [a, b], id, g, [wanted[0], wanted[1]]);
+                vec![(0, left), (1, right)]
+            }
+            (Op::Select, &[condition, ..]) => {
+                let [then, otherwise] = rules::select(self, condition, g, [wanted[1], wanted[2]]);
+                vec![(1, then), (2, otherwise)]
+            }
+            (Op::Cast, &[x]) => {
+                let ty = self.graph.node(x).ty.clone();
+                vec![(0, Some(self.add(Op::Cast, ty, &[g])))]
+            }
+            (Op::Reshape, &[x]) => {
+                let ty = self.graph.node(x).ty.clone();
+                vec![(0, Some(self.add(Op::Reshape, ty, &[g])))]
+            }
+            // The others have no operands that are floats, or pass nothing.
+            _ => vec![],
+        };
+        let mut parts = Vec::with_capacity(found.len());
+        for (operand, part) in found {
+            if let Some(part) = part.filter(|_| wanted[operand]) {
+                let shape = self.graph.shape(operands[operand]).to_vec();
+                parts.push((operand, self.summed_to(part, &shape)));
+            }
+        }
+        parts
+    }
+}
+
+/// Variables that run from 0.
+pub(super) fn ranges(extents: &[usize]) -> Vec<IndexRange> {
+    let range = |(number, &extent): (usize, &usize)| {
+        let high = i64::try_from(extent).unwrap_or(i64::MAX);
+        IndexRange { name: format!("i{number}"), low: 0, high }
+    };
+    extents.iter().enumerate().map(range).collect()
+}
+
+impl Algebra for Tensors<'_> {
+    type Value = NodeId;
+
+    fn dtype(&self, value: NodeId) -> DType {
+        self.graph.dtype(value)
+    }
+
+    fn scalar(&mut self, scalar: Scalar) -> NodeId {
+        self.add(Op::Constant(scalar), TensorType::scalar(scalar.dtype), &[])
+    }
+
+    fn unary(&mut self, op: UnaryOp, a: NodeId) -> NodeId {
+        let ty = self.graph.node(a).ty.clone();
+        self.add(Op::Unary(op), ty, &[a])
+    }
+
+    fn binary(&mut self, op: BinaryOp, a: NodeId, b: NodeId) -> NodeId {
+        let dtype = if op.is_comparison() { DType::Bool } else { self.graph.dtype(a) };
+        let ty = TensorType::new(dtype, self.broadcast(&[a, b]));
+        self.add(Op::Binary(op), ty, &[a, b])
+    }
+
+    fn select(&mut self, condition: NodeId, then: NodeId, otherwise: NodeId) -> NodeId {
+        let ty = TensorType::new(self.graph.dtype(then), self.broadcast(&[condition, then, otherwise]));
+        self.add(Op::Select, ty, &[condition, then, otherwise])
+    }
+}
+
+impl Tensors<'_> {
+    /// The shape that operands have together: they are a node's operands, that node, or its gradient, so there is one.
+    fn broadcast(&self, operands: &[NodeId]) -> Vec<usize> {
+        broadcast(operands.iter().map(|&id| self.graph.shape(id))).unwrap_or_default()
+    }
+}

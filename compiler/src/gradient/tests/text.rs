@@ -1,0 +1,335 @@
+//! Text in, text out.
+
+use crate::graph::{Graph, Op};
+use crate::gradient::gradient;
+use crate::passes::{dead, fold, share};
+
+/// The graph of the gradient of the first output with respect to every input that is a float, after the passes.
+pub(super) fn gradients(text: &str) -> String {
+    let mut graph = Graph::parse(text).unwrap();
+    graph.verify().unwrap();
+    let inputs: Vec<_> = graph.inputs.iter().copied().filter(|&id| graph.dtype(id).is_float()).collect();
+    let names = inputs.iter().map(|&id| match &graph.node(id).op {
+        Op::Input(name) => format!("d{name}"),
+        _ => String::new(),
+    });
+    let names: Vec<String> = names.collect();
+    let of = graph.outputs[0].1;
+    let found = gradient(&mut graph, of, &inputs).unwrap();
+    graph.verify().unwrap();
+    graph.outputs = names.into_iter().zip(found).collect();
+    for pass in [fold, share, dead] {
+        pass(&mut graph);
+        graph.verify().unwrap();
+    }
+    graph.to_string()
+}
+
+#[test]
+fn a_product_of_matrices() {
+    insta::assert_snapshot!(gradients("\
+graph g(%0, %1, %2) -> (L = %5)
+%0 = input X : f32[8, 16]
+%1 = input W : f32[16, 4]
+%2 = input T : f32[8, 4]
+%3 = contract sum [n, u] (n: 0..8, u: 0..4, k: 0..16) { v0 = %0[n, k]; v1 = %1[k, u]; v2 = mul v0 v1; yield v2 } : f32[8, 4]  # Y
+%4 = mul %3 %2 : f32[8, 4]
+%5 = contract sum [] (n: 0..8, u: 0..4) { v0 = %4[n, u]; yield v0 } : f32[]
+"), @"
+    graph g(%0, %1, %2) -> (dX = %8, dW = %9, dT = %7)
+    %0 = input X : f32[8, 16]
+    %1 = input W : f32[16, 4]
+    %2 = input T : f32[8, 4]
+    %3 = contract sum [n, u] (n: 0..8, u: 0..4, k: 0..16) { v0 = %0[n, k]; v1 = %1[k, u]; v2 = mul v0 v1; yield v2 } : f32[8, 4]  # Y
+    %4 = constant 1.0 : f32[]
+    %5 = contract sum [n, u] (n: 0..8, u: 0..4) { v0 = %4[]; yield v0 } : f32[8, 4]
+    %6 = mul %5 %2 : f32[8, 4]  # dY
+    %7 = mul %5 %3 : f32[8, 4]  # dT
+    %8 = contract sum [n, k] (n: 0..8, u: 0..4, k: 0..16) { v0 = %6[n, u]; v1 = %1[k, u]; v2 = mul v0 v1; yield v2 } : f32[8, 16]  # dX
+    %9 = contract sum [k, u] (n: 0..8, u: 0..4, k: 0..16) { v0 = %6[n, u]; v1 = %0[n, k]; v2 = mul v0 v1; yield v2 } : f32[16, 4]  # dW
+    ");
+}
+
+#[test]
+fn a_strided_padded_dilated_convolution() {
+    // For the image and the kernel a sum of products again, over the same points; no mask.
+    insta::assert_snapshot!(gradients("\
+graph g(%0, %1) -> (L = %4)
+%0 = input X : f32[2, 9, 3]
+%1 = input W : f32[3, 3, 4]
+%2 = contract sum [n, x, o] (n: 0..2, x: 0..4, o: 0..4, k: 0..3, c: 0..3) { v0 = %0[n, 2*x + 2*k - 1, c]; v1 = %1[k, c, o]; v2 = mul v0 v1; yield v2 } : f32[2, 4, 4]  # Y
+%3 = mul %2 %2 : f32[2, 4, 4]
+%4 = contract sum [] (n: 0..2, x: 0..4, o: 0..4) { v0 = %3[n, x, o]; yield v0 } : f32[]
+"), @"
+    graph g(%0, %1) -> (dX = %7, dW = %8)
+    %0 = input X : f32[2, 9, 3]
+    %1 = input W : f32[3, 3, 4]
+    %2 = contract sum [n, x, o] (n: 0..2, x: 0..4, o: 0..4, k: 0..3, c: 0..3) { v0 = %0[n, 2*x + 2*k - 1, c]; v1 = %1[k, c, o]; v2 = mul v0 v1; yield v2 } : f32[2, 4, 4]  # Y
+    %3 = constant 1.0 : f32[]
+    %4 = contract sum [n, x, o] (n: 0..2, x: 0..4, o: 0..4) { v0 = %3[]; yield v0 } : f32[2, 4, 4]
+    %5 = mul %4 %2 : f32[2, 4, 4]
+    %6 = add %5 %5 : f32[2, 4, 4]  # dY
+    %7 = contract sum [n, 2*x + 2*k - 1, c] (n: 0..2, x: 0..4, o: 0..4, k: 0..3, c: 0..3) { v0 = %6[n, x, o]; v1 = %1[k, c, o]; v2 = mul v0 v1; yield v2 } : f32[2, 9, 3]  # dX
+    %8 = contract sum [k, c, o] (n: 0..2, x: 0..4, o: 0..4, k: 0..3, c: 0..3) { v0 = %6[n, x, o]; v1 = %0[n, 2*x + 2*k - 1, c]; v2 = mul v0 v1; yield v2 } : f32[3, 3, 4]  # dW
+    ");
+}
+
+#[test]
+fn the_gradient_of_a_transposed_convolution_is_a_convolution() {
+    insta::assert_snapshot!(gradients("\
+graph g(%0, %1) -> (L = %3)
+%0 = input X : f32[5]
+%1 = input W : f32[3]
+%2 = contract sum [2*i + k] (i: 0..5, k: 0..3) { v0 = %0[i]; v1 = %1[k]; v2 = mul v0 v1; yield v2 } : f32[11]  # Y
+%3 = contract sum [] (i: 0..11) { v0 = %2[i]; v1 = mul v0 v0; yield v1 } : f32[]
+"), @"
+    graph g(%0, %1) -> (dX = %5, dW = %6)
+    %0 = input X : f32[5]
+    %1 = input W : f32[3]
+    %2 = contract sum [2*i + k] (i: 0..5, k: 0..3) { v0 = %0[i]; v1 = %1[k]; v2 = mul v0 v1; yield v2 } : f32[11]  # Y
+    %3 = constant 1.0 : f32[]
+    %4 = contract sum [i] (i: 0..11) { v0 = %3[]; v1 = %2[i]; v2 = mul v0 v1; v3 = add v2 v2; yield v3 } : f32[11]  # dY
+    %5 = contract sum [i] (i: 0..5, k: 0..3) { v0 = %4[2*i + k]; v1 = %1[k]; v2 = mul v0 v1; yield v2 } : f32[5]  # dX
+    %6 = contract sum [k] (i: 0..5, k: 0..3) { v0 = %4[2*i + k]; v1 = %0[i]; v2 = mul v0 v1; yield v2 } : f32[3]  # dW
+    ");
+}
+
+#[test]
+fn pooling_gives_to_the_first_of_the_greatest() {
+    insta::assert_snapshot!(gradients("\
+graph g(%0) -> (L = %2)
+%0 = input X : f32[8, 8]
+%1 = contract max [y, x] (y: 0..4, x: 0..4, i: 0..2, j: 0..2) { v0 = %0[2*y + i, 2*x + j]; yield v0 } : f32[4, 4]  # Y
+%2 = contract sum [] (y: 0..4, x: 0..4) { v0 = %1[y, x]; v1 = mul v0 v0; yield v1 } : f32[]
+"), @"
+    graph g(%0) -> (dX = %5)
+    %0 = input X : f32[8, 8]
+    %1 = contract max [y, x] (y: 0..4, x: 0..4, i: 0..2, j: 0..2) { v0 = %0[2*y + i, 2*x + j]; yield v0 } : f32[4, 4]  # Y
+    %2 = constant 1.0 : f32[]
+    %3 = contract sum [y, x] (y: 0..4, x: 0..4) { v0 = %2[]; v1 = %1[y, x]; v2 = mul v0 v1; v3 = add v2 v2; yield v3 } : f32[4, 4]  # dY
+    %4 = contract argmax [y, x] (y: 0..4, x: 0..4, i: 0..2, j: 0..2) { v0 = %0[2*y + i, 2*x + j]; yield v0 } : i32[4, 4]
+    %5 = contract sum [2*y + i, 2*x + j] (y: 0..4, x: 0..4, i: 0..2, j: 0..2) { v0 = %3[y, x]; v1 = %4[y, x]; v2 = index 2*i + j; v3 = cmp_eq v2 v1; v4 = 0.0 : f32; v5 = select v3 v0 v4; yield v5 } : f32[8, 8]  # dX
+    ");
+}
+
+#[test]
+fn ties_of_a_reduction_share_evenly() {
+    insta::assert_snapshot!(gradients("\
+graph g(%0) -> (L = %2)
+%0 = input X : f32[4, 5]
+%1 = contract min [i] (i: 0..4, j: 0..5) { v0 = %0[i, j]; yield v0 } : f32[4]  # M
+%2 = contract sum [] (i: 0..4) { v0 = %1[i]; v1 = mul v0 v0; yield v1 } : f32[]
+"), @"
+    graph g(%0) -> (dX = %7)
+    %0 = input X : f32[4, 5]
+    %1 = contract min [i] (i: 0..4, j: 0..5) { v0 = %0[i, j]; yield v0 } : f32[4]  # M
+    %2 = constant 1.0 : f32[]
+    %3 = contract sum [i] (i: 0..4) { v0 = %2[]; v1 = %1[i]; v2 = mul v0 v1; v3 = add v2 v2; yield v3 } : f32[4]  # dM
+    %4 = contract sum [i] (i: 0..4, j: 0..5) { v0 = %0[i, j]; v1 = %1[i]; v2 = cmp_eq v0 v1; v3 = 1.0 : f32; v4 = 0.0 : f32; v5 = select v2 v3 v4; yield v5 } : f32[4]
+    %5 = max %4 %2 : f32[4]
+    %6 = div %3 %5 : f32[4]
+    %7 = contract sum [i, j] (i: 0..4, j: 0..5) { v0 = %6[i]; v1 = %1[i]; v2 = %0[i, j]; v3 = cmp_eq v2 v1; v4 = 0.0 : f32; v5 = select v3 v0 v4; yield v5 } : f32[4, 5]  # dX
+    ");
+}
+
+#[test]
+fn a_product_multiplies_the_others() {
+    // Only j is reduced over: the others are those with another j.
+    insta::assert_snapshot!(gradients("\
+graph g(%0) -> (L = %2)
+%0 = input X : f32[4, 5]
+%1 = contract product [i] (i: 0..4, j: 0..5) { v0 = %0[i, j]; yield v0 } : f32[4]  # P
+%2 = contract sum [] (i: 0..4) { v0 = %1[i]; yield v0 } : f32[]
+"), @"
+    graph g(%0) -> (dX = %5)
+    %0 = input X : f32[4, 5]
+    %1 = constant 1.0 : f32[]
+    %2 = contract sum [i] (i: 0..4) { v0 = %1[]; yield v0 } : f32[4]  # dP
+    %3 = contract assign [i0, i1] (i0: 0..4, i1: 0..5) { v0 = %1[]; yield v0 } : f32[4, 5]
+    %4 = contract product [z0, r0] (z0: 0..4, r0: 0..5, s0: 0..5) default %3 { v0 = %0[z0, s0]; v1 = index r0; v2 = index s0; v3 = cmp_ne v1 v2; yield v0 v3 } : f32[4, 5]
+    %5 = contract sum [i, j] (i: 0..4, j: 0..5) { v0 = %2[i]; v1 = %4[i, j]; v2 = mul v0 v1; yield v2 } : f32[4, 5]  # dX
+    ");
+}
+
+#[test]
+fn softmax() {
+    insta::assert_snapshot!(gradients("\
+graph g(%0, %1) -> (L = %7)
+%0 = input X : f32[4, 5]
+%1 = input T : f32[4, 5]
+%2 = contract max [i, 0] (i: 0..4, j: 0..5) { v0 = %0[i, j]; yield v0 } : f32[4, 1]  # M
+%3 = sub %0 %2 : f32[4, 5]
+%4 = exp %3 : f32[4, 5]  # E
+%5 = contract sum [i, 0] (i: 0..4, j: 0..5) { v0 = %4[i, j]; yield v0 } : f32[4, 1]  # N
+%6 = div %4 %5 : f32[4, 5]  # Y
+%7 = contract sum [] (i: 0..4, j: 0..5) { v0 = %6[i, j]; v1 = %1[i, j]; v2 = mul v0 v1; yield v2 } : f32[]
+"), @"
+    graph g(%0, %1) -> (dX = %23, dT = %9)
+    %0 = input X : f32[4, 5]
+    %1 = input T : f32[4, 5]
+    %2 = contract max [i, 0] (i: 0..4, j: 0..5) { v0 = %0[i, j]; yield v0 } : f32[4, 1]  # M
+    %3 = sub %0 %2 : f32[4, 5]
+    %4 = exp %3 : f32[4, 5]  # E
+    %5 = contract sum [i, 0] (i: 0..4, j: 0..5) { v0 = %4[i, j]; yield v0 } : f32[4, 1]  # N
+    %6 = div %4 %5 : f32[4, 5]  # Y
+    %7 = constant 1.0 : f32[]
+    %8 = contract sum [i, j] (i: 0..4, j: 0..5) { v0 = %7[]; v1 = %1[i, j]; v2 = mul v0 v1; yield v2 } : f32[4, 5]  # dY
+    %9 = contract sum [i, j] (i: 0..4, j: 0..5) { v0 = %7[]; v1 = %6[i, j]; v2 = mul v0 v1; yield v2 } : f32[4, 5]  # dT
+    %10 = div %8 %5 : f32[4, 5]
+    %11 = neg %10 : f32[4, 5]
+    %12 = mul %11 %6 : f32[4, 5]
+    %13 = contract sum [i0, 0] (i0: 0..4, i1: 0..5) { v0 = %12[i0, i1]; yield v0 } : f32[4, 1]  # dN
+    %14 = contract sum [i, j] (i: 0..4, j: 0..5) { v0 = %13[i, 0]; yield v0 } : f32[4, 5]
+    %15 = add %10 %14 : f32[4, 5]  # dE
+    %16 = mul %15 %4 : f32[4, 5]
+    %17 = neg %16 : f32[4, 5]
+    %18 = contract sum [i0, 0] (i0: 0..4, i1: 0..5) { v0 = %17[i0, i1]; yield v0 } : f32[4, 1]  # dM
+    %19 = contract sum [i, 0] (i: 0..4, j: 0..5) { v0 = %0[i, j]; v1 = %2[i, 0]; v2 = cmp_eq v0 v1; v3 = 1.0 : f32; v4 = 0.0 : f32; v5 = select v2 v3 v4; yield v5 } : f32[4, 1]
+    %20 = max %19 %7 : f32[4, 1]
+    %21 = div %18 %20 : f32[4, 1]
+    %22 = contract sum [i, j] (i: 0..4, j: 0..5) { v0 = %21[i, 0]; v1 = %2[i, 0]; v2 = %0[i, j]; v3 = cmp_eq v2 v1; v4 = 0.0 : f32; v5 = select v3 v0 v4; yield v5 } : f32[4, 5]
+    %23 = add %16 %22 : f32[4, 5]  # dX
+    ");
+}
+
+#[test]
+fn gather_gives_scatter() {
+    insta::assert_snapshot!(gradients("\
+graph g(%0, %1, %2) -> (L = %4)
+%0 = input I : i32[7]
+%1 = input V : f32[10, 3]
+%2 = input T : f32[7, 3]
+%3 = contract assign [i, d] (i: 0..7, d: 0..3) { @0 = %0[i]; v0 = %1[@0, d]; yield v0 } : f32[7, 3]  # E
+%4 = contract sum [] (i: 0..7, d: 0..3) { v0 = %3[i, d]; v1 = %2[i, d]; v2 = mul v0 v1; yield v2 } : f32[]
+"), @"
+    graph g(%0, %1, %2) -> (dV = %7, dT = %6)
+    %0 = input I : i32[7]
+    %1 = input V : f32[10, 3]
+    %2 = input T : f32[7, 3]
+    %3 = contract assign [i, d] (i: 0..7, d: 0..3) { @0 = %0[i]; v0 = %1[@0, d]; yield v0 } : f32[7, 3]  # E
+    %4 = constant 1.0 : f32[]
+    %5 = contract sum [i, d] (i: 0..7, d: 0..3) { v0 = %4[]; v1 = %2[i, d]; v2 = mul v0 v1; yield v2 } : f32[7, 3]  # dE
+    %6 = contract sum [i, d] (i: 0..7, d: 0..3) { v0 = %4[]; v1 = %3[i, d]; v2 = mul v0 v1; yield v2 } : f32[7, 3]  # dT
+    %7 = contract sum [place, d] (i: 0..7, d: 0..3, place: 0..10) { v0 = %5[i, d]; v1 = %0[i]; v2 = index place; v3 = cmp_eq v1 v2; yield v0 v3 } : f32[10, 3]  # dV
+    ");
+}
+
+#[test]
+fn scatter_gives_gather() {
+    insta::assert_snapshot!(gradients("\
+graph g(%0, %1, %2) -> (L = %4)
+%0 = input I : i32[7]
+%1 = input E : f32[7, 3]
+%2 = input T : f32[10, 3]
+%3 = contract sum [v, d] (v: 0..10, d: 0..3, i: 0..7) { @0 = %0[i]; v0 = %1[i, d]; v1 = @0; v2 = index v; v3 = cmp_eq v1 v2; yield v0 v3 } : f32[10, 3]  # V
+%4 = contract sum [] (v: 0..10, d: 0..3) { v0 = %3[v, d]; v1 = %2[v, d]; v2 = mul v0 v1; yield v2 } : f32[]
+"), @"
+    graph g(%0, %1, %2) -> (dE = %7, dT = %6)
+    %0 = input I : i32[7]
+    %1 = input E : f32[7, 3]
+    %2 = input T : f32[10, 3]
+    %3 = contract sum [v, d] (v: 0..10, d: 0..3, i: 0..7) { @0 = %0[i]; v0 = %1[i, d]; v1 = @0; v2 = index v; v3 = cmp_eq v1 v2; yield v0 v3 } : f32[10, 3]  # V
+    %4 = constant 1.0 : f32[]
+    %5 = contract sum [v, d] (v: 0..10, d: 0..3) { v0 = %4[]; v1 = %2[v, d]; v2 = mul v0 v1; yield v2 } : f32[10, 3]  # dV
+    %6 = contract sum [v, d] (v: 0..10, d: 0..3) { v0 = %4[]; v1 = %3[v, d]; v2 = mul v0 v1; yield v2 } : f32[10, 3]  # dT
+    %7 = contract sum [i, d] (d: 0..3, i: 0..7) { @0 = %0[i]; v0 = %5[@0, d]; yield v0 } : f32[7, 3]  # dE
+    ");
+}
+
+#[test]
+fn a_default_gets_what_is_not_written() {
+    insta::assert_snapshot!(gradients("\
+graph g(%0, %1) -> (L = %3)
+%0 = input X : f32[3]
+%1 = input D : f32[6]
+%2 = contract sum [2*i] (i: 0..3) default %1 { v0 = %0[i]; yield v0 } : f32[6]  # Y
+%3 = contract sum [] (i: 0..6) { v0 = %2[i]; v1 = mul v0 v0; yield v1 } : f32[]
+"), @"
+    graph g(%0, %1) -> (dX = %6, dD = %5)
+    %0 = input X : f32[3]
+    %1 = input D : f32[6]
+    %2 = contract sum [2*i] (i: 0..3) default %1 { v0 = %0[i]; yield v0 } : f32[6]  # Y
+    %3 = constant 1.0 : f32[]
+    %4 = contract sum [i] (i: 0..6) { v0 = %3[]; v1 = %2[i]; v2 = mul v0 v1; v3 = add v2 v2; yield v3 } : f32[6]  # dY
+    %5 = contract sum [2*i] (i: 0..3) default %4 { v0 = 0.0 : f32; yield v0 } : f32[6]  # dD
+    %6 = contract sum [i] (i: 0..3) { v0 = %4[2*i]; yield v0 } : f32[3]  # dX
+    ");
+}
+
+#[test]
+fn a_selection() {
+    // The condition has no gradient; whether it is in range still counts.
+    insta::assert_snapshot!(gradients("\
+graph g(%0, %1, %2) -> (L = %3)
+%0 = input A : f32[6]
+%1 = input B : f32[4]
+%2 = input C : f32[6]
+%3 = contract sum [] (i: 0..6, j: -1..3) { v0 = %0[i + j]; v1 = %1[j]; v2 = cmp_eq v0 v1; v3 = %2[i]; v4 = 0.0 : f32; v5 = select v2 v3 v4; yield v5 } : f32[]
+"), @"");
+}
+
+#[test]
+fn what_was_read_must_still_be_in_range() {
+    // i + j is in range of A wherever a point counts, read or not.
+    insta::assert_snapshot!(gradients("\
+graph g(%0, %1) -> (L = %3)
+%0 = input A : f32[6]
+%1 = input B : f32[4]
+%2 = contract sum [i] (i: 0..6, j: 0..4) { v0 = %0[i + j]; v1 = %1[j]; v2 = exp v1; v3 = add v0 v2; yield v3 } : f32[6]  # Y
+%3 = contract sum [] (i: 0..6) { v0 = %2[i]; yield v0 } : f32[]
+"), @"
+    graph g(%0, %1) -> (dA = %4, dB = %5)
+    %0 = input A : f32[6]
+    %1 = input B : f32[4]
+    %2 = constant 1.0 : f32[]
+    %3 = contract sum [i] (i: 0..6) { v0 = %2[]; yield v0 } : f32[6]  # dY
+    %4 = contract sum [i + j] (i: 0..6, j: 0..4) { v0 = %3[i]; yield v0 } : f32[6]  # dA
+    %5 = contract sum [j] (i: 0..6, j: 0..4) where -i - j + 5 >= 0 { v0 = %3[i]; v1 = %1[j]; v2 = exp v1; v3 = mul v0 v2; yield v3 } : f32[4]  # dB
+    ");
+}
+
+#[test]
+fn broadcasting_sums() {
+    insta::assert_snapshot!(gradients("\
+graph g(%0, %1, %2) -> (L = %5)
+%0 = input X : f32[4, 5]
+%1 = input B : f32[5]
+%2 = input C : f32[4, 1]
+%3 = add %0 %1 : f32[4, 5]
+%4 = mul %3 %2 : f32[4, 5]  # Y
+%5 = contract sum [] (i: 0..4, j: 0..5) { v0 = %4[i, j]; yield v0 } : f32[]
+"), @"
+    graph g(%0, %1, %2) -> (dX = %6, dB = %9, dC = %8)
+    %0 = input X : f32[4, 5]
+    %1 = input B : f32[5]
+    %2 = input C : f32[4, 1]
+    %3 = add %0 %1 : f32[4, 5]
+    %4 = constant 1.0 : f32[]
+    %5 = contract sum [i, j] (i: 0..4, j: 0..5) { v0 = %4[]; yield v0 } : f32[4, 5]  # dY
+    %6 = mul %5 %2 : f32[4, 5]  # dX
+    %7 = mul %5 %3 : f32[4, 5]
+    %8 = contract sum [i0, 0] (i0: 0..4, i1: 0..5) { v0 = %7[i0, i1]; yield v0 } : f32[4, 1]  # dC
+    %9 = contract sum [i1] (i0: 0..4, i1: 0..5) { v0 = %6[i0, i1]; yield v0 } : f32[5]  # dB
+    ");
+}
+
+#[test]
+fn nothing_goes_through_stop_gradient() {
+    insta::assert_snapshot!(gradients("\
+graph g(%0, %1) -> (L = %4)
+%0 = input X : f32[4]
+%1 = input Unused : f32[2]
+%2 = stop_gradient %0 : f32[4]
+%3 = mul %0 %2 : f32[4]
+%4 = contract sum [] (i: 0..4) { v0 = %3[i]; yield v0 } : f32[]
+"), @"
+    graph g(%0, %1) -> (dX = %4, dUnused = %6)
+    %0 = input X : f32[4]
+    %1 = input Unused : f32[2]
+    %2 = constant 1.0 : f32[]
+    %3 = contract sum [i] (i: 0..4) { v0 = %2[]; yield v0 } : f32[4]
+    %4 = mul %3 %0 : f32[4]  # dX
+    %5 = constant 0.0 : f32[]
+    %6 = contract assign [i0] (i0: 0..2) { v0 = %5[]; yield v0 } : f32[2]
+    ");
+}
