@@ -52,10 +52,15 @@ impl<'a> Tensors<'a> {
     }
 
     /// `value` at the places of `shape`: `axes[a]` is the axis of `shape` along which axis `a` of `value` goes.
-    fn rearranged(&mut self, value: NodeId, shape: &[usize], axes: &[usize]) -> NodeId {
+    pub fn rearranged(&mut self, value: NodeId, shape: &[usize], axes: &[usize]) -> NodeId {
+        self.read_at(value, axes.iter().map(|&axis| Affine::var(axis)).collect(), shape, None)
+    }
+
+    /// `value[index]` at the places of `shape`, which number the variables; around them, there is the default.
+    pub fn read_at(&mut self, value: NodeId, index: Vec<Affine>, shape: &[usize], default: Option<NodeId>) -> NodeId {
         let output = (0..shape.len()).map(Affine::var).collect();
-        let index = axes.iter().map(|&axis| Affine::var(axis)).collect();
-        self.copied(Aggregation::Assign, value, shape, (output, shape.to_vec()), index)
+        let whole = default.map_or(shape, |default| self.graph.shape(default)).to_vec();
+        self.copied(Aggregation::Assign, value, shape, (output, whole), index, default)
     }
 
     /// The aggregate of `value[index]` at `place` of a shape, over variables that run to `extents`.
@@ -66,6 +71,7 @@ impl<'a> Tensors<'a> {
         extents: &[usize],
         (output, shape): (Vec<Affine>, Vec<usize>),
         index: Vec<Affine>,
+        default: Option<NodeId>,
     ) -> NodeId {
         let dtype = self.graph.dtype(value);
         let mut body = Program::default();
@@ -79,9 +85,10 @@ impl<'a> Tensors<'a> {
             accesses: vec![Access { operand: 0, index }],
             constraints: Vec::new(),
             body,
-            default: false,
+            default: default.is_some(),
         };
-        self.add(Op::Contraction(Box::new(op)), TensorType::new(dtype, shape), &[value])
+        let operands: Vec<NodeId> = [value].into_iter().chain(default).collect();
+        self.add(Op::Contraction(Box::new(op)), TensorType::new(dtype, shape), &operands)
     }
 
     /// The gradient of a tensor of `shape` that was broadcast to the shape of `g`: the sum over where it was read.
@@ -96,7 +103,7 @@ impl<'a> Tensors<'a> {
         };
         let output = shape.iter().enumerate().map(along).collect();
         let index = (0..from.len()).map(Affine::var).collect();
-        self.copied(Aggregation::Sum, g, &from, (output, shape.to_vec()), index)
+        self.copied(Aggregation::Sum, g, &from, (output, shape.to_vec()), index, None)
     }
 
     /// The gradients of a node's operands, by position, of those that are wanted; `g` is its own. Not for contractions.
@@ -135,7 +142,7 @@ impl<'a> Tensors<'a> {
 }
 
 /// Variables that run from 0.
-pub(super) fn ranges(extents: &[usize]) -> Vec<IndexRange> {
+fn ranges(extents: &[usize]) -> Vec<IndexRange> {
     let range = |(number, &extent): (usize, &usize)| {
         let high = i64::try_from(extent).unwrap_or(i64::MAX);
         IndexRange { name: format!("i{number}"), low: 0, high }
