@@ -2,290 +2,300 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::flow::{ancestors, ancestors_up_to};
 use super::super::rules::Algebra;
 use super::super::tensors::Tensors;
-use super::super::Error;
-use super::{before, lift, reversed, zeros};
-use crate::graph::scan::Yield;
-use crate::graph::{Graph, NodeId, Op, Scan};
+use super::super::{Error, reverse};
+use super::flow::{Flow, ancestors_up_to};
+use super::lift;
+use crate::affine::Affine;
+use crate::dtype::Scalar;
+use crate::graph::scan::{Capture, Carry, Parts, Sequence, Yield};
+use crate::graph::{Aggregation, Graph, NodeId, Op, Scan};
+use crate::passes::dead;
 use crate::tensor::TensorType;
 
-pub(super) struct Backward {
-    /// That of the forward scan, and then the gradients in it.
-    pub body: Graph,
-    /// Of nodes from this number on the forward body has none.
-    own: usize,
-    /// The carry whose gradient it is, an input, and the gradient of its last value, if it has one.
-    pub carries: Vec<(usize, NodeId, Option<NodeId>)>,
-    /// A tensor outside, the axis of the steps, and an input.
-    pub sequences: Vec<(NodeId, usize, NodeId)>,
+pub(super) struct Backward<'a> {
+    graph: &'a mut Graph,
+    /// The forward scan.
+    id: NodeId,
+    forward: Scan,
+    operands: Vec<NodeId>,
+    /// The nodes of its body.
+    steps: HashSet<NodeId>,
+    /// The node of the scan that is made, and what it has so far. The nodes of the forward body have their numbers there.
+    own: NodeId,
+    parts: Parts,
+    /// Contributions to the gradients of operands.
+    found: Vec<(NodeId, NodeId)>,
+    /// Operands, and contractions of the body whose sum over all steps is a contribution.
+    lifted: Vec<(NodeId, NodeId)>,
 }
 
-impl Backward {
-    pub fn new(scan: &Scan) -> Backward {
-        let own = scan.body.ids().map(|id| id.index() + 1).max().unwrap_or(0);
-        Backward { body: scan.body.clone(), own, carries: Vec::new(), sequences: Vec::new() }
+impl<'a> Backward<'a> {
+    pub fn new(graph: &'a mut Graph, id: NodeId, forward: Scan, operands: Vec<NodeId>) -> Backward<'a> {
+        let nothing =
+            Scan { length: 0, sequences: vec![], carries: 0, yields: vec![], body: Graph::new("backward") };
+        let ty = graph.node(id).ty.clone();
+        let own = Tensors::new(graph, id).add(Op::Scan(Box::new(nothing)), ty, &[]);
+        let mut body = forward.body.clone();
+        body.name = "backward".into();
+        let first_capture = forward.sequences.len() + forward.carries;
+        let captures = operands.iter().zip(&body.inputs).skip(first_capture);
+        let captures = captures.map(|(&outside, &inside)| Capture { outside, inside }).collect();
+        let length = forward.length;
+        let parts = Parts { length, sequences: vec![], carries: vec![], captures, yields: vec![], body };
+        let steps = forward.body.ids().collect();
+        Backward { graph, id, forward, operands, steps, own, parts, found: Vec::new(), lifted: Vec::new() }
     }
 
-    /// An input for what goes with a node of the forward body.
-    pub fn input(&mut self, forward: &Graph, of: NodeId) -> NodeId {
-        let node = forward.node(of);
-        let own = node.op.given_name().or(node.name.as_deref()).unwrap_or("value").to_owned();
-        self.named_input(&own, node.ty.clone())
-    }
-
-    fn named_input(&mut self, own: &str, ty: TensorType) -> NodeId {
-        let taken = |name: &str| self.body.inputs.iter().any(|&id| self.body.node(id).op.given_name() == Some(name));
-        let numbered = (1..).map(|number| format!("{own}.{number}"));
-        let name = numbered.into_iter().find(|name| !taken(name)).unwrap_or_default();
-        self.body.add(Op::Input(name), ty, &[])
-    }
-
-    /// Adds the scan, and gives the contributions to the gradients of the operands. `found` has the gradients of the body's
-    /// inputs in a step, by number.
-    pub fn finish(
-        mut self,
-        graph: &mut Graph,
-        id: NodeId,
-        scan: &Scan,
-        operands: &[NodeId],
-        wanted: &[bool],
-        found: &HashMap<usize, NodeId>,
-    ) -> Result<Vec<(NodeId, NodeId)>, Error> {
-        let (first_carry, first_capture) = (scan.sequences.len(), scan.sequences.len() + scan.carries);
-        // What each capture's gradient is the sum of, where it need not be carried.
-        let mut lifted: Vec<(usize, Vec<NodeId>)> = Vec::new();
-        let mut carried: Vec<(usize, NodeId, NodeId)> = Vec::new();
-        for (&number, &gradient) in found.iter().filter(|(number, _)| **number >= first_capture) {
-            match lift::sums(&self.body, gradient, self.own) {
-                Some(sums) => lifted.push((number, sums)),
-                None => carried.push((number, gradient, gradient)),
+    /// Adds the gradients of a step's inputs, from those of its outputs: `given` are those of the forward scan's results.
+    pub fn differentiate(&mut self, flow: &Flow, given: &[Option<NodeId>]) -> Result<(), Error> {
+        let (first_carry, first_capture) = (self.forward.sequences.len(), self.first_capture());
+        let outputs: Vec<NodeId> = self.forward.body.outputs.iter().map(|(_, node)| *node).collect();
+        let inputs = self.forward.body.inputs.clone();
+        let mut of = Vec::new();
+        let mut carried = Vec::new();
+        for &carry in &flow.carries {
+            let gradient = self.input(inputs[first_carry + carry]);
+            of.push((outputs[carry], gradient));
+            carried.push((carry, gradient));
+        }
+        for (number, &g) in given.iter().enumerate().skip(self.forward.carries) {
+            if let Some(g) = g {
+                let (gradient, axis) = (self.input(outputs[number]), self.forward.yields[number - self.forward.carries]);
+                of.push((outputs[number], gradient));
+                let whole = self.turned(g, axis);
+                self.parts.sequences.push(Sequence { whole, axis, slice: gradient });
             }
         }
-        lifted.sort_unstable();
-        carried.sort_unstable();
-        for (_, gradient, sum) in &mut carried {
-            let ty = self.body.node(*gradient).ty.clone();
-            let before = self.named_input("sum", ty);
-            *sum = Tensors::new(&mut self.body, *gradient).sum(before, *gradient);
-            *gradient = before;
+        let nodes: Vec<usize> = (0..inputs.len()).filter(|&input| flow.inputs[input]).collect();
+        let wanted: Vec<NodeId> = nodes.iter().map(|&input| inputs[input]).collect();
+        let found = reverse(&mut self.parts.body, &of, &wanted)?;
+        let found: Vec<(usize, NodeId)> = nodes.into_iter().zip(found).filter_map(|(i, g)| Some((i, g?))).collect();
+
+        for (carry, before) in carried {
+            let next = found.iter().find(|(input, _)| *input == first_carry + carry).map(|(_, gradient)| *gradient);
+            let next = next.unwrap_or_else(|| zeros_like(&mut self.parts.body, before));
+            let result = self.carry(before, given[carry], next);
+            self.found.push((self.operands[first_carry + carry], result));
         }
-        let mut next = Vec::with_capacity(self.carries.len());
-        for &(carry, input, _) in &self.carries {
-            next.push(found.get(&(first_carry + carry)).copied().unwrap_or_else(|| zeros(&mut self.body, input)));
-        }
-        let slices: Vec<(usize, NodeId)> =
-            (0..first_carry).filter_map(|number| Some((number, *found.get(&number)?))).collect();
-        // What the sums read in each step.
-        let mut read: Vec<NodeId> = Vec::new();
-        for &sum in lifted.iter().flat_map(|(_, sums)| sums) {
-            for operand in self.body.operands(sum) {
-                let constant = matches!(self.body.node(operand).op, Op::Constant(_) | Op::Elements(_));
-                if !constant && !scan.body.inputs[first_capture..].contains(&operand) && !read.contains(&operand) {
-                    read.push(operand);
+        for (number, gradient) in found {
+            if number < first_carry {
+                let axis = self.forward.sequences[number];
+                let result = self.stacked(gradient, axis);
+                let result = self.turned(result, axis);
+                self.found.push((self.operands[number], result));
+            } else if number >= first_capture {
+                let operand = self.operands[number];
+                match lift::sums(&self.parts.body, gradient, &self.steps) {
+                    Some(sums) => self.lifted.extend(sums.into_iter().map(|sum| (operand, sum))),
+                    None => {
+                        let before = self.input(gradient);
+                        let sum = Tensors::new(&mut self.parts.body, gradient).sum(before, gradient);
+                        let result = self.carry(before, None, sum);
+                        self.found.push((operand, result));
+                    }
                 }
             }
         }
+        Ok(())
+    }
 
-        // What the forward scan keeps: what it carries, and contractions.
-        let given = |node: &NodeId| next.contains(node) || read.contains(node);
-        let _ = given;
-        let roots: Vec<NodeId> = next
-            .iter()
-            .chain(carried.iter().map(|(_, _, sum)| sum))
-            .chain(slices.iter().map(|(_, gradient)| gradient))
-            .chain(&read)
-            .copied()
-            .collect();
-        let is_input = |node: NodeId| matches!(scan.body.node(node).op, Op::Input(_));
-        let after: HashSet<NodeId> =
-            scan.body.outputs[..scan.carries].iter().map(|(_, node)| *node).filter(|&node| !is_input(node)).collect();
-        let own = self.own;
+    /// Gives the body what it needs of the forward scan.
+    pub fn keep(&mut self) -> Result<(), Error> {
+        let (first_carry, first_capture) = (self.forward.sequences.len(), self.first_capture());
+        let forward = self.forward.body.clone();
+        let mut roots: Vec<NodeId> = self.parts.carries.iter().map(|carry| carry.next).collect();
+        roots.extend(self.parts.yields.iter().map(|kept| kept.value));
+        roots.extend(self.read_by_lifted());
+        // What it carries it keeps in any case.
+        let carried: HashSet<NodeId> =
+            forward.outputs[..self.forward.carries].iter().map(|(_, node)| *node).collect();
         let keeps = |node: NodeId| {
-            node.index() < own && (after.contains(&node) || matches!(scan.body.node(node).op, Op::Contraction(_)))
+            self.steps.contains(&node)
+                && match &forward.node(node).op {
+                    Op::Input(_) => false,
+                    Op::Contraction(op) if op.aggregation != Aggregation::Assign => true,
+                    _ => carried.contains(&node),
+                }
         };
-        let needed = ancestors_up_to(&self.body, roots.iter().copied(), keeps);
-        let mut stacks = Stacks { graph, id, scan };
+        let needed = ancestors_up_to(&self.parts.body, roots.into_iter(), keeps);
         let mut kept: Vec<NodeId> = needed.iter().copied().filter(|&node| keeps(node)).collect();
         kept.sort_unstable();
-        let mut instead: HashMap<NodeId, NodeId> = HashMap::new();
         for node in kept {
-            let (stack, axis) = stacks.of(node)?;
-            let whole = reversed(stacks.graph, id, stack, axis);
-            let input = self.input(&scan.body, node);
-            self.body.replace(node, input);
-            instead.insert(node, input);
-            self.sequences.push((whole, axis, input));
+            let (stack, axis) = self.stack(node)?;
+            let slice = self.input(node);
+            self.parts.replace(node, slice);
+            let whole = self.turned(stack, axis);
+            self.parts.sequences.push(Sequence { whole, axis, slice });
         }
-        for (number, &input) in scan.body.inputs[..first_capture].iter().enumerate() {
-            if !needed.contains(&input) {
-                continue;
-            }
-            let (whole, axis) = if number < first_carry {
-                (reversed(stacks.graph, id, operands[number], scan.sequences[number]), scan.sequences[number])
-            } else {
-                let (stack, axis) = stacks.of(scan.body.outputs[number - first_carry].1)?;
-                (before(stacks.graph, id, operands[number], stack, axis), axis)
-            };
-            self.sequences.push((whole, axis, input));
-        }
-        let here = |node: NodeId| instead.get(&node).copied().unwrap_or(node);
-
-        // What it gives: the carries, then what it yields.
-        let mut outputs: Vec<NodeId> = next.into_iter().map(here).collect();
-        outputs.extend(carried.iter().map(|(_, _, sum)| *sum));
-        let carries = outputs.len();
-        outputs.extend(slices.iter().map(|(_, gradient)| here(*gradient)));
-        let mut yields: Vec<usize> = slices.iter().map(|(number, _)| scan.sequences[*number]).collect();
-        let read: Vec<NodeId> = read.into_iter().map(here).collect();
-        let yielded: Vec<NodeId> =
-            read.iter().copied().filter(|node| self.sequences.iter().all(|(_, _, input)| input != node)).collect();
-        outputs.extend(&yielded);
-        yields.extend(yielded.iter().map(|_| 0));
-        let captures: Vec<(NodeId, NodeId)> =
-            operands[first_capture..].iter().copied().zip(scan.body.inputs[first_capture..].iter().copied()).collect();
-
-        let lifted_ops: Vec<(usize, Vec<(Op, TensorType, Vec<NodeId>)>)> = lifted
-            .into_iter()
-            .map(|(number, sums)| {
-                let taken = |sum: NodeId| {
-                    let node = self.body.node(sum);
-                    (node.op.clone(), node.ty.clone(), self.body.operands(sum).into_iter().map(here).collect())
+        for (number, &slice) in forward.inputs[..first_capture].iter().enumerate() {
+            if needed.contains(&slice) {
+                let (whole, axis) = match number.checked_sub(first_carry) {
+                    None => (self.turned(self.operands[number], self.forward.sequences[number]), self.forward.sequences[number]),
+                    Some(carry) => {
+                        let (after, axis) = self.stack(forward.outputs[carry].1)?;
+                        (self.before(self.operands[number], after, axis), axis)
+                    }
                 };
-                (number, sums.into_iter().map(taken).collect())
-            })
-            .collect();
-        let constants: HashMap<NodeId, NodeId> = lifted_ops
-            .iter()
-            .flat_map(|(_, sums)| sums)
-            .flat_map(|(_, _, operands)| operands)
-            .filter(|operand| matches!(self.body.node(**operand).op, Op::Constant(_) | Op::Elements(_)))
-            .map(|&operand| {
-                let node = self.body.node(operand);
-                (operand, stacks.graph.add(node.op.clone(), node.ty.clone(), &[]))
-            })
-            .collect();
-
-        let graph = stacks.graph;
-        self.sequences.sort_by_key(|(_, _, input)| *input);
-        let sequences = self.sequences.clone();
-        let results = if outputs.is_empty() {
-            Vec::new()
-        } else {
-            let mut firsts = Vec::with_capacity(carries);
-            for &(_, input, first) in &self.carries {
-                firsts.push((input, first));
-            }
-            firsts.extend(carried.iter().map(|(_, input, _)| (*input, None)));
-            let reads = ancestors(&self.body, outputs.iter().copied());
-            let mut inputs: Vec<NodeId> = Vec::new();
-            let mut given: Vec<NodeId> = Vec::new();
-            let mut axes = Vec::new();
-            for &(whole, axis, input) in sequences.iter().filter(|(_, _, input)| reads.contains(input)) {
-                inputs.push(input);
-                given.push(whole);
-                axes.push(axis);
-            }
-            for &(input, first) in &firsts {
-                inputs.push(input);
-                let ty = self.body.node(input).ty.clone();
-                given.push(first.unwrap_or_else(|| {
-                    Tensors::new(graph, id).filled(crate::dtype::Scalar::zero(ty.dtype), &ty.shape)
-                }));
-            }
-            for &(outside, inside) in captures.iter().filter(|(_, inside)| reads.contains(inside)) {
-                inputs.push(inside);
-                given.push(outside);
-            }
-            let mut body = self.body.clone();
-            for node in body.topological().into_iter().rev() {
-                if !reads.contains(&node) && !inputs.contains(&node) {
-                    body.remove(node);
-                }
-            }
-            body.inputs = inputs;
-            let name = |number: usize| format!("d{number}");
-            body.outputs = outputs.iter().enumerate().map(|(number, &node)| (name(number), node)).collect();
-            body.name = "backward".into();
-            let scan = Scan { length: scan.length, sequences: axes, carries, yields, body };
-            graph.add_scan(scan, &given)
-        };
-
-        let mut parts = Vec::new();
-        for (&(carry, _, _), &result) in self.carries.iter().zip(&results) {
-            if wanted[first_carry + carry] {
-                parts.push((operands[first_carry + carry], result));
+                self.parts.sequences.push(Sequence { whole, axis, slice });
             }
         }
-        for (&(number, _, _), &result) in carried.iter().zip(&results[self.carries.len()..]) {
-            parts.push((operands[number], result));
-        }
-        for ((number, _), &result) in slices.iter().zip(&results[carries..]) {
-            parts.push((operands[*number], reversed(graph, id, result, scan.sequences[*number])));
-        }
-        let stacked = &results[(carries + slices.len()).min(results.len())..];
-        for (number, sums) in lifted_ops {
-            for (op, ty, operands_of_sum) in sums {
-                let Op::Contraction(op) = op else { continue };
-                let mut axes = Vec::new();
-                let mut outside = Vec::new();
-                for operand in operands_of_sum {
-                    let sequence = sequences.iter().find(|(_, _, input)| *input == operand);
-                    let stack = yielded.iter().position(|&node| node == operand);
-                    let capture = captures.iter().find(|(_, inside)| *inside == operand);
-                    let (node, axis) = match (sequence, stack, capture) {
-                        (Some(&(whole, axis, _)), ..) => (whole, Some(axis)),
-                        (_, Some(stack), _) => (stacked[stack], Some(0)),
-                        (_, _, Some(&(outside, _))) => (outside, None),
-                        _ => (constants[&operand], None),
-                    };
-                    outside.push(node);
-                    axes.push(axis);
-                }
-                let op = lift::over_steps(&op, scan.length, &axes);
-                let op = op.ok_or_else(|| Error::TooLarge { value: graph.value_name(id) })?;
-                parts.push((operands[number], Tensors::new(graph, id).add(Op::Contraction(Box::new(op)), ty, &outside)));
-            }
-        }
-        Ok(parts)
+        Ok(())
     }
-}
 
-/// What the forward scan's values are in every step.
-struct Stacks<'a> {
-    graph: &'a mut Graph,
-    id: NodeId,
-    scan: &'a Scan,
-}
-
-impl Stacks<'_> {
-    /// The result that has a value of the body in every step, and the axis along which the steps are.
-    fn of(&mut self, value: NodeId) -> Result<(NodeId, usize), Error> {
-        let too_large = || Error::TooLarge { value: String::new() };
-        let Some(mut parts) = self.graph.take_scan(self.id) else { return Err(too_large()) };
-        let number = parts.yields.iter().position(|known| known.value == value).unwrap_or_else(|| {
-            let mut name = "kept".to_owned();
-            let taken = |name: &String| parts.yields.iter().any(|y| y.name == *name) || parts.carries.iter().any(|c| c.name == *name);
-            while taken(&name) {
-                name.push('_');
+    /// Makes the scan, and what is summed after it: all contributions to the gradients of operands.
+    pub fn finish(mut self) -> Result<Vec<(NodeId, NodeId)>, Error> {
+        let mut sources: HashMap<NodeId, (NodeId, Option<usize>)> = HashMap::new();
+        for node in self.read_by_lifted() {
+            let sequence = self.parts.sequences.iter().find(|sequence| sequence.slice == node);
+            let source = match sequence.map(|sequence| (sequence.whole, Some(sequence.axis))) {
+                Some(source) => source,
+                None => (self.stacked(node, 0), Some(0)),
+            };
+            sources.insert(node, source);
+        }
+        sources.extend(self.parts.captures.iter().map(|capture| (capture.inside, (capture.outside, None))));
+        for (operand, sum) in std::mem::take(&mut self.lifted) {
+            let node = self.parts.body.node(sum).clone();
+            let Op::Contraction(op) = &node.op else { continue };
+            let mut outside = Vec::new();
+            for inside in self.parts.body.operands(sum) {
+                let constant = self.parts.body.node(inside).clone();
+                outside.push(match sources.get(&inside) {
+                    Some(source) => *source,
+                    None => (Tensors::new(self.graph, self.id).add(constant.op, constant.ty, &[]), None),
+                });
             }
-            parts.yields.push(Yield { axis: 0, value, name, results: Vec::new() });
+            let (operands, axes): (Vec<NodeId>, Vec<Option<usize>>) = outside.into_iter().unzip();
+            let op = lift::over_steps(op, self.forward.length, &axes).ok_or_else(|| self.too_large())?;
+            let found = Tensors::new(self.graph, self.id).add(Op::Contraction(Box::new(op)), node.ty, &operands);
+            self.found.push((operand, found));
+        }
+        self.parts.list_outputs();
+        dead(&mut self.parts.body);
+        let read = |body: &Graph, input: NodeId| !body.users(input).is_empty() || body.is_output(input);
+        self.parts.sequences.retain(|sequence| read(&self.parts.body, sequence.slice));
+        self.parts.captures.retain(|capture| read(&self.parts.body, capture.inside));
+        match self.parts.carries.is_empty() && self.parts.yields.is_empty() {
+            true => self.graph.remove(self.own),
+            false => self.graph.put_scan(self.own, self.parts),
+        }
+        Ok(self.found)
+    }
+
+    /// What the sums after the loop read of each step.
+    fn read_by_lifted(&self) -> Vec<NodeId> {
+        let mut read: Vec<NodeId> = Vec::new();
+        for operand in self.lifted.iter().flat_map(|(_, sum)| self.parts.body.operands(*sum)) {
+            let constant = matches!(self.parts.body.node(operand).op, Op::Constant(_) | Op::Elements(_));
+            let captured = self.parts.captures.iter().any(|capture| capture.inside == operand);
+            if !constant && !captured && !read.contains(&operand) {
+                read.push(operand);
+            }
+        }
+        read
+    }
+
+    fn first_capture(&self) -> usize {
+        self.forward.sequences.len() + self.forward.carries
+    }
+
+    fn too_large(&self) -> Error {
+        Error::TooLarge { value: self.graph.value_name(self.id) }
+    }
+
+    /// Another input of the body, for what goes with a node of it.
+    fn input(&mut self, of: NodeId) -> NodeId {
+        let body = &mut self.parts.body;
+        let node = body.node(of);
+        let own = node.op.given_name().or(node.name.as_deref()).unwrap_or("value").to_owned();
+        let ty = node.ty.clone();
+        let taken = |name: &str| body.inputs.iter().any(|&id| body.node(id).op.given_name() == Some(name));
+        let name = (1..).map(|number| format!("{own}_{number}")).find(|name| !taken(name)).unwrap_or_default();
+        body.add(Op::Input(name), ty, &[])
+    }
+
+    /// Carries `next` to the next step, from the tensor `first` or zeros on. Answers the last one.
+    fn carry(&mut self, before: NodeId, first: Option<NodeId>, next: NodeId) -> NodeId {
+        let ty = self.parts.body.node(before).ty.clone();
+        let mut tensors = Tensors::new(self.graph, self.id);
+        let first = first.unwrap_or_else(|| tensors.filled(Scalar::zero(ty.dtype), &ty.shape));
+        let result = tensors.add(Op::Result { number: 0 }, ty, &[self.own]);
+        let name = format!("carry{}", self.parts.carries.len());
+        self.parts.carries.push(Carry { first, before, next, name, results: vec![result] });
+        result
+    }
+
+    /// The values of a node of the body in all steps.
+    fn stacked(&mut self, value: NodeId, axis: usize) -> NodeId {
+        let ty = stack_type(&self.parts.body, value, axis, self.forward.length);
+        let result = Tensors::new(self.graph, self.id).add(Op::Result { number: 0 }, ty, &[self.own]);
+        let name = format!("yield{}", self.parts.yields.len());
+        self.parts.yields.push(Yield { axis, value, name, results: vec![result] });
+        result
+    }
+
+    /// The values of a node of the forward body in all its steps, and the axis along which the steps are.
+    fn stack(&mut self, value: NodeId) -> Result<(NodeId, usize), Error> {
+        let Some(mut parts) = self.graph.take_scan(self.id) else { return Err(self.too_large()) };
+        let number = parts.yields.iter().position(|known| known.value == value).unwrap_or_else(|| {
+            let names = parts.yields.iter().map(|known| &known.name).chain(parts.carries.iter().map(|c| &c.name));
+            let names: HashSet<&String> = names.collect();
+            let name = (0..).map(|number| format!("kept{number}")).find(|name| !names.contains(name));
+            parts.yields.push(Yield { axis: 0, value, name: name.unwrap_or_default(), results: Vec::new() });
             parts.yields.len() - 1
         });
         let kept = &mut parts.yields[number];
-        let mut ty = self.scan.body.node(value).ty.clone();
-        ty.shape.insert(kept.axis, self.scan.length);
-        let axis = kept.axis;
-        if kept.results.is_empty() {
-            kept.results.push(self.graph.add(Op::Result { number: 0 }, ty.clone(), &[self.id]));
-        }
-        let result = kept.results[0];
-        self.graph.put_scan(self.id, parts);
+        let ty = stack_type(&self.forward.body, value, kept.axis, self.forward.length);
         let bytes = ty.checked_elements().and_then(|elements| elements.checked_mul(ty.dtype.size()));
-        if bytes.is_none_or(|bytes| isize::try_from(bytes).is_err()) {
-            return Err(Error::TooLarge { value: self.graph.value_name(self.id) });
+        if kept.results.is_empty() {
+            let result = Tensors::new(self.graph, self.id).add(Op::Result { number: 0 }, ty, &[self.id]);
+            kept.results.push(result);
         }
-        Ok((result, axis))
+        let found = (kept.results[0], kept.axis);
+        self.graph.put_scan(self.id, parts);
+        match bytes.is_some_and(|bytes| isize::try_from(bytes).is_ok()) {
+            true => Ok(found),
+            false => Err(self.too_large()),
+        }
     }
+
+    /// `value` with its elements along an axis in the other order.
+    fn turned(&mut self, value: NodeId, axis: usize) -> NodeId {
+        let shape = self.graph.shape(value).to_vec();
+        Tensors::new(self.graph, self.id).read_at(value, from_end(&shape, axis, 1), &shape, None)
+    }
+
+    /// What a carry was before each step, the last step first. `after` are its values after the steps, along `axis`.
+    fn before(&mut self, first: NodeId, after: NodeId, axis: usize) -> NodeId {
+        let shape = self.graph.shape(after).to_vec();
+        let mut tensors = Tensors::new(self.graph, self.id);
+        let others: Vec<usize> = (0..shape.len()).filter(|&other| other != axis).collect();
+        let firsts = tensors.rearranged(first, &shape, &others);
+        let mut later = shape.clone();
+        later[axis] -= 1;
+        tensors.read_at(after, from_end(&shape, axis, 2), &later, Some(firsts))
+    }
+}
+
+/// The index of a place when the axis is counted from its element `size - back` down.
+fn from_end(shape: &[usize], axis: usize, back: i64) -> Vec<Affine> {
+    let mut index: Vec<Affine> = (0..shape.len()).map(Affine::var).collect();
+    // The size is that of a tensor, or of one dimension of it: it fits.
+    let start = i64::try_from(shape[axis]).unwrap_or(i64::MAX) - back;
+    index[axis] = Affine::new([(axis, -1)], start).unwrap_or_default();
+    index
+}
+
+fn stack_type(body: &Graph, value: NodeId, axis: usize, length: usize) -> TensorType {
+    let mut ty = body.node(value).ty.clone();
+    ty.shape.insert(axis, length);
+    ty
+}
+
+/// Zeros of a node's type.
+fn zeros_like(body: &mut Graph, node: NodeId) -> NodeId {
+    let ty = body.node(node).ty.clone();
+    Tensors::new(body, node).filled(Scalar::zero(ty.dtype), &ty.shape)
 }

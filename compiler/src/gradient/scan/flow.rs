@@ -60,7 +60,7 @@ fn reached(body: &Graph, inputs: &[bool]) -> HashSet<NodeId> {
 }
 
 /// The nodes on which others depend, those included.
-pub(super) fn ancestors(graph: &Graph, of: impl Iterator<Item = NodeId>) -> HashSet<NodeId> {
+fn ancestors(graph: &Graph, of: impl Iterator<Item = NodeId>) -> HashSet<NodeId> {
     ancestors_up_to(graph, of, |_| false)
 }
 

@@ -5,19 +5,21 @@
 //!
 //! Why it is sound: sums may be reordered, and a point of the new contraction is valid where it was in its step.
 
+use std::collections::HashSet;
+
 use crate::affine::Affine;
-use crate::graph::{Aggregation, Contraction, Graph, IndexRange, NodeId, Op};
+use crate::graph::{Aggregation, Contraction, Graph, Index, IndexRange, NodeId, Op};
 use crate::scalar::BinaryOp;
 
-/// The sums of which `node` is the sum; `None` where something else is among them. Nodes of the forward body are below `own`.
-pub(super) fn sums(body: &Graph, node: NodeId, own: usize) -> Option<Vec<NodeId>> {
+/// The sums of products of which `node` is the sum; `None` where something else is among them, or a node of `forward`.
+pub(super) fn sums(body: &Graph, node: NodeId, forward: &HashSet<NodeId>) -> Option<Vec<NodeId>> {
     match &body.node(node).op {
-        _ if node.index() < own => None,
+        _ if forward.contains(&node) => None,
         Op::Contraction(op) if op.aggregation == Aggregation::Sum && !op.default => Some(vec![node]),
         Op::Binary(BinaryOp::Add) => {
             let operands = body.operands(node);
             let is_whole = operands.iter().all(|&operand| body.shape(operand) == body.shape(node));
-            let parts = operands.into_iter().map(|operand| sums(body, operand, own));
+            let parts = operands.into_iter().map(|operand| sums(body, operand, forward));
             is_whole.then(|| parts.collect::<Option<Vec<_>>>())?.map(|parts| parts.concat())
         }
         _ => None,
@@ -35,7 +37,7 @@ pub(super) fn over_steps(op: &Contraction, length: usize, axes: &[Option<usize>]
     op.indices.push(IndexRange { name, low: 0, high: i64::try_from(length).ok()? });
     for access in &mut op.accesses {
         if let Some(axis) = axes[access.operand] {
-            access.index.insert(axis, crate::graph::Index { affine: step.clone(), access: None });
+            access.index.insert(axis, Index { affine: step.clone(), access: None });
         }
     }
     Some(op)

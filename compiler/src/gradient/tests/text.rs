@@ -333,3 +333,25 @@ graph g(%0, %1) -> (L = %4)
     %6 = contract assign [i0] (i0: 0..2) { v0 = %5[]; yield v0 } : f32[2]
     ");
 }
+
+#[test]
+fn a_loop_goes_backwards() {
+    // The states are kept and turned round; the gradient of the captured matrix is one product after the loop.
+    insta::assert_snapshot!(gradients("\
+graph g(%0, %1, %2) -> (L = %5)
+%0 = input X : f32[2, 5, 3]
+%1 = input H : f32[2, 3]
+%2 = input U : f32[3, 3]
+%3 = scan 5 sequences (%0 along 1) carries (%1) captures (%2) yields () {
+    graph step(%0, %1, %2) -> (H = %5)
+    %0 = input x : f32[2, 3]
+    %1 = input h : f32[2, 3]
+    %2 = input u : f32[3, 3]
+    %3 = contract sum [b, o] (b: 0..2, o: 0..3, k: 0..3) { v0 = %1[b, k]; v1 = %2[k, o]; v2 = mul v0 v1; yield v2 } : f32[2, 3]
+    %4 = add %0 %3 : f32[2, 3]
+    %5 = tanh %4 : f32[2, 3]
+} : f32[2, 3]
+%4 = result 0 %3 : f32[2, 3]
+%5 = contract sum [] (i: 0..2, j: 0..3) { v0 = %4[i, j]; v1 = mul v0 v0; yield v1 } : f32[]
+"), @"");
+}
