@@ -30,7 +30,6 @@ CASES = {
     "rms_normalization unit_normalization_axes",
     "attention": "multi_head_attention_cross multi_head_attention_causal multi_head_attention_mask group_query_attention_causal "
     "attention_causal additive_attention_key",
-    "transformer": "encoder_layer_norm_first",
     "recurrent": "simple_rnn_backwards_sequences simple_rnn_mask gru_sequences gru_mask gru_reset_before lstm_sequences "
     "lstm_mask_sequences lstm_state lstm_initial_state lstm_no_bias bidirectional_lstm_sequences bidirectional_gru_mask",
     "merging": "",

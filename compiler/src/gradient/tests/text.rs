@@ -265,7 +265,17 @@ graph g(%0, %1, %2) -> (L = %3)
 %1 = input B : f32[4]
 %2 = input C : f32[6]
 %3 = contract sum [] (i: 0..6, j: -1..3) { v0 = %0[i + j]; v1 = %1[j]; v2 = cmp_eq v0 v1; v3 = %2[i]; v4 = 0.0 : f32; v5 = select v2 v3 v4; yield v5 } : f32[]
-"), @"");
+"), @"
+    graph g(%0, %1, %2) -> (dA = %6, dB = %7, dC = %4)
+    %0 = input A : f32[6]
+    %1 = input B : f32[4]
+    %2 = input C : f32[6]
+    %3 = constant 1.0 : f32[]
+    %4 = contract sum [i] (i: 0..6, j: -1..3) { v0 = %3[]; v1 = %0[i + j]; v2 = %1[j]; v3 = cmp_eq v1 v2; v4 = 0.0 : f32; v5 = select v3 v0 v4; yield v5 } : f32[6]  # dC
+    %5 = constant 0.0 : f32[]
+    %6 = contract assign [i0] (i0: 0..6) { v0 = %5[]; yield v0 } : f32[6]
+    %7 = contract assign [i0] (i0: 0..4) { v0 = %5[]; yield v0 } : f32[4]
+    ");
 }
 
 #[test]
@@ -353,5 +363,43 @@ graph g(%0, %1, %2) -> (L = %5)
 } : f32[2, 3]
 %4 = result 0 %3 : f32[2, 3]
 %5 = contract sum [] (i: 0..2, j: 0..3) { v0 = %4[i, j]; v1 = mul v0 v0; yield v1 } : f32[]
-"), @"");
+"), @"
+    graph g(%0, %1, %2) -> (dX = %12, dH = %10, dU = %16)
+    %0 = input X : f32[2, 5, 3]
+    %1 = input H : f32[2, 3]
+    %2 = input U : f32[3, 3]
+    %3 = scan 5 sequences (%0 along 1) carries (%1) captures (%2) yields (along 0) {
+        graph step(%0, %1, %2) -> (H = %5, kept0 = %5)
+        %0 = input x : f32[2, 3]
+        %1 = input h : f32[2, 3]
+        %2 = input u : f32[3, 3]
+        %3 = contract sum [b, o] (b: 0..2, o: 0..3, k: 0..3) { v0 = %1[b, k]; v1 = %2[k, o]; v2 = mul v0 v1; yield v2 } : f32[2, 3]
+        %4 = add %0 %3 : f32[2, 3]
+        %5 = tanh %4 : f32[2, 3]
+    } : f32[2, 3]
+    %4 = result 0 %3 : f32[2, 3]
+    %5 = constant 1.0 : f32[]
+    %6 = contract sum [i, j] (i: 0..2, j: 0..3) { v0 = %5[]; v1 = %4[i, j]; v2 = mul v0 v1; v3 = add v2 v2; yield v3 } : f32[2, 3]
+    %7 = result 1 %3 : f32[5, 2, 3]
+    %8 = contract assign [i0, i1, i2] (i0: 0..5, i1: 0..2, i2: 0..3) { v0 = %7[-i0 + 4, i1, i2]; yield v0 } : f32[5, 2, 3]
+    %9 = scan 5 sequences (%8 along 0) carries (%6) captures (%2) yields (along 1, along 0) {
+        graph backward(%3, %1, %0) -> (carry0 = %8, yield0 = %7, yield1 = %7)
+        %0 = input u : f32[3, 3]
+        %1 = input h_1 : f32[2, 3]
+        %2 = constant 1.0 : f32[]
+        %3 = input value_1 : f32[2, 3]
+        %4 = sub %2 %3 : f32[2, 3]
+        %5 = add %2 %3 : f32[2, 3]
+        %6 = mul %4 %5 : f32[2, 3]
+        %7 = mul %1 %6 : f32[2, 3]  # dx
+        %8 = contract sum [b, k] (b: 0..2, o: 0..3, k: 0..3) { v0 = %7[b, o]; v1 = %0[k, o]; v2 = mul v0 v1; yield v2 } : f32[2, 3]  # dh
+    } : f32[2, 3]
+    %10 = result 0 %9 : f32[2, 3]  # dH
+    %11 = result 1 %9 : f32[2, 5, 3]
+    %12 = contract assign [i0, i1, i2] (i0: 0..2, i1: 0..5, i2: 0..3) { v0 = %11[i0, -i1 + 4, i2]; yield v0 } : f32[2, 5, 3]  # dX
+    %13 = contract assign [i0, i1, i2] (i0: 0..5, i1: 0..2, i2: 0..3) { v0 = %1[i1, i2]; yield v0 } : f32[5, 2, 3]
+    %14 = contract assign [i0, i1, i2] (i0: 0..4, i1: 0..2, i2: 0..3) default %13 { v0 = %7[-i0 + 3, i1, i2]; yield v0 } : f32[5, 2, 3]
+    %15 = result 2 %9 : f32[5, 2, 3]
+    %16 = contract sum [k, o] (b: 0..2, o: 0..3, k: 0..3, t: 0..5) { v0 = %15[t, b, o]; v1 = %14[t, b, k]; v2 = mul v0 v1; yield v2 } : f32[3, 3]  # dU
+    ");
 }
