@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
+use super::contraction::uniform;
 use super::rules::{self, Algebra};
 use crate::affine::Affine;
 use crate::dtype::{DType, Scalar};
-use crate::graph::{
-    Access, Aggregation, Contraction, ContractionLeaf, Graph, Index, IndexRange, NodeId, Op, Origin,
-};
+use crate::graph::{Access, Aggregation, Contraction, ContractionLeaf, Graph, Index, IndexRange, NodeId, Op, Origin};
 use crate::scalar::{BinaryOp, Inst, Program, UnaryOp};
 use crate::tensor::{TensorType, broadcast};
 use tile_lang::span::Span;
@@ -47,8 +46,22 @@ impl<'a> Tensors<'a> {
 
     /// One number at every place of a shape.
     pub fn filled(&mut self, scalar: Scalar, shape: &[usize]) -> NodeId {
-        let number = self.scalar(scalar);
-        if shape.is_empty() { number } else { self.rearranged(number, shape, &[]) }
+        if shape.is_empty() {
+            return self.scalar(scalar);
+        }
+        let mut body = Program::default();
+        let number = body.constant(scalar);
+        body.results = vec![number];
+        let op = Contraction {
+            aggregation: Aggregation::Assign,
+            indices: ranges(shape),
+            output: (0..shape.len()).map(Affine::var).collect(),
+            accesses: Vec::new(),
+            constraints: Vec::new(),
+            body,
+            default: false,
+        };
+        self.add(Op::Contraction(Box::new(op)), TensorType::new(scalar.dtype, shape), &[])
     }
 
     /// `value` at the places of `shape`: `axes[a]` is the axis of `shape` along which axis `a` of `value` goes.
@@ -125,7 +138,8 @@ impl<'a> Tensors<'a> {
             }
             (Op::Reshape, &[x]) => {
                 let ty = self.graph.node(x).ty.clone();
-                vec![(0, Some(self.add(Op::Reshape, ty, &[g])))]
+                let same = uniform(self.graph, g).map(|scalar| self.filled(scalar, &ty.shape));
+                vec![(0, Some(same.unwrap_or_else(|| self.add(Op::Reshape, ty, &[g]))))]
             }
             // The others have no operands that are floats, or pass nothing.
             _ => vec![],
@@ -167,9 +181,29 @@ impl Algebra for Tensors<'_> {
     }
 
     fn binary(&mut self, op: BinaryOp, a: NodeId, b: NodeId) -> NodeId {
+        if let (Op::Constant(a), Op::Constant(b)) = (&self.graph.node(a).op, &self.graph.node(b).op) {
+            let scalar = op.evaluate(*a, *b);
+            return self.scalar(scalar);
+        }
         let dtype = if op.is_comparison() { DType::Bool } else { self.graph.dtype(a) };
         let ty = TensorType::new(dtype, self.broadcast(&[a, b]));
         self.add(Op::Binary(op), ty, &[a, b])
+    }
+
+    /// A number that fills a tensor multiplies as a number.
+    fn product(&mut self, a: NodeId, b: NodeId) -> NodeId {
+        let shape = self.broadcast(&[a, b]);
+        for (number, other) in [(a, b), (b, a)] {
+            let Some(scalar) = uniform(self.graph, number).filter(|_| self.graph.shape(other) == shape) else {
+                continue;
+            };
+            if scalar == Scalar::one(scalar.dtype) {
+                return other;
+            }
+            let number = self.scalar(scalar);
+            return self.binary(BinaryOp::Mul, other, number);
+        }
+        self.binary(BinaryOp::Mul, a, b)
     }
 
     fn select(&mut self, condition: NodeId, then: NodeId, otherwise: NodeId) -> NodeId {

@@ -33,8 +33,7 @@ pub(super) struct Backward<'a> {
 
 impl<'a> Backward<'a> {
     pub fn new(graph: &'a mut Graph, id: NodeId, forward: Scan, operands: Vec<NodeId>) -> Backward<'a> {
-        let nothing =
-            Scan { length: 0, sequences: vec![], carries: 0, yields: vec![], body: Graph::new("backward") };
+        let nothing = Scan { length: 0, sequences: vec![], carries: 0, yields: vec![], body: Graph::new("backward") };
         let ty = graph.node(id).ty.clone();
         let own = Tensors::new(graph, id).add(Op::Scan(Box::new(nothing)), ty, &[]);
         let mut body = forward.body.clone();
@@ -62,7 +61,8 @@ impl<'a> Backward<'a> {
         }
         for (number, &g) in given.iter().enumerate().skip(self.forward.carries) {
             if let Some(g) = g {
-                let (gradient, axis) = (self.input(outputs[number]), self.forward.yields[number - self.forward.carries]);
+                let (gradient, axis) =
+                    (self.input(outputs[number]), self.forward.yields[number - self.forward.carries]);
                 of.push((outputs[number], gradient));
                 let whole = self.turned(g, axis);
                 self.parts.sequences.push(Sequence { whole, axis, slice: gradient });
@@ -109,8 +109,7 @@ impl<'a> Backward<'a> {
         roots.extend(self.parts.yields.iter().map(|kept| kept.value));
         roots.extend(self.read_by_lifted());
         // What it carries it keeps in any case.
-        let carried: HashSet<NodeId> =
-            forward.outputs[..self.forward.carries].iter().map(|(_, node)| *node).collect();
+        let carried: HashSet<NodeId> = forward.outputs[..self.forward.carries].iter().map(|(_, node)| *node).collect();
         let keeps = |node: NodeId| {
             self.steps.contains(&node)
                 && match &forward.node(node).op {
@@ -132,7 +131,10 @@ impl<'a> Backward<'a> {
         for (number, &slice) in forward.inputs[..first_capture].iter().enumerate() {
             if needed.contains(&slice) {
                 let (whole, axis) = match number.checked_sub(first_carry) {
-                    None => (self.turned(self.operands[number], self.forward.sequences[number]), self.forward.sequences[number]),
+                    None => (
+                        self.turned(self.operands[number], self.forward.sequences[number]),
+                        self.forward.sequences[number],
+                    ),
                     Some(carry) => {
                         let (after, axis) = self.stack(forward.outputs[carry].1)?;
                         (self.before(self.operands[number], after, axis), axis)

@@ -22,7 +22,8 @@ impl Flow {
         loop {
             let reached = reached(body, &inputs);
             let more = |carry: &usize| reached.contains(&body.outputs[*carry].1) && !inputs[first + carry];
-            let more: Vec<usize> = (0..scan.carries).filter(more).filter(|c| is_float(body.inputs[first + c])).collect();
+            let more: Vec<usize> =
+                (0..scan.carries).filter(more).filter(|c| is_float(body.inputs[first + c])).collect();
             if more.is_empty() {
                 break;
             }

@@ -292,5 +292,31 @@ function (X[N, T, K], H[N, K], U[K, K], B[K], C[]) -> (GX, GU, GC) {{{LOOP}
     dict(zip(["GX", "GU", "GC"], jax.grad(squares, argnums=(0, 2, 4))(*given.values()))),
 )
 
+
+# A gradient in a loop, and the gradient of that.
+X, A, S = normal(3), normal(3), np.array([0.1, 0.2, 0.05, 0.1])
+
+
+def descended(x):
+    for s in S:
+        x = x - s * 3 * x**2 * A
+    return x
+
+
+case(
+    "descent",
+    """
+function (X[N], A[N], S[T]) -> (Y, G) {
+    W = X;
+    scan Rate in S along 0 {
+        W = W - Rate * grad(sum(W * W * W * A), W);
+    }
+    Y = W;
+    G = grad(sum(Y * Y), X);
+}""",
+    {"X": X, "A": A, "S": S},
+    {"Y": descended(X), "G": jax.grad(lambda x: (descended(x) ** 2).sum())(X)},
+)
+
 (HERE / "programs.txt").write_text("\n\n".join(blocks) + "\n")
 print(len(blocks), "cases")

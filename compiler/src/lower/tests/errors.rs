@@ -265,3 +265,23 @@ fn calls_that_nest_too_deep() {
     let errors = lowered(&source, "X = f32[2]");
     insta::assert_snapshot!(errors.lines().next().unwrap_or_default(), @"E0205: calls and expressions are nested more than 600 levels deep here");
 }
+
+#[test]
+fn gradients_of_what_is_no_number() {
+    let errors = lowered("function f(X[N]) -> (Y) { Y = grad(X * X, X); }", "X = f32[3]");
+    insta::assert_snapshot!(errors, @"
+    E0235: `grad` differentiates one float, and this is f32[3]
+      `X * X` 
+      help: add it up, as in `grad(sum(L), X)`
+    ");
+    let errors = lowered("function f(X[]) -> (Y) { Y = grad(X * X, X); }", "X = i32[]");
+    insta::assert_snapshot!(errors, @"
+    E0235: `grad` differentiates one float, and this is i32[]
+      `X * X`
+    ");
+    let errors = lowered("function f(X[]) -> (Y) { Y = grad(X * X, [X, relu]); }", "X = f32[]");
+    insta::assert_snapshot!(errors, @"
+    E0204: this is a function, not a tensor
+      `[X, relu]`
+    ");
+}

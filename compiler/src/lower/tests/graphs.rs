@@ -266,13 +266,14 @@ fn functions_are_written_out() {
     ");
     let graph = lowered("function (X[N, M]) -> (Y) { Y = builtin_softmax(X, N, M); }", "X = f32[2, 4]");
     insta::assert_snapshot!(graph, @"
-    graph main(%0) -> (Y = %5)
+    graph main(%0) -> (Y = %6)
     %0 = input X : f32[2, 4]  # X
     %1 = contract max [i, 0] (i: 0..2, j: 0..4) { v0 = %0[i, j]; yield v0 } : f32[2, 1]  # M in builtin_softmax
-    %2 = sub %0 %1 : f32[2, 4]  # E in builtin_softmax
-    %3 = exp %2 : f32[2, 4]  # E in builtin_softmax
-    %4 = contract sum [i, 0] (i: 0..2, j: 0..4) { v0 = %3[i, j]; yield v0 } : f32[2, 1]  # N in builtin_softmax
-    %5 = div %3 %4 : f32[2, 4]  # Y in builtin_softmax
+    %2 = stop_gradient %1 : f32[2, 1]  # E in builtin_softmax
+    %3 = sub %0 %2 : f32[2, 4]  # E in builtin_softmax
+    %4 = exp %3 : f32[2, 4]  # E in builtin_softmax
+    %5 = contract sum [i, 0] (i: 0..2, j: 0..4) { v0 = %4[i, j]; yield v0 } : f32[2, 1]  # N in builtin_softmax
+    %6 = div %4 %5 : f32[2, 4]  # Y in builtin_softmax
     ");
 }
 
