@@ -8,6 +8,7 @@
 use super::aggregation::Share;
 use super::gather::gathered;
 use super::prune::prune;
+use super::rules::Algebra;
 use super::tensors::Tensors;
 use super::{Error, aggregation, body};
 use crate::affine::Affine;
@@ -60,11 +61,12 @@ impl Points<'_> {
         let mut program = Program::default();
         let place = &self.op.output;
         let mut read = |tensor: NodeId, index: &[Affine]| {
-            if let Some(scalar) = uniform(graph, tensor) {
-                return program.constant(scalar);
-            }
+            // That the place is in range counts even where what is there is known.
             let access = read(&mut op, &mut operands, tensor, index);
-            program.push(Inst::Leaf(ContractionLeaf::Access(access)), graph.dtype(tensor))
+            match uniform(graph, tensor) {
+                Some(scalar) => program.constant(scalar),
+                None => program.push(Inst::Leaf(ContractionLeaf::Access(access)), graph.dtype(tensor)),
+            }
         };
         let of_place = read(g, place);
         let share_read = match &share {
@@ -81,7 +83,7 @@ impl Points<'_> {
             program.append(&self.op.body, |program, leaf, dtype| program.push(Inst::Leaf(leaf.clone()), dtype));
         let (value, counts) = (results[0], results.get(1).copied());
         let seed = match (share_read, share) {
-            (Some(others), Share::Others(_)) => program.binary(BinaryOp::Mul, of_place, others),
+            (Some(others), Share::Others(_)) => program.product(of_place, others),
             (Some(position), Share::First { number, .. }) => {
                 let here = program.push(Inst::Leaf(ContractionLeaf::Index(number)), DType::I32);
                 let first = program.binary(BinaryOp::Eq, here, position);

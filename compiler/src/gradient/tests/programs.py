@@ -176,6 +176,18 @@ function (A[N], B[M], C[N, M]) -> (GA, GC) {
     ),
 )
 
+X, W = normal(5), normal(3)
+case(
+    "what_falls_outside",
+    """
+function (X[N], W[M]) -> (GX, GW) {
+    Y[i + j: N] = +(X[i] * W[j]);
+    GX, GW = grad(sum(Y), [X, W]);
+}""",
+    {"X": X, "W": W},
+    dict(zip(["GX", "GW"], jax.grad(lambda x, w: jnp.convolve(x, w)[:5].sum(), argnums=(0, 1))(X, W))),
+)
+
 # Losses, and a gradient of a gradient.
 Z, T = normal(4, 5), np.eye(5)[[0, 2, 4, 1]]
 entropy = lambda z: -(T * jax.nn.log_softmax(z)).sum(1).mean()

@@ -132,11 +132,10 @@ graph g(%0) -> (L = %2)
 %1 = contract product [i] (i: 0..4, j: 0..5) { v0 = %0[i, j]; yield v0 } : f32[4]  # P
 %2 = contract sum [] (i: 0..4) { v0 = %1[i]; yield v0 } : f32[]
 "), @"
-    graph g(%0) -> (dX = %3)
+    graph g(%0) -> (dX = %2)
     %0 = input X : f32[4, 5]
     %1 = contract assign [i0, i1] (i0: 0..4, i1: 0..5) { v0 = 1.0 : f32; yield v0 } : f32[4, 5]
-    %2 = contract product [z0, r0] (z0: 0..4, r0: 0..5, s0: 0..5) default %1 { v0 = %0[z0, s0]; v1 = index r0; v2 = index s0; v3 = cmp_ne v1 v2; yield v0 v3 } : f32[4, 5]
-    %3 = contract sum [i, j] (i: 0..4, j: 0..5) { v0 = 1.0 : f32; v1 = %2[i, j]; v2 = mul v0 v1; yield v2 } : f32[4, 5]  # dX
+    %2 = contract product [z0, r0] (z0: 0..4, r0: 0..5, s0: 0..5) default %1 { v0 = %0[z0, s0]; v1 = index r0; v2 = index s0; v3 = cmp_ne v1 v2; yield v0 v3 } : f32[4, 5]  # dX
     ");
 }
 
