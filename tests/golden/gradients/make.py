@@ -36,6 +36,8 @@ CASES = {
     "reshaping": "zero_padding2d_sides cropping2d_sides up_sampling",
     "activation": "",
 }
+# JAX does not see through what the golden values compute with NumPy.
+LEFT_OUT = "sparsemax"
 LARGEST = 4000
 
 
@@ -84,7 +86,7 @@ if __name__ == "__main__":
         for family_name, starts in CASES.items():
             family = importlib.import_module(family_name).family
             for case in family.cases:
-                if not case[0].startswith(tuple(starts.split()) or ""):
+                if not case[0].startswith(tuple(starts.split()) or "") or case[0].startswith(LEFT_OUT):
                     continue
                 found = gradients(family, *case)
                 if not found or sum(array.nbytes for array in found.values()) > LARGEST:
