@@ -285,3 +285,23 @@ fn programs_that_are_too_much() {
     insta::assert_snapshot!(first("Y = X |> Dense(3, activation = 3);"), @"E0221: `activation` is a number, which cannot be called");
     insta::assert_snapshot!(first("Y = as_int(X, 32) |> Embedding(0, 4);"), @"E0235: an index that is known at run time reads a tensor of the shape [0, 4], which has nothing to read");
 }
+
+#[test]
+fn gradients_of_what_is_no_number() {
+    let errors = lowered("function f(X[N]) -> (Y) { Y = grad(X * X, X); }", "X = f32[3]");
+    insta::assert_snapshot!(errors, @"
+    E0236: `grad` differentiates one float, and this is f32[3]
+      `X * X` 
+      help: add it up, as in `grad(sum(L), X)`
+    ");
+    let errors = lowered("function f(X[]) -> (Y) { Y = grad(X * X, X); }", "X = i32[]");
+    insta::assert_snapshot!(errors, @"
+    E0236: `grad` differentiates one float, and this is i32[]
+      `X * X`
+    ");
+    let errors = lowered("function f(X[]) -> (Y) { Y = grad(X * X, [X, relu]); }", "X = f32[]");
+    insta::assert_snapshot!(errors, @"
+    E0204: this is a function, not a tensor
+      `[X, relu]`
+    ");
+}
