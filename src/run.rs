@@ -56,6 +56,10 @@ pub fn run(arguments: &Run, terminal: &Terminal) -> Result<(), Failure> {
     } else if let Some(seed) = arguments.random {
         session.seed(seed, 0).map_err(|error| source.failed(&error))?;
         session.initialise(seed).map_err(|error| source.failed(&error))?;
+    } else if session.weights().next().is_some() {
+        let weights: String = session.weights().map(|(path, ty)| format!("\n  {path}  {ty}")).collect();
+        let how = "give them with `--weights FILE`, or first values with `--random SEED`";
+        return Err(Failure::input(format!("the program's weights have no values: {how}. They are{weights}")));
     }
     let started = Instant::now();
     let outputs = session.run(inputs).map_err(|error| source.failed(&error))?;

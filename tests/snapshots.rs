@@ -83,6 +83,12 @@ programs! {
         Y[n, y, x, co: N, H, W, CO] = +(X[n, y + j - 1, x + i - 1, ci] * K[j, i, ci, co]);
     }"
 
+    convolution_gradient("X=f32:1x9x9x4 K=f32:3x3x4x8 G=f32:1x9x9x8")
+    "function f(X[N, H, W, CI], K[KH, KW, CI, CO], G) -> (DX, DK) {
+        Y[n, y, x, co: N, H, W, CO] = +(X[n, y + j - 1, x + i - 1, ci] * K[j, i, ci, co]);
+        DX, DK = grad(sum(Y * G), [X, K]);
+    }"
+
     strided_and_dilated("X=f32:20 K=f32:3")
     "function f(X[N], K[M]) -> (Y) { Y[i: (N - 5)/3 + 1] = +(X[3*i + 2*j] * K[j]); }"
 

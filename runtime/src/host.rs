@@ -29,6 +29,12 @@ enum Engine {
 impl HostExecutable {
     /// The plan on the cpu device.
     pub fn cpu(plan: Plan) -> Result<HostExecutable, Error> {
+        // What does not fit is found before any of it is looked at.
+        let largest = plan.buffers.iter().max_by_key(|buffer| buffer.bytes());
+        if let Some(buffer) = largest.filter(|buffer| !Block::fits(buffer.bytes())) {
+            let what = format!("{}, {} bytes", buffer.ty, buffer.bytes());
+            return Err(Error::OutOfMemory { device: "cpu".into(), what });
+        }
         let steps = Steps::new(&plan);
         let memory = Memory::new(&plan, "cpu", &steps.without_memory())?;
         HostExecutable::new(plan, memory, Engine::Cpu(Box::new(steps)))
@@ -227,6 +233,11 @@ pub struct Block {
 
 impl Block {
     const ALIGNMENT: usize = 64;
+
+    /// Whether there is so much memory.
+    fn fits(bytes: u64) -> bool {
+        usize::try_from(bytes).is_ok_and(|bytes| Vec::<u8>::new().try_reserve_exact(bytes).is_ok())
+    }
 
     /// `None` where there is not so much memory.
     fn zeroed(bytes: u64) -> Option<Block> {

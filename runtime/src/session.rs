@@ -178,6 +178,7 @@ impl Session {
         let Given { ty, kept, .. } = &self.given[number];
         match kept {
             true => pollster::block_on(self.executable.get(number)),
+            false if number < self.inputs => Err(Error::MissingInput { name: name.into(), expected: ty.clone() }),
             false => Err(Error::MissingWeight { path: name.into(), expected: ty.clone() }),
         }
     }
@@ -185,7 +186,7 @@ impl Session {
     /// Gives every weight that has no value yet its first value, from its initializer. The same seed gives the same values
     /// on every device.
     pub fn initialise(&mut self, seed: u64) -> Result<(), Error> {
-        let missing = |given: &Given| !given.kept && given.name != Network::SEED;
+        let missing = |given: &Given| !given.kept;
         let missing: HashSet<&str> =
             self.given[self.inputs..].iter().filter(|given| missing(given)).map(|given| given.name.as_str()).collect();
         let mut initial = std::mem::take(&mut self.initial);

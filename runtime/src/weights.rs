@@ -215,7 +215,7 @@ fn write_npz(path: &Path, tensors: &[(String, Tensor)]) -> Result<(), String> {
 /// What is wrong with the weights of a file, or nothing: which are missing, which the program does not have, and which have
 /// another shape or type.
 pub(crate) fn mismatch(expected: &[(String, TensorType)], found: &[(String, TensorType)]) -> Option<String> {
-    let mut lines = Vec::new();
+    let (mut lines, mut unknown) = (Vec::new(), Vec::new());
     for (path, ty) in expected {
         match found.iter().find(|(name, _)| name == path) {
             None => lines.push(format!("`{path}`, {ty}, is missing")),
@@ -229,15 +229,18 @@ pub(crate) fn mismatch(expected: &[(String, TensorType)], found: &[(String, Tens
         if expected.iter().all(|(path, _)| path != name) {
             let guess = did_you_mean(name, expected.iter().map(|(path, _)| path.as_str()));
             let guess = guess.map_or(String::new(), |guess| format!("; {guess}"));
-            lines.push(format!("`{name}`, {ty}, is no weight of the program{guess}"));
+            unknown.push(format!("`{name}`, {ty}, is no weight of the program{guess}"));
         }
     }
     const SHOWN: usize = 12;
-    let more = lines.len().saturating_sub(SHOWN);
-    lines.truncate(SHOWN);
-    if more > 0 {
-        lines.push(format!("and {more} more"));
+    for lines in [&mut lines, &mut unknown] {
+        let more = lines.len().saturating_sub(SHOWN);
+        lines.truncate(SHOWN);
+        if more > 0 {
+            lines.push(format!("and {more} more like these"));
+        }
     }
+    lines.extend(unknown);
     (!lines.is_empty()).then(|| lines.join("\n  "))
 }
 

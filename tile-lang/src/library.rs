@@ -89,7 +89,8 @@ pub(crate) fn reached<'a>(texts: impl Iterator<Item = &'a str>) -> File {
 /// Adds the definitions whose names are in a text.
 fn add_reached(text: &str, reached: &mut Vec<&'static str>) {
     for (token, _) in tokenize(text, 0).tokens {
-        if let Token::Capital(name) | Token::Small(name) | Token::Word(name) = token
+        // A text may name what is called.
+        if let Token::Capital(name) | Token::Small(name) | Token::Word(name) | Token::Text(name) = token
             && let Some((name, _)) = DEFINITIONS.get_key_value(name)
             && !reached.contains(name)
         {

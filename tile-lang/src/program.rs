@@ -1,6 +1,8 @@
 //! A checked program: what later phases take.
 
-use crate::ast::{Function, FunctionKind};
+use std::borrow::Cow;
+
+use crate::ast::{File, Function, FunctionKind};
 use crate::builtin::{Builtin, builtin, builtin_names};
 use crate::diagnostic::Diagnostic;
 use crate::import::Loaded;
@@ -99,6 +101,29 @@ impl Program {
             index.is_some_and(|index| self.functions[index].span == model.span)
         };
         self.written_functions().iter().rfind(is_of_model)
+    }
+
+    /// The program that also has these definitions of the library, if it has them not.
+    pub fn with<'p>(&'p self, names: &[&str]) -> Cow<'p, Program> {
+        let missing = names.iter().filter(|name| !self.library.contains_key(**name)).copied();
+        let reached = library::reached(missing);
+        if reached == File::default() {
+            return Cow::Borrowed(self);
+        }
+        let mut program = self.clone();
+        let known =
+            |function: &Function| function.name.as_ref().is_none_or(|name| self.library.contains_key(&name.name));
+        let new: Vec<Function> = reached.functions.into_iter().filter(|function| !known(function)).collect();
+        // The library is in order, so nothing is told.
+        let mut names = names_of(&new, program.functions.len(), &mut Vec::new());
+        names.extend(self.library.iter().map(|(name, named)| (name.clone(), *named)));
+        let aliases =
+            reached.aliases.into_iter().filter(|alias| !self.library.contains_key(&alias.name.name)).collect();
+        let mut library = [names];
+        add_aliases(&mut library, &[Vec::new()], vec![aliases], &Names::new(), &mut Vec::new());
+        [program.library] = library;
+        program.functions.extend(new);
+        Cow::Owned(program)
     }
 
     /// All names that can be called somewhere, those of the library that nothing reaches included.

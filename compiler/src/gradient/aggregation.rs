@@ -78,8 +78,7 @@ fn numbers(op: &Contraction) -> Option<Affine> {
 
 /// The number of the first point that has the extreme value of each place.
 fn first(graph: &mut Graph, points: &Points) -> Option<NodeId> {
-    let aggregation =
-        if points.op.aggregation == Aggregation::Max { Aggregation::ArgMax } else { Aggregation::ArgMin };
+    let aggregation = if points.op.aggregation == Aggregation::Max { Aggregation::ArgMax } else { Aggregation::ArgMin };
     let op = Contraction { aggregation, default: false, ..points.op.clone() };
     let ty = TensorType::new(DType::I32, graph.shape(points.id));
     let (op, operands) = prune(graph, op, &ty.shape, points.tensors(), None)?;
@@ -175,7 +174,8 @@ fn others(graph: &mut Graph, points: &Points) -> Option<NodeId> {
     body.results = [Some(results[0]), counts].into_iter().flatten().collect();
     let output = form.old.iter().zip(&op.indices).map(|(old, index)| old.sub(&Affine::constant(index.low)));
     let output = output.collect::<Option<Vec<_>>>()?;
-    let op = Contraction { aggregation: Aggregation::Product, indices, output, accesses, constraints, body, default: true };
+    let op =
+        Contraction { aggregation: Aggregation::Product, indices, output, accesses, constraints, body, default: true };
     let (op, mut operands) = prune(graph, op, &ty.shape, points.tensors(), None)?;
     operands.push(ones);
     Some(Tensors::new(graph, points.id).add(Op::Contraction(Box::new(op)), ty, &operands))

@@ -26,6 +26,15 @@ impl Algebra for Body {
         self.binary(op, a, b)
     }
 
+    fn product(&mut self, a: Value, b: Value) -> Value {
+        let is_one = |value: Value| matches!(self.insts[value].0, Inst::Const(s) if s == Scalar::one(s.dtype));
+        match (is_one(a), is_one(b)) {
+            (true, _) => b,
+            (_, true) => a,
+            _ => self.binary(BinaryOp::Mul, a, b),
+        }
+    }
+
     fn select(&mut self, condition: Value, then: Value, otherwise: Value) -> Value {
         self.select(condition, then, otherwise)
     }

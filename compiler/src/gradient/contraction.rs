@@ -8,13 +8,12 @@
 use super::aggregation::Share;
 use super::gather::gathered;
 use super::prune::prune;
+use super::rules::Algebra;
 use super::tensors::Tensors;
 use super::{Error, aggregation, body};
 use crate::affine::Affine;
 use crate::dtype::{DType, Scalar};
-use crate::graph::{
-    Access, Aggregation, Contraction, ContractionLeaf, Graph, Index, IndexRange, NodeId, Op, equals,
-};
+use crate::graph::{Access, Aggregation, Contraction, ContractionLeaf, Graph, Index, IndexRange, NodeId, Op, equals};
 use crate::scalar::{BinaryOp, Inst, Program};
 
 /// Contributions to the gradients of the operands, by position, of those that are wanted; `g` is the gradient of the node.
@@ -62,8 +61,12 @@ impl Points<'_> {
         let mut program = Program::default();
         let place = &self.op.output;
         let mut read = |tensor: NodeId, index: &[Affine]| {
+            // That the place is in range counts even where what is there is known.
             let access = read(&mut op, &mut operands, tensor, index);
-            program.push(Inst::Leaf(ContractionLeaf::Access(access)), graph.dtype(tensor))
+            match uniform(graph, tensor) {
+                Some(scalar) => program.constant(scalar),
+                None => program.push(Inst::Leaf(ContractionLeaf::Access(access)), graph.dtype(tensor)),
+            }
         };
         let of_place = read(g, place);
         let share_read = match &share {
@@ -76,10 +79,11 @@ impl Points<'_> {
             Share::First { position, .. } => Some(read(*position, place)),
             Share::Ties(_) => Some(read(self.id, place)),
         };
-        let results = program.append(&self.op.body, |program, leaf, dtype| program.push(Inst::Leaf(leaf.clone()), dtype));
+        let results =
+            program.append(&self.op.body, |program, leaf, dtype| program.push(Inst::Leaf(leaf.clone()), dtype));
         let (value, counts) = (results[0], results.get(1).copied());
         let seed = match (share_read, share) {
-            (Some(others), Share::Others(_)) => program.binary(BinaryOp::Mul, of_place, others),
+            (Some(others), Share::Others(_)) => program.product(of_place, others),
             (Some(position), Share::First { number, .. }) => {
                 let here = program.push(Inst::Leaf(ContractionLeaf::Index(number)), DType::I32);
                 let first = program.binary(BinaryOp::Eq, here, position);
@@ -131,8 +135,12 @@ impl Points<'_> {
         }
         let (op, operands) = prune(graph, op, &ty.shape, operands, Some(number))?;
         let (op, operands) = gathered(graph, op, &ty.shape, operands)?;
-        let op = Op::Contraction(Box::new(op));
-        Some(Tensors::new(graph, self.id).add(op, ty, &operands))
+        let mut tensors = Tensors::new(graph, self.id);
+        Some(match plain(&op, &ty.shape) {
+            Some(Inst::Const(scalar)) => tensors.filled(*scalar, &ty.shape),
+            Some(Inst::Leaf(_)) if tensors.graph.node(operands[0]).ty == ty => operands[0],
+            _ => tensors.add(Op::Contraction(Box::new(op)), ty, &operands),
+        })
     }
 
     /// The gradient of the default tensor: that of the places that nothing is written to.
@@ -144,6 +152,40 @@ impl Points<'_> {
         let (op, mut operands) = prune(graph, op, &ty.shape, self.tensors(), None)?;
         operands.push(g);
         Some(Tensors::new(graph, self.id).add(Op::Contraction(Box::new(op)), ty, &operands))
+    }
+}
+
+/// What each place of `shape` is, where exactly one point falls on each: a number, or what is at that place of a tensor.
+fn plain<'a>(op: &'a Contraction, shape: &[usize]) -> Option<&'a Inst<ContractionLeaf>> {
+    let is_whole = |(affine, &size): (&Affine, &usize)| {
+        let range = &op.indices[affine.as_variable()?];
+        (range.low == 0 && i64::try_from(size) == Ok(range.high)).then(|| affine.as_variable())?
+    };
+    let mut variables = op.output.iter().zip(shape).map(is_whole).collect::<Option<Vec<usize>>>()?;
+    variables.sort_unstable();
+    if !variables.into_iter().eq(0..op.indices.len()) || !op.constraints.is_empty() || op.default {
+        return None;
+    }
+    let [result] = op.body.results[..] else { return None };
+    let here = |access: &Access| {
+        access.index.iter().map(|index| (&index.affine, index.access)).eq(op.output.iter().map(|o| (o, None)))
+    };
+    match (&op.body.insts[result].0, op.accesses.as_slice()) {
+        (inst @ Inst::Const(_), []) => Some(inst),
+        (inst @ Inst::Leaf(ContractionLeaf::Access(_)), [access]) if here(access) => Some(inst),
+        _ => None,
+    }
+}
+
+/// The number that a tensor has at every place, where that is plain to see.
+pub(super) fn uniform(graph: &Graph, node: NodeId) -> Option<Scalar> {
+    match &graph.node(node).op {
+        Op::Constant(scalar) => Some(*scalar),
+        Op::Contraction(op) => match plain(op, graph.shape(node)) {
+            Some(Inst::Const(scalar)) => Some(*scalar),
+            _ => None,
+        },
+        _ => None,
     }
 }
 

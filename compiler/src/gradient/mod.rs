@@ -50,7 +50,9 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::NotOneValue(ty) => write!(f, "a gradient is that of one float, and this is {ty}"),
-            Error::TooLarge { value } => write!(f, "the gradient of {value} needs more than 64-bit indices or any memory"),
+            Error::TooLarge { value } => {
+                write!(f, "the gradient of {value} needs more than 64-bit indices or any memory")
+            }
         }
     }
 }
@@ -69,22 +71,13 @@ pub fn gradient(graph: &mut Graph, of: NodeId, with_respect_to: &[NodeId]) -> Re
 }
 
 /// The sum of the gradients of `of`, each multiplied by the seed beside it, which has its node's type: as [`gradient`].
-pub fn gradients(
-    graph: &mut Graph,
-    of: &[(NodeId, NodeId)],
-    with_respect_to: &[NodeId],
-) -> Result<Vec<NodeId>, Error> {
+pub fn gradients(graph: &mut Graph, of: &[(NodeId, NodeId)], with_respect_to: &[NodeId]) -> Result<Vec<NodeId>, Error> {
     let found = reverse(graph, of, with_respect_to)?;
-    let zeros = |node: NodeId| {
+    let mut zeros = |node: NodeId| {
         let ty = graph.node(node).ty.clone();
         Tensors::new(graph, node).filled(Scalar::zero(ty.dtype), &ty.shape)
     };
-    Ok(with_respect_to.iter().zip(found).map(zip_zeros(zeros)).collect())
-}
-
-/// The gradient, or the zeros that it is.
-fn zip_zeros(mut zeros: impl FnMut(NodeId) -> NodeId) -> impl FnMut((&NodeId, Option<NodeId>)) -> NodeId {
-    move |(&node, gradient)| gradient.unwrap_or_else(|| zeros(node))
+    Ok(with_respect_to.iter().zip(found).map(|(&node, found)| found.unwrap_or_else(|| zeros(node))).collect())
 }
 
 /// As [`gradients`]; `None` where a gradient is zero because nothing depends on the node.
@@ -100,6 +93,7 @@ fn reverse(
         parts.entry(node).or_default().push(seed);
     }
     let mut total: HashMap<NodeId, NodeId> = HashMap::new();
+    let before: HashSet<NodeId> = order.iter().copied().collect();
     for id in order.into_iter().rev().filter(|id| active.contains(id)) {
         if let Op::Scan(_) = graph.node(id).op {
             for (operand, part) in scan::gradient(graph, id, &total, &active)? {
@@ -110,7 +104,9 @@ fn reverse(
         let mut tensors = Tensors::new(graph, id);
         let sum = parts.remove(&id).unwrap_or_default().into_iter().reduce(|a, b| tensors.sum(a, b));
         let Some(sum) = sum else { continue };
-        tensors.name(sum, id);
+        if !before.contains(&sum) {
+            tensors.name(sum, id);
+        }
         total.insert(id, sum);
         let operands = graph.operands(id);
         let wanted: Vec<bool> = operands.iter().map(|operand| active.contains(operand)).collect();
@@ -127,6 +123,7 @@ fn reverse(
 
 /// The nodes that carry a gradient: floats that depend on one of `with_respect_to`, and on which one of `of` depends.
 fn active(graph: &Graph, order: &[NodeId], of: &[(NodeId, NodeId)], with_respect_to: &[NodeId]) -> HashSet<NodeId> {
+    let with_respect_to: HashSet<&NodeId> = with_respect_to.iter().collect();
     let mut reached: HashSet<NodeId> = HashSet::new();
     for &id in order {
         let is_float = graph.dtype(id).is_float() || matches!(graph.node(id).op, Op::Scan(_));

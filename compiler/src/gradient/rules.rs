@@ -22,9 +22,8 @@ pub(super) trait Algebra {
         self.scalar(Scalar::from_f64(dtype, value))
     }
 
-    fn product(&mut self, a: Self::Value, b: Self::Value) -> Self::Value {
-        self.binary(BinaryOp::Mul, a, b)
-    }
+    /// One of them, where the other is 1.
+    fn product(&mut self, a: Self::Value, b: Self::Value) -> Self::Value;
 
     fn sum(&mut self, a: Self::Value, b: Self::Value) -> Self::Value {
         self.binary(BinaryOp::Add, a, b)

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
+use super::contraction::uniform;
 use super::rules::{self, Algebra};
 use crate::affine::Affine;
 use crate::dtype::{DType, Scalar};
-use crate::graph::{
-    Access, Aggregation, Contraction, ContractionLeaf, Graph, Index, IndexRange, NodeId, Op, Origin,
-};
+use crate::graph::{Access, Aggregation, Contraction, ContractionLeaf, Graph, Index, IndexRange, NodeId, Op, Origin};
 use crate::scalar::{BinaryOp, Inst, Program, UnaryOp};
 use crate::tensor::{TensorType, broadcast};
 use tile_lang::span::Span;
@@ -47,15 +46,34 @@ impl<'a> Tensors<'a> {
 
     /// One number at every place of a shape.
     pub fn filled(&mut self, scalar: Scalar, shape: &[usize]) -> NodeId {
-        let number = self.scalar(scalar);
-        if shape.is_empty() { number } else { self.rearranged(number, shape, &[]) }
+        if shape.is_empty() {
+            return self.scalar(scalar);
+        }
+        let mut body = Program::default();
+        let number = body.constant(scalar);
+        body.results = vec![number];
+        let op = Contraction {
+            aggregation: Aggregation::Assign,
+            indices: ranges(shape),
+            output: (0..shape.len()).map(Affine::var).collect(),
+            accesses: Vec::new(),
+            constraints: Vec::new(),
+            body,
+            default: false,
+        };
+        self.add(Op::Contraction(Box::new(op)), TensorType::new(scalar.dtype, shape), &[])
     }
 
     /// `value` at the places of `shape`: `axes[a]` is the axis of `shape` along which axis `a` of `value` goes.
-    fn rearranged(&mut self, value: NodeId, shape: &[usize], axes: &[usize]) -> NodeId {
+    pub fn rearranged(&mut self, value: NodeId, shape: &[usize], axes: &[usize]) -> NodeId {
+        self.read_at(value, axes.iter().map(|&axis| Affine::var(axis)).collect(), shape, None)
+    }
+
+    /// `value[index]` at the places of `shape`, which number the variables; around them, there is the default.
+    pub fn read_at(&mut self, value: NodeId, index: Vec<Affine>, shape: &[usize], default: Option<NodeId>) -> NodeId {
         let output = (0..shape.len()).map(Affine::var).collect();
-        let index = axes.iter().map(|&axis| Affine::var(axis)).collect();
-        self.copied(Aggregation::Assign, value, shape, (output, shape.to_vec()), index)
+        let whole = default.map_or(shape, |default| self.graph.shape(default)).to_vec();
+        self.copied(Aggregation::Assign, value, shape, (output, whole), index, default)
     }
 
     /// The aggregate of `value[index]` at `place` of a shape, over variables that run to `extents`.
@@ -66,6 +84,7 @@ impl<'a> Tensors<'a> {
         extents: &[usize],
         (output, shape): (Vec<Affine>, Vec<usize>),
         index: Vec<Affine>,
+        default: Option<NodeId>,
     ) -> NodeId {
         let dtype = self.graph.dtype(value);
         let mut body = Program::default();
@@ -79,9 +98,10 @@ impl<'a> Tensors<'a> {
             accesses: vec![Access { operand: 0, index }],
             constraints: Vec::new(),
             body,
-            default: false,
+            default: default.is_some(),
         };
-        self.add(Op::Contraction(Box::new(op)), TensorType::new(dtype, shape), &[value])
+        let operands: Vec<NodeId> = [value].into_iter().chain(default).collect();
+        self.add(Op::Contraction(Box::new(op)), TensorType::new(dtype, shape), &operands)
     }
 
     /// The gradient of a tensor of `shape` that was broadcast to the shape of `g`: the sum over where it was read.
@@ -96,7 +116,7 @@ impl<'a> Tensors<'a> {
         };
         let output = shape.iter().enumerate().map(along).collect();
         let index = (0..from.len()).map(Affine::var).collect();
-        self.copied(Aggregation::Sum, g, &from, (output, shape.to_vec()), index)
+        self.copied(Aggregation::Sum, g, &from, (output, shape.to_vec()), index, None)
     }
 
     /// The gradients of a node's operands, by position, of those that are wanted; `g` is its own. Not for contractions.
@@ -118,7 +138,8 @@ impl<'a> Tensors<'a> {
             }
             (Op::Reshape, &[x]) => {
                 let ty = self.graph.node(x).ty.clone();
-                vec![(0, Some(self.add(Op::Reshape, ty, &[g])))]
+                let same = uniform(self.graph, g).map(|scalar| self.filled(scalar, &ty.shape));
+                vec![(0, Some(same.unwrap_or_else(|| self.add(Op::Reshape, ty, &[g]))))]
             }
             // The others have no operands that are floats, or pass nothing.
             _ => vec![],
@@ -135,7 +156,7 @@ impl<'a> Tensors<'a> {
 }
 
 /// Variables that run from 0.
-pub(super) fn ranges(extents: &[usize]) -> Vec<IndexRange> {
+fn ranges(extents: &[usize]) -> Vec<IndexRange> {
     let range = |(number, &extent): (usize, &usize)| {
         let high = i64::try_from(extent).unwrap_or(i64::MAX);
         IndexRange { name: format!("i{number}"), low: 0, high }
@@ -160,9 +181,29 @@ impl Algebra for Tensors<'_> {
     }
 
     fn binary(&mut self, op: BinaryOp, a: NodeId, b: NodeId) -> NodeId {
+        if let (Op::Constant(a), Op::Constant(b)) = (&self.graph.node(a).op, &self.graph.node(b).op) {
+            let scalar = op.evaluate(*a, *b);
+            return self.scalar(scalar);
+        }
         let dtype = if op.is_comparison() { DType::Bool } else { self.graph.dtype(a) };
         let ty = TensorType::new(dtype, self.broadcast(&[a, b]));
         self.add(Op::Binary(op), ty, &[a, b])
+    }
+
+    /// A number that fills a tensor multiplies as a number.
+    fn product(&mut self, a: NodeId, b: NodeId) -> NodeId {
+        let shape = self.broadcast(&[a, b]);
+        for (number, other) in [(a, b), (b, a)] {
+            let Some(scalar) = uniform(self.graph, number).filter(|_| self.graph.shape(other) == shape) else {
+                continue;
+            };
+            if scalar == Scalar::one(scalar.dtype) {
+                return other;
+            }
+            let number = self.scalar(scalar);
+            return self.binary(BinaryOp::Mul, other, number);
+        }
+        self.binary(BinaryOp::Mul, a, b)
     }
 
     fn select(&mut self, condition: NodeId, then: NodeId, otherwise: NodeId) -> NodeId {

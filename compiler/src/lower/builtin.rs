@@ -3,6 +3,7 @@
 use tile_lang::diagnostic::Diagnostic;
 
 use super::constant::Constant;
+use super::contraction::nothing_to_read;
 use super::einsum::einsum;
 use super::expression::{Lowered, Spans, Target};
 use super::network::Network;
@@ -10,6 +11,7 @@ use super::tensors::Tensors;
 use super::value::Value;
 use crate::affine::Affine;
 use crate::dtype::{DType, Scalar};
+use crate::gradient;
 use crate::graph::{Access, Aggregation, Contraction, ContractionLeaf, Index, IndexRange, NodeId, Op, equals};
 use crate::scalar::{BinaryOp, Inst, Program};
 use crate::tensor::TensorType;
@@ -43,6 +45,8 @@ pub(super) fn call<'p>(
         "random_seed" => Ok(Value::Element(call.tensors.hidden(Network::SEED, TensorType::new(DType::U32, [2])))),
         "training_step" => Ok(Value::Element(call.tensors.hidden(Network::STEP, TensorType::scalar(DType::F32)))),
         "rate_factor" => Ok(Value::Element(call.tensors.hidden(Network::RATE, TensorType::scalar(DType::F32)))),
+        "grad" => call.gradient(),
+        "stop_gradient" => call.stop_gradient(),
         "with_loss" => {
             let penalty = call.tensor(1)?;
             call.tensors.penalise(penalty, spans.argument(1))?;
@@ -162,6 +166,38 @@ impl<'p> Call<'_, 'p> {
         self.add(form.op(), ty, &[value])
     }
 
+    /// The gradient of the first argument with respect to the second, or to each item of it.
+    fn gradient(&mut self) -> Lowered<Value<'p, NodeId>> {
+        let of = self.tensor(0)?;
+        let (items, is_list) = match self.arguments.get(1) {
+            Some(Value::List(items)) => (items.clone(), true),
+            Some(value) => (vec![value.clone()], false),
+            None => (Vec::new(), false),
+        };
+        let nodes = items.into_iter().map(|item| self.tensors.element(item, self.spans.argument(1)));
+        let nodes = nodes.collect::<Lowered<Vec<NodeId>>>()?;
+        let found = gradient::gradient(&mut self.tensors.graph, of, &nodes).map_err(|error| match error {
+            gradient::Error::NotOneValue(ty) => {
+                let message = format!("`grad` differentiates one float, and this is {ty}");
+                let error = Diagnostic::error("E0236", self.spans.argument(0), message);
+                if ty.dtype.is_float() { error.help("add it up, as in `grad(sum(L), X)`") } else { error }
+            }
+            gradient::Error::TooLarge { .. } => Diagnostic::error("E0236", self.spans.call, error.to_string()),
+        })?;
+        let mut found = found.into_iter().map(Value::Element);
+        Ok(if is_list { Value::List(found.collect()) } else { found.next().unwrap_or(Value::List(Vec::new())) })
+    }
+
+    /// The argument itself; no gradient goes through it.
+    fn stop_gradient(&mut self) -> Lowered<Value<'p, NodeId>> {
+        if let Some(constant @ Value::Constant(_)) = self.arguments.first() {
+            return Ok(constant.clone());
+        }
+        let tensor = self.tensor(0)?;
+        let ty = self.tensors.graph.node(tensor).ty.clone();
+        self.add(Op::StopGradient, ty, &[tensor]).map(Value::Element)
+    }
+
     fn index(&mut self) -> Lowered<NodeId> {
         let shape = self.shape_of(0)?;
         let axis = self.integer(1)?;
@@ -246,6 +282,9 @@ impl<'p> Call<'_, 'p> {
         let Some((&count, rest)) = from.split_first() else {
             return Err(self.wrong(0, "`gather` takes rows, and this has rank 0".to_owned()));
         };
+        if count == 0 {
+            return Err(nothing_to_read(self.spans.argument(0), &from));
+        }
         let rows = self.clamp(rows, count)?;
         let ty = TensorType::new(self.tensors.dtype(values), [&shape, rest].concat());
         let mut form = Form::new(Aggregation::Assign);

@@ -20,8 +20,8 @@ pub(super) struct Argument<'p, E> {
     pub span: Span,
 }
 
-/// The most calls that are written out.
-const MAX_CALLS: u32 = 100_000;
+/// The most calls and statements that are written out.
+const MAX_WORK: u32 = 300_000;
 
 impl<'p, T: Target> Evaluator<'p, T> {
     /// The callable that a name in a function's body stands for, where nothing in its scope has the name.
@@ -172,11 +172,7 @@ impl<'p, T: Target> Evaluator<'p, T> {
         arguments: Vec<Argument<'p, T::Element>>,
         span: Span,
     ) -> Lowered<Value<'p, T::Element>> {
-        self.calls += 1;
-        if self.calls > MAX_CALLS {
-            let message = format!("this program makes more than {MAX_CALLS} calls when they are written out");
-            return Err(Diagnostic::error("E0205", span, message));
-        }
+        self.count(span)?;
         let arguments = spread(function, arguments);
         let arguments = arrange(function, &function.inputs, arguments, span)?;
         let mut scope = Scope::new(function);
@@ -202,6 +198,17 @@ impl<'p, T: Target> Evaluator<'p, T> {
         let result = inside().map_err(|error| error.also(span, "in this call"));
         self.target.leave(label);
         result
+    }
+
+    /// Counts a call or a statement.
+    pub fn count(&mut self, span: Span) -> Lowered<()> {
+        self.calls += 1;
+        if self.calls > MAX_WORK {
+            let message =
+                format!("this program has more than {MAX_WORK} calls and statements when loops are written out");
+            return Err(Diagnostic::error("E0205", span, message).help("`scan` is a loop that is not written out"));
+        }
+        Ok(())
     }
 
     /// Gives the hyper-parameters of the scope's function their values, which may be fewer than there are.
@@ -315,10 +322,17 @@ fn instance<'p, E>(
     {
         // It may be that of a function, too.
         let Argument { value, span, .. } = arguments.remove(at);
-        name = Some(value.name().map(Rc::from).ok_or_else(|| {
+        let Some(text) = value.name() else {
             let message = format!("a layer's name is a name, and this is {}", value.kind());
-            Diagnostic::error("E0208", span, message)
-        })?);
+            return Err(Diagnostic::error("E0208", span, message));
+        };
+        let is_letter = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        if !text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') || !text.chars().all(is_letter) {
+            let message = format!("`{text}` is no name for a layer");
+            let error = Diagnostic::error("E0208", span, message);
+            return Err(error.help("a name is made of letters, digits and `_`: it is a part of the paths of weights"));
+        }
+        name = Some(Rc::from(text));
     }
     let given = arrange(function, parameters, arguments, span)?;
     Ok(Value::instance(Instance::new(function, given, name)))

@@ -86,6 +86,12 @@ impl Constant {
                 BinaryOp::Mul => a.checked_mul(b),
                 BinaryOp::Div if b == 0 => return Err(division_by_zero(span)),
                 BinaryOp::Div => a.checked_div(b),
+                // A power below 1 is 0, but of 1 and -1.
+                BinaryOp::Pow if b >= 0 => match (a, u32::try_from(b)) {
+                    (-1..=1, _) => return Ok(Constant::from_wide(op.evaluate(left, right))),
+                    (_, Ok(exponent)) => a.checked_pow(exponent),
+                    (_, Err(_)) => None,
+                },
                 _ => return Ok(Constant::from_wide(op.evaluate(left, right))),
             };
             return checked.map(Constant::Int).ok_or_else(|| overflow(span));

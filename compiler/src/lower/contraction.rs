@@ -2,6 +2,7 @@
 
 use tile_lang::ast::{self, Expr, ExprKind};
 use tile_lang::diagnostic::Diagnostic;
+use tile_lang::span::Span;
 
 use super::body::{Body, Coordinate};
 use super::expression::{Evaluator, Lowered, Target};
@@ -96,6 +97,12 @@ pub(super) fn lower<'p>(
             Coordinate::Affine(affine) => Ok(Index { affine: points.affine(affine)?, access: None }),
             Coordinate::Access(access) => Ok(Index { affine: Affine::constant(0), access: Some(*access) }),
         });
+        let shape = evaluator.target.graph.shape(operands[read.operand]);
+        let empty =
+            |(coordinate, size): (&Coordinate, &usize)| matches!(coordinate, Coordinate::Access(_)) && *size == 0;
+        if read.index.iter().zip(shape).any(empty) {
+            return Err(nothing_to_read(contraction.output.span, shape));
+        }
         accesses.push(Access { operand: read.operand, index: index.collect::<Lowered<_>>()? });
     }
     let dtype = match aggregation {
@@ -175,4 +182,11 @@ fn aggregation(aggregation: ast::Aggregation) -> Aggregation {
         ast::Aggregation::ArgMax => Aggregation::ArgMax,
         ast::Aggregation::ArgMin => Aggregation::ArgMin,
     }
+}
+
+/// An element is read of a tensor that has none.
+pub(super) fn nothing_to_read(span: Span, shape: &[usize]) -> Diagnostic {
+    let message =
+        format!("an index that is known at run time reads a tensor of the shape {shape:?}, which has nothing to read");
+    Diagnostic::error("E0235", span, message)
 }

@@ -10,6 +10,7 @@ use tile_lang::span::Span;
 
 use super::constant::{Constant, bits_of_float};
 use super::frame::Frame;
+use super::list::limit;
 use super::scope::Scope;
 use super::value::{Callable, Instance, Renewal, Value};
 use crate::dtype::{DType, Scalar};
@@ -128,7 +129,7 @@ pub(super) struct Evaluator<'p, T: Target> {
     pub target: T,
     /// How deep expressions are nested, those of callers included.
     pub depth: u32,
-    /// How many calls were written out.
+    /// How many calls and statements were written out.
     pub calls: u32,
     /// What `training` is.
     pub training: bool,
@@ -198,7 +199,9 @@ impl<'p, T: Target> Evaluator<'p, T> {
             ExprKind::Text(text) => Ok(Value::Symbol(text.as_str().into())),
             ExprKind::Name(name) => self.name(scope, name),
             ExprKind::List(items) => {
-                items.iter().map(|item| self.expression(scope, item)).collect::<Lowered<_>>().map(Value::List)
+                let items: Vec<_> = items.iter().map(|item| self.expression(scope, item)).collect::<Lowered<_>>()?;
+                limit(items.iter().map(Value::size).sum(), span)?;
+                Ok(Value::List(items))
             }
             ExprKind::Access { tensor, indices } => {
                 if let (Some(Value::List(items)), [index]) = (scope.names.get(tensor.name.as_str()), indices.as_slice())
@@ -285,6 +288,12 @@ impl<'p, T: Target> Evaluator<'p, T> {
     ) -> Lowered<Callable<'p, T::Element>> {
         if let ExprKind::Name(name) = &callee.kind {
             let value = scope.lookup(&name.name).filter(|value| matches!(value, Value::Callable(_) | Value::Symbol(_)));
+            if let (None, Some(other), None) =
+                (&value, scope.lookup(&name.name), self.callee(&name.name, scope.function))
+            {
+                let message = format!("`{}` is {}, which cannot be called", name.name, other.kind());
+                return Err(Diagnostic::error("E0221", name.span, message));
+            }
             let value = value.unwrap_or_else(|| Value::Symbol(name.name.as_str().into()));
             return self.callable(&value, scope.function, name.span);
         }
@@ -400,9 +409,11 @@ impl<'p, T: Target> Evaluator<'p, T> {
             _ if op == BinaryOp::Eq => return Ok(Value::bool(left == right)),
             _ if op == BinaryOp::Ne => return Ok(Value::bool(left != right)),
             (Value::List(left), Value::List(right)) if op == BinaryOp::Add => {
+                limit(left.iter().chain(right).map(Value::size).sum(), span)?;
                 return Ok(Value::List([left.as_slice(), right.as_slice()].concat()));
             }
             (Value::Symbol(left), Value::Symbol(_) | Value::Constant(Constant::Int(_))) if op == BinaryOp::Add => {
+                limit(left.len() + 20, span)?;
                 return Ok(Value::Symbol(format!("{left}{right}").into()));
             }
             _ => {}

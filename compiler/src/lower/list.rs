@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use tile_lang::diagnostic::Diagnostic;
+use tile_lang::span::Span;
 
 use super::constant::Constant;
 use super::expression::{Evaluator, Lowered, Spans, Target};
@@ -64,9 +65,15 @@ impl<'p, T: Target> Evaluator<'p, T> {
                     0,
                     format!("a number or a list of {count} is wanted here, not a list of {}", items.len()),
                 )),
-                _ => Ok(Value::List((0..*count).map(|_| value.clone()).collect())),
+                _ => {
+                    limit(usize::try_from(*count).unwrap_or(0), spans.call)?;
+                    Ok(Value::List((0..*count).map(|_| value.clone()).collect()))
+                }
             },
             ("repeat", [Value::Constant(Constant::Int(count)), value]) => {
+                if *count < 0 || *count > MOST_COPIES {
+                    return Err(wrong(0, format!("there are 0 to {MOST_COPIES} copies, not {count}")));
+                }
                 let copies = (0..*count).map(|_| copy(value).ok_or_else(|| wrong(1, not_a_layer(name, value))));
                 copies.collect::<Lowered<_>>().map(Value::List)
             }
@@ -98,11 +105,7 @@ impl<'p, T: Target> Evaluator<'p, T> {
     }
 
     fn range(&self, start: i64, end: i64, spans: &Spans) -> Lowered<Value<'p, T::Element>> {
-        const MOST: i64 = 1_000_000;
-        if end.saturating_sub(start) > MOST {
-            let message = format!("a list has at most {MOST} items");
-            return Err(Diagnostic::error("E0227", spans.call, message));
-        }
+        limit(usize::try_from(end.saturating_sub(start)).unwrap_or(0), spans.call)?;
         Ok(Value::List((start..end).map(|number| Value::Constant(Constant::Int(number))).collect()))
     }
 
@@ -111,7 +114,7 @@ impl<'p, T: Target> Evaluator<'p, T> {
         &self,
         items: &[Value<'p, T::Element>],
         index: i64,
-        span: tile_lang::span::Span,
+        span: Span,
     ) -> Lowered<Value<'p, T::Element>> {
         let length = i64::try_from(items.len()).unwrap_or(i64::MAX);
         let position = if index < 0 { index.saturating_add(length) } else { index };
@@ -121,6 +124,19 @@ impl<'p, T: Target> Evaluator<'p, T> {
                 .help("items are counted from 0, and from the end as -1, -2, …")
         })
     }
+}
+
+/// The most items of a list, and letters of a text.
+const MOST_ITEMS: usize = 1_000_000;
+/// The most copies of a layer.
+const MOST_COPIES: i64 = 10_000;
+
+/// An error where a list or a text would be too long.
+pub(super) fn limit(items: usize, span: Span) -> Lowered<()> {
+    if items <= MOST_ITEMS {
+        return Ok(());
+    }
+    Err(Diagnostic::error("E0227", span, format!("a list or a text has at most {MOST_ITEMS} items")))
 }
 
 /// A layer with the same hyper-parameters and weights of its own. None for what is no callable.

@@ -98,11 +98,21 @@ pub enum Setting {
 /// The network that is the function, layer or model named `entry` (else the last model, else the last function), or
 /// what is wrong with the program or the bindings.
 pub fn lower(program: &Program, entry: Option<&str>, bindings: &Bindings) -> Result<Network, Vec<Diagnostic>> {
+    let program = &*program.with(&named(bindings));
     let (function, types) = entry_types(program, entry, bindings)?;
     let name = function.name.as_ref().map_or("main", |name| name.name.as_str());
     let mut evaluator = Evaluator::new(program, Tensors::new(name), bindings.training);
     let outputs = run_entry(&mut evaluator, function, bindings, types).map_err(|error| vec![error])?;
     Ok(evaluator.target.into_network(outputs))
+}
+
+/// The names that hyper-parameters are set to, which may be functions of the library.
+fn named(bindings: &Bindings) -> Vec<&str> {
+    let names = bindings.parameters.values().filter_map(|setting| match setting {
+        Setting::Name(name) => Some(name.as_str()),
+        Setting::Bool(_) | Setting::Int(_) | Setting::Float(_) => None,
+    });
+    names.collect()
 }
 
 /// The entry, and what its inputs are bound to.

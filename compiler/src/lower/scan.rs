@@ -283,6 +283,16 @@ fn next_value<'p>(
         }
         (_, value) => {
             let Some(ty) = types.next() else { return Ok(()) };
+            let is_float = match &value {
+                Value::Element(node) => evaluator.target.graph.dtype(*node).is_float(),
+                Value::Constant(constant) => constant.scalar().dtype.is_float(),
+                Value::List(_) | Value::Symbol(_) | Value::Callable(_) => false,
+            };
+            if is_float && !ty.dtype.is_float() {
+                let message = format!("`{}` is {} before the loop, and a float after a step", name.name, ty.dtype);
+                return Err(Diagnostic::error("E0229", name.span, message)
+                    .help("what is carried keeps its type; begin with `0.0` for a float"));
+            }
             let node = evaluator.typed(value, ty.dtype, name.span)?;
             let shape = evaluator.target.graph.shape(node);
             if shape != ty.shape {

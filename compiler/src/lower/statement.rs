@@ -16,6 +16,7 @@ impl<'p, T: Target> Evaluator<'p, T> {
 
     fn statement(&mut self, scope: &mut Scope<'p, T::Element>, statement: &'p Statement) -> Lowered<()> {
         let span = statement.span;
+        self.count(span)?;
         match &statement.kind {
             StatementKind::Assign { targets, value } => {
                 if let [target, ..] = targets.as_slice() {

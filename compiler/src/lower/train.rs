@@ -23,7 +23,7 @@ use super::network::{Network, Role, Weight, WeightKind};
 use super::scope::Scope;
 use super::tensors::Tensors;
 use super::value::{Callable, Instance, Value};
-use super::{Bindings, entry_types, run_entry};
+use super::{Bindings, entry_types, named, run_entry};
 use crate::dtype::{DType, Scalar};
 use crate::gradient;
 use crate::graph::{NodeId, Op};
@@ -91,6 +91,7 @@ pub fn train(
     bindings: &Bindings,
     targets: &Targets,
 ) -> Result<Network, Vec<Diagnostic>> {
+    let program = &*program.with(&named(bindings));
     let (function, types) = entry_types(program, entry, bindings)?;
     let Some(block) = program.training(function) else {
         let name = function.name.as_ref().map_or("this function", |name| &name.name);

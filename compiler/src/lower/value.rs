@@ -71,6 +71,15 @@ impl<'p, E> Value<'p, E> {
         Value::Constant(Constant::Bool(value))
     }
 
+    /// How many items it has, those of the lists in it included, or letters; 1 for all else.
+    pub fn size(&self) -> usize {
+        match self {
+            Value::List(items) => items.iter().map(Value::size).fold(1, usize::saturating_add),
+            Value::Symbol(text) => text.len().max(1),
+            Value::Constant(_) | Value::Element(_) | Value::Callable(_) => 1,
+        }
+    }
+
     /// Whether it is a tensor, or has one in it.
     pub fn has_elements(&self) -> bool {
         match self {

@@ -45,7 +45,14 @@ pub(super) fn weight<'p>(
             evaluator.target.imported(node)
         }
         Some(known) => {
-            let message = format!("`{path}` has the shape {:?} elsewhere, and {shape:?} here", known.ty.shape);
+            let message = match known.kind == weight.kind {
+                true => format!("`{path}` has the shape {:?} elsewhere, and {shape:?} here", known.ty.shape),
+                false => format!(
+                    "`{path}` is a `{}` elsewhere, and a `{}` here",
+                    known.kind.keyword(),
+                    weight.kind.keyword()
+                ),
+            };
             return Err(Diagnostic::error("E0230", name.span, message)
                 .help("a layer that is applied twice has the same weights each time; `clone(layer)` has its own"));
         }

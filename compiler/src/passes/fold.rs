@@ -1,7 +1,8 @@
 //! Computes what is known already, and drops elementwise operations that change nothing.
 //!
 //! Example: in `%2 = mul %0 %1` where `%1 = sqrt %3`, `%3 = constant 1.0`, the constant `%1` becomes `constant 1.0`, and
-//! the readers of `%2` read `%0`. Nodes that nothing reads any more stay for [`super::dead`].
+//! the readers of `%2` read `%0`. So do those of `stop_gradient %0`, as gradients are taken before. Nodes that nothing reads
+//! any more stay for [`super::dead`].
 //!
 //! Why it is sound: constants are computed by [`crate::scalar`]'s own definitions. An identity is used only where it holds
 //! for every bit pattern of the type, NaN payloads aside, and where the node's type is that of the value that takes its

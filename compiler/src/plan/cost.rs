@@ -1,6 +1,6 @@
 //! What a plan costs to run, counted from its nests and buffers: arithmetic, and memory traffic.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Add;
 
 use super::{BufferId, Content, Loop, Plan, Step, Work};
@@ -18,8 +18,8 @@ pub struct Cost {
     /// integers are none.
     pub flops: u64,
     /// Bytes read and written, as the device stores them: each buffer whole, and once. Of a step these are its operands and its
-    /// outputs, of a step in a loop the parts of them that a turn uses; of a plan its inputs, weights, constants and outputs, which
-    /// is what cannot be avoided however its steps are divided.
+    /// outputs, of a step in a loop the parts of them that a turn uses; of a plan its inputs and outputs, and of weights, constants
+    /// and what is kept that which steps read: what cannot be avoided however the steps are divided.
     pub bytes: u64,
 }
 
@@ -37,7 +37,10 @@ impl Plan {
         let flops = |(step, turns): (&Step, u64)| self.step_cost(step).flops.saturating_mul(turns);
         let flops = self.steps.iter().zip(self.turns()).map(flops).fold(0, u64::saturating_add);
         let passes = |content: &Content| matches!(content, Content::Temporary { .. } | Content::Carried);
-        let lasting = self.buffers.iter().filter(|buffer| !passes(&buffer.content));
+        let mut used: HashSet<BufferId> = self.outputs.iter().chain(&self.inputs).map(|port| port.buffer).collect();
+        used.extend(self.steps.iter().flat_map(|step| step.operands.iter().chain(&step.outputs)));
+        used.extend(self.all_loops().flat_map(|around| &around.carries).map(|carry| carry.first));
+        let lasting = used.into_iter().map(|id| &self.buffers[id]).filter(|buffer| !passes(&buffer.content));
         Cost { flops, bytes: lasting.map(|buffer| buffer.bytes()).fold(0, u64::saturating_add) }
     }
 

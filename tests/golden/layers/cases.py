@@ -95,7 +95,8 @@ class Layer:
             inner = ["layer"]
         inner = [part for part in inner if not part.endswith("_cell")]
         if isinstance(self.layer, keras.layers.Bidirectional):
-            inner = ["forward" if inner[0].startswith("forward_") else "backward"]
+            cells = ["cell"] * (type(self.layer.forward_layer) is keras.layers.RNN)
+            inner = ["forward" if inner[0].startswith("forward_") else "backward"] + cells
         if isinstance(self.layer, keras.layers.SpectralNormalization):
             inner = ["norm" if name == "vector_u" else "layer"]
         inner = ["output" if part == "attention_output" else part for part in inner]

@@ -16,6 +16,12 @@ for rank, sizes in [(1, [7]), (2, [5, 6]), (3, [3, 4, 3])]:
     states = {s: normal(2, *[size - 1 for size in sizes], 2) for s in "HC"}
     layer(f"{name}_initial_state", f"{kind}(2, 2)", "Y = layer(X, InitialState = [H, C])", X=x, **states)
     layer(f"{name}_dropouts", f"{kind}(2, 2, dropout = 0.5, recurrent_dropout = 0.5)", X=x)
+layer("bidirectional_conv_lstm1d", "Bidirectional(ConvLSTM1D(2, 2))", X=normal(2, 3, 5, 2))
+layer(
+    "bidirectional_conv_lstm2d_sequences",
+    "Bidirectional(ConvLSTM2D(2, 2, return_sequences = true), merge_mode = sum)",
+    X=normal(2, 3, 4, 5, 2),
+)
 layer("conv_lstm1d_strided", "ConvLSTM1D(2, 3, strides = 2)", X=normal(2, 3, 9, 2))
 layer("conv_lstm1d_dilated", "ConvLSTM1D(2, 3, dilation_rate = 2)", X=normal(2, 3, 9, 2))
 layer("conv_lstm2d_strided", "ConvLSTM2D(2, [3, 2], strides = [2, 1], padding = same)", X=normal(2, 3, 5, 6, 2))

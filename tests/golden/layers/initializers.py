@@ -142,6 +142,26 @@ for kind, gates in [("SimpleRNN", 1), ("GRU", 3), ("LSTM", 4)]:
     }[kind]
     weights = dict(Kernel=glorot(50, 33 * gates), RecurrentKernel=((33, 33 * gates), "orthogonal 1"), Bias=bias)
     case(kind.lower(), f"{kind}(33)", {"X": (2, 3, 50)}, **weights)
+for kind, gates in [("SimpleRNNCell", 1), ("GRUCell", 3), ("LSTMCell", 4)]:
+    bias = {1: ((33,), ZERO), 3: ((2, 99), ZERO), 4: ((132,), "parts 0 1 0 0")}[gates]
+    weights = dict(Kernel=glorot(50, 33 * gates), RecurrentKernel=((33, 33 * gates), "orthogonal 1"), Bias=bias)
+    states = {state: (2, 33) for state in ("HC" if gates == 4 else "H")}
+    call = f"Y, States = layer(X, [{', '.join(states)}])"
+    case(kind.lower(), f"{kind}(33)", {"X": (2, 50), **states}, call, **weights)
+case(
+    "conv_lstm2d",
+    "ConvLSTM2D(12, 3)",
+    {"X": (1, 2, 4, 4, 40)},
+    Kernel=glorot(3, 3, 40, 48),
+    RecurrentKernel=((3, 3, 12, 48), "orthogonal 1"),
+    Bias=((48,), "parts 0 1 0 0"),
+)
+case(
+    "spectral_normalization",
+    "SpectralNormalization(Dense(300))",
+    {"X": (2, 200)},
+    **{"layer.Kernel": glorot(200, 300), "layer.Bias": ((300,), ZERO), "norm.VectorU": ((1, 300), "truncated 0 0.02")},
+)
 case("lstm_forgetful", "LSTM(33, unit_forget_bias = false)", {"X": (2, 3, 50)}, Bias=((132,), ZERO))
 case(
     "multi_head_attention",

@@ -83,3 +83,11 @@ family.body(
     ],
     X=sequence,
 )
+layer("bidirectional_rnn", "Bidirectional(RNN(GRUCell(3), return_sequences = true))", X=sequence)
+layer(
+    "bidirectional_rnn_mask",
+    "Bidirectional(RNN(LSTMCell(3), return_sequences = true))",
+    "Y = layer(X, Mask = Mask)",
+    X=sequence,
+    Mask=padded_before,
+)

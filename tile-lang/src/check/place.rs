@@ -1,5 +1,7 @@
 //! The indices, sizes and constraints of a contraction.
 
+use std::collections::HashSet;
+
 use crate::ast::{BinaryOp, Contraction, Expr, ExprKind, Ident, UnaryOp};
 use crate::check::function::{Checker, Within};
 use crate::check::scope::Nature;
@@ -54,6 +56,39 @@ impl Checker<'_, '_> {
             self.error(Diagnostic::error("E0113", place.span, "`...` stands for the first axes, so it comes first"));
         }
         places.first().is_some_and(is_ellipsis)
+    }
+
+    /// Tells of an index variable that is compared, as if it were a name that stands for itself.
+    pub fn compared_indices(&mut self, contraction: &Contraction) {
+        let mut variables = HashSet::new();
+        let mut compared = Vec::new();
+        let add = |index: &Expr, variables: &mut HashSet<String>| {
+            walk(index, &mut |part| {
+                if let ExprKind::Name(name) = &part.kind
+                    && !name.capital
+                {
+                    variables.insert(name.name.clone());
+                }
+            });
+        };
+        contraction.indices.iter().for_each(|index| add(index, &mut variables));
+        walk(&contraction.body, &mut |expr| match &expr.kind {
+            ExprKind::Access { tensor, indices } if tensor.capital => {
+                indices.iter().for_each(|index| add(index, &mut variables));
+            }
+            ExprKind::Binary { op: BinaryOp::Eq | BinaryOp::Ne, left, right } => {
+                compared.extend([left, right].into_iter().filter_map(|side| match &side.kind {
+                    ExprKind::Name(name) if !name.capital => Some(name),
+                    _ => None,
+                }));
+            }
+            _ => {}
+        });
+        for name in compared {
+            if variables.contains(&name.name) && self.scope.get(&name.name).is_none() {
+                self.no_value(name, Within::Contraction);
+            }
+        }
     }
 
     /// What the body of a contraction accesses; the output starts with `...` if `leading`.

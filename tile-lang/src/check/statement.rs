@@ -59,6 +59,7 @@ impl<'p> Checker<'p, '_> {
     fn contraction(&mut self, contraction: &'p Contraction) {
         let leading = self.output_places(contraction);
         self.value(&contraction.body, Within::Contraction);
+        self.compared_indices(contraction);
         self.accesses(contraction, leading);
         for constraint in &contraction.constraints {
             self.polynomial(&constraint.poly);

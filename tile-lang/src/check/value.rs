@@ -145,7 +145,7 @@ impl<'p> Checker<'p, '_> {
     }
 
     /// Tells of a small name that nothing defines where a value must be.
-    fn no_value(&mut self, name: &Ident, within: Within) {
+    pub fn no_value(&mut self, name: &Ident, within: Within) {
         if !self.scope.is_complete() {
             return;
         }

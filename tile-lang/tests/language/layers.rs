@@ -197,6 +197,11 @@ fn indices_and_values() {
     E0117 a text is no size: `"a"`
     E0117 a pipeline is no size: `X |> relu`
     "#);
+    // An index variable is no name that stands for itself.
+    assert_snapshot!(wrong("layer L(mode)(X[N, M]) -> (Y) { Y[i: N] = +(i == j ? X[i, 2*j] : (mode != same ? 0 : 1)); }"), @"
+    E0109 `i` starts with a small letter, so it is an index variable, not a value: `i`; help: `index(X, axis)` gives the index of each place of X along an axis
+    E0109 `j` starts with a small letter, so it is an index variable, not a value: `j`; help: `index(X, axis)` gives the index of each place of X along an axis
+    ");
 }
 
 #[test]

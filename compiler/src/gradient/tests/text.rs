@@ -1,7 +1,7 @@
 //! Text in, text out.
 
-use crate::graph::{Graph, Op};
 use crate::gradient::gradient;
+use crate::graph::{Graph, Op};
 use crate::passes::{dead, fold, share};
 
 /// The graph of the gradient of the first output with respect to every input that is a float, after the passes.
@@ -36,17 +36,13 @@ graph g(%0, %1, %2) -> (L = %5)
 %4 = mul %3 %2 : f32[8, 4]
 %5 = contract sum [] (n: 0..8, u: 0..4) { v0 = %4[n, u]; yield v0 } : f32[]
 "), @"
-    graph g(%0, %1, %2) -> (dX = %8, dW = %9, dT = %7)
+    graph g(%0, %1, %2) -> (dX = %4, dW = %5, dT = %3)
     %0 = input X : f32[8, 16]
     %1 = input W : f32[16, 4]
     %2 = input T : f32[8, 4]
     %3 = contract sum [n, u] (n: 0..8, u: 0..4, k: 0..16) { v0 = %0[n, k]; v1 = %1[k, u]; v2 = mul v0 v1; yield v2 } : f32[8, 4]  # Y
-    %4 = constant 1.0 : f32[]
-    %5 = contract sum [n, u] (n: 0..8, u: 0..4) { v0 = %4[]; yield v0 } : f32[8, 4]
-    %6 = mul %5 %2 : f32[8, 4]  # dY
-    %7 = mul %5 %3 : f32[8, 4]  # dT
-    %8 = contract sum [n, k] (n: 0..8, u: 0..4, k: 0..16) { v0 = %6[n, u]; v1 = %1[k, u]; v2 = mul v0 v1; yield v2 } : f32[8, 16]  # dX
-    %9 = contract sum [k, u] (n: 0..8, u: 0..4, k: 0..16) { v0 = %6[n, u]; v1 = %0[n, k]; v2 = mul v0 v1; yield v2 } : f32[16, 4]  # dW
+    %4 = contract sum [n, k] (n: 0..8, u: 0..4, k: 0..16) { v0 = %2[n, u]; v1 = %1[k, u]; v2 = mul v0 v1; yield v2 } : f32[8, 16]  # dX
+    %5 = contract sum [k, u] (n: 0..8, u: 0..4, k: 0..16) { v0 = %2[n, u]; v1 = %0[n, k]; v2 = mul v0 v1; yield v2 } : f32[16, 4]  # dW
     ");
 }
 
@@ -61,16 +57,13 @@ graph g(%0, %1) -> (L = %4)
 %3 = mul %2 %2 : f32[2, 4, 4]
 %4 = contract sum [] (n: 0..2, x: 0..4, o: 0..4) { v0 = %3[n, x, o]; yield v0 } : f32[]
 "), @"
-    graph g(%0, %1) -> (dX = %7, dW = %8)
+    graph g(%0, %1) -> (dX = %4, dW = %5)
     %0 = input X : f32[2, 9, 3]
     %1 = input W : f32[3, 3, 4]
     %2 = contract sum [n, x, o] (n: 0..2, x: 0..4, o: 0..4, k: 0..3, c: 0..3) { v0 = %0[n, 2*x + 2*k - 1, c]; v1 = %1[k, c, o]; v2 = mul v0 v1; yield v2 } : f32[2, 4, 4]  # Y
-    %3 = constant 1.0 : f32[]
-    %4 = contract sum [n, x, o] (n: 0..2, x: 0..4, o: 0..4) { v0 = %3[]; yield v0 } : f32[2, 4, 4]
-    %5 = mul %4 %2 : f32[2, 4, 4]
-    %6 = add %5 %5 : f32[2, 4, 4]  # dY
-    %7 = contract sum [n, 2*x + 2*k - 1, c] (n: 0..2, x: 0..4, o: 0..4, k: 0..3, c: 0..3) { v0 = %6[n, x, o]; v1 = %1[k, c, o]; v2 = mul v0 v1; yield v2 } : f32[2, 9, 3]  # dX
-    %8 = contract sum [k, c, o] (n: 0..2, x: 0..4, o: 0..4, k: 0..3, c: 0..3) { v0 = %6[n, x, o]; v1 = %0[n, 2*x + 2*k - 1, c]; v2 = mul v0 v1; yield v2 } : f32[3, 3, 4]  # dW
+    %3 = add %2 %2 : f32[2, 4, 4]  # dY
+    %4 = contract sum [n, 2*x + 2*k - 1, c] (n: 0..2, x: 0..4, o: 0..4, k: 0..3, c: 0..3) { v0 = %3[n, x, o]; v1 = %1[k, c, o]; v2 = mul v0 v1; yield v2 } : f32[2, 9, 3]  # dX
+    %5 = contract sum [k, c, o] (n: 0..2, x: 0..4, o: 0..4, k: 0..3, c: 0..3) { v0 = %3[n, x, o]; v1 = %0[n, 2*x + 2*k - 1, c]; v2 = mul v0 v1; yield v2 } : f32[3, 3, 4]  # dW
     ");
 }
 
@@ -83,14 +76,13 @@ graph g(%0, %1) -> (L = %3)
 %2 = contract sum [2*i + k] (i: 0..5, k: 0..3) { v0 = %0[i]; v1 = %1[k]; v2 = mul v0 v1; yield v2 } : f32[11]  # Y
 %3 = contract sum [] (i: 0..11) { v0 = %2[i]; v1 = mul v0 v0; yield v1 } : f32[]
 "), @"
-    graph g(%0, %1) -> (dX = %5, dW = %6)
+    graph g(%0, %1) -> (dX = %4, dW = %5)
     %0 = input X : f32[5]
     %1 = input W : f32[3]
     %2 = contract sum [2*i + k] (i: 0..5, k: 0..3) { v0 = %0[i]; v1 = %1[k]; v2 = mul v0 v1; yield v2 } : f32[11]  # Y
-    %3 = constant 1.0 : f32[]
-    %4 = contract sum [i] (i: 0..11) { v0 = %3[]; v1 = %2[i]; v2 = mul v0 v1; v3 = add v2 v2; yield v3 } : f32[11]  # dY
-    %5 = contract sum [i] (i: 0..5, k: 0..3) { v0 = %4[2*i + k]; v1 = %1[k]; v2 = mul v0 v1; yield v2 } : f32[5]  # dX
-    %6 = contract sum [k] (i: 0..5, k: 0..3) { v0 = %4[2*i + k]; v1 = %0[i]; v2 = mul v0 v1; yield v2 } : f32[3]  # dW
+    %3 = contract sum [i] (i: 0..11) { v0 = %2[i]; v1 = add v0 v0; yield v1 } : f32[11]  # dY
+    %4 = contract sum [i] (i: 0..5, k: 0..3) { v0 = %3[2*i + k]; v1 = %1[k]; v2 = mul v0 v1; yield v2 } : f32[5]  # dX
+    %5 = contract sum [k] (i: 0..5, k: 0..3) { v0 = %3[2*i + k]; v1 = %0[i]; v2 = mul v0 v1; yield v2 } : f32[3]  # dW
     ");
 }
 
@@ -102,13 +94,12 @@ graph g(%0) -> (L = %2)
 %1 = contract max [y, x] (y: 0..4, x: 0..4, i: 0..2, j: 0..2) { v0 = %0[2*y + i, 2*x + j]; yield v0 } : f32[4, 4]  # Y
 %2 = contract sum [] (y: 0..4, x: 0..4) { v0 = %1[y, x]; v1 = mul v0 v0; yield v1 } : f32[]
 "), @"
-    graph g(%0) -> (dX = %5)
+    graph g(%0) -> (dX = %4)
     %0 = input X : f32[8, 8]
     %1 = contract max [y, x] (y: 0..4, x: 0..4, i: 0..2, j: 0..2) { v0 = %0[2*y + i, 2*x + j]; yield v0 } : f32[4, 4]  # Y
-    %2 = constant 1.0 : f32[]
-    %3 = contract sum [y, x] (y: 0..4, x: 0..4) { v0 = %2[]; v1 = %1[y, x]; v2 = mul v0 v1; v3 = add v2 v2; yield v3 } : f32[4, 4]  # dY
-    %4 = contract argmax [y, x] (y: 0..4, x: 0..4, i: 0..2, j: 0..2) { v0 = %0[2*y + i, 2*x + j]; yield v0 } : i32[4, 4]
-    %5 = contract sum [2*y + i, 2*x + j] (y: 0..4, x: 0..4, i: 0..2, j: 0..2) { v0 = %3[y, x]; v1 = %4[y, x]; v2 = index 2*i + j; v3 = cmp_eq v2 v1; v4 = 0.0 : f32; v5 = select v3 v0 v4; yield v5 } : f32[8, 8]  # dX
+    %2 = contract sum [y, x] (y: 0..4, x: 0..4) { v0 = %1[y, x]; v1 = add v0 v0; yield v1 } : f32[4, 4]  # dY
+    %3 = contract argmax [y, x] (y: 0..4, x: 0..4, i: 0..2, j: 0..2) { v0 = %0[2*y + i, 2*x + j]; yield v0 } : i32[4, 4]
+    %4 = contract sum [2*y + i, 2*x + j] (y: 0..4, x: 0..4, i: 0..2, j: 0..2) { v0 = %2[y, x]; v1 = %3[y, x]; v2 = index 2*i + j; v3 = cmp_eq v2 v1; v4 = 0.0 : f32; v5 = select v3 v0 v4; yield v5 } : f32[8, 8]  # dX
     ");
 }
 
@@ -124,7 +115,7 @@ graph g(%0) -> (L = %2)
     %0 = input X : f32[4, 5]
     %1 = contract min [i] (i: 0..4, j: 0..5) { v0 = %0[i, j]; yield v0 } : f32[4]  # M
     %2 = constant 1.0 : f32[]
-    %3 = contract sum [i] (i: 0..4) { v0 = %2[]; v1 = %1[i]; v2 = mul v0 v1; v3 = add v2 v2; yield v3 } : f32[4]  # dM
+    %3 = contract sum [i] (i: 0..4) { v0 = %1[i]; v1 = add v0 v0; yield v1 } : f32[4]  # dM
     %4 = contract sum [i] (i: 0..4, j: 0..5) { v0 = %0[i, j]; v1 = %1[i]; v2 = cmp_eq v0 v1; v3 = 1.0 : f32; v4 = 0.0 : f32; v5 = select v2 v3 v4; yield v5 } : f32[4]
     %5 = max %4 %2 : f32[4]
     %6 = div %3 %5 : f32[4]
@@ -141,13 +132,10 @@ graph g(%0) -> (L = %2)
 %1 = contract product [i] (i: 0..4, j: 0..5) { v0 = %0[i, j]; yield v0 } : f32[4]  # P
 %2 = contract sum [] (i: 0..4) { v0 = %1[i]; yield v0 } : f32[]
 "), @"
-    graph g(%0) -> (dX = %5)
+    graph g(%0) -> (dX = %2)
     %0 = input X : f32[4, 5]
-    %1 = constant 1.0 : f32[]
-    %2 = contract sum [i] (i: 0..4) { v0 = %1[]; yield v0 } : f32[4]  # dP
-    %3 = contract assign [i0, i1] (i0: 0..4, i1: 0..5) { v0 = %1[]; yield v0 } : f32[4, 5]
-    %4 = contract product [z0, r0] (z0: 0..4, r0: 0..5, s0: 0..5) default %3 { v0 = %0[z0, s0]; v1 = index r0; v2 = index s0; v3 = cmp_ne v1 v2; yield v0 v3 } : f32[4, 5]
-    %5 = contract sum [i, j] (i: 0..4, j: 0..5) { v0 = %2[i]; v1 = %4[i, j]; v2 = mul v0 v1; yield v2 } : f32[4, 5]  # dX
+    %1 = contract assign [i0, i1] (i0: 0..4, i1: 0..5) { v0 = 1.0 : f32; yield v0 } : f32[4, 5]
+    %2 = contract product [z0, r0] (z0: 0..4, r0: 0..5, s0: 0..5) default %1 { v0 = %0[z0, s0]; v1 = index r0; v2 = index s0; v3 = cmp_ne v1 v2; yield v0 v3 } : f32[4, 5]  # dX
     ");
 }
 
@@ -164,7 +152,7 @@ graph g(%0, %1) -> (L = %7)
 %6 = div %4 %5 : f32[4, 5]  # Y
 %7 = contract sum [] (i: 0..4, j: 0..5) { v0 = %6[i, j]; v1 = %1[i, j]; v2 = mul v0 v1; yield v2 } : f32[]
 "), @"
-    graph g(%0, %1) -> (dX = %23, dT = %9)
+    graph g(%0, %1) -> (dX = %21, dT = %6)
     %0 = input X : f32[4, 5]
     %1 = input T : f32[4, 5]
     %2 = contract max [i, 0] (i: 0..4, j: 0..5) { v0 = %0[i, j]; yield v0 } : f32[4, 1]  # M
@@ -173,22 +161,20 @@ graph g(%0, %1) -> (L = %7)
     %5 = contract sum [i, 0] (i: 0..4, j: 0..5) { v0 = %4[i, j]; yield v0 } : f32[4, 1]  # N
     %6 = div %4 %5 : f32[4, 5]  # Y
     %7 = constant 1.0 : f32[]
-    %8 = contract sum [i, j] (i: 0..4, j: 0..5) { v0 = %7[]; v1 = %1[i, j]; v2 = mul v0 v1; yield v2 } : f32[4, 5]  # dY
-    %9 = contract sum [i, j] (i: 0..4, j: 0..5) { v0 = %7[]; v1 = %6[i, j]; v2 = mul v0 v1; yield v2 } : f32[4, 5]  # dT
-    %10 = div %8 %5 : f32[4, 5]
-    %11 = neg %10 : f32[4, 5]
-    %12 = mul %11 %6 : f32[4, 5]
-    %13 = contract sum [i0, 0] (i0: 0..4, i1: 0..5) { v0 = %12[i0, i1]; yield v0 } : f32[4, 1]  # dN
-    %14 = contract sum [i, j] (i: 0..4, j: 0..5) { v0 = %13[i, 0]; yield v0 } : f32[4, 5]
-    %15 = add %10 %14 : f32[4, 5]  # dE
-    %16 = mul %15 %4 : f32[4, 5]
-    %17 = neg %16 : f32[4, 5]
-    %18 = contract sum [i0, 0] (i0: 0..4, i1: 0..5) { v0 = %17[i0, i1]; yield v0 } : f32[4, 1]  # dM
-    %19 = contract sum [i, 0] (i: 0..4, j: 0..5) { v0 = %0[i, j]; v1 = %2[i, 0]; v2 = cmp_eq v0 v1; v3 = 1.0 : f32; v4 = 0.0 : f32; v5 = select v2 v3 v4; yield v5 } : f32[4, 1]
-    %20 = max %19 %7 : f32[4, 1]
-    %21 = div %18 %20 : f32[4, 1]
-    %22 = contract sum [i, j] (i: 0..4, j: 0..5) { v0 = %21[i, 0]; v1 = %2[i, 0]; v2 = %0[i, j]; v3 = cmp_eq v2 v1; v4 = 0.0 : f32; v5 = select v3 v0 v4; yield v5 } : f32[4, 5]
-    %23 = add %16 %22 : f32[4, 5]  # dX
+    %8 = div %1 %5 : f32[4, 5]
+    %9 = neg %8 : f32[4, 5]
+    %10 = mul %9 %6 : f32[4, 5]
+    %11 = contract sum [i0, 0] (i0: 0..4, i1: 0..5) { v0 = %10[i0, i1]; yield v0 } : f32[4, 1]  # dN
+    %12 = contract sum [i, j] (i: 0..4, j: 0..5) { v0 = %11[i, 0]; yield v0 } : f32[4, 5]
+    %13 = add %8 %12 : f32[4, 5]  # dE
+    %14 = mul %13 %4 : f32[4, 5]
+    %15 = neg %14 : f32[4, 5]
+    %16 = contract sum [i0, 0] (i0: 0..4, i1: 0..5) { v0 = %15[i0, i1]; yield v0 } : f32[4, 1]  # dM
+    %17 = contract sum [i, 0] (i: 0..4, j: 0..5) { v0 = %0[i, j]; v1 = %2[i, 0]; v2 = cmp_eq v0 v1; v3 = 1.0 : f32; v4 = 0.0 : f32; v5 = select v2 v3 v4; yield v5 } : f32[4, 1]
+    %18 = max %17 %7 : f32[4, 1]
+    %19 = div %16 %18 : f32[4, 1]
+    %20 = contract sum [i, j] (i: 0..4, j: 0..5) { v0 = %19[i, 0]; v1 = %2[i, 0]; v2 = %0[i, j]; v3 = cmp_eq v2 v1; v4 = 0.0 : f32; v5 = select v3 v0 v4; yield v5 } : f32[4, 5]
+    %21 = add %14 %20 : f32[4, 5]  # dX
     ");
 }
 
@@ -202,15 +188,12 @@ graph g(%0, %1, %2) -> (L = %4)
 %3 = contract assign [i, d] (i: 0..7, d: 0..3) { @0 = %0[i]; v0 = %1[@0, d]; yield v0 } : f32[7, 3]  # E
 %4 = contract sum [] (i: 0..7, d: 0..3) { v0 = %3[i, d]; v1 = %2[i, d]; v2 = mul v0 v1; yield v2 } : f32[]
 "), @"
-    graph g(%0, %1, %2) -> (dV = %7, dT = %6)
+    graph g(%0, %1, %2) -> (dV = %4, dT = %3)
     %0 = input I : i32[7]
     %1 = input V : f32[10, 3]
     %2 = input T : f32[7, 3]
     %3 = contract assign [i, d] (i: 0..7, d: 0..3) { @0 = %0[i]; v0 = %1[@0, d]; yield v0 } : f32[7, 3]  # E
-    %4 = constant 1.0 : f32[]
-    %5 = contract sum [i, d] (i: 0..7, d: 0..3) { v0 = %4[]; v1 = %2[i, d]; v2 = mul v0 v1; yield v2 } : f32[7, 3]  # dE
-    %6 = contract sum [i, d] (i: 0..7, d: 0..3) { v0 = %4[]; v1 = %3[i, d]; v2 = mul v0 v1; yield v2 } : f32[7, 3]  # dT
-    %7 = contract sum [place, d] (i: 0..7, d: 0..3, place: 0..10) { v0 = %5[i, d]; v1 = %0[i]; v2 = index place; v3 = cmp_eq v1 v2; yield v0 v3 } : f32[10, 3]  # dV
+    %4 = contract sum [place, d] (i: 0..7, d: 0..3, place: 0..10) { v0 = %2[i, d]; v1 = %0[i]; v2 = index place; v3 = cmp_eq v1 v2; yield v0 v3 } : f32[10, 3]  # dV
     ");
 }
 
@@ -224,15 +207,12 @@ graph g(%0, %1, %2) -> (L = %4)
 %3 = contract sum [v, d] (v: 0..10, d: 0..3, i: 0..7) { @0 = %0[i]; v0 = %1[i, d]; v1 = @0; v2 = index v; v3 = cmp_eq v1 v2; yield v0 v3 } : f32[10, 3]  # V
 %4 = contract sum [] (v: 0..10, d: 0..3) { v0 = %3[v, d]; v1 = %2[v, d]; v2 = mul v0 v1; yield v2 } : f32[]
 "), @"
-    graph g(%0, %1, %2) -> (dE = %7, dT = %6)
+    graph g(%0, %1, %2) -> (dE = %4, dT = %3)
     %0 = input I : i32[7]
     %1 = input E : f32[7, 3]
     %2 = input T : f32[10, 3]
     %3 = contract sum [v, d] (v: 0..10, d: 0..3, i: 0..7) { @0 = %0[i]; v0 = %1[i, d]; v1 = @0; v2 = index v; v3 = cmp_eq v1 v2; yield v0 v3 } : f32[10, 3]  # V
-    %4 = constant 1.0 : f32[]
-    %5 = contract sum [v, d] (v: 0..10, d: 0..3) { v0 = %4[]; v1 = %2[v, d]; v2 = mul v0 v1; yield v2 } : f32[10, 3]  # dV
-    %6 = contract sum [v, d] (v: 0..10, d: 0..3) { v0 = %4[]; v1 = %3[v, d]; v2 = mul v0 v1; yield v2 } : f32[10, 3]  # dT
-    %7 = contract sum [i, d] (d: 0..3, i: 0..7) { @0 = %0[i]; v0 = %5[@0, d]; yield v0 } : f32[7, 3]  # dE
+    %4 = contract sum [i, d] (d: 0..3, i: 0..7) { @0 = %0[i]; v0 = %2[@0, d]; yield v0 } : f32[7, 3]  # dE
     ");
 }
 
@@ -245,14 +225,13 @@ graph g(%0, %1) -> (L = %3)
 %2 = contract sum [2*i] (i: 0..3) default %1 { v0 = %0[i]; yield v0 } : f32[6]  # Y
 %3 = contract sum [] (i: 0..6) { v0 = %2[i]; v1 = mul v0 v0; yield v1 } : f32[]
 "), @"
-    graph g(%0, %1) -> (dX = %6, dD = %5)
+    graph g(%0, %1) -> (dX = %5, dD = %4)
     %0 = input X : f32[3]
     %1 = input D : f32[6]
     %2 = contract sum [2*i] (i: 0..3) default %1 { v0 = %0[i]; yield v0 } : f32[6]  # Y
-    %3 = constant 1.0 : f32[]
-    %4 = contract sum [i] (i: 0..6) { v0 = %3[]; v1 = %2[i]; v2 = mul v0 v1; v3 = add v2 v2; yield v3 } : f32[6]  # dY
-    %5 = contract sum [2*i] (i: 0..3) default %4 { v0 = 0.0 : f32; yield v0 } : f32[6]  # dD
-    %6 = contract sum [i] (i: 0..3) { v0 = %4[2*i]; yield v0 } : f32[3]  # dX
+    %3 = contract sum [i] (i: 0..6) { v0 = %2[i]; v1 = add v0 v0; yield v1 } : f32[6]  # dY
+    %4 = contract sum [2*i] (i: 0..3) default %3 { v0 = 0.0 : f32; yield v0 } : f32[6]  # dD
+    %5 = contract sum [i] (i: 0..3) { v0 = %3[2*i]; yield v0 } : f32[3]  # dX
     ");
 }
 
@@ -265,7 +244,15 @@ graph g(%0, %1, %2) -> (L = %3)
 %1 = input B : f32[4]
 %2 = input C : f32[6]
 %3 = contract sum [] (i: 0..6, j: -1..3) { v0 = %0[i + j]; v1 = %1[j]; v2 = cmp_eq v0 v1; v3 = %2[i]; v4 = 0.0 : f32; v5 = select v2 v3 v4; yield v5 } : f32[]
-"), @"");
+"), @"
+    graph g(%0, %1, %2) -> (dA = %4, dB = %5, dC = %3)
+    %0 = input A : f32[6]
+    %1 = input B : f32[4]
+    %2 = input C : f32[6]
+    %3 = contract sum [i] (i: 0..6, j: -1..3) { v0 = 1.0 : f32; v1 = %0[i + j]; v2 = %1[j]; v3 = cmp_eq v1 v2; v4 = 0.0 : f32; v5 = select v3 v0 v4; yield v5 } : f32[6]  # dC
+    %4 = contract assign [i0] (i0: 0..6) { v0 = 0.0 : f32; yield v0 } : f32[6]
+    %5 = contract assign [i0] (i0: 0..4) { v0 = 0.0 : f32; yield v0 } : f32[4]
+    ");
 }
 
 #[test]
@@ -278,13 +265,11 @@ graph g(%0, %1) -> (L = %3)
 %2 = contract sum [i] (i: 0..6, j: 0..4) { v0 = %0[i + j]; v1 = %1[j]; v2 = exp v1; v3 = add v0 v2; yield v3 } : f32[6]  # Y
 %3 = contract sum [] (i: 0..6) { v0 = %2[i]; yield v0 } : f32[]
 "), @"
-    graph g(%0, %1) -> (dA = %4, dB = %5)
+    graph g(%0, %1) -> (dA = %2, dB = %3)
     %0 = input A : f32[6]
     %1 = input B : f32[4]
-    %2 = constant 1.0 : f32[]
-    %3 = contract sum [i] (i: 0..6) { v0 = %2[]; yield v0 } : f32[6]  # dY
-    %4 = contract sum [i + j] (i: 0..6, j: 0..4) { v0 = %3[i]; yield v0 } : f32[6]  # dA
-    %5 = contract sum [j] (i: 0..6, j: 0..4) where -i - j + 5 >= 0 { v0 = %3[i]; v1 = %1[j]; v2 = exp v1; v3 = mul v0 v2; yield v3 } : f32[4]  # dB
+    %2 = contract sum [i + j] (i: 0..6, j: 0..4) { v0 = 1.0 : f32; yield v0 } : f32[6]  # dA
+    %3 = contract sum [j] (i: 0..6, j: 0..4) where -i - j + 5 >= 0 { v0 = %1[j]; v1 = exp v0; yield v1 } : f32[4]  # dB
     ");
 }
 
@@ -299,17 +284,15 @@ graph g(%0, %1, %2) -> (L = %5)
 %4 = mul %3 %2 : f32[4, 5]  # Y
 %5 = contract sum [] (i: 0..4, j: 0..5) { v0 = %4[i, j]; yield v0 } : f32[]
 "), @"
-    graph g(%0, %1, %2) -> (dX = %6, dB = %9, dC = %8)
+    graph g(%0, %1, %2) -> (dX = %5, dB = %7, dC = %6)
     %0 = input X : f32[4, 5]
     %1 = input B : f32[5]
     %2 = input C : f32[4, 1]
     %3 = add %0 %1 : f32[4, 5]
-    %4 = constant 1.0 : f32[]
-    %5 = contract sum [i, j] (i: 0..4, j: 0..5) { v0 = %4[]; yield v0 } : f32[4, 5]  # dY
-    %6 = mul %5 %2 : f32[4, 5]  # dX
-    %7 = mul %5 %3 : f32[4, 5]
-    %8 = contract sum [i0, 0] (i0: 0..4, i1: 0..5) { v0 = %7[i0, i1]; yield v0 } : f32[4, 1]  # dC
-    %9 = contract sum [i1] (i0: 0..4, i1: 0..5) { v0 = %6[i0, i1]; yield v0 } : f32[5]  # dB
+    %4 = contract assign [i0, i1] (i0: 0..4, i1: 0..5) { v0 = 1.0 : f32; yield v0 } : f32[4, 5]  # dY
+    %5 = mul %4 %2 : f32[4, 5]  # dX
+    %6 = contract sum [i0, 0] (i0: 0..4, i1: 0..5) { v0 = %3[i0, i1]; yield v0 } : f32[4, 1]  # dC
+    %7 = contract sum [i1] (i0: 0..4, i1: 0..5) { v0 = %5[i0, i1]; yield v0 } : f32[5]  # dB
     ");
 }
 
@@ -323,13 +306,68 @@ graph g(%0, %1) -> (L = %4)
 %3 = mul %0 %2 : f32[4]
 %4 = contract sum [] (i: 0..4) { v0 = %3[i]; yield v0 } : f32[]
 "), @"
-    graph g(%0, %1) -> (dX = %4, dUnused = %6)
+    graph g(%0, %1) -> (dX = %0, dUnused = %2)
     %0 = input X : f32[4]
     %1 = input Unused : f32[2]
-    %2 = constant 1.0 : f32[]
-    %3 = contract sum [i] (i: 0..4) { v0 = %2[]; yield v0 } : f32[4]
-    %4 = mul %3 %0 : f32[4]  # dX
-    %5 = constant 0.0 : f32[]
-    %6 = contract assign [i0] (i0: 0..2) { v0 = %5[]; yield v0 } : f32[2]
+    %2 = contract assign [i0] (i0: 0..2) { v0 = 0.0 : f32; yield v0 } : f32[2]
+    ");
+}
+
+#[test]
+fn a_loop_goes_backwards() {
+    // The states are kept and turned round; the gradient of the captured matrix is one product after the loop.
+    insta::assert_snapshot!(gradients("\
+graph g(%0, %1, %2) -> (L = %5)
+%0 = input X : f32[2, 5, 3]
+%1 = input H : f32[2, 3]
+%2 = input U : f32[3, 3]
+%3 = scan 5 sequences (%0 along 1) carries (%1) captures (%2) yields () {
+    graph step(%0, %1, %2) -> (H = %5)
+    %0 = input x : f32[2, 3]
+    %1 = input h : f32[2, 3]
+    %2 = input u : f32[3, 3]
+    %3 = contract sum [b, o] (b: 0..2, o: 0..3, k: 0..3) { v0 = %1[b, k]; v1 = %2[k, o]; v2 = mul v0 v1; yield v2 } : f32[2, 3]
+    %4 = add %0 %3 : f32[2, 3]
+    %5 = tanh %4 : f32[2, 3]
+} : f32[2, 3]
+%4 = result 0 %3 : f32[2, 3]
+%5 = contract sum [] (i: 0..2, j: 0..3) { v0 = %4[i, j]; v1 = mul v0 v0; yield v1 } : f32[]
+"), @"
+    graph g(%0, %1, %2) -> (dX = %11, dH = %9, dU = %15)
+    %0 = input X : f32[2, 5, 3]
+    %1 = input H : f32[2, 3]
+    %2 = input U : f32[3, 3]
+    %3 = scan 5 sequences (%0 along 1) carries (%1) captures (%2) yields (along 0) {
+        graph step(%0, %1, %2) -> (H = %5, kept0 = %5)
+        %0 = input x : f32[2, 3]
+        %1 = input h : f32[2, 3]
+        %2 = input u : f32[3, 3]
+        %3 = contract sum [b, o] (b: 0..2, o: 0..3, k: 0..3) { v0 = %1[b, k]; v1 = %2[k, o]; v2 = mul v0 v1; yield v2 } : f32[2, 3]
+        %4 = add %0 %3 : f32[2, 3]
+        %5 = tanh %4 : f32[2, 3]
+    } : f32[2, 3]
+    %4 = result 0 %3 : f32[2, 3]
+    %5 = contract sum [i, j] (i: 0..2, j: 0..3) { v0 = %4[i, j]; v1 = add v0 v0; yield v1 } : f32[2, 3]
+    %6 = result 1 %3 : f32[5, 2, 3]
+    %7 = contract assign [i0, i1, i2] (i0: 0..5, i1: 0..2, i2: 0..3) { v0 = %6[-i0 + 4, i1, i2]; yield v0 } : f32[5, 2, 3]
+    %8 = scan 5 sequences (%7 along 0) carries (%5) captures (%2) yields (along 1, along 0) {
+        graph backward(%3, %1, %0) -> (carry0 = %8, yield0 = %7, yield1 = %7)
+        %0 = input u : f32[3, 3]
+        %1 = input h_1 : f32[2, 3]
+        %2 = constant 1.0 : f32[]
+        %3 = input value_1 : f32[2, 3]
+        %4 = sub %2 %3 : f32[2, 3]
+        %5 = add %2 %3 : f32[2, 3]
+        %6 = mul %4 %5 : f32[2, 3]
+        %7 = mul %1 %6 : f32[2, 3]  # dx
+        %8 = contract sum [b, k] (b: 0..2, o: 0..3, k: 0..3) { v0 = %7[b, o]; v1 = %0[k, o]; v2 = mul v0 v1; yield v2 } : f32[2, 3]  # dh
+    } : f32[2, 3]
+    %9 = result 0 %8 : f32[2, 3]  # dH
+    %10 = result 1 %8 : f32[2, 5, 3]
+    %11 = contract assign [i0, i1, i2] (i0: 0..2, i1: 0..5, i2: 0..3) { v0 = %10[i0, -i1 + 4, i2]; yield v0 } : f32[2, 5, 3]  # dX
+    %12 = contract assign [i0, i1, i2] (i0: 0..5, i1: 0..2, i2: 0..3) { v0 = %1[i1, i2]; yield v0 } : f32[5, 2, 3]
+    %13 = contract assign [i0, i1, i2] (i0: 0..4, i1: 0..2, i2: 0..3) default %12 { v0 = %6[-i0 + 3, i1, i2]; yield v0 } : f32[5, 2, 3]
+    %14 = result 2 %8 : f32[5, 2, 3]
+    %15 = contract sum [k, o] (b: 0..2, o: 0..3, k: 0..3, t: 0..5) { v0 = %14[t, b, o]; v1 = %13[t, b, k]; v2 = mul v0 v1; yield v2 } : f32[3, 3]  # dU
     ");
 }

@@ -265,3 +265,43 @@ fn calls_that_nest_too_deep() {
     let errors = lowered(&source, "X = f32[2]");
     insta::assert_snapshot!(errors.lines().next().unwrap_or_default(), @"E0205: calls and expressions are nested more than 600 levels deep here");
 }
+
+/// What would take for ever, or all memory.
+#[test]
+fn programs_that_are_too_much() {
+    let first = |body: &str| {
+        let errors = lowered(&format!("model M(X[N, 3]) -> (Y) {{ {body} }}"), "X = f32[2, 3]");
+        errors.lines().next().unwrap_or_default().to_owned()
+    };
+    insta::assert_snapshot!(first("l = list(1, 1000000000000); Y = X + l[0];"), @"E0227: a list or a text has at most 1000000 items");
+    insta::assert_snapshot!(first("l = [1]; for i in range(60) { l = l + l; } Y = X;"), @"E0227: a list or a text has at most 1000000 items");
+    insta::assert_snapshot!(first("l = [1]; for i in range(60) { l = [l, l]; } Y = X;"), @"E0227: a list or a text has at most 1000000 items");
+    insta::assert_snapshot!(first("l = \"a\"; for i in range(60) { l = l + l; } Y = X;"), @"E0227: a list or a text has at most 1000000 items");
+    insta::assert_snapshot!(first("Y = X |> repeat(1000000000000, Identity());"), @"E0227: there are 0 to 10000 copies, not 1000000000000");
+    insta::assert_snapshot!(first("Y = X; for i in range(1000000) { Y = Y + 1; }"), @"E0205: this program has more than 300000 calls and statements when loops are written out");
+    insta::assert_snapshot!(first("Y = X * pow(10, 400);"), @"E0203: this number does not fit a 64-bit integer");
+    insta::assert_snapshot!(first("H = 0; scan Xt in X along 1 { H = H + 0.5; } Y = H;"), @"E0229: `H` is i32 before the loop, and a float after a step");
+    insta::assert_snapshot!(first("Y = X |> Dense(3, name = \"a.b\");"), @"E0208: `a.b` is no name for a layer");
+    insta::assert_snapshot!(first("Y = X |> Dense(3, activation = 3);"), @"E0221: `activation` is a number, which cannot be called");
+    insta::assert_snapshot!(first("Y = as_int(X, 32) |> Embedding(0, 4);"), @"E0235: an index that is known at run time reads a tensor of the shape [0, 4], which has nothing to read");
+}
+
+#[test]
+fn gradients_of_what_is_no_number() {
+    let errors = lowered("function f(X[N]) -> (Y) { Y = grad(X * X, X); }", "X = f32[3]");
+    insta::assert_snapshot!(errors, @"
+    E0236: `grad` differentiates one float, and this is f32[3]
+      `X * X` 
+      help: add it up, as in `grad(sum(L), X)`
+    ");
+    let errors = lowered("function f(X[]) -> (Y) { Y = grad(X * X, X); }", "X = i32[]");
+    insta::assert_snapshot!(errors, @"
+    E0236: `grad` differentiates one float, and this is i32[]
+      `X * X`
+    ");
+    let errors = lowered("function f(X[]) -> (Y) { Y = grad(X * X, [X, relu]); }", "X = f32[]");
+    insta::assert_snapshot!(errors, @"
+    E0204: this is a function, not a tensor
+      `[X, relu]`
+    ");
+}

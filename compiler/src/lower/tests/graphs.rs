@@ -262,17 +262,18 @@ fn functions_are_written_out() {
     insta::assert_snapshot!(graph, @r"
     graph main(%0) -> (Y = %1)
     %0 = input X : f32[2, 2]  # X
-    %1 = contract sum [i] (i: 0..2, j: 0..2) { v0 = %0[i, j]; v1 = neg v0; v2 = exp v1; v3 = 1.0 : f32; v4 = add v3 v2; v5 = div v3 v4; v6 = 2.0 : f32; v7 = mul v5 v6; yield v7 } : f32[2]  # Y
+    %1 = contract sum [i] (i: 0..2, j: 0..2) { v0 = %0[i, j]; v1 = 0.0 : f32; v2 = cmp_lt v0 v1; v3 = neg v0; v4 = select v2 v0 v3; v5 = exp v4; v6 = 1.0 : f32; v7 = select v2 v5 v6; v8 = add v6 v5; v9 = div v7 v8; v10 = 2.0 : f32; v11 = mul v9 v10; yield v11 } : f32[2]  # Y
     ");
     let graph = lowered("function (X[N, M]) -> (Y) { Y = builtin_softmax(X, N, M); }", "X = f32[2, 4]");
     insta::assert_snapshot!(graph, @"
-    graph main(%0) -> (Y = %5)
+    graph main(%0) -> (Y = %6)
     %0 = input X : f32[2, 4]  # X
     %1 = contract max [i, 0] (i: 0..2, j: 0..4) { v0 = %0[i, j]; yield v0 } : f32[2, 1]  # M in builtin_softmax
-    %2 = sub %0 %1 : f32[2, 4]  # E in builtin_softmax
-    %3 = exp %2 : f32[2, 4]  # E in builtin_softmax
-    %4 = contract sum [i, 0] (i: 0..2, j: 0..4) { v0 = %3[i, j]; yield v0 } : f32[2, 1]  # N in builtin_softmax
-    %5 = div %3 %4 : f32[2, 4]  # Y in builtin_softmax
+    %2 = stop_gradient %1 : f32[2, 1]  # E in builtin_softmax
+    %3 = sub %0 %2 : f32[2, 4]  # E in builtin_softmax
+    %4 = exp %3 : f32[2, 4]  # E in builtin_softmax
+    %5 = contract sum [i, 0] (i: 0..2, j: 0..4) { v0 = %4[i, j]; yield v0 } : f32[2, 1]  # N in builtin_softmax
+    %6 = div %4 %5 : f32[2, 4]  # Y in builtin_softmax
     ");
 }
 

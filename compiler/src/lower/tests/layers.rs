@@ -314,3 +314,24 @@ fn weights_that_do_not_fit() {
       `wrong`
     ");
 }
+
+/// What of the library only a text or a setting names is found there.
+#[test]
+fn functions_by_text_and_setting() {
+    let model = "model M(act = relu)(X[N, 3]) -> (Y) { Y = X |> Dense(2, activation = act, kernel_initializer = \"he_normal\"); }";
+    let gelu = ("act", Setting::Name("gelu".into()));
+    let leaky = ("act", Setting::Name("leaky_relu".into()));
+    for parameters in [&[gelu][..], &[leaky], &[]] {
+        insta::allow_duplicates! {
+            insta::assert_snapshot!(network(model, "X = f32[4, 3]", parameters, false), @"
+            param dense.Kernel f32[3, 2]
+            param dense.Bias f32[2]
+            layer dense Dense [4, 2]
+            outputs Y
+            ");
+        }
+    }
+    let unknown = ("act", Setting::Name("gelo".into()));
+    let error = network(model, "X = f32[4, 3]", &[unknown], false);
+    assert!(error.starts_with("E0102: there is no function `gelo`"), "{error}");
+}

@@ -67,7 +67,7 @@ impl<T> Kernels<T> {
     /// The terms of k in one panel, of `k` in all: panels are about equal.
     pub fn kc(&self, k: usize) -> usize {
         let blocks = (k * size_of::<T>()).div_ceil(KC_BYTES).max(1);
-        k.div_ceil(blocks).next_multiple_of(8)
+        k.div_ceil(blocks).max(1).next_multiple_of(8)
     }
 }
 

@@ -67,6 +67,9 @@ pub fn pack<T: Float>(
     kernels: Kernels<T>,
     threads: usize,
 ) {
+    if k == 0 {
+        return;
+    }
     let (width, lanes, kc) = (kernels.columns(), kernels.lanes, kernels.kc(k));
     let padded = columns.len().next_multiple_of(lanes);
     // Neighbouring panels are filled together, a few k at a time, so that long pieces of the source's rows are read at once.

@@ -64,6 +64,15 @@ proptest! {
     }
 }
 
+/// A sum of no terms is 0.
+#[test]
+fn no_terms() {
+    let places = |outer| Places::new(Axis::strided(2, 0), Axis::strided(outer, 0), Axis::strided(0, 1));
+    let (left, right) = (places(3), places(40));
+    let size = Size { batch: 2, m: 3, n: 40, k: 0 };
+    assert_eq!(both(size, &Gather::new(&[], 0, &left, &[]), &Gather::new(&[], 0, &right, &[])), [0.0; 240]);
+}
+
 /// A padded, strided convolution is a product whose left operand is gathered under guards.
 #[test]
 fn convolution() {

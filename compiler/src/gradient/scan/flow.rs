@@ -1,0 +1,82 @@
+//! Through which carries of a scan, and into which inputs of its body, gradients flow.
+
+use std::collections::HashSet;
+
+use crate::graph::{Graph, NodeId, Op, Scan};
+
+pub(super) struct Flow {
+    /// The carries of which the gradient is carried back, by number.
+    pub carries: Vec<usize>,
+    /// For each input of the body, whether its gradient is wanted.
+    pub inputs: Vec<bool>,
+}
+
+impl Flow {
+    /// `wanted` says of which operands a gradient is wanted, `given` of which results there is one.
+    pub fn of(scan: &Scan, wanted: &[bool], given: &[Option<NodeId>]) -> Flow {
+        let body = &scan.body;
+        let first = scan.sequences.len();
+        let is_float = |node: NodeId| body.dtype(node).is_float();
+        // What depends on what is wanted, in this step or one before.
+        let mut inputs: Vec<bool> = wanted.iter().zip(&body.inputs).map(|(w, &input)| *w && is_float(input)).collect();
+        loop {
+            let reached = reached(body, &inputs);
+            let more = |carry: &usize| reached.contains(&body.outputs[*carry].1) && !inputs[first + carry];
+            let more: Vec<usize> =
+                (0..scan.carries).filter(more).filter(|c| is_float(body.inputs[first + c])).collect();
+            if more.is_empty() {
+                break;
+            }
+            more.into_iter().for_each(|carry| inputs[first + carry] = true);
+        }
+        // What something with a gradient depends on, in this step or one after.
+        let mut needed: Vec<bool> = given.iter().map(Option::is_some).collect();
+        loop {
+            let read = ancestors(body, needed.iter().zip(&body.outputs).filter(|(n, _)| **n).map(|(_, (_, id))| *id));
+            let more = |carry: &usize| read.contains(&body.inputs[first + carry]) && !needed[*carry];
+            let more: Vec<usize> = (0..scan.carries).filter(more).collect();
+            if more.is_empty() {
+                break;
+            }
+            more.into_iter().for_each(|carry| needed[carry] = true);
+        }
+        let carries: Vec<usize> = (0..scan.carries).filter(|&carry| inputs[first + carry] && needed[carry]).collect();
+        (0..scan.carries).for_each(|carry| inputs[first + carry] = carries.contains(&carry));
+        Flow { carries, inputs }
+    }
+}
+
+/// The nodes through which a gradient comes to one of the inputs.
+fn reached(body: &Graph, inputs: &[bool]) -> HashSet<NodeId> {
+    let mut reached: HashSet<NodeId> =
+        inputs.iter().zip(&body.inputs).filter(|(w, _)| **w).map(|(_, input)| *input).collect();
+    for id in body.topological() {
+        let op = &body.node(id).op;
+        let passes = (body.dtype(id).is_float() || matches!(op, Op::Scan(_))) && !matches!(op, Op::StopGradient);
+        if passes && body.operands(id).iter().any(|operand| reached.contains(operand)) {
+            reached.insert(id);
+        }
+    }
+    reached
+}
+
+/// The nodes on which others depend, those included.
+fn ancestors(graph: &Graph, of: impl Iterator<Item = NodeId>) -> HashSet<NodeId> {
+    ancestors_up_to(graph, of, |_| false)
+}
+
+/// The same, but for those behind nodes that are an `end`.
+pub(super) fn ancestors_up_to(
+    graph: &Graph,
+    of: impl Iterator<Item = NodeId>,
+    end: impl Fn(NodeId) -> bool,
+) -> HashSet<NodeId> {
+    let mut found = HashSet::new();
+    let mut left: Vec<NodeId> = of.collect();
+    while let Some(id) = left.pop() {
+        if found.insert(id) && !end(id) {
+            left.extend(graph.operands(id));
+        }
+    }
+    found
+}
