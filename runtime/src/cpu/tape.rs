@@ -293,6 +293,14 @@ fn periods(nest: &Nest, insts: &[Inst<Leaf>], space: &Space, guards: &[Affine]) 
 /// An instruction, or a cheaper one that computes the same: a choice of the greater or the lesser of what it compares.
 fn effective(program: &Program<Leaf>, value: Value) -> Inst<Leaf> {
     let inst = &program.insts[value].0;
+    // `a <= c ? c : a` and `a >= c ? c : a`, clamps whose slope at the bound is 0: the same but for the sign of a zero.
+    if let Inst::Select(condition, then, otherwise) = *inst
+        && let Inst::Binary(op @ (BinaryOp::Le | BinaryOp::Ge), a, b) = program.insts[condition].0
+        && (then, otherwise) == (b, a)
+        && matches!(program.insts[b].0, Inst::Const(_))
+    {
+        return Inst::Binary(if op == BinaryOp::Le { BinaryOp::Max } else { BinaryOp::Min }, a, b);
+    }
     if let Inst::Select(condition, then, otherwise) = *inst
         && let Inst::Binary(op @ (BinaryOp::Lt | BinaryOp::Gt), a, b) = program.insts[condition].0
     {
