@@ -190,22 +190,25 @@ impl<'g> Grouping<'g> {
         grouping
     }
 
-    /// Follows each contraction through elementwise nodes of its shape, as long as each is read by the next alone.
+    /// Follows each contraction through elementwise nodes of its shape, to each that all its readers lead to.
     fn find_epilogues(&mut self, stored: &HashSet<NodeId>) {
-        for &id in &self.links.order {
-            if !is_elementwise(&self.graph.node(id).op) {
-                continue;
-            }
-            let carried = self.links.operands(id).iter().find_map(|&operand| {
-                let joins = self.graph.shape(operand) == self.graph.shape(id)
-                    && !stored.contains(&operand)
-                    && self.links.users(operand).len() == 1;
-                let contraction =
-                    if self.reductions.contains(&operand) { operand } else { *self.epilogues.get(&operand)? };
-                joins.then_some(contraction)
-            });
-            if let Some(contraction) = carried {
-                self.epilogues.insert(id, contraction);
+        let mut position = vec![0; self.links.users.len()];
+        self.links.order.iter().enumerate().for_each(|(at, id)| position[id.index()] = at);
+        let readers = |id| self.links.users(id).iter().map(|user| (position[user.index()], *user));
+        for &contraction in self.links.order.iter().filter(|id| self.reductions.contains(id) && !stored.contains(id)) {
+            let mut open: BTreeSet<(usize, NodeId)> = readers(contraction).collect();
+            for _ in 0..MOST_NODES {
+                let Some((_, id)) = open.pop_first() else { break };
+                if !is_elementwise(&self.graph.node(id).op) || self.graph.shape(id) != self.graph.shape(contraction) {
+                    break;
+                }
+                if open.is_empty() {
+                    self.epilogues.entry(id).or_insert(contraction);
+                }
+                if stored.contains(&id) {
+                    break;
+                }
+                open.extend(readers(id));
             }
         }
     }

@@ -1,16 +1,21 @@
 use crate::graph::Graph;
 use crate::pipeline;
+use crate::plan::{Plan, Routine, Work};
 use crate::profile::Profile;
 
-/// How many tensors each step reads, for a graph of these nodes whose output is the last.
+/// How many tensors each step reads.
 fn reads(nodes: &[String]) -> Vec<usize> {
+    plan(nodes).steps.iter().map(|step| step.operands.len()).collect()
+}
+
+/// The plan of a graph of these nodes whose output is the last.
+fn plan(nodes: &[String]) -> Plan {
     let lines: Vec<String> = nodes.iter().enumerate().map(|(n, node)| format!("%{n} = {node}\n")).collect();
     let inputs = (0..nodes.len()).filter(|&n| nodes[n].starts_with("input")).map(|n| format!("%{n}"));
     let inputs = inputs.collect::<Vec<_>>().join(", ");
     let graph = Graph::parse(&format!("graph g({inputs}) -> (Y = %{})\n{}", nodes.len() - 1, lines.concat())).unwrap();
     graph.verify().unwrap();
-    let plan = pipeline::plan(&graph, &Profile::generic()).unwrap();
-    plan.steps.iter().map(|step| step.operands.len()).collect()
+    pipeline::plan(&graph, &Profile::generic()).unwrap()
 }
 
 /// A sum of many tensors takes no more kernels than it must: each but the first reads the sum so far and six more.
@@ -41,4 +46,28 @@ fn a_tree_is_cut_at_its_branches() {
     let mut reads = reads(&nodes);
     reads.sort_unstable();
     assert_eq!(reads, [4, 4, 4, 4, 5, 5, 6, 7]);
+}
+
+/// A product, `relu6` of it as comparisons and choices, and a sum over windows of that: what is read twice on the way does
+/// not keep the whole of it from the product's epilogue.
+#[test]
+fn branches_that_meet_again_stay_with_their_contraction() {
+    let nodes = [
+        "input A : f32[8, 4]",
+        "input B : f32[4, 8]",
+        "contract sum [i, j] (i: 0..8, j: 0..8, k: 0..4) { v0 = %0[i, k]; v1 = %1[k, j]; v2 = mul v0 v1; yield v2 } : f32[8, 8]",
+        "constant 0.0 : f32[]",
+        "cmp_le %2 %3 : bool[8, 8]",
+        "select %4 %3 %2 : f32[8, 8]",
+        "constant 6.0 : f32[]",
+        "cmp_ge %5 %6 : bool[8, 8]",
+        "select %7 %6 %5 : f32[8, 8]",
+        "contract sum [i, j] (i: 0..6, j: 0..8, k: 0..3) { v0 = %8[i + k, j]; yield v0 } : f32[6, 8]",
+    ];
+    let plan = plan(&nodes.map(String::from));
+    let instructions = |routine: &Routine| match &routine.work {
+        Work::Nest(nest) => nest.body.insts.len(),
+        _ => 0,
+    };
+    assert_eq!(plan.routines.iter().map(instructions).collect::<Vec<_>>(), [3, 1]);
 }
