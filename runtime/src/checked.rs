@@ -3,6 +3,7 @@
 
 use std::fmt::Display;
 
+use naga::Module;
 use tile_compiler::nest::{Nest, Output};
 use tile_compiler::plan::{Launch, Plan, Work};
 
@@ -11,18 +12,23 @@ use crate::error::Error;
 use crate::executable::{emit, kernel};
 use crate::host::Memory;
 
-/// Runs a launch's kernel.
-pub fn run(plan: &Plan, launch: &Launch, memory: &mut Memory) -> Result<(), Error> {
+/// The modules of a plan's kernels, by routine.
+pub fn modules(plan: &Plan) -> Result<Vec<Module>, Error> {
+    plan.routines.iter().map(|routine| emit(kernel(routine)?)).collect()
+}
+
+/// Runs a launch's kernel; `modules` are those of the plan.
+pub fn run(plan: &Plan, modules: &[Module], launch: &Launch, memory: &mut Memory) -> Result<(), Error> {
     let routine = &plan.routines[launch.step.routine];
     let kernel = kernel(routine)?;
-    let module = emit(kernel)?;
+    let module = &modules[launch.step.routine];
     let fault = |what: &dyn Display| Error::Internal { what: format!("kernel {}: {what}", kernel.name) };
     let bindings = [launch.operands, launch.outputs].concat();
     let mut buffers: Vec<Vec<u8>> = bindings.iter().map(|&id| memory.bytes(id).to_vec()).collect();
     let undefined = (launch.operands.len()..buffers.len()).map(|binding| binding as u32).collect();
     buffers.extend(kernel.steps.iter().zip(launch.turns).map(|(_, &turn)| (turn as u32).to_le_bytes().to_vec()));
     let options = check::Options { undefined, ..check::Options::default() };
-    let unwritten = check::run(&module, &kernel.name, kernel.grid, &mut buffers, &options).map_err(|f| fault(&f))?;
+    let unwritten = check::run(module, &kernel.name, kernel.grid, &mut buffers, &options).map_err(|f| fault(&f))?;
     for (number, &id) in launch.outputs.iter().enumerate() {
         let binding = launch.operands.len() + number;
         let parts: Vec<&Unwritten> = unwritten.iter().filter(|part| part.binding as usize == binding).collect();

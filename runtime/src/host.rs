@@ -21,6 +21,8 @@ pub struct HostExecutable {
 enum Engine {
     Cpu(Box<Steps>),
     Check {
+        /// Of the plan's kernels.
+        modules: Vec<naga::Module>,
         /// The prelude must run before the next run.
         stale: bool,
     },
@@ -43,7 +45,8 @@ impl HostExecutable {
     /// The plan, its kernels under the kernel checker.
     pub fn check(plan: Plan) -> Result<HostExecutable, Error> {
         let memory = Memory::new(&plan, "check", &[])?;
-        HostExecutable::new(plan, memory, Engine::Check { stale: true })
+        let modules = checked::modules(&plan)?;
+        HostExecutable::new(plan, memory, Engine::Check { modules, stale: true })
     }
 
     fn new(plan: Plan, memory: Memory, engine: Engine) -> Result<HostExecutable, Error> {
@@ -97,7 +100,7 @@ impl HostExecutable {
         if !matches!(buffer.content, Content::Input) {
             match &mut self.engine {
                 Engine::Cpu(steps) => steps.given(id, passing),
-                Engine::Check { stale } => *stale = true,
+                Engine::Check { stale, .. } => *stale = true,
             }
         }
         Ok(())
@@ -108,8 +111,8 @@ impl HostExecutable {
         let HostExecutable { plan, memory, engine } = self;
         match engine {
             Engine::Cpu(steps) => steps.run(plan, memory).map_err(|what| Error::Internal { what: what.into() }),
-            Engine::Check { stale } => {
-                let mut launch = |launch: &Launch| checked::run(plan, launch, memory);
+            Engine::Check { modules, stale } => {
+                let mut launch = |launch: &Launch| checked::run(plan, modules, launch, memory);
                 if *stale {
                     plan.prelude_launches(&mut launch)?;
                 }

@@ -186,9 +186,8 @@ impl Session {
     /// Gives every weight that has no value yet its first value, from its initializer. The same seed gives the same values
     /// on every device.
     pub fn initialise(&mut self, seed: u64) -> Result<(), Error> {
-        let missing = |given: &Given| !given.kept;
-        let missing: HashSet<&str> =
-            self.given[self.inputs..].iter().filter(|given| missing(given)).map(|given| given.name.as_str()).collect();
+        let missing = self.given[self.inputs..].iter().filter(|given| !given.kept);
+        let missing: HashSet<&str> = missing.map(|given| given.name.as_str()).collect();
         let mut initial = std::mem::take(&mut self.initial);
         let mut wanted = std::mem::take(&mut initial.outputs);
         wanted.retain(|(path, _)| missing.contains(path.as_str()));

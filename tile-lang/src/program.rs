@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::ast::{File, Function, FunctionKind};
+use crate::ast::{File, Function, FunctionKind, Ident};
 use crate::builtin::{Builtin, builtin, builtin_names};
 use crate::diagnostic::Diagnostic;
 use crate::import::Loaded;
@@ -55,10 +55,7 @@ impl Program {
             imports.push(file.imports);
         }
         let written = functions.len();
-        let mut library = [names_of(&reached.functions, written, diagnostics)];
-        functions.extend(reached.functions);
-        add_aliases(&mut library, &[Vec::new()], vec![reached.aliases], &Names::new(), diagnostics);
-        let [library] = library;
+        let library = add_library(&mut functions, Names::new(), reached, diagnostics);
         add_aliases(&mut names, &imports, aliases, &library, diagnostics);
         add_imports(&mut names, &imports, diagnostics);
         let files = sources.files().iter().zip(names).map(|(source, names)| FileNames { base: source.base, names });
@@ -111,18 +108,9 @@ impl Program {
             return Cow::Borrowed(self);
         }
         let mut program = self.clone();
-        let known =
-            |function: &Function| function.name.as_ref().is_none_or(|name| self.library.contains_key(&name.name));
-        let new: Vec<Function> = reached.functions.into_iter().filter(|function| !known(function)).collect();
+        let library = std::mem::take(&mut program.library);
         // The library is in order, so nothing is told.
-        let mut names = names_of(&new, program.functions.len(), &mut Vec::new());
-        names.extend(self.library.iter().map(|(name, named)| (name.clone(), *named)));
-        let aliases =
-            reached.aliases.into_iter().filter(|alias| !self.library.contains_key(&alias.name.name)).collect();
-        let mut library = [names];
-        add_aliases(&mut library, &[Vec::new()], vec![aliases], &Names::new(), &mut Vec::new());
-        [program.library] = library;
-        program.functions.extend(new);
+        program.library = add_library(&mut program.functions, library, reached, &mut Vec::new());
         Cow::Owned(program)
     }
 
@@ -160,4 +148,24 @@ impl Program {
             }
         })
     }
+}
+
+/// Adds those definitions of the library to `functions` that `library` does not name yet; gives the names of all.
+fn add_library(
+    functions: &mut Vec<Function>,
+    library: Names,
+    reached: File,
+    diagnostics: &mut Vec<Diagnostic>,
+) -> Names {
+    let is_new = |name: &Ident| !library.contains_key(&name.name);
+    let mut new = reached.functions;
+    new.retain(|function| function.name.as_ref().is_some_and(is_new));
+    let mut aliases = reached.aliases;
+    aliases.retain(|alias| is_new(&alias.name));
+    let mut names = [library];
+    names[0].extend(names_of(&new, functions.len(), diagnostics));
+    functions.extend(new);
+    add_aliases(&mut names, &[Vec::new()], vec![aliases], &Names::new(), diagnostics);
+    let [library] = names;
+    library
 }

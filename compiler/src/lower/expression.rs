@@ -413,8 +413,9 @@ impl<'p, T: Target> Evaluator<'p, T> {
                 return Ok(Value::List([left.as_slice(), right.as_slice()].concat()));
             }
             (Value::Symbol(left), Value::Symbol(_) | Value::Constant(Constant::Int(_))) if op == BinaryOp::Add => {
-                limit(left.len() + 20, span)?;
-                return Ok(Value::Symbol(format!("{left}{right}").into()));
+                let text = format!("{left}{right}");
+                limit(text.len(), span)?;
+                return Ok(Value::Symbol(text.into()));
             }
             _ => {}
         }

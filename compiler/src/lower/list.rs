@@ -86,13 +86,8 @@ impl<'p, T: Target> Evaluator<'p, T> {
                     Value::Symbol(name) => Ok(name.clone()),
                     other => Err(wrong(1, format!("this is {}, not the name of a weight", other.kind()))),
                 });
-                Ok(Value::instance(Rc::new(Instance {
-                    function: layer.function,
-                    parameters: layer.parameters.clone(),
-                    name: layer.name.clone(),
-                    path: layer.path.clone(),
-                    renewal: Some(Renewal { names: names.collect::<Lowered<_>>()?, callable: callable.clone() }),
-                })))
+                let renewal = Renewal { names: names.collect::<Lowered<_>>()?, callable: callable.clone() };
+                Ok(Value::instance(Rc::new(Instance { renewal: Some(renewal), ..Instance::clone(layer) })))
             }
             ("clone", [value]) => copy(value).ok_or_else(|| wrong(0, not_a_layer(name, value))),
             ("error", [message]) => Err(Diagnostic::error("E0228", spans.call, message.to_string())),
@@ -146,13 +141,8 @@ fn copy<'p, E: Clone>(value: &Value<'p, E>) -> Option<Value<'p, E>> {
             // A layer that is a hyper-parameter is copied, too.
             let copied = |value: &Value<'p, E>| copy(value).unwrap_or_else(|| value.clone());
             let parameters = instance.parameters.iter().map(|parameter| parameter.as_ref().map(copied));
-            Some(Value::instance(Rc::new(Instance {
-                function: instance.function,
-                parameters: parameters.collect(),
-                name: instance.name.clone(),
-                path: RefCell::new(None),
-                renewal: instance.renewal.clone(),
-            })))
+            let (parameters, path) = (parameters.collect(), RefCell::new(None));
+            Some(Value::instance(Rc::new(Instance { parameters, path, ..Instance::clone(instance) })))
         }
         Value::Callable(_) | Value::Symbol(_) => Some(value.clone()),
         Value::List(items) => items.iter().map(copy).collect::<Option<_>>().map(Value::List),

@@ -32,7 +32,7 @@ pub(super) enum Callable<'p, E> {
 }
 
 /// A function, layer or model that was given its hyper-parameters.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Instance<'p, E> {
     pub function: &'p Function,
     /// In the order of the header; none where it takes the default.

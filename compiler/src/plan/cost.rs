@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Add;
 
-use super::{BufferId, Content, Loop, Plan, Step, Work};
+use super::{BufferId, Content, Plan, Step, Work};
 use crate::affine::Affine;
 use crate::dtype::DType;
 use crate::graph::Aggregation;
@@ -46,14 +46,11 @@ impl Plan {
 
     /// How often a run launches each of the steps.
     pub fn turns(&self) -> Vec<u64> {
-        fn within(around: &Loop, turns: &mut [u64]) {
-            turns[around.steps.clone()]
-                .iter_mut()
-                .for_each(|turns| *turns = turns.saturating_mul(around.length as u64));
-            around.loops.iter().for_each(|inner| within(inner, turns));
+        let mut turns = vec![1u64; self.steps.len()];
+        for around in self.all_loops() {
+            let within = &mut turns[around.steps.clone()];
+            within.iter_mut().for_each(|turns| *turns = turns.saturating_mul(around.length as u64));
         }
-        let mut turns = vec![1; self.steps.len()];
-        self.loops.iter().for_each(|around| within(around, &mut turns));
         turns
     }
 

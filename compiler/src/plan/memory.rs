@@ -29,12 +29,10 @@ pub(super) fn assign_slots(plan: &mut Plan) {
     for around in plan.all_loops() {
         let (start, end) = (ahead + around.steps.start, ahead + around.steps.end - 1);
         for carry in &around.carries {
-            for buffer in [carry.last, carry.other] {
+            for buffer in [carry.first, carry.last, carry.other] {
                 meet(&mut lives, buffer, start);
                 meet(&mut lives, buffer, end);
             }
-            meet(&mut lives, carry.first, start);
-            meet(&mut lives, carry.first, end);
         }
     }
     plan.loops.iter().for_each(|around| extend(&mut lives, ahead, around));

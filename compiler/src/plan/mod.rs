@@ -54,14 +54,14 @@ pub enum Content {
     Temporary { slot: usize },
     /// Written by the prelude, and read by steps of every run.
     Kept,
-    /// Written by a step, and read back by the caller.
+    /// Written by a step, and read back by the caller; or without elements, which no step writes.
     Output,
     /// Stands for the buffers that hold a value from one turn of a loop to the next: see [`Carry`].
     Carried,
 }
 
 impl Content {
-    /// Of what passes between steps: a temporary that has no slot yet, or nothing, which no step writes.
+    /// Of a tensor that passes between steps: it gets its slot when all steps are known.
     fn passing(ty: &TensorType) -> Content {
         if ty.elements() == 0 { Content::Output } else { Content::Temporary { slot: usize::MAX } }
     }

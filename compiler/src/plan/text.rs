@@ -59,13 +59,11 @@ impl Plan {
             };
             let tensors: Vec<u64> = (0..step.operands.len() + step.outputs.len()).map(|n| self.used(step, n)).collect();
             let (read, written) = tensors.split_at(step.operands.len());
+            let is_within = |around: &&Loop| number.checked_sub(ahead).is_some_and(|n| around.steps.contains(&n));
+            let depth = self.all_loops().filter(is_within).count();
             rows.push([
                 number.to_string(),
-                format!(
-                    "{}{}",
-                    "  ".repeat(number.checked_sub(ahead).map_or(0, |step| depth(&self.loops, step))),
-                    step.name
-                ),
+                "  ".repeat(depth) + &step.name,
                 self.routines[step.routine].name.clone(),
                 list(&|id| self.stored_type(id), &step.outputs),
                 list(&|id| self.place(id), &step.outputs),
@@ -107,7 +105,10 @@ impl Plan {
         for step in self.all_steps() {
             step.outputs.iter().for_each(|&id| names[id].clone_from(&step.name));
         }
-        self.loops.iter().for_each(|around| name_carries(around, &mut names));
+        for carry in self.all_loops().flat_map(|around| &around.carries) {
+            names[carry.before].clone_from(&carry.name);
+            names[carry.last].clone_from(&carry.name);
+        }
         names
     }
 
@@ -138,19 +139,6 @@ fn head(around: &Loop, ahead: usize, depth: usize, headings: &mut [Vec<String>])
     let line = format!("{}{}{carried}:", "  ".repeat(depth), counted(around.length, "time"));
     headings[ahead + around.steps.start].push(line);
     around.loops.iter().for_each(|inner| head(inner, ahead, depth + 1, headings));
-}
-
-/// How many of `loops`, and of those within them, a step is in.
-fn depth(loops: &[Loop], step: usize) -> usize {
-    loops.iter().find(|around| around.steps.contains(&step)).map_or(0, |around| 1 + depth(&around.loops, step))
-}
-
-fn name_carries(around: &Loop, names: &mut [String]) {
-    for carry in &around.carries {
-        names[carry.before].clone_from(&carry.name);
-        names[carry.last].clone_from(&carry.name);
-    }
-    around.loops.iter().for_each(|inner| name_carries(inner, names));
 }
 
 /// The loop nest, under its schedule and launch.

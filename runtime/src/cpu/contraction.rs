@@ -76,11 +76,12 @@ impl Contraction {
             n: size(nest, &roles.columns),
             k: nest.reduction_points(),
         };
+        if nest.places().saturating_mul(size.k) < LEAST_WORK {
+            return None;
+        }
         let left = Side::new(nest, [&roles.batch, &roles.rows, &roles.reduction], roles.left, &roles.left_guards);
         let right = Side::new(nest, [&roles.batch, &roles.columns, &roles.reduction], roles.right, &roles.right_guards);
-        let work = nest.places().saturating_mul(size.k);
-        let is_kept = right.operands().iter().all(|&operand| kept(operand));
-        if work < LEAST_WORK || (size.m < LEAST_ROWS && !is_kept) {
+        if size.m < LEAST_ROWS && !right.operands().iter().all(|&operand| kept(operand)) {
             return None;
         }
         let places = |axes: &[usize]| -> Vec<usize> {

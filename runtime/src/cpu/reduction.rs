@@ -10,7 +10,7 @@ use super::job::{Job, parallel};
 use super::machine::Machine;
 use super::number::{Bool, Number, from_scalar, typed};
 use super::shared::Shared;
-use super::space::{Guards, Lines, Space};
+use super::space::{Guards, Lines, Piece, Space};
 use super::tape::{ACCUMULATOR, CHUNK, Tape, WRITTEN};
 use super::vector::{self, Best};
 use std::ops::Range;
@@ -230,6 +230,13 @@ impl<T: Number> Run<'_, T> {
     }
 }
 
+/// Point number `i` of a piece, in the arg forms: its value, its position, and whether it counts.
+fn point_of<T: Number>(piece: &Piece, i: usize, step: i64, values: &[T], counts: Option<&[Bool]>) -> Partial<T> {
+    let found = counts.is_none_or(|counts| counts[piece.at + i].0 != 0);
+    let position = (piece.values[0] + i as i64 * step) as i32;
+    Partial { value: values[piece.at + i], position, found }
+}
+
 /// Sums over points, for a chunk of places at once.
 struct Sums<'a, T> {
     run: &'a Run<'a, T>,
@@ -287,11 +294,8 @@ impl<'a, T: Number> Sums<'a, T> {
                 space.locate(point, &mut positions.point);
                 position.walk(places, positions, chunk.start, length, |piece| {
                     for i in 0..piece.length {
-                        let found = counts.is_none_or(|counts| counts[piece.at + i].0 != 0);
-                        let position = (piece.values[0] + i as i64 * position.steps[0]) as i32;
-                        let value = values[piece.at + i];
-                        let greatest = run.aggregation == Aggregation::ArgMax;
-                        best[piece.at + i].take(Partial { value, position, found }, greatest);
+                        let point = point_of(&piece, i, position.steps[0], values, counts);
+                        best[piece.at + i].take(point, run.aggregation == Aggregation::ArgMax);
                     }
                 });
                 continue;
@@ -342,10 +346,7 @@ impl<'a, T: Number> Fold<'a, T> {
             if run.arg() {
                 position.walk(space, positions, chunk.start, chunk.len(), |piece| {
                     for i in 0..piece.length {
-                        let found = counts.is_none_or(|counts| counts[piece.at + i].0 != 0);
-                        let position = (piece.values[0] + i as i64 * position.steps[0]) as i32;
-                        let value = values[piece.at + i];
-                        whole = run.combine(whole, Partial { value, position, found });
+                        whole = run.combine(whole, point_of(&piece, i, position.steps[0], values, counts));
                     }
                 });
             } else {

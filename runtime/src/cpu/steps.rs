@@ -20,12 +20,8 @@ enum StepWork {
         /// Which of [`Steps::packs`] it reads.
         pack: Option<usize>,
     },
-    PrngValue {
-        elements: usize,
-    },
-    PrngState {
-        elements: usize,
-    },
+    /// Of random numbers, as the plan has it.
+    Generator(Work),
 }
 
 /// Operands packed ahead, for the steps that run one nest on them.
@@ -69,8 +65,7 @@ impl Steps {
                     let pack = pays.then(|| steps.pack(&nest, &step.operands));
                     StepWork::Nest { nest, pack }
                 }
-                Work::PrngValue { elements } => StepWork::PrngValue { elements: *elements },
-                Work::PrngState { elements } => StepWork::PrngState { elements: *elements },
+                generator => StepWork::Generator(generator.clone()),
             };
             if ahead { &mut steps.ahead } else { &mut steps.steps }.push(work);
         }
@@ -166,12 +161,13 @@ impl StepWork {
                 nest.run(launch.turns, &operands, packed, &outputs);
                 Some(())
             }
-            StepWork::PrngValue { elements } | StepWork::PrngState { elements } => {
+            StepWork::Generator(generator) => {
                 let operands: Vec<&[u8]> = launch.operands.iter().map(|&id| memory.bytes(id)).collect();
                 let mut outputs: Vec<&mut [u8]> = taken.iter_mut().map(Block::bytes_mut).collect();
-                match self {
-                    StepWork::PrngState { .. } => prng::state(&operands, &mut outputs, *elements),
-                    _ => prng::values(&operands, &mut outputs, *elements),
+                match generator {
+                    Work::PrngState { elements } => prng::state(&operands, &mut outputs, *elements),
+                    Work::PrngValue { elements } => prng::values(&operands, &mut outputs, *elements),
+                    Work::Nest(_) => None,
                 }
             }
         };
