@@ -254,7 +254,7 @@ impl<'g> Grouping<'g> {
         }
         if self.reductions.contains(&id) {
             // A second aggregation does not fit the nest.
-            let joins = at_place && users.len() == 1 && !self.contractions.contains_key(&root);
+            let joins = at_place && !self.contractions.contains_key(&root);
             return joins.then(|| {
                 self.contractions.insert(root, id);
                 Inlined { roots, at_place }
