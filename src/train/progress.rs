@@ -36,7 +36,7 @@ impl Callback for Line {
         let left = (each * (state.steps - state.step) as f64).round();
         // Reading waits for the device: now and then is enough.
         let often = (0.2 / each.max(1e-9)).ceil() as usize;
-        if state.step % often.max(1) == 0 {
+        if state.step.is_multiple_of(often.max(1)) {
             let results = state.so_far()?;
             bar.set_message(format!("{left}s {}/step{}", time(each), listed("", &results)));
         }
