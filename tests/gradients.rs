@@ -177,12 +177,12 @@ fn points(graph: &Graph) -> f64 {
     graph.ids().map(of).sum()
 }
 
+/// Tensors by name.
+type Named = Vec<(String, Tensor)>;
+
 /// Holds the gradients of `graph`'s outputs to central differences along one direction. Answers the graph that has the
 /// gradients as outputs, and its inputs; `None` where that cannot be compared.
-fn held_to_differences(
-    graph: &Graph,
-    inputs: &[(String, Tensor)],
-) -> Result<Option<(Graph, Vec<(String, Tensor)>)>, TestCaseError> {
+fn held_to_differences(graph: &Graph, inputs: &[(String, Tensor)]) -> Result<Option<(Graph, Named)>, TestCaseError> {
     let mut gradient = graph.clone();
     let nodes: Vec<(String, NodeId)> =
         given(graph).into_iter().filter(|(name, _)| inputs.iter().any(|(known, _)| known == name)).collect();

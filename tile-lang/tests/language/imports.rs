@@ -87,20 +87,20 @@ fn errors_show_the_file_that_they_are_in() {
     let checked = check_files(&wrong);
     assert_snapshot!(render(&checked.diagnostics, &checked.sources, false), @"
     [E0103] Error: `builtin_softmax` needs `R`, too
-       ╭─[ main.tile:1:36 ]
-       │
-     1 │ model M(X[N, M]) -> (Y) { Y = X |> builtin_softmax; Z = builtin_softmax(X); }
-       │                                    ───────┬───────
-       │                                           ╰───────── here
-       │
-       ├─[ std/core.tile:9:29 ]
-       │
-     9 │ function builtin_softmax(X, R, C) -> (Y) {
-       │                             ┬
-       │                             ╰── it has no default
-       │
-       │ Help: several inputs are given as a list, as in `[A, B] |> …`
-    ───╯
+        ╭─[ main.tile:1:36 ]
+        │
+      1 │ model M(X[N, M]) -> (Y) { Y = X |> builtin_softmax; Z = builtin_softmax(X); }
+        │                                    ───────┬───────
+        │                                           ╰───────── here
+        │
+        ├─[ std/core.tile:14:29 ]
+        │
+     14 │ function builtin_softmax(X, R, C) -> (Y) {
+        │                             ┬
+        │                             ╰── it has no default
+        │
+        │ Help: several inputs are given as a list, as in `[A, B] |> …`
+    ────╯
     [E0103] Error: `builtin_softmax` takes 3 arguments, but 1 is given
        ╭─[ main.tile:1:57 ]
        │
