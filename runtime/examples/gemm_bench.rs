@@ -66,7 +66,7 @@ fn matmul(m: usize, n: usize, k: usize, threads: usize) {
     let (a, b, mut c, mut d) = (numbers(m * k), numbers(k * n), vec![0.0; m * n], vec![0.0; m * n]);
     let (left, right) = (Places::matrix((m, k as isize), (k, 1)), Places::matrix((n, 1), (k, n as isize)));
     let (left, right) = (Gather::new(&a, 0, &left, &[]), Gather::new(&b, 0, &right, &[]));
-    let size = Size { batch: 1, m, n, k };
+    let size = Size::new(1, m, n, k, 4);
     let times =
         best_of(|| gemm(size, &left, &right, &Rows::new(&mut c, 0, n)), || peer(m, n, k, &a, &b, &mut d, threads));
     let error = c.iter().zip(&d).map(|(x, y)| (x - y).abs()).fold(0.0, f32::max);
@@ -100,7 +100,7 @@ fn conv2d(size: usize, inputs: usize, outputs: usize, threads: usize) {
         let left = Places::new(none, rows, terms);
         let right = Places::matrix((n, 1), (k, n as isize));
         let (left, right) = (Gather::new(&image, 0, &left, &[]), Gather::new(&weights, 0, &right, &[]));
-        gemm(Size { batch: 1, m, n, k }, &left, &right, &Rows::new(&mut c, 0, n));
+        gemm(Size::new(1, m, n, k, 4), &left, &right, &Rows::new(&mut c, 0, n));
     };
     let (ours, theirs) = best_of(run, || peer(1024, 1024, 1024, &a, &b, &mut d, threads));
     let flops = 2.0 * (m * n * k) as f64;

@@ -4,18 +4,21 @@
 //! operand is gathered. A factor that is a single load is packed straight from its operand by tables of offsets, or read where it lies; any other is
 //! computed while packing. Guards become zeros in the packed operands. The epilogue runs on finished tiles.
 
-use super::gemm::{Axis, Float, Gather, Layout, Pack, Packed, Panel, Places, Right, Size, Store, Tile, View, product};
+use super::gemm::{
+    Float, Frame, Gather, Layout, Pack, Packed, Panel, Places, Right, Size, Store, Tile, View, Window, product,
+};
 use super::job::Job;
 use super::machine::Machine;
 use super::memory::{Launch, Operand, bytes_of, elements};
 use super::number::{Bool, Number};
+use super::places::{gathered, is_whole, locate, size};
 use super::space::{Guards, Space};
 use super::tape::{CHUNK, Tape};
 use std::ops::Range;
 use std::sync::Mutex;
 use tile_compiler::affine::Affine;
 use tile_compiler::dtype::DType;
-use tile_compiler::nest::{Leaf, Load, Nest, Roles};
+use tile_compiler::nest::{Leaf, Nest, Roles};
 use tile_compiler::scalar::{Inst, Value};
 
 /// Fewer multiply-adds than this, or fewer rows, are left to the vector loops, which need no packing.
@@ -70,19 +73,27 @@ impl Contraction {
     pub fn new(nest: &Nest, kept: &dyn Fn(usize) -> bool) -> Option<Self> {
         let dtype = nest.accumulator().filter(|dtype| matches!(dtype, DType::F32 | DType::F64))?;
         let roles = oriented(nest)?;
-        let size = Size {
-            batch: size(nest, &roles.batch),
-            m: size(nest, &roles.rows),
-            n: size(nest, &roles.columns),
-            k: nest.reduction_points(),
-        };
+        let [batch, m, n] = [&roles.batch, &roles.rows, &roles.columns].map(|axes| size(nest, axes));
+        let mut size = Size::new(batch, m, n, nest.reduction_points(), dtype.size());
         if nest.places().saturating_mul(size.k) < LEAST_WORK {
             return None;
         }
-        let left = Side::new(nest, [&roles.batch, &roles.rows, &roles.reduction], roles.left, &roles.left_guards);
-        let right = Side::new(nest, [&roles.batch, &roles.columns, &roles.reduction], roles.right, &roles.right_guards);
+        let mut left = Side::new(nest, [&roles.batch, &roles.rows, &roles.reduction], roles.left, &roles.left_guards);
+        let mut right =
+            Side::new(nest, [&roles.batch, &roles.columns, &roles.reduction], roles.right, &roles.right_guards);
         if size.m < LEAST_ROWS && !right.operands().iter().all(|&operand| kept(operand)) {
             return None;
+        }
+        if let (Side::Gathered { places, .. }, Side::Gathered { places: of_right, .. }) = (&mut left, &mut right)
+            && let Some((window, _)) = &places.window
+        {
+            let extents: Vec<usize> = roles.reduction.iter().map(|&axis| nest.axes[axis].extent).collect();
+            let (order, block) = window.order(&extents, size.block);
+            size.block = block;
+            if let Some(order) = order {
+                **places = places.reordered(&order);
+                **of_right = of_right.reordered(&order);
+            }
         }
         let places = |axes: &[usize]| -> Vec<usize> {
             let mut point = vec![0; nest.axes.len()];
@@ -151,7 +162,7 @@ impl Contraction {
         let right = self.right.bind::<T>(job.nest, job.launch);
         let right = packed.map_or(Right::Now(&right), Right::Packed);
         let epilogue = Epilogue { job, contraction: self, idle: Mutex::new(Vec::new()) };
-        product(self.size, &left, right, &epilogue, 0..self.size.batch, 0..self.size.m);
+        product(self.size, &left, right, &epilogue);
     }
 }
 
@@ -165,28 +176,6 @@ fn oriented(nest: &Nest) -> Option<Roles> {
         std::mem::swap(&mut roles.left_guards, &mut roles.right_guards);
     }
     roles.columns.contains(&last).then_some(roles)
-}
-
-/// Number of points of some axes.
-fn size(nest: &Nest, axes: &[usize]) -> usize {
-    axes.iter().map(|&a| nest.axes[a].extent).product()
-}
-
-/// The variable is one of `axes`, or derived from such alone.
-fn depends_only_on(nest: &Nest, variable: usize, axes: &[usize]) -> bool {
-    match variable.checked_sub(nest.axes.len()) {
-        None => axes.contains(&variable),
-        Some(number) => nest.derived[number].numerator.variables().all(|v| depends_only_on(nest, v, axes)),
-    }
-}
-
-/// Sets the variables of `axes` to those of a point, in row-major order.
-fn locate(nest: &Nest, axes: &[usize], mut position: usize, point: &mut [i64]) {
-    for &axis in axes.iter().rev() {
-        let extent = nest.axes[axis].extent;
-        point[axis] = (position % extent) as i64;
-        position /= extent;
-    }
 }
 
 impl Side {
@@ -267,67 +256,25 @@ impl<T: Float + Number> Pack<T> for Bound<'_, T> {
         }
     }
 
+    fn window(&self) -> Option<&Window> {
+        match self {
+            Bound::Gathered(gather) => gather.window(),
+            Bound::Computed { .. } => None,
+        }
+    }
+
+    fn fill(&self, frame: &Frame, to: &mut [T]) {
+        if let Bound::Gathered(gather) = self {
+            gather.fill(frame, to);
+        }
+    }
+
     fn view(&self, batch: usize, outer: Range<usize>, ks: Range<usize>) -> Option<View<'_, T>> {
         match self {
             Bound::Gathered(gather) => gather.view(batch, outer, ks),
             Bound::Computed { .. } => None,
         }
     }
-}
-
-/// Whether the load, over all points of some axes, is of every element of its operand, once.
-fn is_whole(nest: &Nest, load: &Load, axes: [&[usize]; 3]) -> bool {
-    let mut strides: Vec<(i64, usize)> = Vec::new();
-    for &axis in axes.into_iter().flatten() {
-        strides.push((load.offset.coefficient(axis), nest.axes[axis].extent));
-    }
-    strides.sort_unstable();
-    let dense = strides
-        .iter()
-        .try_fold(1, |expected, (stride, extent)| (*stride == expected).then_some(expected * *extent as i64));
-    let elements = nest.operands[load.operand].elements() as i64;
-    let simple = load.when.is_empty() && load.dynamic.is_empty() && load.offset.terms().len() == strides.len();
-    simple && load.offset.offset() == 0 && dense == Some(elements)
-}
-
-/// A load as tables of offsets, if each of its expressions is a sum of terms of the batch, the outer and the reduction axes.
-fn gathered(nest: &Nest, groups: [&[usize]; 3], load: &Load, guards: &[Affine]) -> Option<Places> {
-    let expressions: Vec<&Affine> =
-        [&load.offset].into_iter().chain(&load.when).chain(guards.iter().filter(|g| !load.when.contains(g))).collect();
-    let within = |variable: usize, axes: &[usize]| depends_only_on(nest, variable, axes);
-    let is_loop = |v: usize| nest.loops().contains(&v);
-    let separable =
-        |affine: &Affine| affine.variables().all(|v| is_loop(v) || groups.iter().any(|group| within(v, group)));
-    if !load.dynamic.is_empty() || !expressions.iter().all(|e| separable(e)) {
-        return None;
-    }
-    let axis = |number: usize| -> Axis {
-        let group = groups[number];
-        // Of a derived variable of constants alone, which belongs to every group, the first takes charge; so with constants.
-        let mine = |v: usize| !is_loop(v) && groups.iter().position(|g| within(v, g)) == Some(number);
-        let terms: Vec<Vec<(usize, i64)>> =
-            expressions.iter().map(|e| e.terms().iter().copied().filter(|(v, _)| mine(*v)).collect()).collect();
-        let mut tables = vec![Vec::with_capacity(size(nest, group)); expressions.len()];
-        let mut point = vec![0; nest.axes.len() + nest.derived.len()];
-        for position in 0..size(nest, group) {
-            locate(nest, group, position, &mut point);
-            for (derived, d) in nest.derived.iter().enumerate() {
-                let terms = d.numerator.terms().iter();
-                let numerator =
-                    terms.fold(d.numerator.offset(), |sum, (v, c)| sum.wrapping_add(c.wrapping_mul(point[*v])));
-                point[nest.axes.len() + derived] = numerator.div_euclid(d.denominator);
-            }
-            for ((table, terms), expression) in tables.iter_mut().zip(&terms).zip(&expressions) {
-                let constant = if number == 0 { expression.offset() } else { 0 };
-                table.push(terms.iter().fold(constant, |sum, (v, c)| sum + c * point[*v]) as isize);
-            }
-        }
-        let mut tables = tables.into_iter();
-        Axis::new(tables.next().unwrap_or_default(), tables.collect())
-    };
-    let of_loops = |affine: &&Affine| nest.loops().map(|v| affine.coefficient(v) as isize).collect();
-    let loops = expressions.iter().map(of_loops).collect();
-    Some(Places { batch: axis(0), outer: axis(1), k: axis(2), loops })
 }
 
 impl Computed {

@@ -30,6 +30,7 @@ mod vector;
 
 pub mod gemm;
 pub mod peak;
+mod places;
 
 pub use job::Output;
 pub use memory::Operand;

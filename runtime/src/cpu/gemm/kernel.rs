@@ -7,9 +7,6 @@
 use crate::cpu::memory::Plain;
 use crate::cpu::simd::{Portable, Vector};
 
-/// The longest run of k in one panel: a panel of A (14 rows × 512 × 4 bytes = 28 KiB) stays in a 32 KiB L1 beside the passing B.
-const KC_BYTES: usize = 512 * 4;
-
 /// A number that the micro-kernels multiply: f32 or f64.
 pub trait Float: Plain + Default + Send + Sync + std::ops::Add<Output = Self> {
     /// The kernels for this machine.
@@ -32,13 +29,20 @@ pub struct Strided<T> {
     pub stride: usize,
 }
 
-/// `k` steps of a micro-kernel over a panel of A and one of B (`b[k * stride + n]`), into rows of C that are `ldc` elements apart;
-/// `first` overwrites C, else C is added to.
+/// Steps of k whose elements of A follow each other: the panel's, moved by so many elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    pub offset: usize,
+    pub length: usize,
+}
+
+/// A micro-kernel over a panel of A, in `runs` of k, and one of B (`b[k * stride + n]`, k counting through all of them), into rows
+/// of C that are `ldc` elements apart; `first` overwrites C, else C is added to.
 ///
 /// # Safety
-/// The panels must hold `k` steps of the kernel's rows and columns, C its rows and columns at that stride, and the processor
+/// The panels must hold all steps of the kernel's rows and columns, C its rows and columns at that stride, and the processor
 /// must have the kernel's instructions.
-pub type Kernel<T> = unsafe fn(k: usize, a: Strided<T>, b: Strided<T>, c: *mut T, ldc: usize, first: bool);
+pub type Kernel<T> = unsafe fn(runs: &[Run], a: Strided<T>, b: Strided<T>, c: *mut T, ldc: usize, first: bool);
 
 /// The micro-kernels of one instruction set.
 #[derive(Clone, Copy)]
@@ -63,12 +67,6 @@ impl<T> Kernels<T> {
     pub fn columns(&self) -> usize {
         self.lanes * self.vectors
     }
-
-    /// The terms of k in one panel, of `k` in all: panels are about equal.
-    pub fn kc(&self, k: usize) -> usize {
-        let blocks = (k * size_of::<T>()).div_ceil(KC_BYTES).max(1);
-        k.div_ceil(blocks).max(1).next_multiple_of(8)
-    }
 }
 
 /// The body of every kernel: M rows, N vectors, `K_CONTIGUOUS` the layout of A.
@@ -77,7 +75,7 @@ impl<T> Kernels<T> {
 /// As for [`Kernel`].
 #[inline(always)]
 unsafe fn body<V: Vector, const M: usize, const N: usize, const K_CONTIGUOUS: bool>(
-    k: usize,
+    runs: &[Run],
     a: Strided<V::Scalar>,
     b: Strided<V::Scalar>,
     c: *mut V::Scalar,
@@ -88,16 +86,21 @@ unsafe fn body<V: Vector, const M: usize, const N: usize, const K_CONTIGUOUS: bo
     unsafe {
         let zero = V::splat(V::Scalar::default());
         let mut sums = [[zero; N]; M];
-        for p in 0..k {
-            let mut columns = [zero; N];
-            for (n, column) in columns.iter_mut().enumerate() {
-                *column = V::load(b.start.add(p * b.stride + n * V::LANES));
-            }
-            for (m, row) in sums.iter_mut().enumerate() {
-                let at = if K_CONTIGUOUS { m * a.stride + p } else { p * a.stride + m };
-                let x = V::splat(*a.start.add(at));
-                for (sum, column) in row.iter_mut().zip(columns) {
-                    *sum = sum.fma(x, column);
+        let mut b_row = b.start;
+        for run in runs {
+            let a_run = a.start.add(run.offset);
+            for p in 0..run.length {
+                let mut columns = [zero; N];
+                for (n, column) in columns.iter_mut().enumerate() {
+                    *column = V::load(b_row.add(n * V::LANES));
+                }
+                b_row = b_row.wrapping_add(b.stride);
+                for (m, row) in sums.iter_mut().enumerate() {
+                    let at = if K_CONTIGUOUS { m * a.stride + p } else { p * a.stride + m };
+                    let x = V::splat(*a_run.add(at));
+                    for (sum, column) in row.iter_mut().zip(columns) {
+                        *sum = sum.fma(x, column);
+                    }
                 }
             }
         }
@@ -135,7 +138,7 @@ macro_rules! compiled {
         /// As for [`Kernel`].
         $(#[target_feature(enable = $feature)])?
         unsafe fn $run<V: Vector, const M: usize, const N: usize, const K_CONTIGUOUS: bool>(
-            k: usize,
+            runs: &[Run],
             a: Strided<V::Scalar>,
             b: Strided<V::Scalar>,
             c: *mut V::Scalar,
@@ -143,7 +146,7 @@ macro_rules! compiled {
             first: bool,
         ) {
             // SAFETY: the caller's promise is the same.
-            unsafe { body::<V, M, N, K_CONTIGUOUS>(k, a, b, c, ldc, first) }
+            unsafe { body::<V, M, N, K_CONTIGUOUS>(runs, a, b, c, ldc, first) }
         }
     };
 }

@@ -4,24 +4,26 @@
 //! im2col matrix) differ only in the two [`Pack`]s that fill panels with A and B, and in the [`Store`] that takes finished sums.
 //!
 //! The blocking, outermost first:
-//! - B is packed once, in columns of a micro-kernel's width by blocks of KC, shared by all threads: ahead of the run where it does not change
+//! - B is packed once, in columns of a micro-kernel's width by blocks of k, shared by all threads: ahead of the run where it does not change
 //!   ([`Packed`]), else, if it is larger than [`B_BYTES`], a range of columns at a time. Where few rows pass, B is read where it lies.
 //! - A task is a block of rows (at most [`MC`]) × a range of columns (at most [`TASK_COLUMNS`]). Its rows of A are read where they lie, or
-//!   packed for one block of KC, into L2.
-//! - It walks B in blocks of KC × NC, which stay in L2 while all its rows pass.
+//!   packed for one block of k, into L2; where rows and terms meet the same elements again and again, those are copied once ([`Window`]).
+//! - It walks B in blocks of k × NC, which stay in L2 while all its rows pass.
 //! - A panel of A stays in L1 while the block's panels of B pass.
 //!
-//! Always true: every element of C is stored exactly once, after its last k; sums run over k in order within a block of KC, then block by block,
+//! Always true: every element of C is stored exactly once, after its last k; sums run over k in order within a block, then block by block,
 //! so that the result does not depend on the number of threads.
 
 mod kernel;
 mod pack;
 mod packed;
 mod task;
+mod window;
 
 pub use kernel::{Float, Layout};
 pub use pack::{Axis, Gather, Pack, Panel, Places, View};
 pub use packed::Packed;
+pub use window::{Coordinate, Frame, Window};
 
 use super::pool;
 use super::scratch;
@@ -31,9 +33,13 @@ use packed::pack;
 use std::ops::Range;
 use task::{Panels, Task};
 
-/// Most rows of a task: with KC of f32 a packed block of A takes 256 KiB of L2.
+/// The longest block of k: a panel of A (14 rows × 512 × 4 bytes = 28 KiB) stays in a 32 KiB L1 beside the passing B.
+const BLOCK_BYTES: usize = 512 * 4;
+/// Most rows of a task: with a block of f32 its packed rows of A take 256 KiB of L2.
 const MC: usize = 168;
-/// Columns of B walked at a time: KC × NC of f32 takes 384 KiB of L2.
+/// Most rows of a task whose rows all meet the same elements.
+const MOST_ROWS_IN_WINDOW: usize = 1024;
+/// Columns of B walked at a time: a block × NC of f32 takes 384 KiB of L2.
 const NC: usize = 256;
 /// Most columns of a task, a multiple of NC. Each task packs its rows of A anew, once in so many columns.
 const TASK_COLUMNS: usize = 2048;
@@ -55,6 +61,16 @@ pub struct Size {
     pub n: usize,
     /// Terms of each sum.
     pub k: usize,
+    /// How many of them are packed and added up at a time.
+    pub block: usize,
+}
+
+impl Size {
+    /// `batch` products of m × n sums of k terms, numbers of so many `bytes`. Blocks are about equal.
+    pub fn new(batch: usize, m: usize, n: usize, k: usize, bytes: usize) -> Self {
+        let blocks = (k * bytes).div_ceil(BLOCK_BYTES).max(1);
+        Self { batch, m, n, k, block: k.div_ceil(blocks).max(1).next_multiple_of(8) }
+    }
 }
 
 /// Finished sums: rows × columns of one batch's C.
@@ -139,34 +155,24 @@ impl<T: Float, B> Copy for Right<'_, T, B> {}
 /// Multiplies `a` (outer axis: m) by `b` (outer axis: n) into `store`, on all threads if the work is worth it.
 /// A sum of no terms (`size.k == 0`) is stored as 0.
 pub fn gemm<T: Float>(size: Size, a: &impl Pack<T>, b: &impl Pack<T>, store: &impl Store<T>) {
-    product(size, a, Right::Now(b), store, 0..size.batch, 0..size.m);
+    product(size, a, Right::Now(b), store);
 }
 
-/// Multiplies some rows of some batches: see [`gemm`].
-pub fn product<T: Float>(
-    size: Size,
-    a: &impl Pack<T>,
-    b: Right<T, impl Pack<T>>,
-    store: &impl Store<T>,
-    batches: Range<usize>,
-    rows: Range<usize>,
-) {
-    if batches.is_empty() || rows.is_empty() || size.n == 0 {
+/// The same with a right operand that may be packed already.
+pub fn product<T: Float>(size: Size, a: &impl Pack<T>, b: Right<T, impl Pack<T>>, store: &impl Store<T>) {
+    if size.batch == 0 || size.m == 0 || size.n == 0 {
         return;
     }
     let kernels = T::kernels();
-    let work = rows.len().saturating_mul(size.n).saturating_mul(size.k);
+    let work = size.m.saturating_mul(size.n).saturating_mul(size.k);
     let threads = pool::threads();
-    let count = batches.len();
-    let product = |batch: usize, threads: usize| {
-        Product { size, kernels, a, b, store, batch, rows: rows.clone(), threads }.run();
-    };
-    if work.saturating_mul(count) < PARALLEL_WORK || threads == 1 {
-        batches.for_each(|batch| product(batch, 1));
-    } else if count >= 4 * threads || work < PARALLEL_WORK {
-        pool::run(count, |batch| product(batches.start + batch, 1));
+    let product = |batch: usize, threads: usize| Product { size, kernels, a, b, store, batch, threads }.run();
+    if work.saturating_mul(size.batch) < PARALLEL_WORK || threads == 1 {
+        (0..size.batch).for_each(|batch| product(batch, 1));
+    } else if size.batch >= 4 * threads || work < PARALLEL_WORK {
+        pool::run(size.batch, |batch| product(batch, 1));
     } else {
-        batches.for_each(|batch| product(batch, threads));
+        (0..size.batch).for_each(|batch| product(batch, threads));
     }
 }
 
@@ -178,7 +184,6 @@ struct Product<'a, T: Float, A, B, S> {
     b: Right<'a, T, B>,
     store: &'a S,
     batch: usize,
-    rows: Range<usize>,
     threads: usize,
 }
 
@@ -201,7 +206,7 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Product<'_, T, A, B, S> {
         for start in (0..n).step_by(most) {
             let columns = start..n.min(start + most);
             scratch::with(columns.len().next_multiple_of(self.kernels.lanes) * k, |packed: &mut [T]| {
-                pack(b, self.batch, columns.clone(), k, packed, self.kernels, self.threads);
+                pack(b, self.batch, columns.clone(), self.size, packed, self.kernels, self.threads);
                 self.multiply(columns.clone(), Panels::Packed { data: packed, all: columns });
             });
         }
@@ -209,22 +214,29 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Product<'_, T, A, B, S> {
 
     /// Whether B is better read where it lies than packed.
     fn reads_in_place(&self, view: &View<T>) -> bool {
-        let panels = self.rows.len().div_ceil(self.kernels.rows);
+        let panels = self.size.m.div_ceil(self.kernels.rows);
         // Rows that many bytes apart displace each other from the caches.
         let scattered = (view.k_stride * size_of::<T>()).is_multiple_of(1024) && self.size.k > 64;
-        view.outer_stride == 1 && (panels == 1 || (panels <= FEW_PANELS && !scattered))
+        let adjacent = view.k_stride == self.size.n && self.size.n <= 2 * self.kernels.columns();
+        view.outer_stride == 1 && (adjacent || panels == 1 || (panels <= FEW_PANELS && !scattered))
     }
 
     /// Splits C's `columns` into tasks of about equal size, a multiple of the threads, and runs them.
     fn multiply(&self, columns: Range<usize>, b: Panels<T>) {
-        let m = self.rows.len();
-        let panels = m.div_ceil(self.kernels.rows);
+        let (m, height, window) = (self.size.m, self.kernels.rows, self.a.window());
+        // Panels are as equal in height as can be; those of a window end where its runs of rows do.
+        let run = window.map_or(m, Window::run);
+        let in_run = run.div_ceil(height);
+        let panels = m / run * in_run;
+        let row = |panel: usize| panel / in_run * run + run * (panel % in_run) / in_run;
+        // A window is no larger for many rows than for few, if they meet the same elements.
+        let in_one_window = window.is_some() && m <= MOST_ROWS_IN_WINDOW;
+        let mut row_tasks = if in_one_window { 1 } else { panels.div_ceil(MC / height) };
         let column_panels = columns.len().div_ceil(self.kernels.columns());
         let mut column_tasks = columns.len().div_ceil(TASK_COLUMNS);
-        let mut row_tasks = panels.div_ceil(MC / self.kernels.rows);
         if self.threads > 1 {
             // What every task would read is best the smaller operand.
-            if m < columns.len() || panels < self.threads {
+            if m < columns.len() || panels < self.threads || in_one_window {
                 column_tasks =
                     (column_tasks * row_tasks).next_multiple_of(self.threads).div_ceil(row_tasks).min(column_panels);
             }
@@ -233,17 +245,23 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Product<'_, T, A, B, S> {
                     (column_tasks * row_tasks).next_multiple_of(self.threads).div_ceil(column_tasks).min(panels);
             }
         }
+        // In panels.
+        let blocks: Vec<Range<usize>> = match window {
+            Some(window) => {
+                let blocks = window.blocks(m.div_ceil(row_tasks).max(run)).into_iter();
+                blocks.map(|rows| rows.start / run * in_run..rows.end / run * in_run).collect()
+            }
+            None => (0..row_tasks).map(|i| panels * i / row_tasks..panels * (i + 1) / row_tasks).collect(),
+        };
         let task_columns = column_panels.div_ceil(column_tasks) * self.kernels.columns();
         let column_tasks = columns.len().div_ceil(task_columns);
         let run = |task: usize| {
-            let (i, j) = (task / column_tasks, task % column_tasks);
-            // Panels are as equal in height as can be.
-            let row = |panel: usize| self.rows.start + m * panel / panels;
-            let rows = (panels * i / row_tasks..panels * (i + 1) / row_tasks).map(|p| row(p)..row(p + 1)).collect();
+            let (block, j) = (&blocks[task / column_tasks], task % column_tasks);
+            let rows = block.clone().map(|panel| row(panel)..row(panel + 1)).collect();
             let start = columns.start + j * task_columns;
             Task { product: self, rows, columns: start..columns.end.min(start + task_columns), b: &b }.run();
         };
-        let tasks = row_tasks * column_tasks;
+        let tasks = blocks.len() * column_tasks;
         if self.threads > 1 { pool::run(tasks, run) } else { (0..tasks).for_each(run) }
     }
 }

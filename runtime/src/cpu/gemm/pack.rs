@@ -4,6 +4,7 @@
 //! whatever the elements are; [`Gather`] is the one for elements that lie in an array at affine places.
 
 use super::kernel::Layout;
+use super::window::{Frame, Window};
 use std::ops::Range;
 
 /// Where a panel's elements go: `data[outer * outer_stride + k * k_stride]`, one of the strides being 1.
@@ -40,6 +41,14 @@ pub trait Pack<T>: Sync {
 
     /// Writes the elements of `outer` × `ks` to the panel, the first of each range at its start.
     fn pack(&self, batch: usize, outer: Range<usize>, ks: Range<usize>, panel: Panel<T>);
+
+    /// The operand as a window, where that is better than packing.
+    fn window(&self) -> Option<&Window> {
+        None
+    }
+
+    /// Copies what a box of that window holds.
+    fn fill(&self, _frame: &Frame, _to: &mut [T]) {}
 
     /// The elements of `outer` × `ks` in memory, if that is where and how they lie.
     fn view(&self, _batch: usize, _outer: Range<usize>, _ks: Range<usize>) -> Option<View<'_, T>> {
@@ -85,6 +94,12 @@ impl Axis {
         Self::new((0..length as isize).map(|i| i * stride).collect(), Vec::new())
     }
 
+    /// The same with its indices in another order.
+    pub fn reordered(&self, order: &[usize]) -> Self {
+        let of = |table: &Vec<isize>| order.iter().map(|&i| table[i]).collect();
+        Self::new(of(&self.offsets), self.guards.iter().map(of).collect())
+    }
+
     /// Elements from an index to the next, 0 at the end.
     fn step(&self, i: usize) -> isize {
         step(&self.offsets, i)
@@ -105,6 +120,8 @@ pub struct Places {
     pub k: Axis,
     /// What a step of each loop around the product adds to the number, and to each guard; empty where that is nothing.
     pub loops: Vec<Vec<isize>>,
+    /// The same as a window, whose coordinates are all 0 at this element.
+    pub window: Option<(Window, isize)>,
 }
 
 impl Places {
@@ -115,7 +132,13 @@ impl Places {
 
     /// Places in no loop.
     pub fn new(batch: Axis, outer: Axis, k: Axis) -> Self {
-        Self { batch, outer, k, loops: Vec::new() }
+        Self { batch, outer, k, loops: Vec::new(), window: None }
+    }
+
+    /// The same with its terms in another order.
+    pub fn reordered(&self, order: &[usize]) -> Self {
+        let window = self.window.as_ref().map(|(window, origin)| (window.reordered(order), *origin));
+        Self { k: self.k.reordered(order), window, ..self.clone() }
     }
 
     /// A matrix without guards: outer axis × reduction axis, each (length, stride).
@@ -219,6 +242,15 @@ impl<T: Copy + Default + Sync> Pack<T> for Gather<'_, T> {
         }
     }
 
+    fn window(&self) -> Option<&Window> {
+        self.places.window.as_ref().map(|(window, _)| window)
+    }
+
+    fn fill(&self, frame: &Frame, to: &mut [T]) {
+        let origin = self.places.window.as_ref().map_or(0, |(_, origin)| *origin);
+        frame.fill(self.data, origin + self.shift, to);
+    }
+
     fn view(&self, batch: usize, outer: Range<usize>, ks: Range<usize>) -> Option<View<'_, T>> {
         let Places { outer: outer_axis, k, batch: batch_axis, .. } = self.places;
         let even = |axis: &Axis, range: &Range<usize>| {
@@ -265,7 +297,7 @@ fn copy_run<T: Copy>(data: &[T], start: usize, step: isize, to: &mut [T], stride
 
 /// Copies `from` to `to`, of one length: in line, since most runs are as short as a panel is wide.
 #[inline]
-fn copy_short<T: Copy>(from: &[T], to: &mut [T]) {
+pub fn copy_short<T: Copy>(from: &[T], to: &mut [T]) {
     /// In pieces of `P`, the last of which ends where the slices do, overlapping the one before.
     #[inline(always)]
     fn pieces<T: Copy, const P: usize>(from: &[T], to: &mut [T]) {

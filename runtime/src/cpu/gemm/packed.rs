@@ -25,7 +25,7 @@ impl<T: Float> Packed<T> {
         let mut panels = Register::zeroed(stride * size.batch * size_of::<T>());
         for batch in 0..size.batch {
             let panels = &mut panels.elements_mut()[batch * stride..(batch + 1) * stride];
-            pack(b, batch, 0..size.n, size.k, panels, T::kernels(), pool::threads());
+            pack(b, batch, 0..size.n, size, panels, T::kernels(), pool::threads());
         }
         Self { panels, stride, elements: PhantomData }
     }
@@ -33,7 +33,7 @@ impl<T: Float> Packed<T> {
     /// What was packed from these places, each of which is another element of the array, and all of them the whole.
     pub fn unpack(&self, size: Size, places: &Places) -> Vec<T> {
         let kernels = T::kernels();
-        let (width, kc, padded) = (kernels.columns(), kernels.kc(size.k), size.n.next_multiple_of(kernels.lanes));
+        let (width, kc, padded) = (kernels.columns(), size.block, size.n.next_multiple_of(kernels.lanes));
         let mut array = vec![T::default(); size.batch * size.n * size.k];
         for batch in 0..size.batch {
             let packed = self.batch(batch);
@@ -57,12 +57,12 @@ impl<T: Float> Packed<T> {
     }
 }
 
-/// Packs `columns` of B: for each block of KC, panels of the kernel's width, each k-major; the last is as wide as the vectors it needs.
+/// Packs `columns` of B: for each block of k, panels of the kernel's width, each k-major; the last is as wide as the vectors it needs.
 pub fn pack<T: Float>(
     b: &impl Pack<T>,
     batch: usize,
     columns: Range<usize>,
-    k: usize,
+    Size { k, block: kc, .. }: Size,
     packed: &mut [T],
     kernels: Kernels<T>,
     threads: usize,
@@ -70,7 +70,7 @@ pub fn pack<T: Float>(
     if k == 0 {
         return;
     }
-    let (width, lanes, kc) = (kernels.columns(), kernels.lanes, kernels.kc(k));
+    let (width, lanes) = (kernels.columns(), kernels.lanes);
     let padded = columns.len().next_multiple_of(lanes);
     // Neighbouring panels are filled together, a few k at a time, so that long pieces of the source's rows are read at once.
     let (group, step) = (GROUP * width, b.k_step().min(kc));

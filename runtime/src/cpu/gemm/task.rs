@@ -1,6 +1,6 @@
 //! What one thread does without a break: some rows of a product × some of its columns.
 
-use super::kernel::{Float, Kernels, Layout, Strided};
+use super::kernel::{Float, Kernels, Layout, Run, Strided};
 use super::pack::{Pack, Panel, View};
 use super::{NC, Product, Store, Tile, scratch};
 use std::ops::Range;
@@ -33,8 +33,7 @@ struct Left<T> {
 impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
     pub fn run(&self) {
         let Kernels { rows: height, .. } = self.product.kernels;
-        let (k, kc, width) =
-            (self.product.size.k, self.product.kernels.kc(self.product.size.k), self.product.kernels.columns());
+        let (k, kc, width) = (self.product.size.k, self.product.size.block, self.product.kernels.columns());
         let blocks = k.div_ceil(kc).max(1);
         let nc = NC / width * width;
         // A row of C is padded to a kernel's width.
@@ -44,16 +43,17 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
         let packed = kc.min(k) * self.rows.len() * height;
         scratch::with3([packed, strips * height * stride, kc.min(k) * width], |[a, c, edge]: [&mut [T]; 3]| {
             let mut lefts = Vec::with_capacity(self.rows.len());
+            let mut runs = Vec::new();
             for block in 0..blocks {
                 let ks = block * kc..k.min((block + 1) * kc);
-                self.left(ks.clone(), a, &mut lefts);
+                self.left(ks.clone(), a, &mut lefts, &mut runs);
                 self.pack_edge(ks.clone(), edge);
                 let mut strip = 0;
                 for start in self.columns.clone().step_by(nc) {
                     let columns = start..self.columns.end.min(start + nc);
                     for (rows, left) in self.rows.iter().zip(&lefts) {
                         let c = &mut c[strip % strips * height * stride..][..height * stride];
-                        self.strip(rows.len(), columns.clone(), ks.clone(), *left, edge, c, stride);
+                        self.strip(rows.len(), columns.clone(), ks.clone(), (*left, &runs), edge, c, stride);
                         if block + 1 == blocks {
                             let (rows, columns) = (rows.clone(), columns.clone());
                             let tile = Tile { batch: self.product.batch, rows, columns, data: c, stride };
@@ -66,10 +66,28 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
         });
     }
 
-    /// Finds the task's panels of A for one block of k, or packs them.
-    fn left(&self, ks: Range<usize>, packed: &mut [T], lefts: &mut Vec<Left<T>>) {
+    /// Finds the task's panels of A for one block of k, or packs them. All have the same runs.
+    fn left(&self, ks: Range<usize>, packed: &mut [T], lefts: &mut Vec<Left<T>>, runs: &mut Vec<Run>) {
         let Product { kernels, a, batch, .. } = self.product;
         lefts.clear();
+        if let Some(window) = a.window()
+            && let [first, .., last] | [first @ last] = &self.rows[..]
+        {
+            let frame = window.frame(*batch, first.start..last.end, ks.clone());
+            if frame.len() <= packed.len() {
+                a.fill(&frame, packed);
+                let step = frame.runs(runs);
+                lefts.extend(self.rows.iter().map(|rows| {
+                    let (start, row_step) = frame.row(rows.start);
+                    let layout = window.layout();
+                    let stride = if layout == Layout::KContiguous { row_step } else { step };
+                    Left { panel: Strided { start: packed[start..].as_ptr(), stride }, layout }
+                }));
+                return;
+            }
+        }
+        runs.clear();
+        runs.push(Run { offset: 0, length: ks.len() });
         let mut packed = packed.chunks_mut((kernels.rows * ks.len()).max(1));
         for rows in &self.rows {
             let data = packed.next().unwrap_or_default();
@@ -123,7 +141,7 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
         rows: usize,
         columns: Range<usize>,
         ks: Range<usize>,
-        left: Left<T>,
+        (left, runs): (Left<T>, &[Run]),
         edge: &[T],
         c: &mut [T],
         stride: usize,
@@ -152,9 +170,10 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
             let c = &mut c[start - columns.start..][..(rows - 1) * stride + vectors * lanes];
             let kernel = kernels.get(left.layout, rows, vectors);
             let b = Strided { start: b.as_ptr(), stride: b_stride };
-            // SAFETY: `b` and `c` are exactly what the kernel touches; `left` is a panel of `rows` by the block of k, in the operand or packed;
+            // SAFETY: `b` and `c` are exactly what the kernel touches; `left` with its runs is a panel of `rows` by the block of k, in the operand, packed, or in
+            // a window's box, which holds every place of a row and a term;
             // `kernels` came from the detection of this processor's features.
-            unsafe { kernel(ks.len(), left.panel, b, c.as_mut_ptr(), stride, ks.start == 0) };
+            unsafe { kernel(runs, left.panel, b, c.as_mut_ptr(), stride, ks.start == 0) };
         }
     }
 }

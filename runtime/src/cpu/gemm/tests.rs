@@ -27,10 +27,7 @@ fn both(size: Size, a: &impl Pack<f32>, b: &impl Pack<f32>) -> Vec<f32> {
     let store = Rows::new(&mut ahead, size.m * size.n, size.n);
     let packed = Packed::new(size, b);
     let right: Right<f32, Gather<f32>> = Right::Packed(&packed);
-    // In two parts, as a caller may.
-    for rows in [0..size.m / 3, size.m / 3..size.m] {
-        super::product(size, a, right, &store, 0..size.batch, rows);
-    }
+    super::product(size, a, right, &store);
     assert_eq!(now, ahead);
     now
 }
@@ -41,7 +38,7 @@ proptest! {
     /// Any size, either layout of each operand, batched.
     #[test]
     fn equals_the_definition(batch in 1usize..3, m in 1usize..70, n in 1usize..100, k in 0usize..900, a_by_k: bool, b_by_k: bool) {
-        let size = Size { batch, m, n, k };
+        let size = Size::new(batch, m, n, k, 4);
         let strides = |by_k: bool, outer: usize| if by_k { (k as isize, 1) } else { (1, outer as isize) };
         let (a, b) = (numbers(batch * m * k, 1), numbers(batch * n * k, 2));
         let places = |outer: usize, by_k| {
@@ -69,14 +66,14 @@ proptest! {
 fn no_terms() {
     let places = |outer| Places::new(Axis::strided(2, 0), Axis::strided(outer, 0), Axis::strided(0, 1));
     let (left, right) = (places(3), places(40));
-    let size = Size { batch: 2, m: 3, n: 40, k: 0 };
+    let size = Size::new(2, 3, 40, 0, 4);
     assert_eq!(both(size, &Gather::new(&[], 0, &left, &[]), &Gather::new(&[], 0, &right, &[])), [0.0; 240]);
 }
 
 /// A padded, strided convolution is a product whose left operand is gathered under guards.
 #[test]
 fn convolution() {
-    let (height, width, inputs, outputs, stride) = (9usize, 7usize, 5usize, 6usize, 2usize);
+    let (height, width, inputs, outputs, stride) = (9usize, 17usize, 5usize, 6usize, 2usize);
     let (rows, columns) = (height.div_ceil(stride), width.div_ceil(stride));
     let image = numbers(height * width * inputs, 3);
     let weights = numbers(9 * inputs * outputs, 4);
@@ -96,9 +93,26 @@ fn convolution() {
             inside(taps().map(|t| (t.0, t.1)).collect()),
         ),
     );
+    let coordinate = |stride: usize, within: Range<isize>, outer: Vec<isize>, k: Vec<isize>| Coordinate {
+        stride,
+        within,
+        batch: vec![0],
+        outer,
+        k,
+    };
+    let coordinates = vec![
+        coordinate(inputs, 0..width as isize, pixels().map(|p| p.1).collect(), taps().map(|t| t.1).collect()),
+        coordinate(row as usize, 0..height as isize, pixels().map(|p| p.0).collect(), taps().map(|t| t.0).collect()),
+        coordinate(1, isize::MIN..isize::MAX, vec![0; rows * columns], taps().map(|t| t.2).collect()),
+    ];
+    let window = Window::new(coordinates, vec![columns, rows]).unwrap();
+    assert_eq!((window.layout(), window.run(), window.blocks(2 * columns).len()), (Layout::KContiguous, columns, 3));
+    let copied = Places { window: Some((window, 0)), ..left.clone() };
     let right = Places::matrix((outputs, 1), (9 * inputs, outputs as isize));
     let (left, right) = (Gather::new(&image, 0, &left, &[]), Gather::new(&weights, 0, &right, &[]));
-    let got = both(Size { batch: 1, m: rows * columns, n: outputs, k: 9 * inputs }, &left, &right);
+    let size = Size::new(1, rows * columns, outputs, 9 * inputs, 4);
+    let got = both(size, &left, &right);
+    assert_eq!(got, both(size, &Gather::new(&image, 0, &copied, &[]), &right));
     for (i, (y, x)) in pixels().enumerate() {
         for out in 0..outputs {
             let term = |(k, (dy, dx, c)): (usize, (isize, isize, isize))| {
@@ -114,7 +128,7 @@ fn convolution() {
 /// Every instruction set that this machine has gives the same sums of small integers.
 #[test]
 fn instruction_sets() {
-    let size = Size { batch: 1, m: 37, n: 75, k: 400 };
+    let size = Size::new(1, 37, 75, 400, 4);
     let (a, b) = (numbers(size.m * size.k, 1), numbers(size.n * size.k, 2));
     let left = Places::matrix((size.m, size.k as isize), (size.k, 1));
     let right = Places::matrix((size.n, 1), (size.k, size.n as isize));
@@ -124,7 +138,7 @@ fn instruction_sets() {
         let mut got = vec![0.0; size.m * size.n];
         let store = Rows::new(&mut got, 0, size.n);
         let b = Right::Now(&right);
-        Product { size, kernels, a: &left, b, store: &store, batch: 0, rows: 0..size.m, threads: 1 }.run();
+        Product { size, kernels, a: &left, b, store: &store, batch: 0, threads: 1 }.run();
         assert_eq!(got, want);
     }
 }
@@ -138,7 +152,7 @@ fn wide() {
     let mut c = vec![0.0; m * n];
     let (left, right) = (Places::matrix((m, 3), (k, 1)), Places::matrix((n, 1), (k, n as isize)));
     let (left, right) = (Gather::new(&a, 0, &left, &[]), Gather::new(&b, 0, &right, &[]));
-    gemm(Size { batch: 1, m, n, k }, &left, &right, &Rows::new(&mut c, 0, n));
+    gemm(Size::new(1, m, n, k, 8), &left, &right, &Rows::new(&mut c, 0, n));
     for (i, c) in c.iter().enumerate() {
         assert_eq!(*c, (0..k).map(|p| a[i / n * k + p] * b[p * n + i % n]).sum::<f64>());
     }

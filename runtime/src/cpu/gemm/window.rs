@@ -1,0 +1,248 @@
+//! Windows: what a task needs of an operand in which rows and terms meet the same elements again and again, copied once, padding
+//! included, to where kernels read it.
+//!
+//! Example: row (y, x) of a convolution reads, for term (i, j, c), the image's element (y + i - 1, x + j - 1, c). Packed as rows × terms,
+//! each element would be there nine times. Instead it is told by *coordinates*, here y + i, x + j and c, each a sum of a number of the batch, one of the
+//! row and one of the term. The box of coordinates that some rows and some terms span is copied, zeros where the image ends.
+//!
+//! Always true: in the box, the place of (row, term) is the row's place plus the term's.
+
+use super::kernel::{Layout, Run};
+use super::pack::copy_short;
+use std::ops::Range;
+
+/// An operand told by coordinates, the one of the largest stride first.
+#[derive(Clone, Debug)]
+pub struct Window {
+    coordinates: Vec<Coordinate>,
+    /// The extents of the axes that make up the rows, the innermost first: along that one, rows are evenly spaced.
+    rows: Vec<usize>,
+    layout: Layout,
+}
+
+/// One coordinate of an element.
+#[derive(Clone, Debug)]
+pub struct Coordinate {
+    /// Elements of the operand from one to the next.
+    pub stride: usize,
+    /// Where there are elements; elsewhere there are zeros.
+    pub within: Range<isize>,
+    /// What each batch, row and term adds to it.
+    pub batch: Vec<isize>,
+    pub outer: Vec<isize>,
+    pub k: Vec<isize>,
+}
+
+/// Rows that are not at least so many in a run are better packed: a kernel of few rows waits for its own sums.
+const LEAST_ROWS: usize = 5;
+/// Elements that are met fewer times than this on the average, in tenths, are better packed, or read where they lie.
+const LEAST_REUSE: usize = 15;
+/// Fewer channels than this are not worth a run.
+const LEAST_CHANNELS: usize = 16;
+/// Rows of the box that many bytes apart would displace each other from L1.
+const SCATTERED: usize = 1024;
+/// Bytes between such rows.
+const APART: usize = 64;
+
+impl Window {
+    /// The operand of these coordinates; `rows` are the extents of the axes that make up its rows, the innermost first. `None` where kernels
+    /// could not read it, or where packing is as good.
+    pub fn new(mut coordinates: Vec<Coordinate>, rows: Vec<usize>) -> Option<Self> {
+        coordinates.sort_by_key(|coordinate| std::cmp::Reverse(coordinate.stride));
+        let rows: Vec<usize> = rows.into_iter().filter(|&extent| extent > 1).collect();
+        let first = coordinates.first()?;
+        let (m, k) = (first.outer.len(), first.k.len());
+        let backwards = |coordinate: &Coordinate| matches!(coordinate.outer[..], [first, second, ..] if second < first);
+        if *rows.first()? < LEAST_ROWS || k < 2 || coordinates.iter().any(backwards) {
+            return None;
+        }
+        // What the innermost terms, else the innermost rows, move along side by side.
+        let steps = |table: fn(&Coordinate) -> &Vec<isize>, coordinate: &Coordinate| {
+            let [first, second, ..] = table(coordinate)[..] else { return 0 };
+            second - first
+        };
+        let unit = |table: fn(&Coordinate) -> &Vec<isize>| {
+            let (last, rest) = coordinates.split_last()?;
+            let others = rest.iter().all(|coordinate| steps(table, coordinate) == 0);
+            (others && steps(table, last) == 1 && last.stride == 1).then_some(())
+        };
+        let layout = match unit(|coordinate| &coordinate.k) {
+            Some(()) => Layout::KContiguous,
+            None => unit(|coordinate| &coordinate.outer).map(|()| Layout::RowContiguous)?,
+        };
+        let window = Self { coordinates, rows, layout };
+        let elements = window.frame(0, 0..m, 0..k).len();
+        (elements * LEAST_REUSE <= 10 * m * k).then_some(window)
+    }
+
+    /// How kernels read its panels.
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// How many rows follow each other evenly spaced, from each multiple of that many on.
+    pub fn run(&self) -> usize {
+        self.rows[0]
+    }
+
+    /// The rows in blocks of about `most`, in which as few as possible of the outer axes change.
+    pub fn blocks(&self, most: usize) -> Vec<Range<usize>> {
+        let all: usize = self.rows.iter().product();
+        let mut inner = 1;
+        for &extent in &self.rows {
+            if inner * extent > most {
+                let parts = (inner * extent).div_ceil(most).min(extent);
+                let starts = (0..all / (inner * extent))
+                    .flat_map(|outer| (0..parts).map(move |part| inner * (outer * extent + extent * part / parts)));
+                let ends: Vec<usize> = starts.clone().skip(1).chain([all]).collect();
+                return starts.zip(ends).map(|(start, end)| start..end).collect();
+            }
+            inner *= extent;
+        }
+        std::iter::once(0..all).collect()
+    }
+
+    /// The order of terms (by the axes that make them up, of these `extents`) and the length of a block in which most terms of a block meet the same
+    /// elements; blocks are about `most` long. `None` is the order in which they are.
+    pub fn order(&self, extents: &[usize], most: usize) -> (Option<Vec<usize>>, usize) {
+        let k: usize = extents.iter().product();
+        match self.layout {
+            // All taps of some channels, then of the next.
+            Layout::KContiguous => {
+                let channels = extents.iter().rev().copied().find(|&extent| extent > 1).unwrap_or(1);
+                let (taps, blocks) = (k / channels, k.div_ceil(most));
+                let some = channels.div_ceil(blocks).next_multiple_of(LEAST_CHANNELS).min(channels);
+                if blocks == 1 || taps == 1 || taps * some > 4 * most {
+                    return (None, most);
+                }
+                let order = (0..channels).step_by(some).flat_map(|first| {
+                    let some = first..channels.min(first + some);
+                    (0..taps).flat_map(move |tap| some.clone().map(move |channel| tap * channels + channel))
+                });
+                (Some(order.collect()), taps * some)
+            }
+            // Whole lines of an image.
+            Layout::RowContiguous => {
+                let mut inner = 1;
+                for &extent in extents.iter().rev() {
+                    if inner * extent > most {
+                        let parts = (inner * extent).div_ceil(most).min(extent);
+                        return (None, inner * extent.div_ceil(parts));
+                    }
+                    inner *= extent;
+                }
+                (None, k)
+            }
+        }
+    }
+
+    /// The coordinates with their terms in another order.
+    pub fn reordered(&self, order: &[usize]) -> Self {
+        let reordered = |coordinate: &Coordinate| {
+            let k = order.iter().map(|&term| coordinate.k[term]).collect();
+            Coordinate { k, ..coordinate.clone() }
+        };
+        Self { coordinates: self.coordinates.iter().map(reordered).collect(), ..self.clone() }
+    }
+
+    /// The box that rows `outer` and the terms `ks` of a batch span.
+    pub fn frame(&self, batch: usize, outer: Range<usize>, ks: Range<usize>) -> Frame<'_> {
+        let range = |table: &[isize]| table.iter().fold((isize::MAX, isize::MIN), |(l, h), &x| (l.min(x), h.max(x)));
+        let side = |coordinate: &Coordinate| {
+            let (row, last_row) = range(&coordinate.outer[outer.clone()]);
+            let (k, last_k) = range(&coordinate.k[ks.clone()]);
+            let extent = (last_row - row + last_k - k + 1) as usize;
+            Side { low: coordinate.batch[batch] + row + k, row, k, extent, stride: 1 }
+        };
+        let mut sides: Vec<Side> = self.coordinates.iter().map(side).collect();
+        for i in (0..sides.len() - 1).rev() {
+            let stride = sides[i + 1].stride * sides[i + 1].extent;
+            let bytes = stride * size_of::<f32>();
+            sides[i].stride = if bytes.is_multiple_of(SCATTERED) { stride + APART / size_of::<f32>() } else { stride };
+        }
+        Frame { window: self, sides, outer, ks }
+    }
+}
+
+/// A box of coordinates, in which some rows and some terms meet.
+pub struct Frame<'a> {
+    window: &'a Window,
+    sides: Vec<Side>,
+    outer: Range<usize>,
+    ks: Range<usize>,
+}
+
+/// What a box has of one coordinate.
+struct Side {
+    /// The least: what the batch, a row and a term add up to.
+    low: isize,
+    /// The row's and the term's part of it.
+    row: isize,
+    k: isize,
+    /// How many follow.
+    extent: usize,
+    /// Elements of the box from one to the next.
+    stride: usize,
+}
+
+impl Frame<'_> {
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.sides[0].stride * self.sides[0].extent
+    }
+
+    /// Copies the box: coordinates that are all 0 stand for the element `data[origin]`.
+    pub fn fill<T: Copy + Default>(&self, data: &[T], origin: isize, to: &mut [T]) {
+        self.fill_from(0, data, origin, &mut to[..self.len()]);
+    }
+
+    /// The part of the box where the coordinates before number `at` are at one place, which is in `data` from `origin` on.
+    fn fill_from<T: Copy + Default>(&self, at: usize, data: &[T], origin: isize, to: &mut [T]) {
+        let (Side { low, extent, stride, .. }, coordinate) = (&self.sides[at], &self.window.coordinates[at]);
+        let first = (coordinate.within.start.saturating_sub(*low)).clamp(0, *extent as isize) as usize;
+        let end = (coordinate.within.end.saturating_sub(*low)).clamp(first as isize, *extent as isize) as usize;
+        to[..first * stride].fill(T::default());
+        to[end * stride..].fill(T::default());
+        let origin = origin + (low + first as isize) * coordinate.stride as isize;
+        if at + 1 < self.sides.len() {
+            for (i, to) in to[first * stride..end * stride].chunks_mut(*stride).enumerate() {
+                self.fill_from(at + 1, data, origin + (i * coordinate.stride) as isize, to);
+            }
+        } else if first < end {
+            copy_short(&data[origin as usize..][..end - first], &mut to[first..end]);
+        }
+    }
+
+    /// Where a row begins in the box, and how many elements further the next one does.
+    pub fn row(&self, row: usize) -> (usize, usize) {
+        let place = |row: usize| -> isize {
+            let parts = self.sides.iter().zip(&self.window.coordinates);
+            parts.map(|(side, coordinate)| (coordinate.outer[row] - side.row) * side.stride as isize).sum()
+        };
+        let start = place(row);
+        let step = if row + 1 < self.outer.end { place(row + 1) - start } else { 0 };
+        (start as usize, step.max(0) as usize)
+    }
+
+    /// The terms in runs, and the elements from one to the next within each; 1 where a panel is [`Layout::KContiguous`].
+    pub fn runs(&self, runs: &mut Vec<Run>) -> usize {
+        runs.clear();
+        let mut step = if self.window.layout == Layout::KContiguous { Some(1) } else { None };
+        let mut last = 0;
+        for term in self.ks.clone() {
+            let parts = self.sides.iter().zip(&self.window.coordinates);
+            let place: isize =
+                parts.map(|(side, coordinate)| (coordinate.k[term] - side.k) * side.stride as isize).sum();
+            let place = place as usize;
+            match runs.last_mut() {
+                Some(run) if place > last && step.is_none_or(|step| place - last == step) => {
+                    step = Some(place - last);
+                    run.length += 1;
+                }
+                _ => runs.push(Run { offset: place, length: 1 }),
+            }
+            last = place;
+        }
+        step.unwrap_or(1)
+    }
+}

@@ -1,0 +1,171 @@
+//! Where the elements of a factor of a contraction lie: tables for [`super::gemm`], made of a load's affine expressions.
+
+use super::gemm::{Axis, Coordinate, Places, Window};
+use std::ops::Range;
+use tile_compiler::affine::Affine;
+use tile_compiler::nest::{Load, Nest};
+
+/// Number of points of some axes.
+pub fn size(nest: &Nest, axes: &[usize]) -> usize {
+    axes.iter().map(|&a| nest.axes[a].extent).product()
+}
+
+/// The variable is one of `axes`, or derived from such alone.
+fn depends_only_on(nest: &Nest, variable: usize, axes: &[usize]) -> bool {
+    match variable.checked_sub(nest.axes.len()) {
+        None => axes.contains(&variable),
+        Some(number) => nest.derived[number].numerator.variables().all(|v| depends_only_on(nest, v, axes)),
+    }
+}
+
+/// Sets the variables of `axes` to those of a point, in row-major order.
+pub fn locate(nest: &Nest, axes: &[usize], mut position: usize, point: &mut [i64]) {
+    for &axis in axes.iter().rev() {
+        let extent = nest.axes[axis].extent;
+        point[axis] = (position % extent) as i64;
+        position /= extent;
+    }
+}
+
+/// Whether the load, over all points of some axes, is of every element of its operand, once.
+pub fn is_whole(nest: &Nest, load: &Load, axes: [&[usize]; 3]) -> bool {
+    let mut strides: Vec<(i64, usize)> = Vec::new();
+    for &axis in axes.into_iter().flatten() {
+        strides.push((load.offset.coefficient(axis), nest.axes[axis].extent));
+    }
+    strides.sort_unstable();
+    let dense = strides
+        .iter()
+        .try_fold(1, |expected, (stride, extent)| (*stride == expected).then_some(expected * *extent as i64));
+    let elements = nest.operands[load.operand].elements() as i64;
+    let simple = load.when.is_empty() && load.dynamic.is_empty() && load.offset.terms().len() == strides.len();
+    simple && load.offset.offset() == 0 && dense == Some(elements)
+}
+
+/// A load as tables of offsets, if each of its expressions is a sum of terms of the batch, the outer and the reduction axes.
+pub fn gathered(nest: &Nest, groups: [&[usize]; 3], load: &Load, guards: &[Affine]) -> Option<Places> {
+    let expressions: Vec<&Affine> =
+        [&load.offset].into_iter().chain(&load.when).chain(guards.iter().filter(|g| !load.when.contains(g))).collect();
+    let within = |variable: usize, axes: &[usize]| depends_only_on(nest, variable, axes);
+    let is_loop = |v: usize| nest.loops().contains(&v);
+    let separable =
+        |affine: &Affine| affine.variables().all(|v| is_loop(v) || groups.iter().any(|group| within(v, group)));
+    if !load.dynamic.is_empty() || !expressions.iter().all(|e| separable(e)) {
+        return None;
+    }
+    let axis = |number: usize| -> Axis {
+        let group = groups[number];
+        // Of a derived variable of constants alone, which belongs to every group, the first takes charge; so with constants.
+        let mine = |v: usize| !is_loop(v) && groups.iter().position(|g| within(v, g)) == Some(number);
+        let terms: Vec<Vec<(usize, i64)>> =
+            expressions.iter().map(|e| e.terms().iter().copied().filter(|(v, _)| mine(*v)).collect()).collect();
+        let mut tables = vec![Vec::with_capacity(size(nest, group)); expressions.len()];
+        let mut point = vec![0; nest.axes.len() + nest.derived.len()];
+        for position in 0..size(nest, group) {
+            locate(nest, group, position, &mut point);
+            for (derived, d) in nest.derived.iter().enumerate() {
+                let terms = d.numerator.terms().iter();
+                let numerator =
+                    terms.fold(d.numerator.offset(), |sum, (v, c)| sum.wrapping_add(c.wrapping_mul(point[*v])));
+                point[nest.axes.len() + derived] = numerator.div_euclid(d.denominator);
+            }
+            for ((table, terms), expression) in tables.iter_mut().zip(&terms).zip(&expressions) {
+                let constant = if number == 0 { expression.offset() } else { 0 };
+                table.push(terms.iter().fold(constant, |sum, (v, c)| sum + c * point[*v]) as isize);
+            }
+        }
+        let mut tables = tables.into_iter();
+        Axis::new(tables.next().unwrap_or_default(), tables.collect())
+    };
+    let of_loops = |affine: &&Affine| nest.loops().map(|v| affine.coefficient(v) as isize).collect();
+    let loops = expressions.iter().map(of_loops).collect();
+    let window = window(nest, groups, &load.offset, &expressions[1..]);
+    Some(Places { batch: axis(0), outer: axis(1), k: axis(2), loops, window })
+}
+
+/// The load as a window, and its element where all coordinates are 0.
+///
+/// A condition bounds a sum of variables, as in `0 <= y + i - 1`: that sum is a coordinate, and its stride is what the offset has of it. The variables
+/// that are left are coordinates of their own, or together where the steps of one overlap those of the next: `y + i` without padding.
+fn window(nest: &Nest, groups: [&[usize]; 3], offset: &Affine, conditions: &[&Affine]) -> Option<(Window, isize)> {
+    let is_loop = |v: usize| nest.loops().contains(&v);
+    let mut sums: Vec<Sum> = Vec::new();
+    for condition in conditions {
+        let terms = condition.sub(&Affine::constant(condition.offset()))?;
+        let negated = terms.scale(-1)?;
+        let known = sums.iter().position(|sum| sum.terms == terms || sum.terms == negated);
+        let number = match known {
+            Some(number) => number,
+            None => {
+                sums.push(Sum::of(offset, terms.clone(), &negated)?);
+                sums.len() - 1
+            }
+        };
+        let (sum, constant) = (&mut sums[number], condition.offset() as isize);
+        if sum.terms == terms {
+            sum.within.start = sum.within.start.max(-constant);
+        } else {
+            sum.within.end = sum.within.end.min(constant + 1);
+        }
+    }
+    let mut rest: Vec<(usize, i64)> = Vec::new();
+    for variable in offset.variables().filter(|&v| !is_loop(v)) {
+        match sums.iter().filter(|sum| sum.terms.coefficient(variable) != 0).count() {
+            0 => rest.push((variable, offset.coefficient(variable))),
+            1 => {}
+            _ => return None,
+        }
+    }
+    if sums.iter().flat_map(|sum| sum.terms.variables()).any(|v| v >= nest.axes.len() || is_loop(v)) {
+        return None;
+    }
+    rest.sort_by_key(|(_, coefficient)| std::cmp::Reverse(coefficient.abs()));
+    let guarded = sums.len();
+    for (variable, coefficient) in rest {
+        let (extent, step) = (nest.axes.get(variable)?.extent as i64, coefficient.abs());
+        let term = Affine::new([(variable, coefficient.signum())], 0)?;
+        match sums[guarded..].last_mut() {
+            Some(sum) if (extent - 1) * step >= sum.stride && sum.stride % step == 0 => {
+                sum.terms = sum.terms.scale(sum.stride / step)?.add(&term)?;
+                sum.stride = step;
+            }
+            _ if extent == 1 => {}
+            _ => sums.push(Sum { terms: term, stride: step, within: isize::MIN..isize::MAX }),
+        }
+    }
+    let table = |terms: &Affine, axes: &[usize]| -> Vec<isize> {
+        let mut point = vec![0; nest.axes.len()];
+        let of_point = |position| {
+            locate(nest, axes, position, &mut point);
+            axes.iter().map(|&axis| terms.coefficient(axis) * point[axis]).sum::<i64>() as isize
+        };
+        (0..size(nest, axes)).map(of_point).collect()
+    };
+    let coordinates = sums.into_iter().map(|Sum { terms, stride, within }| {
+        let [batch, outer, k] = groups.map(|axes| table(&terms, axes));
+        Coordinate { stride: stride as usize, within, batch, outer, k }
+    });
+    let rows = groups[1].iter().rev().map(|&axis| nest.axes[axis].extent).collect();
+    Some((Window::new(coordinates.collect(), rows)?, offset.offset() as isize))
+}
+
+/// A sum of variables that moves a load by `stride` elements.
+struct Sum {
+    terms: Affine,
+    stride: i64,
+    within: Range<isize>,
+}
+
+impl Sum {
+    /// What `offset` has of `terms`, or of them `negated`.
+    fn of(offset: &Affine, terms: Affine, negated: &Affine) -> Option<Self> {
+        let (first, coefficient) = *terms.terms().first()?;
+        let stride = offset.coefficient(first) / coefficient;
+        let follows = |(v, coefficient): &(usize, i64)| coefficient.checked_mul(stride) == Some(offset.coefficient(*v));
+        if stride == 0 || !terms.terms().iter().all(follows) {
+            return None;
+        }
+        let terms = if stride > 0 { terms } else { negated.clone() };
+        Some(Self { terms, stride: stride.abs(), within: isize::MIN..isize::MAX })
+    }
+}
