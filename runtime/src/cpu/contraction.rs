@@ -72,15 +72,13 @@ impl Contraction {
     /// The nest as a product, if it is one and worth packing for. `kept` says which operands change seldom.
     pub fn new(nest: &Nest, kept: &dyn Fn(usize) -> bool) -> Option<Self> {
         let dtype = nest.accumulator().filter(|dtype| matches!(dtype, DType::F32 | DType::F64))?;
-        let roles = oriented(nest)?;
+        let mut roles = oriented(nest)?;
         let [batch, m, n] = [&roles.batch, &roles.rows, &roles.columns].map(|axes| size(nest, axes));
         let mut size = Size::new(batch, m, n, nest.reduction_points(), dtype.size());
         if nest.places().saturating_mul(size.k) < LEAST_WORK {
             return None;
         }
-        let mut left = Side::new(nest, [&roles.batch, &roles.rows, &roles.reduction], roles.left, &roles.left_guards);
-        let mut right =
-            Side::new(nest, [&roles.batch, &roles.columns, &roles.reduction], roles.right, &roles.right_guards);
+        let (mut left, mut right) = sides(nest, &mut roles);
         if size.m < LEAST_ROWS && !right.operands().iter().all(|&operand| kept(operand)) {
             return None;
         }
@@ -176,6 +174,27 @@ fn oriented(nest: &Nest) -> Option<Roles> {
         std::mem::swap(&mut roles.left_guards, &mut roles.right_guards);
     }
     roles.columns.contains(&last).then_some(roles)
+}
+
+/// The two factors. Where tables say where both lie, terms that are neighbours in the left one follow each other.
+fn sides(nest: &Nest, roles: &mut Roles) -> (Side, Side) {
+    let both = |reduction: &[usize]| {
+        let left = Side::new(nest, [&roles.batch, &roles.rows, reduction], roles.left, &roles.left_guards);
+        (left, Side::new(nest, [&roles.batch, &roles.columns, reduction], roles.right, &roles.right_guards))
+    };
+    let step = |&axis: &usize| match &nest.body.insts[roles.left].0 {
+        Inst::Leaf(Leaf::Load(load)) => load.offset.coefficient(axis).abs(),
+        _ => 0,
+    };
+    if let Some(neighbours) = roles.reduction.iter().position(|axis| nest.axes[*axis].extent > 1 && step(axis) == 1) {
+        let mut reduction = roles.reduction.clone();
+        reduction[neighbours..].rotate_left(1);
+        if let sides @ (Side::Gathered { .. }, Side::Gathered { .. }) = both(&reduction) {
+            roles.reduction = reduction;
+            return sides;
+        }
+    }
+    both(&roles.reduction)
 }
 
 impl Side {
