@@ -109,6 +109,12 @@ impl Contraction {
         Some(Self { dtype, size, left, right, batch: places(&roles.batch), rows: places(&roles.rows), columns, runs })
     }
 
+    /// Whether the left factor is read by way of a window.
+    #[cfg(test)]
+    pub fn has_window(&self) -> bool {
+        matches!(&self.left, Side::Gathered { places, .. } if places.window.is_some())
+    }
+
     /// The operands that the right factor reads, if nothing else does.
     pub fn packs(&self, nest: &Nest) -> Vec<usize> {
         let right = self.right.operands();

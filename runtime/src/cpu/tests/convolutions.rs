@@ -1,0 +1,108 @@
+//! Convolutions of images and their gradients, as nests, for the windows of [`crate::cpu::gemm`].
+
+use super::*;
+use crate::cpu::contraction::Contraction;
+
+/// The axes of a convolution: images, lines, pixels, channels, taps in both directions, filters.
+const NAMES: [&str; 7] = ["n", "y", "x", "c", "i", "j", "f"];
+const N: usize = 0;
+const Y: usize = 1;
+const X: usize = 2;
+const C: usize = 3;
+const I: usize = 4;
+const J: usize = 5;
+const F: usize = 6;
+
+/// One coordinate of the image in terms of a line and a tap, the size of the image, and whether guards keep it inside.
+fn coordinate(draw: &mut Draw, at: usize, tap: usize, extents: &[usize; 7]) -> (Affine, usize, bool) {
+    let (stride, dilation) = (draw.of(&[1, 1, 1, 2]), draw.of(&[1, 1, -1, 2]));
+    let sum = Affine::new([(at, stride), (tap, dilation)], 0).unwrap();
+    let bounds: Vec<(i64, i64)> = extents.iter().map(|&extent| (0, extent as i64 - 1)).collect();
+    let (low, high) = sum.bounds(&bounds).unwrap();
+    let (range, guarded) = ((high - low + 1) as usize, draw.chance(75));
+    let (before, after) = if guarded { (draw.below(3) as i64, draw.below(3)) } else { (0, 0) };
+    let size = range.saturating_sub(before as usize + after).max(1);
+    (sum.sub(&Affine::constant(low + before)).unwrap(), size, guarded)
+}
+
+/// A convolution of either kind: of images by a kernel, or of images by what their gradient is, which gives a kernel's.
+fn convolution(draw: &mut Draw) -> Nest {
+    let of_kernel = draw.chance(40);
+    let mut extents =
+        [1 + draw.below(2), 2 + draw.below(4), 5 + draw.below(13), 1 + draw.below(7), 0, 0, 1 + draw.below(4)];
+    (extents[I], extents[J]) = (1 + draw.below(3), draw.of(&[1, 2, 3, 3]));
+    if of_kernel {
+        (extents[X], extents[C]) = (extents[X] / 2, extents[C] + 4);
+    }
+    let (u, height, u_guarded) = coordinate(draw, Y, I, &extents);
+    let (v, width, v_guarded) = coordinate(draw, X, J, &extents);
+    let (mut free, mut reduction) =
+        if of_kernel { (vec![I, J, C], vec![N, Y, X]) } else { (vec![N, Y, X], vec![I, J, C]) };
+    if draw.chance(30) {
+        reduction.rotate_right(1);
+    }
+    free.push(F);
+    let order: Vec<usize> = free.iter().chain(&reduction).copied().collect();
+    let place = |axis: usize| order.iter().position(|&a| a == axis).unwrap();
+    let renamed = |affine: &Affine| affine.map_variables(place).unwrap();
+    let offset = |dims: &[(Affine, usize)]| {
+        dims.iter().fold(Affine::constant(0), |sum, (coordinate, size)| {
+            sum.scale(*size as i64).unwrap().add(&renamed(coordinate)).unwrap()
+        })
+    };
+    let axes: Vec<Axis> = order.iter().map(|&a| Axis { name: NAMES[a].into(), extent: extents[a] }).collect();
+    let plain = |axis: usize| (Affine::var(axis), extents[axis]);
+    let image = [plain(N), (u.clone(), height), (v.clone(), width), plain(C)];
+    let other =
+        if of_kernel { [plain(N), plain(Y), plain(X), plain(F)] } else { [plain(I), plain(J), plain(C), plain(F)] };
+    let elements = |dims: &[(Affine, usize)]| dims.iter().map(|(_, size)| size).product::<usize>();
+    let mut guards = Vec::new();
+    for (coordinate, size, _) in
+        [(&u, height, u_guarded), (&v, width, v_guarded)].iter().filter(|(.., guarded)| *guarded)
+    {
+        guards.push(renamed(coordinate));
+        guards.push(renamed(&Affine::constant(*size as i64 - 1).sub(coordinate).unwrap()));
+    }
+    let mut body = Program::default();
+    let values = [&image, &other].map(|dims| {
+        let operand = usize::from(std::ptr::eq(dims, &other));
+        let load = Load { operand, offset: offset(dims), dynamic: vec![], when: vec![] };
+        body.push(Inst::Leaf(Leaf::Load(load)), DType::F32)
+    });
+    body.results = vec![body.binary(BinaryOp::Mul, values[0], values[1])];
+    let mut epilogue = Program::default();
+    epilogue.results = vec![epilogue.push(Inst::Leaf(Leaf::Accumulator), DType::F32)];
+    let outputs = vec![output(DType::F32, &axes, 0..4)];
+    Nest {
+        name: "convolution".into(),
+        axes,
+        free: 4,
+        loops: 0,
+        derived: Vec::new(),
+        guards,
+        operands: [&image, &other].map(|dims| TensorType::new(DType::F32, [elements(dims)])).into(),
+        aggregation: Some(Aggregation::Sum),
+        position: None,
+        body,
+        epilogue,
+        outputs,
+    }
+}
+
+#[test]
+fn random_convolutions_equal_their_definition() {
+    // Without infinities: what a guard excludes is 0 times the kernel there.
+    check(1500, 0, convolution);
+}
+
+/// Enough of them are computed by way of a window.
+#[test]
+fn convolutions_have_windows() {
+    let mut runner = TestRunner::deterministic();
+    let has_window = |_: &usize| {
+        let nest = convolution(&mut Draw(runner.rng()));
+        Contraction::new(&nest, &|_| false).is_some_and(|contraction| contraction.has_window())
+    };
+    let count = (0..400).filter(has_window).count();
+    assert!((60..400).contains(&count), "{count}");
+}
