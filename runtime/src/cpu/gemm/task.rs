@@ -74,7 +74,7 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
             && let [first, .., last] | [first @ last] = &self.rows[..]
         {
             let frame = window.frame(*batch, first.start..last.end, ks.clone());
-            if frame.len() <= packed.len() {
+            if frame.elements() <= packed.len() {
                 a.fill(&frame, packed);
                 let step = frame.runs(runs);
                 lefts.extend(self.rows.iter().map(|rows| {

@@ -71,7 +71,7 @@ impl Window {
             None => unit(|coordinate| &coordinate.outer).map(|()| Layout::RowContiguous)?,
         };
         let window = Self { coordinates, rows, layout };
-        let elements = window.frame(0, 0..m, 0..k).len();
+        let elements = window.frame(0, 0..m, 0..k).elements();
         (elements * LEAST_REUSE <= 10 * m * k).then_some(window)
     }
 
@@ -187,13 +187,13 @@ struct Side {
 
 impl Frame<'_> {
     /// Number of elements.
-    pub fn len(&self) -> usize {
+    pub fn elements(&self) -> usize {
         self.sides[0].stride * self.sides[0].extent
     }
 
     /// Copies the box: coordinates that are all 0 stand for the element `data[origin]`.
     pub fn fill<T: Copy + Default>(&self, data: &[T], origin: isize, to: &mut [T]) {
-        self.fill_from(0, data, origin, &mut to[..self.len()]);
+        self.fill_from(0, data, origin, &mut to[..self.elements()]);
     }
 
     /// The part of the box where the coordinates before number `at` are at one place, which is in `data` from `origin` on.
