@@ -129,7 +129,8 @@ fn compile(arguments: &Emit, sizes: &Sizes, source: &Source, terminal: &Terminal
         graph = step(source, entry, &bindings, targets, &graph, terminal).map_err(rejected)?;
     }
     pipeline::optimise(&mut graph);
-    let plan = pipeline::plan(&graph, &profile).map_err(|error| match error.diagnostic(&graph) {
+    let plan = if arguments.train { pipeline::plan_updates } else { pipeline::plan };
+    let plan = plan(&graph, &profile).map_err(|error| match error.diagnostic(&graph) {
         Some(diagnostic) => source.rejected(&[diagnostic]),
         None => Failure::machine(error.to_string()),
     })?;

@@ -17,8 +17,18 @@ pub fn optimise(graph: &mut Graph) {
 /// for each group ([`crate::nest::build`]), a schedule ([`crate::schedule::choose`]) and a kernel
 /// ([`crate::schedule::kernel`]) for each nest, and memory for what passes between them.
 pub fn plan(graph: &Graph, profile: &Profile) -> Result<Plan, PlanError> {
+    Planner::new(profile).plan(&settled(graph))
+}
+
+/// As [`plan`], for runs each of which changes the weights: the outputs with the names of weights are written over them where
+/// that is safe.
+pub fn plan_updates(graph: &Graph, profile: &Profile) -> Result<Plan, PlanError> {
+    Planner::new(profile).overwriting().plan(&settled(graph))
+}
+
+fn settled(graph: &Graph) -> Graph {
     let mut graph = graph.clone();
     settle(&mut graph);
     debug_assert_eq!(graph.verify(), Ok(()));
-    Planner::new(profile).plan(&graph)
+    graph
 }

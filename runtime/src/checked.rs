@@ -23,14 +23,16 @@ pub fn run(plan: &Plan, modules: &[Module], launch: &Launch, memory: &mut Memory
     let kernel = kernel(routine)?;
     let module = &modules[launch.step.routine];
     let fault = |what: &dyn Display| Error::Internal { what: format!("kernel {}: {what}", kernel.name) };
-    let bindings = [launch.operands, launch.outputs].concat();
+    let bindings = routine.bound(launch.operands, launch.outputs);
     let mut buffers: Vec<Vec<u8>> = bindings.iter().map(|&id| memory.bytes(id).to_vec()).collect();
     let undefined = (launch.operands.len()..buffers.len()).map(|binding| binding as u32).collect();
     buffers.extend(kernel.steps.iter().zip(launch.turns).map(|(_, &turn)| (turn as u32).to_le_bytes().to_vec()));
     let options = check::Options { undefined, ..check::Options::default() };
     let unwritten = check::run(module, &kernel.name, kernel.grid, &mut buffers, &options).map_err(|f| fault(&f))?;
+    let mut own = launch.operands.len()..;
     for (number, &id) in launch.outputs.iter().enumerate() {
-        let binding = launch.operands.len() + number;
+        let over = routine.over(number);
+        let Some(binding) = over.or_else(|| own.next()) else { continue };
         let parts: Vec<&Unwritten> = unwritten.iter().filter(|part| part.binding as usize == binding).collect();
         match &routine.work {
             Work::Nest(nest) if nest.loops > 0 => {
@@ -58,7 +60,7 @@ pub fn run(plan: &Plan, modules: &[Module], launch: &Launch, memory: &mut Memory
 
 /// For each element of an output, whether the nest writes it at these turns.
 fn written_at(nest: &Nest, output: usize, turns: &[usize]) -> Vec<bool> {
-    let Output { ty, position } = &nest.outputs[output];
+    let Output { ty, position, .. } = &nest.outputs[output];
     let mut written = vec![false; ty.elements()];
     for place in 0..nest.places() {
         let mut point = vec![0; nest.axes.len()];

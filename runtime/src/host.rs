@@ -130,6 +130,7 @@ impl HostExecutable {
             let is_shared = plan.outputs.iter().filter(|port| port.buffer == next).count() > 1;
             match plan.buffers[next].content {
                 Content::Output if !is_shared => memory.place.swap(weight, next),
+                Content::Over { .. } => {}
                 _ if weight == next => {}
                 _ => {
                     let bytes = memory.bytes(next).to_vec();
@@ -176,6 +177,7 @@ impl Memory {
                 Content::Carried => None,
                 _ if without.contains(&id) => None,
                 Content::Temporary { slot } => Some(slot),
+                Content::Over { weight } => place[weight],
                 _ => {
                     blocks.push(allocate(buffer.bytes(), device, &buffer.ty)?);
                     Some(blocks.len() - 1)

@@ -100,7 +100,7 @@ impl<'a> Emitter<'a> {
         for (at, buffer) in kernel.buffers.iter().enumerate() {
             let access = match buffer.access {
                 Access::Read => StorageAccess::LOAD,
-                Access::Write => StorageAccess::LOAD | StorageAccess::STORE,
+                Access::Write | Access::Update => StorageAccess::LOAD | StorageAccess::STORE,
             };
             let binding = Some(ResourceBinding { group: 0, binding: at as u32 });
             let space = AddressSpace::Storage { access };

@@ -58,6 +58,11 @@ impl Builder {
         self.buffer(name, ty, length, Access::Write)
     }
 
+    /// Adds a buffer of `length` elements of `ty` to read and write; answers its number.
+    pub fn update(&mut self, name: &str, ty: Type, length: usize) -> usize {
+        self.buffer(name, ty, length, Access::Update)
+    }
+
     fn buffer(&mut self, name: &str, ty: Type, length: usize, access: Access) -> usize {
         let name = self.unique(name);
         self.kernel.buffers.push(Buffer { name, ty, length, access });

@@ -13,7 +13,7 @@
 //!   of their declarations; only `Var`s are assigned;
 //! - operand types match as the variants say; indices are i32 scalars; conditions are bool scalars;
 //! - operations are those that shaders have: [`is_native_unary`], [`is_native_binary`];
-//! - a kernel reads only `Read` buffers and writes only `Write` ones;
+//! - a kernel reads only `Read` and `Update` buffers, and writes only `Write` and `Update` ones;
 //! - barriers stand where control flow is uniform: outside any `If` and any loop whose bounds depend on the invocation.
 //!
 //! The text form ([`Kernel`]'s `Display`) parses back to an equal kernel ([`Kernel::parse`]), one statement a line.
@@ -64,6 +64,8 @@ impl Type {
 pub enum Access {
     Read,
     Write,
+    /// Both: no invocation touches an element that another one touches.
+    Update,
 }
 
 /// A storage buffer: binding number = position in [`Kernel::buffers`], group 0.
@@ -112,7 +114,7 @@ pub enum Expr {
     Literal(Scalar),
     Variable(VariableId),
     Builtin(Builtin),
-    /// An element of a `Read` buffer. Here and below an index is within its array: nothing checks it on the device.
+    /// An element of a `Read` or `Update` buffer. Here and below an index is within its array: nothing checks it on the device.
     Load {
         buffer: usize,
         index: Box<Expr>,
@@ -157,7 +159,7 @@ pub enum Stmt {
     /// A variable and its first value.
     Var(VariableId, Expr),
     Assign(VariableId, Expr),
-    /// To an element of a `Write` buffer.
+    /// To an element of a `Write` or `Update` buffer.
     Store {
         buffer: usize,
         index: Expr,

@@ -148,6 +148,7 @@ impl<'a> Parser<'a> {
             let access = match self.peek() {
                 "read" => Some(Access::Read),
                 "write" => Some(Access::Write),
+                "update" => Some(Access::Update),
                 "shared" => None,
                 "step" => {
                     self.next();

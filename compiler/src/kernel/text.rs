@@ -28,10 +28,11 @@ use crate::dtype::{DType, Scalar};
 use crate::scalar::BinaryOp;
 
 /// Words that can't be names.
-const RESERVED: [&str; 16] = [
+const RESERVED: [&str; 17] = [
     "kernel",
     "read",
     "write",
+    "update",
     "shared",
     "let",
     "var",
@@ -95,7 +96,11 @@ impl Display for Kernel {
         let ([a, b, c], [x, y, z]) = (self.workgroup, self.grid);
         writeln!(f, "kernel {} workgroup({a}, {b}, {c}) grid({x}, {y}, {z}) {{", self.name)?;
         for buffer in &self.buffers {
-            let access = if buffer.access == Access::Read { "read" } else { "write" };
+            let access = match buffer.access {
+                Access::Read => "read",
+                Access::Write => "write",
+                Access::Update => "update",
+            };
             writeln!(f, "    {access} {}: {}[{}];", buffer.name, buffer.ty, buffer.length)?;
         }
         for shared in &self.shared {

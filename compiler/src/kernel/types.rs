@@ -60,7 +60,7 @@ impl Kernel {
             Expr::Load { buffer, index } => {
                 self.index(index)?;
                 match self.buffers.get(*buffer) {
-                    Some(b) if b.access == Access::Read => Ok(b.ty),
+                    Some(b) if b.access != Access::Write => Ok(b.ty),
                     Some(b) => Err(format!("`{}` is written, so it can't be read", b.name)),
                     None => Err(format!("there is no buffer number {buffer}")),
                 }

@@ -130,7 +130,7 @@ impl Walk<'_> {
             Stmt::Store { buffer, index, value } => {
                 self.expect(index, Type::I32).map_err(at)?;
                 match self.kernel.buffers.get(*buffer) {
-                    Some(b) if b.access == Access::Write => self.expect(value, b.ty).map_err(at)?,
+                    Some(b) if b.access != Access::Read => self.expect(value, b.ty).map_err(at)?,
                     Some(b) => return Err(at(format!("`{}` is read, so it can't be written", b.name))),
                     None => return Err(at(format!("there is no buffer number {buffer}"))),
                 }
@@ -199,6 +199,7 @@ impl Walk<'_> {
     fn is_uniform(&self, expr: &Expr) -> bool {
         let varies = expr.find(&mut |e| match e {
             Expr::Variable(id) => !self.declared[*id].uniform,
+            Expr::Load { buffer, .. } => self.kernel.buffers[*buffer].access != Access::Read,
             Expr::Builtin(Builtin::LocalId(_)) | Expr::LoadShared { .. } => true,
             _ => false,
         });

@@ -10,7 +10,7 @@
 //!   and sizes; `value`: what they stand for; `list`: functions on what is known at compile time;
 //! - `frame`: where in the tree of layers evaluation is; `weights`: the tensors that layers keep;
 //! - `scan`: loops at run time;
-//! - `train`: a step of training;
+//! - `train`: a step of training; `guard`: what keeps a step that fails from changing weights;
 //! - `expression`: operators and elementwise functions, the same for whole tensors and inside contractions;
 //! - `constant`: arithmetic at compile time;
 //! - `tensors`: elementwise operations on whole tensors, and broadcasting;
@@ -31,6 +31,7 @@ mod contraction;
 mod einsum;
 mod expression;
 mod frame;
+mod guard;
 mod indices;
 mod list;
 mod network;

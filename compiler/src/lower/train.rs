@@ -19,6 +19,7 @@ use super::call::Argument;
 use super::constant::Constant;
 use super::expression::{Evaluator, Lowered, Target};
 use super::frame::Frame;
+use super::guard::guard;
 use super::network::{Network, Role, Weight, WeightKind};
 use super::scope::Scope;
 use super::tensors::Tensors;
@@ -145,6 +146,10 @@ impl<'p> Step<'p, '_> {
         let weights = &mut self.evaluator.target.network.weights;
         weights[of_model..of_metrics].iter_mut().for_each(|weight| weight.role = Role::Metric);
         weights[of_metrics..].iter_mut().for_each(|weight| weight.role = Role::Optimizer);
+        if self.bindings.training {
+            let span = self.span();
+            guard(&mut self.evaluator.target, loss, span)?;
+        }
         self.evaluator.target.network.penalty = None;
         Ok(self.evaluator.target.into_network(results))
     }

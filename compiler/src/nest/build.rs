@@ -106,7 +106,7 @@ pub fn build(
     let place = builder.row_major(root, &place)?;
     let outputs = outputs
         .iter()
-        .map(|window| Ok(Output { ty: window.tensor.clone(), position: builder.position_of(window, &place)? }));
+        .map(|window| Ok(Output { ty: window.tensor.clone(), position: builder.position_of(window, &place)?, over: None }));
     let outputs = outputs.collect::<Result<_, NestError>>()?;
     let nest = Nest {
         name: kernel_name(graph, root, contraction, &builder.computed),

@@ -106,6 +106,8 @@ pub struct Output {
     pub ty: TensorType,
     /// The row-major position of a place's element.
     pub position: Affine,
+    /// The operand whose memory it is written to, if it has none of its own.
+    pub over: Option<usize>,
 }
 
 /// One fused loop nest: see the module's head.
@@ -159,6 +161,20 @@ impl Nest {
             stride = stride.saturating_mul(self.axes[axis].extent as i64);
         }
         Affine::new(terms, 0).unwrap_or_default()
+    }
+
+    /// Whether an output may be written over an operand: it reads that only where it writes, and once it is all else.
+    pub fn may_overwrite(&self, output: usize, operand: usize) -> bool {
+        let Output { ty, position, .. } = &self.outputs[output];
+        let of_operand = |leaf: &Leaf| matches!(leaf, Leaf::Load(load) if load.operand == operand);
+        let is_here = |leaf: &Leaf| match leaf {
+            Leaf::Load(load) => load.offset == *position && load.dynamic.is_empty() && load.when.is_empty(),
+            _ => true,
+        };
+        self.loops == 0
+            && self.operands[operand] == *ty
+            && !self.body.leaves().any(of_operand)
+            && self.epilogue.leaves().filter(|leaf| of_operand(leaf)).all(is_here)
     }
 
     /// The same nest without names: equal for two nests only where they compute the same.

@@ -67,7 +67,11 @@ impl fmt::Display for Nest {
             if output.position != self.place() {
                 write!(f, "[{}]", self.affine(&output.position))?;
             }
-            writeln!(f, ": {}", output.ty)?;
+            write!(f, ": {}", output.ty)?;
+            match output.over {
+                Some(operand) => writeln!(f, " over in{operand}")?,
+                None => writeln!(f)?,
+            }
         }
         for (number, derived) in self.derived.iter().enumerate() {
             writeln!(f, "  q{number} = floor(({}) / {})", self.affine(&derived.numerator), derived.denominator)?;

@@ -34,7 +34,9 @@ impl Nest {
     fn check(&self) -> Result<(), String> {
         require(self.axes.iter().all(|a| a.extent >= 1), || "an axis is empty".into())?;
         require(self.free + self.loops <= self.axes.len(), || "more axes of a kind than there are".into())?;
-        for Output { ty, position } in &self.outputs {
+        for (number, Output { ty, position, over }) in self.outputs.iter().enumerate() {
+            let may = over.is_none_or(|operand| self.may_overwrite(number, operand));
+            require(may, || format!("output {number} cannot be written over an operand"))?;
             let places = self.places();
             let fits = if self.loops == 0 { ty.elements() == places } else { ty.elements() >= places };
             require(fits, || format!("{ty} does not have {places} elements"))?;

@@ -13,12 +13,14 @@
 //!
 //! Always true: a step reads only buffers that are inputs, weights, constants, carried, or written by a step before it; each
 //! other buffer is written by one step, or by the steps that write a carry that it holds; no step reads a buffer that it
-//! writes; no two routines have one name, or do the same work; two temporaries of one slot are never alive together.
+//! writes, nor one that a step before it has written over; no two routines have one name, or do the same work; two temporaries
+//! of one slot are never alive together.
 
 mod cost;
 mod error;
 mod launches;
 mod memory;
+mod overwrite;
 mod planner;
 #[cfg(test)]
 mod tests;
@@ -56,6 +58,8 @@ pub enum Content {
     Kept,
     /// Written by a step, and read back by the caller; or without elements, which no step writes.
     Output,
+    /// The next value of a weight, written by a step over the weight of this buffer: it has that one's memory.
+    Over { weight: BufferId },
     /// Stands for the buffers that hold a value from one turn of a loop to the next: see [`Carry`].
     Carried,
 }
@@ -115,8 +119,24 @@ pub struct Routine {
     pub work: Work,
     /// `None` where there is nothing to choose.
     pub schedule: Option<Schedule>,
-    /// For shader profiles. Its buffers are a step's operands, then its outputs, in order.
+    /// For shader profiles. Its buffers are those of [`Routine::bound`].
     pub kernel: Option<Kernel>,
+}
+
+impl Routine {
+    /// The buffers that the kernel binds, in order: a step's operands, then those outputs that are not written over one.
+    pub fn bound(&self, operands: &[BufferId], outputs: &[BufferId]) -> Vec<BufferId> {
+        let own = outputs.iter().enumerate().filter(|(number, _)| self.over(*number).is_none());
+        operands.iter().copied().chain(own.map(|(_, &id)| id)).collect()
+    }
+
+    /// The operand over which an output is written.
+    pub fn over(&self, output: usize) -> Option<usize> {
+        match &self.work {
+            Work::Nest(nest) => nest.outputs.get(output)?.over,
+            Work::PrngValue { .. } | Work::PrngState { .. } => None,
+        }
+    }
 }
 
 /// A routine's number: its position in [`Plan::routines`].

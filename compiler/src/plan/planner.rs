@@ -10,17 +10,33 @@ use crate::schedule::{self, ScheduleError};
 use crate::tensor::{Tensor, TensorType};
 
 use super::memory::{assign_slots, keep};
+use super::overwrite::overwrite;
 use super::{Buffer, BufferId, Carry, Content, Loop, Plan, PlanError, Port, Routine, RoutineId, Step, Work};
 
 pub(crate) struct Planner<'a> {
     profile: &'a Profile,
+    /// Next values of weights may be written over these.
+    overwrites: bool,
     buffers: Vec<Buffer>,
     routines: Vec<Routine>,
     /// The routine that does a work, which is here without names.
     of_work: HashMap<Work, RoutineId>,
     routine_names: Names,
     value_names: Names,
-    steps: Vec<Step>,
+    steps: Vec<Planned<'a>>,
+}
+
+/// A step whose routine is not made yet.
+pub(super) struct Planned<'a> {
+    pub name: String,
+    /// The routine's, where it gets one of its own.
+    routine: String,
+    pub work: Work,
+    pub operands: Vec<BufferId>,
+    pub outputs: Vec<BufferId>,
+    /// What it computes.
+    graph: &'a Graph,
+    root: NodeId,
 }
 
 /// A graph whose plan is being made: the program's, or the body of a scan.
@@ -45,6 +61,7 @@ impl<'a> Planner<'a> {
     pub fn new(profile: &'a Profile) -> Planner<'a> {
         Planner {
             profile,
+            overwrites: false,
             buffers: Vec::new(),
             routines: Vec::new(),
             of_work: HashMap::new(),
@@ -54,8 +71,13 @@ impl<'a> Planner<'a> {
         }
     }
 
+    /// Writes next values of weights over these, where a device has kernels that can.
+    pub fn overwriting(self) -> Planner<'a> {
+        Planner { overwrites: self.profile.execution == Execution::Shader, ..self }
+    }
+
     /// The plan of a graph whose scans are settled: see [`crate::passes::settle`].
-    pub fn plan(mut self, graph: &Graph) -> Result<Plan, PlanError> {
+    pub fn plan(mut self, graph: &'a Graph) -> Result<Plan, PlanError> {
         let mut scope = Scope::new(graph, Vec::new());
         let inputs = self.given(&mut scope, &graph.inputs, &Content::Input)?;
         let weights = self.given(&mut scope, &graph.weights, &Content::Weight)?;
@@ -63,15 +85,23 @@ impl<'a> Planner<'a> {
             fuse(graph, self.profile).into_iter().partition(|group| group.once);
         self.groups(&mut scope, &once)?;
         let prelude = std::mem::take(&mut self.steps);
-        let loops = self.groups(&mut scope, &each)?;
+        let mut loops = self.groups(&mut scope, &each)?;
+        let mut steps = std::mem::take(&mut self.steps);
         let outputs = graph.outputs.iter().map(|(name, id)| {
             let buffer = self.stored(&mut scope, storage(graph, *id))?.buffer;
             Ok(Port { name: name.clone(), ty: graph.node(*id).ty.clone(), buffer })
         });
         let outputs = outputs.collect::<Result<Vec<Port>, PlanError>>()?;
         let output = |weight: &Port| outputs.iter().position(|output| output.name == weight.name);
-        let updates =
+        let updates: Vec<(usize, usize)> =
             weights.iter().enumerate().filter_map(|(number, weight)| Some((number, output(weight)?))).collect();
+        if self.overwrites {
+            let next = updates.iter().map(|&(weight, output)| (weights[weight].buffer, outputs[output].buffer));
+            let next: Vec<(BufferId, BufferId)> = next.collect();
+            overwrite(&mut steps, &mut loops, &outputs, &mut self.buffers, &next);
+        }
+        let prelude = prelude.into_iter().map(|step| self.made(step)).collect::<Result<_, PlanError>>()?;
+        let steps = steps.into_iter().map(|step| self.made(step)).collect::<Result<_, PlanError>>()?;
         let mut plan = Plan {
             name: graph.name.clone(),
             profile: self.profile.clone(),
@@ -79,7 +109,7 @@ impl<'a> Planner<'a> {
             slots: Vec::new(),
             routines: self.routines,
             prelude,
-            steps: self.steps,
+            steps,
             loops,
             inputs,
             weights,
@@ -103,7 +133,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Adds the steps of groups, and gives the loops among them.
-    fn groups(&mut self, scope: &mut Scope, groups: &[Group]) -> Result<Vec<Loop>, PlanError> {
+    fn groups(&mut self, scope: &mut Scope<'a>, groups: &[Group]) -> Result<Vec<Loop>, PlanError> {
         let mut loops = Vec::new();
         for group in groups {
             match &scope.graph.node(group.root).op {
@@ -115,7 +145,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Adds the step that computes a group, where there is something to compute.
-    fn step(&mut self, scope: &mut Scope, group: &Group) -> Result<(), PlanError> {
+    fn step(&mut self, scope: &mut Scope<'a>, group: &Group) -> Result<(), PlanError> {
         let graph = scope.graph;
         let root = group.root;
         let places = self.places(scope, root)?;
@@ -142,17 +172,23 @@ impl<'a> Planner<'a> {
                 (nest.name.clone(), Work::Nest(Box::new(nest)), operands)
             }
         };
-        let routine = self.routine(graph, root, &name, work)?;
         let operands = operands.into_iter().map(|id| Ok(self.stored(scope, id)?.buffer));
         let operands = operands.collect::<Result<_, PlanError>>()?;
         let outputs = places.iter().map(|place| place.buffer).collect();
-        let name = self.value_names.unique(&graph.value_name(root));
-        self.steps.push(Step { name, routine, operands, outputs });
+        let (routine, name) = (name, self.value_names.unique(&graph.value_name(root)));
+        self.steps.push(Planned { name, routine, work, operands, outputs, graph, root });
         Ok(())
     }
 
+    /// The step, with its routine.
+    fn made(&mut self, step: Planned) -> Result<Step, PlanError> {
+        let Planned { name, routine, work, operands, outputs, graph, root } = step;
+        let routine = self.routine(graph, root, &routine, work)?;
+        Ok(Step { name, routine, operands, outputs })
+    }
+
     /// Adds the steps of a scan, and gives their loop; `None` where there is nothing to compute.
-    fn scan(&mut self, scope: &mut Scope, id: NodeId, scan: &Scan) -> Result<Option<Loop>, PlanError> {
+    fn scan(&mut self, scope: &mut Scope<'a>, id: NodeId, scan: &'a Scan) -> Result<Option<Loop>, PlanError> {
         let (graph, body) = (scope.graph, &scan.body);
         if scan.length == 0 {
             return Err(PlanError::Internal("a scan of no steps has not been folded".into()));

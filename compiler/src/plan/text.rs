@@ -127,6 +127,7 @@ impl Plan {
             Content::Temporary { slot } => format!("slot {slot}"),
             Content::Kept => "kept".to_owned(),
             Content::Carried => "carry".to_owned(),
+            Content::Over { .. } => "weight".to_owned(),
             _ => "output".to_owned(),
         }
     }

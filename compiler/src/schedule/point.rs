@@ -10,29 +10,37 @@ use crate::tensor::TensorType;
 
 use super::values::{Unsupported, Values};
 
-/// The buffers of a nest's kernel, by position: operands, then outputs.
+/// The buffers of a nest's kernel: operands, then the outputs that are not written over one of these.
 pub(super) struct Buffers {
-    /// Lanes of each buffer's elements: 4 where the kernel reads or writes it as vectors.
+    /// Lanes of the elements of each operand, then each output: 4 where the kernel reads or writes it as vectors.
     pub lanes: Vec<u8>,
+    /// The buffer's number of each output.
+    outputs: Vec<usize>,
 }
 
 /// Declares the nest's buffers; `lanes` says for each operand, then output, whether it is a vector buffer.
 pub(super) fn declare(nest: &Nest, profile: &Profile, b: &mut Builder, lanes: Vec<u8>) -> Result<Buffers, Unsupported> {
     let tensors = nest.operands.iter().chain(nest.outputs.iter().map(|output| &output.ty));
+    let mut outputs = Vec::with_capacity(nest.outputs.len());
     for (number, (tensor, &lanes)) in tensors.zip(&lanes).enumerate() {
         let storage = profile.storage(tensor.dtype);
         let storage = storage.ok_or_else(|| Unsupported { what: format!("tensors of type {}", tensor.dtype) })?;
         let ty = Type::vector(storage, lanes);
         let length = tensor.elements().max(1).div_ceil(lanes as usize);
+        let is_over = || nest.outputs.iter().any(|output| output.over == Some(number));
         match number.checked_sub(nest.operands.len()) {
-            None => b.read(&format!("in{number}"), ty, length),
-            Some(output) => b.write(&format!("out{output}"), ty, length),
-        };
+            None if is_over() => _ = b.update(&format!("in{number}"), ty, length),
+            None => _ = b.read(&format!("in{number}"), ty, length),
+            Some(output) => outputs.push(match nest.outputs[output].over {
+                Some(operand) => operand,
+                None => b.write(&format!("out{output}"), ty, length),
+            }),
+        }
     }
     if nest.depends_on_loops() {
         nest.axes[nest.loops()].iter().for_each(|axis| b.step(&axis.name));
     }
-    Ok(Buffers { lanes })
+    Ok(Buffers { lanes, outputs })
 }
 
 /// A point of the nest in a kernel that is being written.
@@ -215,11 +223,11 @@ impl<'a> Point<'a> {
     pub fn store(&self, b: &mut Builder, place: &Expr, results: Vec<Expr>) {
         let plain = self.nest.place();
         for (number, (output, result)) in self.nest.outputs.iter().zip(results).enumerate() {
-            let buffer = self.nest.operands.len() + number;
+            let lanes = self.buffers.lanes[self.nest.operands.len() + number];
             let stored = Values { b, profile: self.profile, lanes: self.lanes }.stored(output.ty.dtype, result);
             let position = if output.position == plain { place.clone() } else { self.affine(&output.position) };
-            let position = if self.buffers.lanes[buffer] == 1 { position } else { position.quotient(4) };
-            b.store(buffer, position, stored);
+            let position = if lanes == 1 { position } else { position.quotient(4) };
+            b.store(self.buffers.outputs[number], position, stored);
         }
     }
 }

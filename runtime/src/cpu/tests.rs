@@ -126,7 +126,7 @@ fn output(dtype: DType, axes: &[Axis], order: impl IntoIterator<Item = usize>) -
         position.scale(axes[axis].extent as i64).unwrap().add(&Affine::var(axis)).unwrap()
     });
     let shape: Vec<usize> = order.iter().map(|&axis| axes[axis].extent).collect();
-    Output { ty: TensorType::new(dtype, shape), position }
+    Output { ty: TensorType::new(dtype, shape), position, over: None }
 }
 
 /// The nest within up to two loops, some of its loads moving with them, and one or two outputs of which it writes a part;
