@@ -4,13 +4,14 @@ use tile_compiler::graph::{Graph, NodeId, Op};
 use tile_compiler::interpret;
 use tile_compiler::kernel::Kernel;
 use tile_compiler::plan::{Plan, Routine};
-use tile_compiler::tensor::Tensor;
+use tile_compiler::tensor::{Tensor, TensorType};
 
 use crate::device::{Device, Kind};
 use crate::error::Error;
 use crate::host::HostExecutable;
+use crate::store::{Memory, Store, Stored};
 #[cfg(feature = "wgpu")]
-use crate::wgpu::GpuExecutable;
+use crate::wgpu::{GpuExecutable, GpuWatched};
 
 /// A program with its memory on a device. What it is given (inputs, then weights) and its outputs are numbered as in the graph
 /// or plan it was made from.
@@ -22,14 +23,16 @@ pub enum Executable {
 }
 
 impl Executable {
-    /// Makes ready a plan for the device's profile.
-    pub async fn new(device: &Device, plan: Plan) -> Result<Executable, Error> {
+    /// Makes ready a plan for the device's profile. On a GPU it binds the weights that the store has, and this then has all of them.
+    pub async fn new(device: &Device, plan: Plan, store: &mut Store) -> Result<Executable, Error> {
         match &device.0 {
             Kind::Cpu => HostExecutable::cpu(plan).map(Executable::Host),
             Kind::Check(_) => HostExecutable::check(plan).map(Executable::Host),
             Kind::Reference => Err(Error::Internal { what: "the reference device runs graphs, not plans".into() }),
             #[cfg(feature = "wgpu")]
-            Kind::Wgpu { gpu, checked } => GpuExecutable::new(gpu.clone(), plan, *checked).await.map(Executable::Gpu),
+            Kind::Wgpu { gpu, checked } => {
+                GpuExecutable::new(gpu.clone(), plan, *checked, store).await.map(Executable::Gpu)
+            }
         }
     }
 
@@ -67,14 +70,48 @@ impl Executable {
         }
     }
 
-    /// After a run: the next values of weights, the outputs with their names, are their values. Those outputs are not to be
-    /// read after that.
-    pub async fn adopt(&mut self) -> Result<(), Error> {
+    /// Runs the program once, after which the next values of weights, the outputs with their names, are their values. Those
+    /// outputs are not to be read after that. A device that works beside the host need not be done; `watched` are numbers of
+    /// outputs whose values the caller wants.
+    pub async fn step(&mut self, watched: &[usize]) -> Result<Watched, Error> {
+        #[cfg(feature = "wgpu")]
+        if let Executable::Gpu(gpu) = self {
+            return gpu.step(watched).await.map(Watched::OnTheWay);
+        }
+        self.execute().await?;
+        let mut outputs = Vec::with_capacity(watched.len());
+        for &number in watched {
+            outputs.push(self.output(number).await?);
+        }
         match self {
             Executable::Reference(reference) => reference.adopt(),
             Executable::Host(host) => host.adopt(),
             #[cfg(feature = "wgpu")]
-            Executable::Gpu(gpu) => gpu.adopt().await?,
+            Executable::Gpu(_) => {}
+        }
+        Ok(Watched::Here(outputs))
+    }
+
+    /// Begins its turn with the weights that the store has.
+    ///
+    /// # Errors
+    /// Where one has another type there; then nothing has changed.
+    pub fn attach(&mut self, store: &mut Store) -> Result<(), Error> {
+        match self {
+            Executable::Reference(reference) => reference.attach(store),
+            Executable::Host(host) => host.attach(store),
+            #[cfg(feature = "wgpu")]
+            Executable::Gpu(gpu) => gpu.attach(store),
+        }
+    }
+
+    /// Ends its turn: hands its weights, which all have values, to the store.
+    pub fn detach(&mut self, store: &mut Store) -> Result<(), Error> {
+        match self {
+            Executable::Reference(reference) => reference.detach(store),
+            Executable::Host(host) => host.detach(store)?,
+            #[cfg(feature = "wgpu")]
+            Executable::Gpu(gpu) => gpu.detach(store),
         }
         Ok(())
     }
@@ -110,6 +147,29 @@ impl Executable {
     }
 }
 
+/// Outputs of a step.
+pub enum Watched {
+    Here(Vec<Tensor>),
+    #[cfg(feature = "wgpu")]
+    OnTheWay(GpuWatched),
+}
+
+impl Watched {
+    /// Whether there is nothing to wait for.
+    pub fn is_here(&self) -> bool {
+        matches!(self, Watched::Here(_))
+    }
+
+    /// The outputs, once the step is done.
+    pub async fn take(self) -> Result<Vec<Tensor>, Error> {
+        match self {
+            Watched::Here(outputs) => Ok(outputs),
+            #[cfg(feature = "wgpu")]
+            Watched::OnTheWay(watched) => watched.take().await,
+        }
+    }
+}
+
 /// A graph under the reference interpreter.
 pub struct ReferenceExecutable {
     graph: Graph,
@@ -134,6 +194,31 @@ impl ReferenceExecutable {
         })?;
         self.outputs = outputs.into_iter().map(|(_, tensor)| tensor).collect();
         Ok(())
+    }
+
+    /// Names and types of its weights, each with its place in `given`.
+    fn weights(&self) -> impl Iterator<Item = (usize, &str, &TensorType)> {
+        let (graph, first) = (&self.graph, self.graph.inputs.len());
+        (first..).zip(&graph.weights).map(|(at, &id)| (at, given_name(graph, id), &graph.node(id).ty))
+    }
+
+    fn attach(&mut self, store: &mut Store) -> Result<(), Error> {
+        self.weights().try_for_each(|(_, name, ty)| store.check(name, ty))?;
+        for (name, tensor) in &mut self.given[self.graph.inputs.len()..] {
+            if let Some(Stored { memory: Memory::Tensor(value), .. }) = store.take(name) {
+                *tensor = Some(value);
+            }
+        }
+        Ok(())
+    }
+
+    fn detach(&mut self, store: &mut Store) {
+        for (name, tensor) in &mut self.given[self.graph.inputs.len()..] {
+            if let Some(tensor) = tensor.take() {
+                let (ty, storage) = (tensor.ty().clone(), tensor.dtype());
+                store.put(name, Stored { ty, storage, memory: Memory::Tensor(tensor), given: true });
+            }
+        }
     }
 
     fn adopt(&mut self) {

@@ -9,6 +9,7 @@ use crate::checked;
 use crate::cpu::Steps;
 use crate::error::Error;
 use crate::storage::{from_storage, to_storage};
+use crate::store::{self, Store, Stored};
 
 /// A plan with its memory.
 pub struct HostExecutable {
@@ -120,6 +121,50 @@ impl HostExecutable {
                 plan.launches(launch)
             }
         }
+    }
+
+    /// Takes its weights' memory from the store, those that this has.
+    pub fn attach(&mut self, store: &mut Store) -> Result<(), Error> {
+        self.plan.weights.iter().try_for_each(|port| store.check(&port.name, &port.ty))?;
+        let HostExecutable { plan, memory, engine } = self;
+        for port in &plan.weights {
+            if memory.has(port.buffer) {
+                if let Some(Stored { memory: store::Memory::Block(block), .. }) = store.take(&port.name) {
+                    memory.put(port.buffer, block);
+                }
+            }
+            let stored = match store.get(&port.name) {
+                Some(Stored { memory: store::Memory::Block(block), .. }) => Some(block.bytes()),
+                _ => None,
+            };
+            match engine {
+                Engine::Cpu(steps) => steps.given(port.buffer, stored),
+                Engine::Check { stale, .. } => *stale = true,
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands its weights' memory to the store; all have values.
+    pub fn detach(&mut self, store: &mut Store) -> Result<(), Error> {
+        let HostExecutable { plan, memory, engine } = self;
+        for port in &plan.weights {
+            let storage = plan.buffers[port.buffer].storage;
+            let block = match engine {
+                // One that is kept in packed form alone has not changed.
+                Engine::Cpu(_) if !memory.has(port.buffer) && store.has(&port.name) => continue,
+                Engine::Cpu(steps) if !memory.has(port.buffer) => {
+                    let bytes = steps.unpacked(port.buffer).unwrap_or_default();
+                    let mut block = allocate(plan.buffers[port.buffer].bytes(), "cpu", &port.ty)?;
+                    block.bytes_mut()[..bytes.len()].copy_from_slice(&bytes);
+                    block
+                }
+                _ => memory.take(port.buffer),
+            };
+            let memory = store::Memory::Block(block);
+            store.put(&port.name, Stored { ty: port.ty.clone(), storage, memory, given: true });
+        }
+        Ok(())
     }
 
     /// After a run: makes the next values of weights their values. The outputs that these were are lost.

@@ -15,7 +15,8 @@
 //!
 //! A [`Model`] is a checked program, a [`Device`] is a place to run it, and a [`Session`] is the program compiled for
 //! given shapes on one device, with its memory there. `error` has what can go wrong, `data` the files that hold tensors,
-//! `wgpu`, `cpu` and `check` the devices; `host` runs plans on host memory, `storage` converts to what devices store.
+//! `wgpu`, `cpu` and `check` the devices; `host` runs plans on host memory, `storage` converts to what devices store,
+//! and in `store` sessions share weights.
 
 #[cfg(feature = "ndarray")]
 pub mod array;
@@ -31,6 +32,7 @@ mod model;
 mod prng;
 mod session;
 mod storage;
+mod store;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod train;
 pub mod weights;

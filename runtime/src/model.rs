@@ -4,7 +4,8 @@ use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::graph::{Graph, NodeId};
 use tile_compiler::lower::{Binding, Bindings, Network, Setting, lower};
 use tile_compiler::pipeline;
-use tile_compiler::plan::Port;
+use tile_compiler::plan::{Plan, PlanError, Port};
+use tile_compiler::profile::Profile;
 use tile_compiler::tensor::TensorType;
 use tile_lang::diagnostic::Diagnostic;
 use tile_lang::{Checked, Loader, Program, Sources};
@@ -13,6 +14,7 @@ use crate::device::{Device, Kind};
 use crate::error::Error;
 use crate::executable::{Executable, ReferenceExecutable, given_name};
 use crate::session::Session;
+use crate::store::Store;
 #[cfg(not(target_arch = "wasm32"))]
 use crate::train::TrainerBuilder;
 
@@ -168,7 +170,28 @@ impl Session {
 }
 
 /// The graph, which was made from `sources`, ready on the device.
-pub(crate) async fn session(mut graph: Graph, device: &Device, sources: &Sources) -> Result<Session, Error> {
+pub(crate) async fn session(graph: Graph, device: &Device, sources: &Sources) -> Result<Session, Error> {
+    planned(graph, device, sources, pipeline::plan, &mut Store::default()).await
+}
+
+/// The graph of a step, for [`Session::step`]: its weights are those of the store, which it has from [`Session::attach`] to
+/// [`Session::detach`].
+pub(crate) async fn step(
+    graph: Graph,
+    device: &Device,
+    sources: &Sources,
+    store: &mut Store,
+) -> Result<Session, Error> {
+    planned(graph, device, sources, pipeline::plan_updates, store).await
+}
+
+async fn planned(
+    mut graph: Graph,
+    device: &Device,
+    sources: &Sources,
+    plan: fn(&Graph, &Profile) -> Result<Plan, PlanError>,
+    store: &mut Store,
+) -> Result<Session, Error> {
     if let Kind::Reference = device.0 {
         let named = |id: NodeId| (given_name(&graph, id).to_owned(), graph.node(id).ty.clone());
         let inputs = graph.inputs.iter().map(|&id| named(id)).collect();
@@ -177,14 +200,14 @@ pub(crate) async fn session(mut graph: Graph, device: &Device, sources: &Sources
         return Ok(Session::new(inputs, weights, outputs, Executable::Reference(ReferenceExecutable::new(graph))));
     }
     pipeline::optimise(&mut graph);
-    let plan = pipeline::plan(&graph, &device.profile()).map_err(|error| match error.diagnostic(&graph) {
+    let plan = plan(&graph, &device.profile()).map_err(|error| match error.diagnostic(&graph) {
         Some(diagnostic) => Error::Program { sources: sources.clone(), diagnostics: vec![diagnostic] },
         None => Error::Internal { what: error.to_string() },
     })?;
     let ports = |ports: &[Port]| ports.iter().map(|p| (p.name.clone(), p.ty.clone())).collect();
     let (inputs, weights, outputs) = (ports(&plan.inputs), ports(&plan.weights), ports(&plan.outputs));
     let cost = plan.cost();
-    let mut session = Session::new(inputs, weights, outputs, Executable::new(device, plan).await?);
+    let mut session = Session::new(inputs, weights, outputs, Executable::new(device, plan, store).await?);
     session.keep_cost(cost);
     Ok(session)
 }

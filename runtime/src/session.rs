@@ -14,7 +14,7 @@ use crate::device::Device;
 use crate::error::Error;
 use crate::executable::Executable;
 #[cfg(not(target_arch = "wasm32"))]
-use crate::train::TrainerBuilder;
+use crate::{executable::Watched, store::Store, train::TrainerBuilder};
 
 /// Bytes of first values that are computed together; a larger weight's are computed alone.
 #[cfg(not(target_arch = "wasm32"))]
@@ -231,9 +231,27 @@ impl Session {
         pollster::block_on(self.executable.execute())
     }
 
-    /// After [`Session::execute`]: each weight that the program changes takes its next value.
-    pub(crate) fn adopt(&mut self) -> Result<(), Error> {
-        pollster::block_on(self.executable.adopt())
+    /// Runs a session that was made with a store, after which each weight that the program changes has its next value. Does not
+    /// wait for the device; `watched` are the outputs whose values are wanted.
+    pub(crate) fn step(&mut self, watched: &[&str]) -> Result<Watched, Error> {
+        let kept: Vec<bool> = self.given.iter().map(|given| given.kept).collect();
+        self.all_given(&kept)?;
+        let watched = watched.iter().map(|name| self.output_number(name)).collect::<Result<Vec<_>, _>>()?;
+        pollster::block_on(self.executable.step(&watched))
+    }
+
+    /// Begins its turn with the weights that the store has.
+    ///
+    /// # Errors
+    /// [`Error::WrongWeight`]; then nothing has changed.
+    pub(crate) fn attach(&mut self, store: &mut Store) -> Result<(), Error> {
+        self.given[self.inputs..].iter_mut().for_each(|weight| weight.kept = store.has(&weight.name));
+        self.executable.attach(store)
+    }
+
+    /// Ends its turn: hands its weights, which all have values, to the store.
+    pub(crate) fn detach(&mut self, store: &mut Store) -> Result<(), Error> {
+        self.executable.detach(store)
     }
 
     /// The names of all inputs, hidden ones too, and the paths of the weights.
@@ -248,9 +266,12 @@ impl Session {
 
     /// One output of the last run.
     pub(crate) fn output(&self, name: &str) -> Result<Tensor, Error> {
+        pollster::block_on(self.executable.output(self.output_number(name)?))
+    }
+
+    fn output_number(&self, name: &str) -> Result<usize, Error> {
         let number = self.outputs.iter().position(|(output, _)| output == name);
-        let missing = || Error::Internal { what: format!("there is no output `{name}`") };
-        pollster::block_on(self.executable.output(number.ok_or_else(missing)?))
+        number.ok_or_else(|| Error::Internal { what: format!("there is no output `{name}`") })
     }
 
     /// The outputs of the last [`Session::execute`].

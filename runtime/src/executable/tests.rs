@@ -6,6 +6,7 @@ use tile_compiler::tensor::{Tensor, TensorType};
 
 use super::Executable;
 use crate::Device;
+use crate::store::Store;
 
 /// The devices that run kernels: the checker, and whichever adapter is there.
 fn devices() -> Vec<Device> {
@@ -104,7 +105,7 @@ fn plan() -> Plan {
 #[test]
 fn a_plan_runs_the_same_on_every_device() {
     for device in devices() {
-        let mut executable = pollster::block_on(Executable::new(&device, plan())).unwrap();
+        let mut executable = pollster::block_on(Executable::new(&device, plan(), &mut Store::default())).unwrap();
         for x in [[1.0, 2.0, 3.0, 4.0, 255.0], [9.0, 0.0, 1.0, 1.0, 1.0]] {
             pollster::block_on(executable.set(0, &tensor(DType::U8, &x))).unwrap();
             let outputs = pollster::block_on(executable.run()).unwrap();
@@ -125,7 +126,7 @@ fn a_plan_runs_the_same_on_every_device() {
 #[test]
 fn a_device_that_fails_says_why() {
     let error = |device: &Device, plan: Plan| {
-        let executable = pollster::block_on(Executable::new(device, plan));
+        let executable = pollster::block_on(Executable::new(device, plan, &mut Store::default()));
         executable.and_then(|mut executable| pollster::block_on(executable.run())).unwrap_err().to_string()
     };
     let mut unwritten = plan();
@@ -146,11 +147,11 @@ fn a_device_that_fails_says_why() {
 fn a_lost_device_is_an_error() {
     let Ok(device) = Device::wgpu(0) else { return };
     let crate::device::Kind::Wgpu { gpu, .. } = &device.0 else { return };
-    let mut executable = pollster::block_on(Executable::new(&device, plan())).unwrap();
+    let mut executable = pollster::block_on(Executable::new(&device, plan(), &mut Store::default())).unwrap();
     gpu.device.destroy();
     for _ in 0..2 {
         let _ = pollster::block_on(executable.set(0, &tensor(DType::U8, &[0.0; 5])));
         assert!(pollster::block_on(executable.run()).is_err());
     }
-    assert!(pollster::block_on(Executable::new(&device, plan())).is_err());
+    assert!(pollster::block_on(Executable::new(&device, plan(), &mut Store::default())).is_err());
 }

@@ -22,11 +22,12 @@ impl Trainer {
     /// # Errors
     /// [`Error::Weights`] where the file cannot be written.
     pub fn save(&mut self, path: impl AsRef<Path>) -> Result<(), Error> {
-        self.steps.take_values()?;
+        self.wait()?;
+        let mut tensors: Vec<(String, Tensor)> = Vec::new();
         // Within an epoch, what metrics have counted so far, too.
-        let kept = self.steps.weights.iter().filter(|weight| weight.role != Role::Metric || self.seen > 0);
-        let value = |path: &String| Some((path.clone(), self.steps.values.get(path)?.clone()));
-        let mut tensors: Vec<(String, Tensor)> = kept.filter_map(|weight| value(&weight.path)).collect();
+        for weight in self.steps.weights.iter().filter(|weight| weight.role != Role::Metric || self.seen > 0) {
+            tensors.extend(self.steps.value(&weight.path)?.map(|value| (weight.path.clone(), value)));
+        }
         let [epoch, seen] = [self.epoch, self.seen].map(|count| count as i64);
         let numbers = [epoch, seen, self.step as i64, self.seed as i64, self.rate.to_bits() as i64];
         let ty = TensorType::new(DType::I64, [numbers.len()]);
@@ -45,7 +46,9 @@ impl Trainer {
     pub fn load(&mut self, path: impl AsRef<Path>) -> Result<(), Error> {
         let (mut values, _) = read(path.as_ref())?;
         values.retain(|name, _| !name.starts_with("train."));
-        self.steps.set_values(path.as_ref(), values, false)
+        self.running.clear();
+        self.steps.load(path.as_ref(), values, false);
+        Ok(())
     }
 
     /// Goes on where the run that wrote the file was: as if that had never stopped.
@@ -59,10 +62,12 @@ impl Trainer {
             let what = "it has weights alone, and does not say how far training was: load it instead";
             return Err(Error::Weights(weights::error(path, what)));
         };
+        self.running.clear();
         (self.epoch, self.seen) = (epoch.max(0) as usize, seen.max(0) as usize);
         (self.step, self.seed) = (step.max(0) as u64, seed as u64);
         self.rate = f64::from_bits(rate as u64);
-        self.steps.set_values(path, values, true)
+        self.steps.load(path, values, true);
+        Ok(())
     }
 }
 

@@ -158,12 +158,13 @@ impl<'a> Fit<'a> {
             let rest = order.get(trainer.seen..).unwrap_or_default();
             let mut done = trainer.seen / batch_size;
             with_batches(&trained, rest.chunks(batch_size), |batch| {
-                trainer.train_on(&trained, &batch)?;
+                trainer.train_on(&trained, batch)?;
                 done += 1;
                 stop = tell(trainer, done, None)?;
                 Ok(!stop)
             })?;
             if stop && done < steps {
+                trainer.wait()?;
                 break;
             }
             let training = trainer.results()?;

@@ -4,6 +4,10 @@
 //! runs the steps: [`Trainer::fit`], [`Trainer::evaluate`], [`Trainer::predict`]. What is trained, with which loss and which
 //! optimizer, the program says in its `train` block.
 //!
+//! A device works beside the host: the next batch is read and handed over while a step runs, a step is one submission, and no weight
+//! comes to the host. So the loss of a step is looked at when a few more were begun. If it is no finite number, none of these has
+//! changed a weight ([`tile_compiler::lower::Network::FAILED`]): the failed step is run again for the error, and does not count.
+//!
 //! Always true: the same program, data, seed and device give the same weights, bit for bit, however often training was stopped
 //! and resumed.
 
@@ -14,6 +18,8 @@ mod diagnosis;
 mod fit;
 mod session;
 mod steps;
+#[cfg(all(test, feature = "wgpu"))]
+mod tests;
 mod trainer;
 
 pub use callback::{Callback, Checkpoint, EarlyStopping, Log, Monitor, ReduceOnPlateau};

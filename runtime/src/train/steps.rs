@@ -1,7 +1,7 @@
 //! Compiled steps, one for each size of a batch, and the weights that pass between them.
 //!
-//! Always true: at most [`MOST`] steps are kept. The weights' values are those of the step that ran last in training; a step
-//! that is to run next is given them first.
+//! Always true: at most [`MOST`] steps are kept. The weights are on the device, with the step whose turn it is, the last one, or in
+//! the store; the host has values only of those that are to be given to the next step that has such a weight.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -16,6 +16,7 @@ use super::trainer::Program;
 use crate::error::Error;
 use crate::model;
 use crate::session::{Session, first_values};
+use crate::store::Store;
 use crate::weights;
 
 /// The most steps that are kept compiled.
@@ -52,8 +53,12 @@ pub struct Steps {
     steps: Vec<Step>,
     /// Those of training, or of evaluation where nothing was trained.
     pub weights: Vec<Weight>,
-    /// Values of weights that are in no step: loaded, or of steps that were dropped.
-    pub values: HashMap<String, Tensor>,
+    /// Values that weights are to have: of a file, say.
+    given: HashMap<String, Tensor>,
+    /// The weights while it is no step's turn, and those that the step whose turn it is has not.
+    store: Store,
+    /// Whether it is the last step's turn.
+    running: bool,
     /// The first values of what metrics count.
     zeros: HashMap<String, Tensor>,
     /// A file of which `values` are, until a step says whether they are the right ones.
@@ -78,8 +83,10 @@ impl Steps {
         seed: u64,
     ) -> Result<&mut Step, Error> {
         let key = Key { mode, columns: columns.to_vec(), batch };
-        if self.steps.last().is_none_or(|last| last.key != key) {
-            self.take_values()?;
+        if !self.running || self.steps.last().is_none_or(|last| last.key != key) {
+            if let Some(last) = self.steps.last_mut().filter(|_| std::mem::take(&mut self.running)) {
+                last.session.detach(&mut self.store)?;
+            }
             let step = match self.steps.iter().position(|step| step.key == key) {
                 Some(at) => self.steps.remove(at),
                 None => {
@@ -90,47 +97,53 @@ impl Steps {
                 }
             };
             self.steps.push(step);
-            self.give_values(seed)?;
+            self.begin(seed)?;
         }
         self.steps.last_mut().ok_or_else(|| Error::Internal { what: "there is no step".into() })
     }
 
-    /// The step that was used last.
+    /// The step whose turn it is.
     pub fn last(&self) -> Option<&Step> {
-        self.steps.last()
+        self.steps.last().filter(|_| self.running)
     }
 
-    /// Takes the values of the weights from the step that has them, so that another, or the caller, can have them.
-    pub fn take_values(&mut self) -> Result<(), Error> {
-        let Some(step) = self.steps.last() else { return Ok(()) };
+    /// Begins the last step's turn: gives it the weights.
+    fn begin(&mut self, seed: u64) -> Result<(), Error> {
+        let Steps { steps, given, store, running, .. } = self;
+        let Some(step) = steps.last_mut() else { return Ok(()) };
+        step.session.attach(store)?;
+        *running = true;
         for weight in &step.weights {
-            let is_changed = step.key.mode == Mode::Train || weight.role == Role::Metric;
-            if is_changed || !self.values.contains_key(&weight.path) {
-                self.values.insert(weight.path.clone(), step.session.get(&weight.path)?);
-            }
-        }
-        Ok(())
-    }
-
-    /// Gives the last step the values of its weights.
-    fn give_values(&mut self, seed: u64) -> Result<(), Error> {
-        let Some(step) = self.steps.last_mut() else { return Ok(()) };
-        for weight in &step.weights {
-            if let Some(value) = self.values.get(&weight.path) {
+            if let Some(value) = given.get(&weight.path) {
                 step.session.set(&weight.path, value)?;
+                given.remove(&weight.path);
             }
         }
         step.session.initialise(seed)
     }
 
-    /// Gives every step to come these values, of a file: those of the model, or if `all` those of its optimizer, too.
-    pub fn set_values(&mut self, file: &Path, values: HashMap<String, Tensor>, all: bool) -> Result<(), Error> {
-        self.take_values()?;
-        self.steps.clear();
+    /// The value of a weight, if it has one.
+    pub fn value(&self, path: &str) -> Result<Option<Tensor>, Error> {
+        if let Some(value) = self.given.get(path) {
+            return Ok(Some(value.clone()));
+        }
+        match self.last().filter(|step| step.weights.iter().any(|weight| weight.path == path)) {
+            Some(step) => step.session.get(path).map(Some),
+            None => pollster::block_on(self.store.read(path)),
+        }
+    }
+
+    /// Gives the next step these values.
+    pub fn give(&mut self, values: HashMap<String, Tensor>) {
+        self.given = values;
+    }
+
+    /// Begins anew with these values, of a file: those of the model, or if `all` those of its optimizer, too.
+    pub fn load(&mut self, file: &Path, values: HashMap<String, Tensor>, all: bool) {
         let types = values.iter().map(|(path, tensor)| (path.clone(), tensor.ty().clone())).collect();
+        let weights = std::mem::take(&mut self.weights);
+        *self = Steps { weights, given: values, ..Steps::default() };
         self.loaded = Some(Loaded { file: file.to_owned(), types, all });
-        self.values.extend(values);
-        Ok(())
     }
 
     /// Sees that a file that was loaded has just the weights that it should have.
@@ -210,7 +223,8 @@ impl Steps {
         if *mode == Mode::Train || self.weights.is_empty() {
             self.weights.clone_from(&weights);
         }
-        let mut session = pollster::block_on(model::session(graph, &program.device, program.model.sources()))?;
+        let sources = program.model.sources();
+        let mut session = pollster::block_on(model::step(graph, &program.device, sources, &mut self.store))?;
         let metrics =
             weights.iter().filter(|weight| weight.role == Role::Metric && !self.zeros.contains_key(&weight.path));
         let metrics: HashSet<&str> = metrics.map(|weight| weight.path.as_str()).collect();
@@ -224,24 +238,18 @@ impl Steps {
 
     /// Sets what metrics count to what it is before the first sample.
     pub fn reset_metrics(&mut self) -> Result<(), Error> {
-        let Steps { steps, zeros, values, .. } = self;
+        let Steps { steps, zeros, .. } = self;
         let Some(step) = steps.last_mut() else { return Ok(()) };
         for weight in step.weights.iter().filter(|weight| weight.role == Role::Metric) {
             if let Some(zero) = zeros.get(&weight.path) {
                 step.session.set(&weight.path, zero)?;
             }
-            values.remove(&weight.path);
         }
         Ok(())
     }
 }
 
 impl Step {
-    /// The samples of a batch.
-    pub fn batch(&self) -> usize {
-        self.key.batch
-    }
-
     /// Gives the tensors of a batch, one for each column.
     pub fn set(&mut self, batch: &[Tensor]) -> Result<(), Error> {
         for (name, tensor) in self.inputs.iter().zip(batch) {

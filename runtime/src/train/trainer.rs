@@ -1,19 +1,20 @@
 //! [`Trainer`]: a model that is trained, evaluated and asked.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use tile_compiler::dtype::Scalar;
 use tile_compiler::lower::{Binding, Bindings, Network, Role, Setting, Settings, settings};
 use tile_compiler::tensor::{Tensor, TensorType};
 
-use super::dataset::Dataset;
-use super::diagnosis::first_bad;
+use super::dataset::{Column, Dataset};
+use super::diagnosis::{Bad, first_bad};
 use super::fit::{Epoch, Fit};
-use super::steps::{Mode, Steps};
+use super::steps::{Mode, Step, Steps};
 use tile_lang::diagnostic::Diagnostic;
 
 use crate::device::Device;
 use crate::error::Error;
+use crate::executable::Watched;
 use crate::model::Model;
 use crate::session::Outputs;
 
@@ -81,7 +82,8 @@ impl TrainerBuilder {
         let settings = settings(model.program(), entry.as_deref()).map_err(faulty)?;
         let program = Program { model, device, entry, bindings, inputs, outputs };
         let seed = settings.as_ref().map_or(0, |settings| settings.seed);
-        Ok(Trainer { program, settings, steps: Steps::default(), seed, step: 0, epoch: 0, seen: 0, rate: 1.0 })
+        let (steps, running) = Default::default();
+        Ok(Trainer { program, settings, steps, running, seed, step: 0, epoch: 0, seen: 0, rate: 1.0 })
     }
 }
 
@@ -92,15 +94,30 @@ impl Model {
     }
 }
 
+/// The most steps that are begun before the loss of the first of them is looked at: enough to keep a device busy.
+const AHEAD: usize = 3;
+
+/// What a step of training was given.
+pub(super) struct Begun {
+    batch: Vec<Tensor>,
+    columns: Vec<Column>,
+    samples: usize,
+    /// From 0.
+    number: u64,
+    rate: f64,
+}
+
 /// A model with its weights, and what optimizers keep.
 pub struct Trainer {
     pub(super) program: Program,
     /// What the `train` block says, if there is one.
     settings: Option<Settings>,
     pub(super) steps: Steps,
+    /// The steps of training that were begun, and are not known to be done.
+    pub(super) running: VecDeque<(Begun, Watched)>,
     /// Of all that is random.
     pub(super) seed: u64,
-    /// The steps of training that were made.
+    /// The steps of training that were begun.
     pub(super) step: u64,
     /// The epochs that were made.
     pub(super) epoch: usize,
@@ -122,21 +139,22 @@ impl Trainer {
         self.seed = seed;
     }
 
-    /// The model's weights by path, once it has been compiled: after the first batch.
+    /// The model's weights by path, once it has been compiled: after the first batch. Waits for the device.
     ///
     /// # Errors
-    /// Where the device fails.
+    /// Where the device fails, or a step has: as [`Trainer::fit`].
     pub fn weights(&mut self) -> Result<Vec<(String, Tensor)>, Error> {
-        self.steps.take_values()?;
-        let of_model = self.steps.weights.iter().filter(|weight| weight.role == Role::Model);
-        Ok(of_model
-            .filter_map(|weight| Some((weight.path.clone(), self.steps.values.get(&weight.path)?.clone())))
-            .collect())
+        self.wait()?;
+        let mut values = Vec::new();
+        for weight in self.steps.weights.iter().filter(|weight| weight.role == Role::Model) {
+            values.extend(self.steps.value(&weight.path)?.map(|value| (weight.path.clone(), value)));
+        }
+        Ok(values)
     }
 
     /// Begins with these weights.
     pub(super) fn give(&mut self, values: HashMap<String, Tensor>) {
-        self.steps.values = values;
+        self.steps.give(values);
     }
 
     /// Trains on the data.
@@ -147,47 +165,87 @@ impl Trainer {
         fit.run(self, data)
     }
 
-    /// One step of training on a batch: a tensor for each column of the data.
-    pub(super) fn train_on(&mut self, data: &dyn Dataset, batch: &[Tensor]) -> Result<(), Error> {
+    /// Begins a step of training on a batch, a tensor for each column of the data: the device may still be at the steps before it.
+    ///
+    /// # Errors
+    /// Also those of these steps.
+    pub(super) fn train_on(&mut self, data: &dyn Dataset, batch: Vec<Tensor>) -> Result<(), Error> {
         let samples = batch.first().and_then(|tensor| tensor.shape().first().copied()).unwrap_or(0);
-        let step = self.steps.get(&self.program, Mode::Train, &data.columns(), samples, self.seed)?;
-        step.set(batch)?;
-        step.session.seed(self.seed, self.step as u32)?;
-        let number = |value: f64| Tensor::from_f32([], &[value as f32]);
-        for (name, value) in [(Network::STEP, (self.step + 1) as f64), (Network::RATE, self.rate)] {
-            if let Some(value) = number(value).filter(|_| step.session.has_input(name)) {
-                step.session.set(name, &value)?;
-            }
-        }
-        step.session.execute()?;
-        let loss = step.session.output(Network::LOSS)?.get(0).to_f64();
-        if !loss.is_finite() {
-            return Err(self.went_bad(data, loss));
-        }
-        step.session.adopt()?;
+        let begun = Begun { batch, columns: data.columns(), samples, number: self.step, rate: self.rate };
+        let watched = self.prepared(&begun)?.session.step(&[Network::LOSS])?;
+        self.running.push_back((begun, watched));
         self.step += 1;
         self.seen += samples;
+        while self.running.len() > AHEAD || self.running.front().is_some_and(|(_, watched)| watched.is_here()) {
+            self.look()?;
+        }
         Ok(())
     }
 
-    /// What is wrong with a step whose loss is no number: its weights have not changed.
-    fn went_bad(&self, data: &dyn Dataset, loss: f64) -> Error {
-        let message = format!("the loss is {loss} in step {} of training", self.step + 1);
-        let program = &self.program;
-        let sources = program.model.sources();
-        let found = self.steps.last().map(|step| {
-            let graph = self.steps.graph(program, Mode::Train, &data.columns(), step.batch())?;
-            first_bad(graph, &program.device, sources, &|name| step.session.get(name))
-        });
-        match found {
-            Some(Ok(Some(bad))) => {
-                let at = bad.span.unwrap_or_default();
-                let error = Diagnostic::error("E0250", at, message);
-                let error = error.saying(format!("`{}` is the first tensor with {}", bad.name, bad.what));
-                Error::Program { sources: sources.clone(), diagnostics: vec![error] }
+    /// The compiled step, with all that it is given.
+    fn prepared(&mut self, begun: &Begun) -> Result<&mut Step, Error> {
+        let step = self.steps.get(&self.program, Mode::Train, &begun.columns, begun.samples, self.seed)?;
+        step.set(&begun.batch)?;
+        step.session.seed(self.seed, begun.number as u32)?;
+        for (name, value) in [(Network::STEP, (begun.number + 1) as f64), (Network::RATE, begun.rate)] {
+            if let Some(value) = Tensor::from_f32([], &[value as f32]).filter(|_| step.session.has_input(name)) {
+                step.session.set(name, &value)?;
             }
-            Some(Err(error)) => error,
-            _ => Error::data(message),
+        }
+        Ok(step)
+    }
+
+    /// Waits for all steps that were begun.
+    ///
+    /// # Errors
+    /// Where the loss of one is no finite number: then that one and those after it have changed nothing, and were not made.
+    pub(super) fn wait(&mut self) -> Result<(), Error> {
+        while !self.running.is_empty() {
+            self.look()?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the step that was begun first.
+    fn look(&mut self) -> Result<(), Error> {
+        let Some((begun, watched)) = self.running.pop_front() else { return Ok(()) };
+        let outputs = pollster::block_on(watched.take())?;
+        let loss = outputs.first().map_or(f64::NAN, |loss| loss.get(0).to_f64());
+        if loss.is_finite() {
+            return Ok(());
+        }
+        let after = std::mem::take(&mut self.running);
+        self.seen -= begun.samples + after.iter().map(|(begun, _)| begun.samples).sum::<usize>();
+        self.step = begun.number;
+        Err(self.went_bad(&begun, loss))
+    }
+
+    /// What is wrong with a step whose loss is no number. No weight has changed since before it: see [`Network::FAILED`].
+    fn went_bad(&mut self, begun: &Begun, loss: f64) -> Error {
+        let message = format!("the loss is {loss} in step {} of training", begun.number + 1);
+        match self.first_bad(begun) {
+            Ok(Some(bad)) => {
+                let error = Diagnostic::error("E0250", bad.span.unwrap_or_default(), message);
+                let error = error.saying(format!("`{}` is the first tensor with {}", bad.name, bad.what));
+                Error::Program { sources: self.program.model.sources().clone(), diagnostics: vec![error] }
+            }
+            Err(error) => error,
+            Ok(None) => Error::data(message),
+        }
+    }
+
+    /// Takes up a step that has failed, to find its first bad tensor; training may then go on without it.
+    fn first_bad(&mut self, begun: &Begun) -> Result<Option<Bad>, Error> {
+        let going = Tensor::from_f32([], &[0.0]);
+        let step = self.prepared(begun)?;
+        going.map_or(Ok(()), |going| step.session.set(Network::FAILED, &going))?;
+        let Trainer { program, steps, .. } = self;
+        let graph = steps.graph(program, Mode::Train, &begun.columns, begun.samples)?;
+        match steps.last() {
+            Some(step) => {
+                first_bad(graph, &program.device, program.model.sources(), &|name| step.session.get(name))
+            }
+            None => Ok(None),
         }
     }
 
@@ -198,16 +256,18 @@ impl Trainer {
         if self.seen == 0 { self.steps.reset_metrics() } else { Ok(()) }
     }
 
-    /// The loss and the metrics of the epoch so far.
+    /// The loss and the metrics of the epoch so far. Waits for the device.
     pub(super) fn results(&mut self) -> Result<Vec<(String, f64)>, Error> {
+        self.wait()?;
         self.steps.last().map_or_else(|| Ok(Vec::new()), |step| step.results())
     }
 
     /// The loss and the metrics over the data: names and values.
     pub fn evaluate(&mut self, data: &dyn Dataset, batch_size: usize) -> Result<Vec<(String, f64)>, Error> {
+        self.wait()?;
         let columns = data.columns();
         let samples: Vec<usize> = (0..data.len()).collect();
-        let mut results = Vec::new();
+        let mut running = VecDeque::new();
         for (number, part) in samples.chunks(batch_size.max(1)).enumerate() {
             let batch = data.batch(part)?;
             let step = self.steps.get(&self.program, Mode::Evaluate, &columns, part.len(), self.seed)?;
@@ -216,17 +276,17 @@ impl Trainer {
                 self.steps.reset_metrics()?;
             }
             let step = self.steps.get(&self.program, Mode::Evaluate, &columns, part.len(), self.seed)?;
-            step.session.execute()?;
-            step.session.adopt()?;
-            if (number + 1) * batch_size.max(1) >= samples.len() {
-                results = step.results()?;
+            running.push_back(step.session.step(&[])?);
+            if running.len() > AHEAD {
+                running.pop_front().map_or(Ok(Vec::new()), |step| pollster::block_on(step.take()))?;
             }
         }
-        Ok(results)
+        self.steps.last().filter(|_| !samples.is_empty()).map_or_else(|| Ok(Vec::new()), |step| step.results())
     }
 
     /// What the model gives for the data, batches one after the other along the first axis. Targets are not looked at.
     pub fn predict(&mut self, data: &dyn Dataset, batch_size: usize) -> Result<Outputs, Error> {
+        self.wait()?;
         let columns = data.columns();
         let samples: Vec<usize> = (0..data.len()).collect();
         let mut found: Vec<(String, TensorType, Vec<u8>)> = Vec::new();

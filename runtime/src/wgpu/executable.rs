@@ -11,19 +11,21 @@ use std::sync::Arc;
 
 use tile_compiler::kernel::{Access, Kernel};
 use tile_compiler::plan::{self, BufferId, Content, Plan, Port, RoutineId};
-use tile_compiler::tensor::Tensor;
+use tile_compiler::dtype::DType;
+use tile_compiler::tensor::{Tensor, TensorType};
 use wgpu::{
     BindGroup, BindGroupDescriptor, BindGroupEntry, BindGroupLayoutDescriptor, BindGroupLayoutEntry, BindingResource,
     BindingType, Buffer, BufferBinding, BufferBindingType, BufferDescriptor, BufferSize, BufferUsages,
-    CommandEncoderDescriptor, ComputePassDescriptor, ComputePipeline, ComputePipelineDescriptor,
+    CommandEncoder, CommandEncoderDescriptor, ComputePassDescriptor, ComputePipeline, ComputePipelineDescriptor,
     PipelineCompilationOptions, PipelineLayoutDescriptor, ShaderModuleDescriptor, ShaderRuntimeChecks, ShaderSource,
     ShaderStages, SubmissionIndex,
 };
 
-use super::gpu::{Gpu, Mapping};
+use super::gpu::{Gpu, Mapping, aligned};
 use crate::error::Error;
 use crate::executable::{emit, kernel};
 use crate::storage::{from_storage, to_storage};
+use crate::store::{self, Store, Stored};
 
 /// A plan made ready to run.
 pub struct GpuExecutable {
@@ -62,11 +64,46 @@ struct Readback {
     target: Buffer,
 }
 
+/// Outputs of a step that are on their way to the host.
+pub struct GpuWatched {
+    gpu: Arc<Gpu>,
+    submission: SubmissionIndex,
+    target: Option<(Mapping, Buffer)>,
+    /// With the types in which the device stores them.
+    types: Vec<(TensorType, DType)>,
+}
+
+impl GpuWatched {
+    /// Waits for the step, and gives the outputs.
+    pub async fn take(self) -> Result<Vec<Tensor>, Error> {
+        let GpuWatched { gpu, submission, target, types } = self;
+        gpu.wait(submission)?;
+        let Some((mapping, target)) = target else { return Ok(Vec::new()) };
+        let view = gpu.read(&target, mapping).await?;
+        let mut rest = &view[..];
+        let mut outputs = Vec::with_capacity(types.len());
+        for (ty, storage) in types {
+            outputs.push(from_storage(rest, storage, &ty).ok_or_else(|| Error::unstorable(&ty, storage))?);
+            let size = aligned((ty.elements().max(1) * storage.size()) as u64) as usize;
+            rest = rest.get(size..).unwrap_or_default();
+        }
+        Ok(outputs)
+    }
+}
+
 impl GpuExecutable {
-    /// Allocates what the plan needs, uploads its constants, and compiles its kernels. With `checked`, kernels check
-    /// their accesses as they run.
-    pub async fn new(gpu: Arc<Gpu>, plan: Plan, checked: bool) -> Result<GpuExecutable, Error> {
-        let buffers = gpu.scoped("to allocate the program's buffers", || allocate(&gpu, &plan)).await?;
+    /// Allocates what the plan needs beside those weights that are in the store, uploads its constants, and compiles its kernels.
+    /// With `checked`, kernels check their accesses as they run.
+    pub async fn new(gpu: Arc<Gpu>, plan: Plan, checked: bool, store: &mut Store) -> Result<GpuExecutable, Error> {
+        plan.weights.iter().try_for_each(|port| store.check(&port.name, &port.ty))?;
+        let buffers = gpu.scoped("to allocate the program's buffers", || allocate(&gpu, &plan, store)).await?;
+        for port in &plan.weights {
+            if store.get(&port.name).is_none() {
+                let storage = plan.buffers[port.buffer].storage;
+                let memory = store::Memory::Buffer(gpu.clone(), memory(&buffers, port.buffer)?.clone());
+                store.put(&port.name, Stored { ty: port.ty.clone(), storage, memory, given: false });
+            }
+        }
         let (prelude, launches) =
             gpu.scoped("to compile the program's kernels", || prepare(&gpu, &plan, &buffers, checked)).await?;
         let readbacks = gpu.scoped("to allocate memory for the results", || Ok(readbacks(&gpu, &plan))).await?;
@@ -91,30 +128,63 @@ impl GpuExecutable {
 
     /// What is in a port's buffer.
     async fn download(&self, port: &Port) -> Result<Tensor, Error> {
-        let buffer = &self.plan.buffers[port.buffer];
-        let target = mappable(&self.gpu, buffer.bytes());
-        let copy = || {
-            let mut encoder = self.gpu.device.create_command_encoder(&CommandEncoderDescriptor::default());
-            encoder.copy_buffer_to_buffer(memory(&self.buffers, port.buffer)?, 0, &target, 0, target.size());
-            Ok(self.gpu.queue.submit([encoder.finish()]))
-        };
-        let submission = self.gpu.scoped("to read a weight", copy).await?;
-        let mapping = Mapping::start(&target);
-        self.gpu.wait(submission)?;
-        let view = self.gpu.read(&target, mapping).await?;
-        from_storage(&view, buffer.storage, &port.ty).ok_or_else(|| Error::unstorable(&port.ty, buffer.storage))
+        let storage = self.plan.buffers[port.buffer].storage;
+        let view = self.gpu.download(memory(&self.buffers, port.buffer)?).await?;
+        from_storage(&view, storage, &port.ty).ok_or_else(|| Error::unstorable(&port.ty, storage))
     }
 
     /// Runs every step, those of the prelude where it must, and waits for the last.
     pub async fn execute(&mut self) -> Result<(), Error> {
-        let submission = self.submit(true, false, false).await?;
+        let submission = self.submit(true, false).await?;
         self.stale = false;
         self.gpu.wait(submission)
     }
 
-    /// After a run: the next values of weights are their values.
-    pub async fn adopt(&self) -> Result<(), Error> {
-        self.submit(false, true, false).await.map(|_| ())
+    /// Runs every step, those of the prelude where it must, after which the next values of weights are their values. Does not
+    /// wait; the values of the outputs `watched` are on their way.
+    pub async fn step(&mut self, watched: &[usize]) -> Result<GpuWatched, Error> {
+        let ports: Vec<Port> = watched.iter().map(|&number| self.plan.outputs[number].clone()).collect();
+        let bytes: u64 = ports.iter().map(|port| aligned(self.plan.buffers[port.buffer].bytes())).sum();
+        let target = (bytes > 0).then(|| self.gpu.mappable(bytes));
+        let submit = || {
+            let mut encoder = self.gpu.device.create_command_encoder(&CommandEncoderDescriptor::default());
+            self.record(&mut encoder);
+            for &(weight, output) in &self.plan.updates {
+                let (weight, next) = (self.plan.weights[weight].buffer, self.plan.outputs[output].buffer);
+                let is_there = matches!(self.plan.buffers[next].content, Content::Over { weight: over } if over == weight);
+                if !is_there && weight != next {
+                    let target = memory(&self.buffers, weight)?;
+                    encoder.copy_buffer_to_buffer(memory(&self.buffers, next)?, 0, target, 0, target.size());
+                }
+            }
+            let mut at = 0;
+            for (port, target) in ports.iter().zip(target.iter().cycle()) {
+                let size = aligned(self.plan.buffers[port.buffer].bytes());
+                encoder.copy_buffer_to_buffer(memory(&self.buffers, port.buffer)?, 0, target, at, size);
+                at += size;
+            }
+            Ok(self.gpu.submit(encoder))
+        };
+        let submission = self.gpu.scoped("to run the program", submit).await?;
+        self.stale = false;
+        let target = target.map(|target| (Mapping::start(&target), target));
+        let types = ports.into_iter().map(|port| (port.ty, self.plan.buffers[port.buffer].storage)).collect();
+        Ok(GpuWatched { gpu: self.gpu.clone(), submission, target, types })
+    }
+
+    /// Takes its weights' memory from the store: it has that already.
+    pub fn attach(&mut self, store: &Store) -> Result<(), Error> {
+        self.stale = true;
+        self.plan.weights.iter().try_for_each(|port| store.check(&port.name, &port.ty))
+    }
+
+    /// Its weights have values.
+    pub fn detach(&mut self, store: &mut Store) {
+        for port in &self.plan.weights {
+            if let Some(weight) = store.get_mut(&port.name) {
+                weight.given = true;
+            }
+        }
     }
 
     /// The output of this number of the last run.
@@ -125,47 +195,44 @@ impl GpuExecutable {
 
     /// The outputs of the last run, in the plan's order.
     pub async fn read(&self) -> Result<Vec<Tensor>, Error> {
-        let submission = self.submit(false, false, true).await?;
+        let submission = self.submit(false, true).await?;
         self.collect(submission).await
     }
 
     /// Runs every step, those of the prelude where it must, and gives the outputs in the plan's order.
     pub async fn run(&mut self) -> Result<Vec<Tensor>, Error> {
-        let submission = self.submit(true, false, true).await?;
+        let submission = self.submit(true, true).await?;
         self.stale = false;
         self.collect(submission).await
     }
 
-    /// Hands over to the device, in one submission, all launches if `execute`, then the copies of the next values to their
-    /// weights if `adopt`, then those of the results if `read`.
-    async fn submit(&self, execute: bool, adopt: bool, read: bool) -> Result<SubmissionIndex, Error> {
+    /// Hands over to the device, in one submission, all launches if `execute`, then the copies of the results if `read`.
+    async fn submit(&self, execute: bool, read: bool) -> Result<SubmissionIndex, Error> {
         let submit = || {
             let mut encoder = self.gpu.device.create_command_encoder(&CommandEncoderDescriptor::default());
             if execute {
-                let mut pass = encoder.begin_compute_pass(&ComputePassDescriptor::default());
-                let prelude = if self.stale { self.prelude.as_slice() } else { &[] };
-                for launch in prelude.iter().chain(&self.launches) {
-                    let [x, y, z] = launch.grid;
-                    pass.set_pipeline(&launch.pipeline);
-                    pass.set_bind_group(0, &launch.bindings, &launch.turns);
-                    pass.dispatch_workgroups(x, y, z);
-                }
-            }
-            for &(weight, output) in if adopt { self.plan.updates.as_slice() } else { &[] } {
-                let (weight, next) = (self.plan.weights[weight].buffer, self.plan.outputs[output].buffer);
-                if weight != next {
-                    let target = memory(&self.buffers, weight)?;
-                    encoder.copy_buffer_to_buffer(memory(&self.buffers, next)?, 0, target, 0, target.size());
-                }
+                self.record(&mut encoder);
             }
             if read {
                 for Readback { source, target } in &self.readbacks {
                     encoder.copy_buffer_to_buffer(memory(&self.buffers, *source)?, 0, target, 0, target.size());
                 }
             }
-            Ok(self.gpu.queue.submit([encoder.finish()]))
+            Ok(self.gpu.submit(encoder))
         };
         self.gpu.scoped("to run the program", submit).await
+    }
+
+    /// Records all launches, in one pass.
+    fn record(&self, encoder: &mut CommandEncoder) {
+        let mut pass = encoder.begin_compute_pass(&ComputePassDescriptor::default());
+        let prelude = if self.stale { self.prelude.as_slice() } else { &[] };
+        for launch in prelude.iter().chain(&self.launches) {
+            let [x, y, z] = launch.grid;
+            pass.set_pipeline(&launch.pipeline);
+            pass.set_bind_group(0, &launch.bindings, &launch.turns);
+            pass.dispatch_workgroups(x, y, z);
+        }
     }
 
     /// The outputs that `submission` copies.
@@ -196,13 +263,8 @@ impl GpuExecutable {
     }
 }
 
-/// Device memory comes in units of 4 bytes.
-fn aligned(bytes: u64) -> u64 {
-    bytes.next_multiple_of(wgpu::COPY_BUFFER_ALIGNMENT)
-}
-
 /// The memory behind each of the plan's buffers, with constants uploaded.
-fn allocate(gpu: &Gpu, plan: &Plan) -> Result<Vec<Option<Buffer>>, Error> {
+fn allocate(gpu: &Gpu, plan: &Plan, store: &Store) -> Result<Vec<Option<Buffer>>, Error> {
     let create = |bytes: u64| {
         gpu.device.create_buffer(&BufferDescriptor {
             label: None,
@@ -212,12 +274,21 @@ fn allocate(gpu: &Gpu, plan: &Plan) -> Result<Vec<Option<Buffer>>, Error> {
         })
     };
     let slots: Vec<Buffer> = plan.slots.iter().map(|&bytes| create(bytes)).collect();
-    let place = |buffer: &tile_compiler::plan::Buffer| match buffer.content {
-        Content::Temporary { slot } => Some(slots[slot].clone()),
-        Content::Carried => None,
-        _ => Some(create(buffer.bytes())),
-    };
-    let buffers: Vec<Option<Buffer>> = plan.buffers.iter().map(place).collect();
+    let mut stored: HashMap<BufferId, &Buffer> = HashMap::new();
+    for port in &plan.weights {
+        if let Some(Stored { memory: store::Memory::Buffer(_, buffer), .. }) = store.get(&port.name) {
+            stored.insert(port.buffer, buffer);
+        }
+    }
+    let mut buffers: Vec<Option<Buffer>> = Vec::with_capacity(plan.buffers.len());
+    for (id, buffer) in plan.buffers.iter().enumerate() {
+        buffers.push(match buffer.content {
+            Content::Temporary { slot } => Some(slots[slot].clone()),
+            Content::Carried => None,
+            Content::Over { weight } => buffers[weight].clone(),
+            _ => Some(stored.get(&id).map_or_else(|| create(buffer.bytes()), |&buffer| buffer.clone())),
+        });
+    }
     for (id, buffer) in plan.buffers.iter().enumerate() {
         if let Content::Constant(tensor) = &buffer.content {
             upload(gpu, plan, &buffers, id, tensor)?;
@@ -259,7 +330,7 @@ fn prepare(
     let mut prepare = |launch: &plan::Launch| {
         let routine = launch.step.routine;
         let (kernel, pipeline) = (kernels[routine], &pipelines[routine]);
-        let ids = [launch.operands, launch.outputs].concat();
+        let ids = plan.routines[routine].bound(launch.operands, launch.outputs);
         let bindings = match bound.entry((routine, ids)) {
             Entry::Occupied(known) => known.get().clone(),
             Entry::Vacant(place) => {
@@ -355,16 +426,6 @@ fn readbacks(gpu: &Gpu, plan: &Plan) -> Vec<Readback> {
     let mut sources: Vec<usize> = plan.outputs.iter().map(|port| port.buffer).collect();
     sources.sort_unstable();
     sources.dedup();
-    let readback = |source: usize| Readback { source, target: mappable(gpu, plan.buffers[source].bytes()) };
+    let readback = |source: usize| Readback { source, target: gpu.mappable(plan.buffers[source].bytes()) };
     sources.into_iter().map(readback).collect()
-}
-
-/// A buffer that the host can read.
-fn mappable(gpu: &Gpu, bytes: u64) -> Buffer {
-    gpu.device.create_buffer(&BufferDescriptor {
-        label: None,
-        size: aligned(bytes),
-        usage: BufferUsages::MAP_READ | BufferUsages::COPY_DST,
-        mapped_at_creation: false,
-    })
 }

@@ -8,8 +8,8 @@ use std::task::{Context, Poll, Waker};
 
 use tile_compiler::profile::Profile;
 use wgpu::{
-    Buffer, BufferView, Device, ErrorFilter, Features, MapMode, PipelineCache, PipelineCacheDescriptor, PollType,
-    Queue, SubmissionIndex,
+    Buffer, BufferDescriptor, BufferUsages, BufferView, CommandEncoder, CommandEncoderDescriptor, Device, ErrorFilter,
+    Features, MapMode, PipelineCache, PipelineCacheDescriptor, PollType, Queue, SubmissionIndex,
 };
 
 use super::adapter;
@@ -25,6 +25,9 @@ pub struct Gpu {
     pub pipeline_cache: Option<PipelineCache>,
     /// Why the device was lost, once it is.
     lost: Arc<Mutex<Option<String>>>,
+    /// How often commands were handed over.
+    #[cfg(test)]
+    pub submissions: std::sync::atomic::AtomicUsize,
 }
 
 impl Gpu {
@@ -45,7 +48,16 @@ impl Gpu {
         // SAFETY: it starts without data.
         let pipeline_cache = (device.features().contains(Features::PIPELINE_CACHE))
             .then(|| unsafe { device.create_pipeline_cache(&descriptor) });
-        Gpu { name, device, queue, profile, pipeline_cache, lost: Arc::default() }
+        Gpu {
+            name,
+            device,
+            queue,
+            profile,
+            pipeline_cache,
+            lost: Arc::default(),
+            #[cfg(test)]
+            submissions: Default::default(),
+        }
     }
 
     /// Calls `f`, and gives the first error that the device reports for what it did. `doing` completes "failed".
@@ -111,6 +123,44 @@ impl Gpu {
         let (device, doing) = (self.name.clone(), "to hand over a result".to_owned());
         mapped.map_err(|error| Error::Device { device, doing, source: error.into() })
     }
+}
+
+impl Gpu {
+    /// Hands over commands to the device: one submission.
+    pub fn submit(&self, commands: CommandEncoder) -> SubmissionIndex {
+        #[cfg(test)]
+        self.submissions.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.queue.submit([commands.finish()])
+    }
+
+    /// A buffer that the host can read.
+    pub fn mappable(&self, bytes: u64) -> Buffer {
+        self.device.create_buffer(&BufferDescriptor {
+            label: None,
+            size: aligned(bytes),
+            usage: BufferUsages::MAP_READ | BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        })
+    }
+
+    /// What is in a buffer, after all that was submitted before.
+    pub async fn download(&self, buffer: &Buffer) -> Result<BufferView, Error> {
+        let target = self.mappable(buffer.size());
+        let copy = || {
+            let mut encoder = self.device.create_command_encoder(&CommandEncoderDescriptor::default());
+            encoder.copy_buffer_to_buffer(buffer, 0, &target, 0, target.size());
+            Ok(self.submit(encoder))
+        };
+        let submission = self.scoped("to read a weight", copy).await?;
+        let mapping = Mapping::start(&target);
+        self.wait(submission)?;
+        self.read(&target, mapping).await
+    }
+}
+
+/// Device memory comes in units of 4 bytes.
+pub fn aligned(bytes: u64) -> u64 {
+    bytes.next_multiple_of(wgpu::COPY_BUFFER_ALIGNMENT)
 }
 
 type MapResult = Result<(), wgpu::BufferAsyncError>;

@@ -8,5 +8,5 @@ mod executable;
 mod gpu;
 
 pub use adapter::{list, open};
-pub use executable::GpuExecutable;
+pub use executable::{GpuExecutable, GpuWatched};
 pub use gpu::Gpu;
