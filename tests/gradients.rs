@@ -7,15 +7,16 @@ mod common;
 use std::collections::HashMap;
 use std::fmt::Write;
 
+use common::ADAPTERS;
 use common::generate::{self, Case as Random, config};
-use common::golden::{Case, arrays, difference, text};
+use common::golden::{Case, arrays, difference, refused, tensor_type, text};
 use proptest::prelude::*;
 use tile_compiler::gradient::gradients;
 use tile_compiler::graph::{Aggregation, Graph, NodeId, Op};
 use tile_compiler::interpret;
 use tile_compiler::lower::{Binding, Bindings, lower};
 use tile_compiler::tensor::{Tensor, TensorType};
-use tile_runtime::{DType, Device, Scalar, Session};
+use tile_runtime::{DType, Device, Model, Scalar, Session};
 
 /// Adds an input for each output that is a float: what multiplies its gradient. The outputs are then the gradients with
 /// respect to nodes.
@@ -54,7 +55,7 @@ fn given(graph: &Graph) -> Vec<(String, NodeId)> {
 }
 
 /// What is wrong with the gradients of a case.
-fn check(case: &Case, tensors: &[Tensor], expected: &[(String, Tensor)]) -> Result<(), String> {
+fn check(case: &Case, tensors: &[Tensor], expected: &[(String, Tensor)], devices: &[Device]) -> Result<(), String> {
     let names = |kind| case.of(kind).map(|(name, _)| name).collect::<Vec<_>>().join(", ");
     let source = format!("model Case({}) -> ({}) {{\n{}}}\n", names("input"), names("output"), case.body);
     let program = tile_lang::check(&source).program.ok_or("it does not check")?;
@@ -100,16 +101,54 @@ fn check(case: &Case, tensors: &[Tensor], expected: &[(String, Tensor)]) -> Resu
         }
     };
     compare("reference", &|name| found.iter().find(|(found, _)| found == name).map(|(_, tensor)| tensor.clone()));
-    let mut session = Session::of_graph(graph, &Device::cpu()).map_err(|error| error.to_string())?;
-    let given = values.iter().map(|(name, tensor)| (name.as_str(), tensor));
-    let outputs = session.run(given).map_err(|error| error.to_string())?;
-    compare("cpu", &|name| outputs.get(name).cloned());
+    for device in devices {
+        let mut session = Session::of_graph(graph.clone(), device).map_err(|error| error.to_string())?;
+        let given = values.iter().map(|(name, tensor)| (name.as_str(), tensor));
+        let outputs = session.run(given).map_err(|error| error.to_string())?;
+        compare(device.name(), &|name| outputs.get(name).cloned());
+    }
     if faults.is_empty() { Ok(()) } else { Err(faults) }
+}
+
+/// The checker of kernels, and the adapters that wgpu finds.
+fn gpus() -> Vec<Device> {
+    [vec![Device::named("check").unwrap()], ADAPTERS.clone()].concat()
 }
 
 #[test]
 fn layers_have_the_gradients_of_jax() {
     let only = std::env::var("CASE").unwrap_or_default();
+    hold_to_jax(|name| name.contains(&only), &[Device::cpu()]);
+}
+
+/// Layers of every kind.
+const ON_GPUS: [&str; 18] = [
+    "dense_softmax",
+    "embedding",
+    "conv1d_causal_dilated",
+    "conv2d_same_strided",
+    "conv2d_same_dilated",
+    "conv2d_groups",
+    "conv2d_transpose_same",
+    "depthwise_conv2d_same_strided",
+    "max_pooling2d_same_overlapping",
+    "average_pooling2d_same_overlapping",
+    "global_max_pooling2d",
+    "batch_normalization_training_of_images",
+    "layer_normalization_of_sequence",
+    "multi_head_attention_causal",
+    "lstm_sequences",
+    "gru_mask",
+    "up_sampling2d_bilinear",
+    "log_softmax_axis",
+];
+
+#[test]
+fn layers_have_the_gradients_of_jax_on_gpus() {
+    hold_to_jax(|name| ON_GPUS.contains(&name), &gpus());
+}
+
+fn hold_to_jax(wanted: impl Fn(&str) -> bool, devices: &[Device]) {
     let mut families: HashMap<String, Vec<(Case, Vec<Tensor>)>> = HashMap::new();
     let mut next = arrays("gradients/layers.npy");
     let (mut run, mut faults) = (0, Vec::new());
@@ -122,16 +161,134 @@ fn layers_have_the_gradients_of_jax() {
             let with_tensors = |case: Case| (case.lines.iter().map(|_| next()).collect(), case);
             Case::read(family).into_iter().map(with_tensors).map(|(tensors, case)| (case, tensors)).collect()
         });
-        if !name.contains(&only) {
+        if !wanted(name) {
             continue;
         }
         run += 1;
         let (case, tensors) = cases.iter().find(|(case, _)| case.name == name).unwrap();
-        if let Err(fault) = check(case, tensors, &expected) {
+        if let Err(fault) = check(case, tensors, &expected, devices) {
             faults.push(format!("{family} {name}\n{fault}"));
         }
     }
     assert!(faults.is_empty(), "{} of {run} cases:\n{}", faults.len(), faults.join("\n"));
+}
+
+/// The programs of the compiler's own tests, one for each construct, as `f32` on every device.
+#[test]
+fn programs_have_the_same_gradients_on_every_device() {
+    let devices = [vec![Device::cpu()], gpus()].concat();
+    let mut faults = String::new();
+    for block in include_str!("../compiler/src/gradient/tests/programs.txt").split("\n\n") {
+        let (mut source, mut given, mut expected) = (String::new(), Vec::new(), Vec::new());
+        for line in block.lines().skip(1) {
+            if let Some(line) = line.strip_prefix("    ") {
+                source += &format!("{line}\n");
+                continue;
+            }
+            let (words, values) = line.split_once("] ").unwrap();
+            let (kind, rest) = words.split_once(' ').unwrap();
+            let (name, ty) = rest.split_once(' ').unwrap();
+            let ty = tensor_type(&format!("{}]", ty.replace("f64", "f32")));
+            let scalars = values.split(' ').map(|value| Scalar::parse(ty.dtype, value).unwrap());
+            let tensor = Tensor::from_scalars(ty.clone(), scalars.collect::<Vec<_>>()).unwrap();
+            if kind == "input" { &mut given } else { &mut expected }.push((name.to_owned(), tensor));
+        }
+        let name = block.lines().next().unwrap_or_default();
+        let model = Model::compile(&source).unwrap();
+        for device in &devices {
+            let build = || {
+                let types = given.iter().map(|(name, tensor)| (name, tensor.ty().clone()));
+                types.fold(model.on(device), |builder, (name, ty)| builder.input(name, ty)).build()
+            };
+            let run = |mut session: Session| session.run(given.iter().map(|(name, tensor)| (name, tensor)));
+            let outputs = match build().and_then(run) {
+                Ok(outputs) => outputs,
+                Err(error) => {
+                    let _ = writeln!(faults, "{name} on {}: {error}", device.name());
+                    continue;
+                }
+            };
+            for (output, expected) in &expected {
+                let (found, expected) = (outputs.get(output).unwrap().to_f64s(), expected.to_f64s());
+                let scale = expected.iter().fold(1.0, |most: f64, value| most.max(value.abs()));
+                let wrong = found
+                    .iter()
+                    .zip(&expected)
+                    .position(|(a, b)| (a - b).abs().is_nan() || (a - b).abs() > 2e-5 * scale);
+                if let Some(at) = wrong {
+                    let (found, expected) = (found[at], expected[at]);
+                    let _ =
+                        writeln!(faults, "{name} on {}: {output} is {found} at {at}, not {expected}", device.name());
+                }
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{faults}");
+}
+
+/// The largest of values that are computed, two of them equal: each has half of the gradient, though a device may multiply and
+/// add at once in one kernel and not in another.
+#[test]
+fn computed_values_that_are_equal_share_a_gradient() {
+    let source = "function f(A[N, D], B[N, D], C[D]) -> (G) {
+        X = A * B + C;
+        M[n: N] = >(X[n, d]);
+        G = grad(sum(M), X);
+    }";
+    let value = |n: usize| ((n * 7919 + 13) % 101) as f32 / 7.0 + 0.1;
+    let columns = |n: usize| if n % 64 == 63 { n - 63 } else { n };
+    let tensor = |shape: &[usize], shift: usize| {
+        let count = shape.iter().product::<usize>();
+        Tensor::from_f32(shape, &(0..count).map(|n| value(columns(n) + shift)).collect::<Vec<_>>()).unwrap()
+    };
+    let given = [("A", tensor(&[16, 64], 0)), ("B", tensor(&[16, 64], 31)), ("C", tensor(&[64], 5))];
+    let model = Model::compile(source).unwrap();
+    for device in [vec![Device::reference(), Device::cpu()], gpus()].concat() {
+        let builder = given.iter().fold(model.on(&device), |builder, (name, x)| builder.input(*name, x.shape()));
+        let g = builder.build().unwrap().run(given.clone()).unwrap().remove("G").to_f64s();
+        for row in g.chunks(64) {
+            assert_eq!(row.iter().sum::<f64>(), 1.0, "{} {row:?}", device.name());
+            assert_eq!(row[0], row[63], "{}", device.name());
+        }
+    }
+}
+
+/// In 16 bits a device has the gradient, or says which type it has not.
+#[test]
+fn gradients_of_narrow_floats() {
+    let source = "function f(X[N, K], W[K, U]) -> (DX, DW) {
+        Y[n, u: N, U] = +(X[n, k] * W[k, u]);
+        Z = tanh(Y);
+        M[n: N] = >(Z[n, u]);
+        DX, DW = grad(sum(M) + sum(Z * Z), [X, W]);
+    }";
+    let model = Model::compile(source).unwrap();
+    for dtype in [DType::F16, DType::BF16] {
+        let tensor = |shape: [usize; 2]| seed(3, &TensorType::new(dtype, shape));
+        let given = [("X", tensor([6, 5])), ("W", tensor([5, 7]))];
+        let gradients = |device: &Device| {
+            let builder =
+                given.iter().fold(model.on(device), |builder, (name, x)| builder.input(*name, x.ty().clone()));
+            builder.build().and_then(|mut session| session.run(given.clone()))
+        };
+        let expected = gradients(&Device::reference()).unwrap();
+        for device in [vec![Device::cpu()], gpus()].concat() {
+            match gradients(&device) {
+                Ok(found) => {
+                    for ((name, found), (_, expected)) in found.iter().zip(expected.iter()) {
+                        assert_eq!(found.dtype(), dtype);
+                        let pairs = found.to_f64s().into_iter().zip(expected.to_f64s());
+                        for (a, b) in pairs {
+                            assert!((a - b).abs() <= 0.05, "{name} of {dtype} on {}: {a} {b}", device.name());
+                        }
+                    }
+                }
+                Err(error) => {
+                    assert!(refused(&error) && error.to_string().contains(dtype.name()), "{}: {error}", device.name());
+                }
+            }
+        }
+    }
 }
 
 /// A case whose floats are all f64, with inputs between the multiples of 1/4 that they are, so that nothing has a kink there.

@@ -5,5 +5,6 @@ mod commands;
 mod errors;
 mod examples;
 mod readme;
+mod threads;
 mod tilec;
 mod weights;

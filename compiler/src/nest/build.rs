@@ -104,9 +104,9 @@ pub fn build(
     let result = builder.element(&mut epilogue, root, &place, &[])?;
     epilogue.results = vec![result; outputs.len()];
     let place = builder.row_major(root, &place)?;
-    let outputs = outputs
-        .iter()
-        .map(|window| Ok(Output { ty: window.tensor.clone(), position: builder.position_of(window, &place)?, over: None }));
+    let outputs = outputs.iter().map(|window| {
+        Ok(Output { ty: window.tensor.clone(), position: builder.position_of(window, &place)?, over: None })
+    });
     let outputs = outputs.collect::<Result<_, NestError>>()?;
     let nest = Nest {
         name: kernel_name(graph, root, contraction, &builder.computed),

@@ -16,9 +16,10 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use crate::graph::{Graph, NodeId, Op};
+use crate::graph::{Aggregation, Contraction, ContractionLeaf, Graph, NodeId, Op};
 use crate::nest::is_view;
 use crate::profile::Profile;
+use crate::scalar::{BinaryOp, Inst, Value};
 
 use super::prelude::Prelude;
 
@@ -75,7 +76,7 @@ pub fn is_source(op: &Op) -> bool {
 }
 
 /// Operands that a node can only read from memory: behind a reshape, at an index known at run time, generator states,
-/// those of scans.
+/// those of scans; and what it compares with the extremes of just that.
 fn must_be_read_from_memory(graph: &Graph, id: NodeId) -> Vec<NodeId> {
     let operands = graph.operands(id);
     match &graph.node(id).op {
@@ -83,10 +84,35 @@ fn must_be_read_from_memory(graph: &Graph, id: NodeId) -> Vec<NodeId> {
         Op::PrngValue | Op::PrngState { .. } | Op::Scan(_) => operands.iter().map(|&o| storage(graph, o)).collect(),
         Op::Contraction(op) => {
             let dynamic = op.accesses.iter().filter(|a| a.index.iter().any(|i| i.access.is_some()));
-            dynamic.map(|a| storage(graph, operands[a.operand])).collect()
+            let dynamic = dynamic.map(|a| storage(graph, operands[a.operand]));
+            dynamic.chain(compared_with_extremes(graph, op, &operands)).collect()
         }
         _ => Vec::new(),
     }
+}
+
+/// The tensors whose elements a contraction compares with the maxima or minima of that tensor, as gradients of these do. Computed
+/// again, an element might be rounded in another way, as where a device multiplies and adds at once: none would be the largest.
+fn compared_with_extremes(graph: &Graph, op: &Contraction, operands: &[NodeId]) -> Vec<NodeId> {
+    let tensor = |value: Value| match &op.body.insts[value].0 {
+        Inst::Leaf(ContractionLeaf::Access(access)) => Some(storage(graph, operands[op.accesses[*access].operand])),
+        _ => None,
+    };
+    let is_extreme_of = |extreme: NodeId, tensor: NodeId| match &graph.node(extreme).op {
+        Op::Contraction(op) => {
+            matches!(op.aggregation, Aggregation::Max | Aggregation::Min)
+                && graph.operands(extreme).into_iter().any(|operand| storage(graph, operand) == tensor)
+        }
+        _ => false,
+    };
+    let mut found = Vec::new();
+    for (inst, _) in &op.body.insts {
+        let Inst::Binary(BinaryOp::Eq, a, b) = inst else { continue };
+        if let (Some(a), Some(b)) = (tensor(*a), tensor(*b)) {
+            found.extend([(a, b), (b, a)].into_iter().filter(|&(x, y)| is_extreme_of(y, x)).map(|(x, _)| x));
+        }
+    }
+    found
 }
 
 /// The graph's edges, by node index.

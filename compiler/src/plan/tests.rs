@@ -1,4 +1,5 @@
 use crate::graph::Graph;
+use crate::kernel::Access;
 use crate::pipeline;
 use crate::plan::{Content, Cost, Plan, Step};
 use crate::profile::Profile;
@@ -290,4 +291,75 @@ graph g(%0) -> (Y = %4)
         [temporary(0), temporary(1), temporary(0), Content::Output]
     );
     assert_eq!(plan.slots, [16, 128]);
+}
+
+/// The plan of a step that updates its weights, and for each weight whether its next value is written over it.
+fn updates(text: &str) -> (Plan, Vec<bool>) {
+    let mut graph = Graph::parse(text).unwrap();
+    graph.verify().unwrap();
+    pipeline::optimise(&mut graph);
+    let plan = pipeline::plan_updates(&graph, &Profile::generic()).unwrap();
+    let is_over = |&(weight, output): &(usize, usize)| {
+        let weight = plan.weights[weight].buffer;
+        plan.buffers[plan.outputs[output].buffer].content == Content::Over { weight }
+    };
+    let over = plan.updates.iter().map(is_over).collect();
+    (plan, over)
+}
+
+#[test]
+fn a_weight_is_written_over_once_nothing_reads_it() {
+    // The gradient of X needs the old W: it goes first.
+    let text = "\
+graph step(%0, %1) -> (DX = %7, W = %6)
+%0 = input X : f32[8, 4]
+%1 = input G : f32[8, 6]
+%2 = weight W : f32[4, 6]
+%3 = contract sum [k, u] (k: 0..4, u: 0..6, n: 0..8) { v0 = %0[n, k]; v1 = %1[n, u]; v2 = mul v0 v1; yield v2 } : f32[4, 6]  # DW
+%4 = constant 0.1 : f32[]
+%5 = mul %3 %4 : f32[4, 6]
+%6 = sub %2 %5 : f32[4, 6]  # Next
+%7 = contract sum [n, k] (n: 0..8, k: 0..4, u: 0..6) { v0 = %1[n, u]; v1 = %2[k, u]; v2 = mul v0 v1; yield v2 } : f32[8, 4]  # DX
+";
+    let (plan, over) = updates(text);
+    assert_eq!(over, [true]);
+    assert_eq!(plan.steps.iter().map(|step| step.name.as_str()).collect::<Vec<_>>(), ["DX", "Next"]);
+    let routine = &plan.routines[plan.steps[1].routine];
+    let operand = routine.over(0).unwrap();
+    assert_eq!(plan.steps[1].operands[operand], plan.weights[0].buffer);
+    assert_eq!(routine.kernel.as_ref().unwrap().buffers[operand].access, Access::Update);
+    // Where the weights are to stay, and on a device without kernels, it has memory of its own.
+    assert_eq!(plan.steps.len(), self::plan(text, &Profile::generic()).steps.len());
+    assert!(
+        self::plan(text, &Profile::generic())
+            .buffers
+            .iter()
+            .all(|buffer| !matches!(buffer.content, Content::Over { .. }))
+    );
+}
+
+#[test]
+fn a_weight_that_is_read_elsewhere_is_not_written_over() {
+    // Each next value is made of the other weight: one of the two must be kept.
+    let (_, over) = updates(
+        "\
+graph step() -> (A = %2, B = %3)
+%0 = weight A : f32[8]
+%1 = weight B : f32[8]
+%2 = exp %1 : f32[8]
+%3 = sin %0 : f32[8]
+",
+    );
+    assert_eq!(over, [true, false]);
+    // It is turned around; and it is shown as it was.
+    let (_, over) = updates(
+        "\
+graph step() -> (A = %2, B = %3, Old = %1)
+%0 = weight A : f32[4, 4]
+%1 = weight B : f32[8]
+%2 = contract assign [i, j] (i: 0..4, j: 0..4) { v0 = %0[j, i]; yield v0 } : f32[4, 4]
+%3 = exp %1 : f32[8]
+",
+    );
+    assert_eq!(over, [false, false]);
 }

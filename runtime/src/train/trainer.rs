@@ -242,9 +242,7 @@ impl Trainer {
         let Trainer { program, steps, .. } = self;
         let graph = steps.graph(program, Mode::Train, &begun.columns, begun.samples)?;
         match steps.last() {
-            Some(step) => {
-                first_bad(graph, &program.device, program.model.sources(), &|name| step.session.get(name))
-            }
+            Some(step) => first_bad(graph, &program.device, program.model.sources(), &|name| step.session.get(name)),
             None => Ok(None),
         }
     }

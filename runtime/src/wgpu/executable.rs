@@ -9,14 +9,14 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
+use tile_compiler::dtype::DType;
 use tile_compiler::kernel::{Access, Kernel};
 use tile_compiler::plan::{self, BufferId, Content, Plan, Port, RoutineId};
-use tile_compiler::dtype::DType;
 use tile_compiler::tensor::{Tensor, TensorType};
 use wgpu::{
     BindGroup, BindGroupDescriptor, BindGroupEntry, BindGroupLayoutDescriptor, BindGroupLayoutEntry, BindingResource,
-    BindingType, Buffer, BufferBinding, BufferBindingType, BufferDescriptor, BufferSize, BufferUsages,
-    CommandEncoder, CommandEncoderDescriptor, ComputePassDescriptor, ComputePipeline, ComputePipelineDescriptor,
+    BindingType, Buffer, BufferBinding, BufferBindingType, BufferDescriptor, BufferSize, BufferUsages, CommandEncoder,
+    CommandEncoderDescriptor, ComputePassDescriptor, ComputePipeline, ComputePipelineDescriptor,
     PipelineCompilationOptions, PipelineLayoutDescriptor, ShaderModuleDescriptor, ShaderRuntimeChecks, ShaderSource,
     ShaderStages, SubmissionIndex,
 };
@@ -151,7 +151,8 @@ impl GpuExecutable {
             self.record(&mut encoder);
             for &(weight, output) in &self.plan.updates {
                 let (weight, next) = (self.plan.weights[weight].buffer, self.plan.outputs[output].buffer);
-                let is_there = matches!(self.plan.buffers[next].content, Content::Over { weight: over } if over == weight);
+                let is_there =
+                    matches!(self.plan.buffers[next].content, Content::Over { weight: over } if over == weight);
                 if !is_there && weight != next {
                     let target = memory(&self.buffers, weight)?;
                     encoder.copy_buffer_to_buffer(memory(&self.buffers, next)?, 0, target, 0, target.size());
