@@ -7,17 +7,20 @@
 //! A runtime may so begin further steps before it has looked at the loss of this one, with weights written over their old
 //! values: when it sees what has happened, all weights but `failed` are what they were before the step.
 
+use std::collections::HashSet;
+
 use tile_lang::span::Span;
 
 use super::expression::{Lowered, Target};
 use super::network::Network;
 use super::tensors::Tensors;
 use crate::dtype::{DType, Scalar};
-use crate::graph::NodeId;
+use crate::graph::{Graph, Node, NodeId};
 use crate::scalar::{BinaryOp, UnaryOp};
 
-/// Adds this to a step whose updates are all known; `loss` is `f32[]`. The state is [`Network::FAILED`].
-pub(super) fn guard(tensors: &mut Tensors, loss: NodeId, span: Span) -> Lowered<()> {
+/// Adds this to a step whose updates are all known; `loss` is `f32[]`. The state is [`Network::FAILED`]. What else reads next values,
+/// `results` among them, reads those that have been chosen, so that the others need no memory.
+pub(super) fn guard(tensors: &mut Tensors, loss: NodeId, results: &mut [(String, NodeId)], span: Span) -> Lowered<()> {
     let number = |tensors: &mut Tensors, value: f64| tensors.constant(Scalar::from_f64(DType::F32, value));
     let before = tensors.zero_state(Network::FAILED, span)?;
     let (largest, zero, one) = (number(tensors, f64::from(f32::MAX)), number(tensors, 0.0), number(tensors, 1.0));
@@ -25,13 +28,40 @@ pub(super) fn guard(tensors: &mut Tensors, loss: NodeId, span: Span) -> Lowered<
     let is_finite = tensors.binary(BinaryOp::Le, [size, largest], span)?;
     let failed = tensors.select([is_finite, before, one], span)?;
     let goes_on = tensors.binary(BinaryOp::Eq, [failed, zero], span)?;
+    for (node, name) in [(failed, "Failed"), (goes_on, "GoesOn")] {
+        tensors.graph.node_mut(node).name = Some(name.to_owned());
+    }
+    let decides = ancestors(&tensors.graph, goes_on);
     let weights: Vec<_> = tensors.network.weights.iter().map(|weight| (weight.path.clone(), weight.node)).collect();
+    let mut chosen = HashSet::new();
     for (path, weight) in weights {
-        if let Some(&next) = tensors.network.updates.get(&path) {
-            let next = tensors.select([goes_on, next, weight], span)?;
-            tensors.network.updates.insert(path, next);
+        let Some(&next) = tensors.network.updates.get(&path) else { continue };
+        let choice = tensors.select([goes_on, next, weight], span)?;
+        chosen.insert(choice);
+        let graph = &mut tensors.graph;
+        let Node { name, origin, .. } = graph.node(next).clone();
+        (graph.node_mut(choice).name, graph.node_mut(choice).origin) = (name, origin);
+        // What is given is in memory anyway.
+        let users = if graph.operands(next).is_empty() { Vec::new() } else { graph.users(next) };
+        for user in users {
+            if !decides.contains(&user) && !chosen.contains(&user) {
+                let operands = graph.operands(user).into_iter().map(|o| if o == next { choice } else { o });
+                let (op, operands) = (graph.node(user).op.clone(), operands.collect::<Vec<_>>());
+                graph.set(user, op, &operands);
+            }
         }
+        results.iter_mut().filter(|(_, node)| *node == next).for_each(|(_, node)| *node = choice);
+        tensors.network.updates.insert(path, choice);
     }
     tensors.network.updates.insert(Network::FAILED.to_owned(), failed);
     Ok(())
+}
+
+/// The nodes on which one depends, and that one.
+fn ancestors(graph: &Graph, node: NodeId) -> HashSet<NodeId> {
+    let (mut found, mut pending) = (HashSet::from([node]), vec![node]);
+    while let Some(node) = pending.pop() {
+        pending.extend(graph.operands(node).into_iter().filter(|operand| found.insert(*operand)));
+    }
+    found
 }

@@ -148,7 +148,7 @@ impl<'p> Step<'p, '_> {
         weights[of_metrics..].iter_mut().for_each(|weight| weight.role = Role::Optimizer);
         if self.bindings.training {
             let span = self.span();
-            guard(&mut self.evaluator.target, loss, span)?;
+            guard(&mut self.evaluator.target, loss, &mut results, span)?;
         }
         self.evaluator.target.network.penalty = None;
         Ok(self.evaluator.target.into_network(results))

@@ -72,6 +72,7 @@ fn a_step_gives_the_next_values_of_all_that_it_changes() {
         "error_of",
         "W",
         "train.loss.Count",
+        Network::FAILED,
         "train.loss.Sum",
         "train.metrics.error_of.Count",
         "train.metrics.error_of.Sum",
@@ -84,6 +85,7 @@ fn a_step_gives_the_next_values_of_all_that_it_changes() {
     assert_eq!(inputs(&network), ["X", "target Y", "sample weight"]);
     let role = |path: &str| network.weights.iter().find(|weight| weight.path == path).unwrap().role;
     assert_eq!(role("W"), Role::Model);
+    assert_eq!(role(Network::FAILED), Role::Metric);
     assert_eq!(role("train.metrics[0].Total"), Role::Metric);
     assert_eq!(role("train.metrics.squares.Sum"), Role::Metric);
     assert_eq!(role("train.optimizer.W.V"), Role::Optimizer);
