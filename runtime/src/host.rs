@@ -128,10 +128,10 @@ impl HostExecutable {
         self.plan.weights.iter().try_for_each(|port| store.check(&port.name, &port.ty))?;
         let HostExecutable { plan, memory, engine } = self;
         for port in &plan.weights {
-            if memory.has(port.buffer) {
-                if let Some(Stored { memory: store::Memory::Block(block), .. }) = store.take(&port.name) {
-                    memory.put(port.buffer, block);
-                }
+            if memory.has(port.buffer)
+                && let Some(Stored { memory: store::Memory::Block(block), .. }) = store.take(&port.name)
+            {
+                memory.put(port.buffer, block);
             }
             let stored = match store.get(&port.name) {
                 Some(Stored { memory: store::Memory::Block(block), .. }) => Some(block.bytes()),

@@ -176,6 +176,7 @@ pub(crate) async fn session(graph: Graph, device: &Device, sources: &Sources) ->
 
 /// The graph of a step, for [`Session::step`]: its weights are those of the store, which it has from [`Session::attach`] to
 /// [`Session::detach`].
+#[cfg(not(target_arch = "wasm32"))]
 pub(crate) async fn step(
     graph: Graph,
     device: &Device,
