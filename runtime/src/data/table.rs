@@ -1,5 +1,5 @@
-//! Samples in a .csv file: a header, then a sample a line. The column `label`, `target` or `y`, else the last one, is the
-//! target; the others are the numbers of the input, in order.
+//! Samples in a .csv file: a header, then a sample a line. The column `label` or `target`, else `y` (beside which `x` is no
+//! column), else the last one, is the target; the others are the numbers of the input, in order.
 
 use std::path::Path;
 
@@ -18,8 +18,10 @@ pub fn read(path: &Path) -> Result<Arrays, Error> {
     let mut reader =
         csv::ReaderBuilder::new().trim(csv::Trim::All).from_path(path).map_err(|e| failed(e.to_string()))?;
     let header = reader.headers().map_err(|e| failed(e.to_string()))?.clone();
-    let is_target = |name: &str| ["label", "target", "y"].contains(&name.to_ascii_lowercase().as_str());
-    let target = header.iter().position(is_target).or(header.len().checked_sub(1));
+    let column = |name: &str| header.iter().position(|column| column.eq_ignore_ascii_case(name));
+    // Points have an x and a y.
+    let y = || if column("x").is_none() { column("y") } else { None };
+    let target = column("label").or_else(|| column("target")).or_else(y).or(header.len().checked_sub(1));
     let Some(target) = target.filter(|_| header.len() > 1) else {
         return Err(failed("a table of samples has at least two columns, the last of which is the target".into()));
     };
