@@ -9,9 +9,11 @@
 
 mod callback;
 mod checkpoint;
+mod class_weights;
 mod dataset;
 mod diagnosis;
 mod fit;
+mod reading;
 mod session;
 mod steps;
 mod trainer;
@@ -19,4 +21,5 @@ mod trainer;
 pub use callback::{Callback, Checkpoint, EarlyStopping, Log, Monitor, ReduceOnPlateau};
 pub use dataset::{Arrays, Column, ColumnRole, Dataset, Part};
 pub use fit::{Epoch, Fit, Progress, Validation};
+pub use reading::Reading;
 pub use trainer::{Trainer, TrainerBuilder};
