@@ -163,7 +163,7 @@ fn step(
             types.entry(name.clone()).or_insert_with(|| assumed(&model.node(*id).ty));
         }
         let network =
-            train(source.model.program(), entry, bindings, &Targets { types: types.clone(), weighted: false })?;
+            train(source.model.program(), entry, bindings, &Targets { types: types.clone(), ..Targets::default() })?;
         Ok((network.graph, types))
     };
     let alike = |ty: &TensorType| ty.clone();

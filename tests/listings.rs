@@ -68,7 +68,7 @@ fn steps_of_training_pass_the_tools_of_every_language() {
             TargetType::Class => TensorType::new(DType::I32, [shape[0]]),
             TargetType::Like => TensorType::new(DType::F32, [shape[0], 10]),
         };
-        let targets = Targets { types: [("Y".to_owned(), sizes)].into(), weighted: false };
+        let targets = Targets { types: [("Y".to_owned(), sizes)].into(), ..Targets::default() };
         let mut graph = train(program, None, &bindings, &targets)
             .unwrap_or_else(|errors| panic!("{}", tile_lang::render(&errors, &checked.sources, false)))
             .graph;

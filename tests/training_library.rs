@@ -141,7 +141,7 @@ fn losses() {
         let data = Arrays::new(predicted.clone(), target.clone()).map_err(|error| explain(&error))?;
         let mut trainer = model.trainer(device).entry("Moved").build().map_err(|error| explain(&error))?;
         let history = trainer.fit(&data, Fit::epochs(1)).map_err(|error| explain(&error))?;
-        let found = history[0].training[0].1 as f32;
+        let found = history[0].get("loss").unwrap() as f32;
         compare("Loss", &tensor(&[], &[found]), tensors[&("output", "Loss")])?;
         let after = trainer.weights().map_err(|error| explain(&error))?[0].1.to_f64s();
         let gradient: Vec<f32> = after.iter().map(|value| -value as f32).collect();
@@ -165,9 +165,61 @@ fn metrics() {
         let mut found = Vec::new();
         for samples in [5, 10, 12] {
             let results = trainer.evaluate(&Part::new(&data, 0, samples), 5).map_err(|error| explain(&error))?;
-            found.push(results[1].1 as f32);
+            found.extend(results[1].1.values().iter().map(|value| *value as f32));
         }
-        compare("Value", &tensor(&[3], &found), tensors[&("output", "Value")])
+        let expected = tensors[&("output", "Value")];
+        if found.len() != expected.ty().elements() {
+            return Err(format!("{} values, not {}", found.len(), expected.ty()));
+        }
+        compare("Value", &tensor(expected.shape(), &found), expected)
+    });
+}
+
+/// Weights of classes and samples, and frozen layers.
+#[test]
+fn fits() {
+    check_everywhere("fits", |case, tensors, device| {
+        let given = |name: &str| tensors[&("input", name)];
+        let loss = if given("Y").shape().len() > 1 { "Categorical" } else { "SparseCategorical" };
+        let model = compile(&format!(
+            "function first()(shape) -> (W) {{ W = reshape(vector({:?}), shape); }}
+             function second()(shape) -> (W) {{ W = reshape(vector({:?}), shape); }}
+             model Classes(X[N, K]) -> (Logits) {{
+                 dense = Dense(4, activation = tanh, kernel_initializer = first);
+                 norm = BatchNormalization();
+                 head = Dense(3, kernel_initializer = second);
+                 Logits = X |> dense |> norm |> head;
+             }}
+             train Classes {{
+                 loss = {loss}Crossentropy(from_logits = true); batch_size = 8; epochs = 2; shuffle = false; {}
+             }}",
+            given("Kernel").to_f64s(),
+            given("Head").to_f64s(),
+            case.body
+        ))?;
+        let mut data = Arrays::new(given("X").clone(), given("Y").clone()).map_err(|error| explain(&error))?;
+        let mut fit = Fit::default();
+        if case.name.contains("samples") {
+            data = data.with(ColumnRole::Weight, None, given("Weights").clone()).map_err(|error| explain(&error))?;
+        }
+        if case.name.contains("classes") {
+            fit = fit.class_weight(0, 0.5).class_weight(2, 3.0);
+        }
+        let mut builder = model.trainer(device);
+        if case.name.contains("frozen") {
+            builder = builder.freeze("dense").freeze("norm");
+        }
+        let mut trainer = builder.build().map_err(|error| explain(&error))?;
+        let history = trainer.fit(&data, fit).map_err(|error| explain(&error))?;
+        let found: HashMap<String, Tensor> = trainer.weights().map_err(|error| explain(&error))?.into_iter().collect();
+        for (name, path) in
+            [("Kernel", "dense.Kernel"), ("Gamma", "norm.Gamma"), ("Mean", "norm.MovingMean"), ("Head", "head.Kernel")]
+        {
+            let found = found.get(path).ok_or_else(|| format!("no {path} among {:?}", found.keys()))?;
+            compare(name, found, tensors[&("output", name)])?;
+        }
+        let loss = history[1].get("loss").unwrap() as f32;
+        compare("Loss", &tensor(&[], &[loss]), tensors[&("output", "Loss")])
     });
 }
 

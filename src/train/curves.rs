@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use plotters::prelude::*;
-use tile_runtime::train::Epoch;
+use tile_runtime::train::{Epoch, Reading};
 
 use crate::terminal::Failure;
 
@@ -19,13 +19,14 @@ pub fn draw(history: &[Epoch], path: &Path) -> Result<(), Failure> {
 
 fn svg(history: &[Epoch]) -> Result<String, Box<dyn std::error::Error>> {
     let names: Vec<String> =
-        history.first().map_or(Vec::new(), |epoch| epoch.training.iter().map(|(name, _)| name.clone()).collect());
+        history.first().map_or(Vec::new(), |epoch| numbers(&epoch.training).map(|(name, _)| name).collect());
     let mut picture = String::new();
     let area = SVGBackend::with_string(&mut picture, (WIDTH, PANEL * names.len().max(1) as u32)).into_drawing_area();
     area.fill(&WHITE)?;
     for (panel, name) in area.split_evenly((names.len().max(1), 1)).iter().zip(&names) {
-        let curve = |results: fn(&Epoch) -> &[(String, f64)]| -> Vec<(f64, f64)> {
-            let value = |epoch: &Epoch| results(epoch).iter().find(|(other, _)| other == name).map(|(_, value)| *value);
+        let curve = |results: fn(&Epoch) -> &[(String, Reading)]| -> Vec<(f64, f64)> {
+            let value =
+                |epoch: &Epoch| numbers(results(epoch)).find(|(other, _)| other == name).map(|(_, value)| value);
             history.iter().filter_map(|epoch| Some(((epoch.epoch + 1) as f64, value(epoch)?))).collect()
         };
         let (training, validation) = (curve(|epoch| &epoch.training), curve(|epoch| &epoch.validation));
@@ -69,4 +70,15 @@ fn svg(history: &[Epoch]) -> Result<String, Box<dyn std::error::Error>> {
     area.present()?;
     drop(area);
     Ok(picture)
+}
+
+/// The numbers of results; those of a list by the name `precision[0]`.
+fn numbers(results: &[(String, Reading)]) -> impl Iterator<Item = (String, f64)> + '_ {
+    results.iter().flat_map(|(name, reading)| {
+        let named = move |number: usize| match reading {
+            Reading::Number(_) => name.clone(),
+            Reading::List(_) => format!("{name}[{number}]"),
+        };
+        reading.values().iter().enumerate().map(move |(number, value)| (named(number), *value))
+    })
 }

@@ -60,6 +60,12 @@ pub struct Train {
     /// Draw the loss and the metrics over the epochs
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
+    /// What samples of a class count in the loss, as Keras' class_weight: 1 where it is not said
+    #[arg(long, value_name = "CLASS=WEIGHT", value_parser = class_weight)]
+    class_weight: Vec<(i64, f32)>,
+    /// Leave a layer or a weight as it is, beside those that the program freezes: encoder, head.Bias
+    #[arg(long, value_name = "PATH")]
+    freeze: Vec<String>,
     /// Where to train: cpu, wgpu, wgpu:N [default: TILE_DEVICE, else the best real GPU, else cpu]
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
@@ -71,7 +77,9 @@ pub fn train(arguments: &Train, terminal: &Terminal) -> Result<(), Failure> {
     let source = Source::load(&arguments.file, terminal)?;
     let failed = |error: Error| source.failed(&error);
     let device = open(arguments.device.as_deref()).map_err(failed)?;
-    let mut trainer = arguments.sizes.apply_to_trainer(source.model.trainer(&device)).build().map_err(failed)?;
+    let builder = arguments.sizes.apply_to_trainer(source.model.trainer(&device));
+    let builder = arguments.freeze.iter().fold(builder, |builder, path| builder.freeze(path));
+    let mut trainer = builder.build().map_err(failed)?;
     let samples = folder::open(&arguments.data).map_err(failed)?;
     let mut kept: Option<Box<dyn Dataset>> = None;
     let validation = match &arguments.validation {
@@ -108,6 +116,9 @@ pub fn train(arguments: &Train, terminal: &Terminal) -> Result<(), Failure> {
     if let Some(patience) = arguments.patience {
         fit = fit.callback(EarlyStopping::new(watched, patience));
     }
+    for (class, weight) in &arguments.class_weight {
+        fit = fit.class_weight(*class, *weight);
+    }
     if let Some(samples) = arguments.batch_size {
         fit = fit.batch_size(samples);
     }
@@ -122,6 +133,14 @@ pub fn train(arguments: &Train, terminal: &Terminal) -> Result<(), Failure> {
         stopped(&mut trainer, arguments, terminal).map_err(failed)?;
     }
     Ok(())
+}
+
+/// `3=0.5`
+fn class_weight(text: &str) -> Result<(i64, f32), String> {
+    let (class, weight) = text.split_once('=').ok_or("it is not of the form CLASS=WEIGHT, as 3=0.5")?;
+    let class = class.parse().map_err(|_| format!("`{class}` is not the number of a class"))?;
+    let weight = weight.parse().ok().filter(|weight: &f32| weight.is_finite());
+    Ok((class, weight.ok_or("the weight is not a number")?))
 }
 
 /// Ends training after Ctrl-C.

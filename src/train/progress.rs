@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tile_runtime::Error;
-use tile_runtime::train::{Callback, Epoch, Progress};
+use tile_runtime::train::{Callback, Epoch, Progress, Reading};
 
 use crate::terminal::Terminal;
 
@@ -67,7 +67,7 @@ fn text(epoch: &Epoch, steps: usize) -> String {
 }
 
 /// ` - loss: 0.1234 - accuracy: 0.9`
-fn listed(prefix: &str, results: &[(String, f64)]) -> String {
+fn listed(prefix: &str, results: &[(String, Reading)]) -> String {
     results.iter().map(|(name, value)| format!(" - {prefix}{name}: {value:.4}")).collect()
 }
 

@@ -66,11 +66,12 @@ pub enum FunctionKind {
 }
 
 /// What a `train` block can set, with what it is for.
-pub const SETTINGS: [(&str, &str); 9] = [
+pub const SETTINGS: [(&str, &str); 10] = [
     ("loss", "what to make small; a list where the model has several outputs"),
     ("loss_weights", "a factor for the loss of each output"),
     ("optimizer", "how weights follow from their gradients"),
     ("gradients", "a function of the list of all gradients that gives those to use, as `clip_by_global_norm(1.0)`"),
+    ("frozen", "the paths of layers and weights that training leaves as they are"),
     ("metrics", "what to report beside the loss; a list of lists where the model has several outputs"),
     ("batch_size", "samples in a step, 32 where it is not set"),
     ("epochs", "how often to go through the data, 1 where it is not set"),

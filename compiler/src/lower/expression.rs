@@ -1,5 +1,6 @@
 //! Operators and elementwise functions: one definition of their types for whole tensors and inside contractions.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use tile_lang::Program;
@@ -85,12 +86,12 @@ pub(super) trait Target: Sized {
     fn enter(&mut self, function: &str, path: &str) -> Label;
     fn leave(&mut self, label: Label);
 
-    /// The value as an element.
-    /// The path of the weight that an element is.
+    /// The path of the weight that an element is, or that it is the next value of.
     fn path(&self, _: Self::Element) -> Option<String> {
         None
     }
 
+    /// The value as an element.
     fn element(&mut self, value: Value<'_, Self::Element>, span: Span) -> Lowered<Self::Element> {
         match value {
             Value::Element(element) => Ok(element),
@@ -135,6 +136,8 @@ pub(super) struct Evaluator<'p, T: Target> {
     pub training: bool,
     /// Whether `update`s happen.
     pub updates: bool,
+    /// The paths of layers and weights that training leaves as they are.
+    pub frozen: Rc<[String]>,
     /// Whether what regularizers and `with_loss` say is added up.
     pub penalises: bool,
     /// The entry, and the layers that are being applied.
@@ -148,6 +151,13 @@ pub(super) struct Evaluator<'p, T: Target> {
 /// The deepest nesting of expressions through calls: what a stack of 2 MiB surely holds.
 const MAX_DEPTH: u32 = 600;
 
+/// Whether a path is one of these, or of a part of one.
+pub(super) fn is_part_of(path: &str, wholes: &[String]) -> bool {
+    wholes
+        .iter()
+        .any(|whole| path.strip_prefix(whole).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '['])))
+}
+
 impl<'p, T: Target> Evaluator<'p, T> {
     pub fn new(program: &'p Program, target: T, training: bool) -> Self {
         Self {
@@ -157,6 +167,7 @@ impl<'p, T: Target> Evaluator<'p, T> {
             calls: 0,
             training,
             updates: training,
+            frozen: Rc::default(),
             penalises: training,
             frames: vec![Frame::default()],
             renewals: Vec::new(),
@@ -172,12 +183,17 @@ impl<'p, T: Target> Evaluator<'p, T> {
     ) -> Lowered<(U, R)> {
         let frames = std::mem::take(&mut self.frames);
         let Evaluator { program, depth, calls, training, updates, penalises, .. } = *self;
-        let (renewals, yields) = (Vec::new(), Vec::new());
+        let (frozen, renewals, yields) = (self.frozen.clone(), Vec::new(), Vec::new());
         let mut inside =
-            Evaluator { program, target, depth, calls, training, updates, penalises, frames, renewals, yields };
+            Evaluator { program, target, depth, calls, training, updates, frozen, penalises, frames, renewals, yields };
         let result = work(&mut inside);
         (self.frames, self.calls) = (inside.frames, inside.calls);
         Ok((inside.target, result?))
+    }
+
+    /// Whether the layer that is being applied is one that training leaves as it is.
+    pub fn is_frozen(&self) -> bool {
+        self.frames.last().is_some_and(|frame| is_part_of(&frame.path, &self.frozen))
     }
 
     pub fn expression(&mut self, scope: &Scope<'p, T::Element>, expr: &'p Expr) -> Lowered<Value<'p, T::Element>> {
@@ -272,7 +288,7 @@ impl<'p, T: Target> Evaluator<'p, T> {
         Ok(match name.name.as_str() {
             "true" => Value::bool(true),
             "false" => Value::bool(false),
-            "training" => Value::bool(self.training),
+            "training" => Value::bool(self.training && !self.is_frozen()),
             text => match self.callee(text, scope.function) {
                 Some(callable) => Value::Callable(callable),
                 None => Value::Symbol(text.into()),

@@ -35,7 +35,7 @@ impl<'p, T: Target> Evaluator<'p, T> {
                 T::weight(self, scope, weight)
             }
             StatementKind::Update { target, value } => {
-                if self.updates {
+                if self.updates && !self.is_frozen() {
                     self.target.begin(target, span);
                     let value = self.expression(scope, value)?;
                     T::update(self, scope, target, value)?;

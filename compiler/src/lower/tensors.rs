@@ -247,7 +247,9 @@ impl Target for Tensors {
     }
 
     fn path(&self, element: NodeId) -> Option<String> {
-        self.network.weights.iter().find(|weight| weight.node == element).map(|weight| weight.path.clone())
+        let weight = self.network.weights.iter().find(|weight| weight.node == element).map(|weight| &weight.path);
+        let next = || self.network.updates.iter().find(|(_, next)| **next == element).map(|(path, _)| path);
+        weight.or_else(next).cloned()
     }
 
     fn constant(&mut self, scalar: Scalar) -> NodeId {

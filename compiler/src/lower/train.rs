@@ -17,7 +17,7 @@ use tile_lang::span::Span;
 
 use super::call::Argument;
 use super::constant::Constant;
-use super::expression::{Evaluator, Lowered, Target};
+use super::expression::{Evaluator, Lowered, Target, is_part_of};
 use super::frame::Frame;
 use super::guard::guard;
 use super::network::{Network, Role, Weight, WeightKind};
@@ -52,6 +52,8 @@ pub struct Targets {
     pub types: BTreeMap<String, TensorType>,
     /// Whether each sample has a weight, in an input [`Network::SAMPLE_WEIGHT`].
     pub weighted: bool,
+    /// The paths of layers and weights that training leaves as they are, beside those that the block names.
+    pub frozen: Vec<String>,
 }
 
 /// What the `train` block of `entry` says, or `None` where it has none.
@@ -102,11 +104,32 @@ pub fn train(
     let step = || {
         let mut evaluator = Evaluator::new(program, Tensors::new("step"), bindings.training);
         evaluator.penalises = true;
+        evaluator.frozen = frozen(program, block, targets)?.into();
         let outputs = run_entry(&mut evaluator, function, bindings, types)?;
         let step = Step { scope: read(&mut evaluator, block)?, evaluator, function, block, bindings, targets };
         step.add(&outputs)
     };
     step().map_err(|error: Diagnostic| vec![error])
+}
+
+/// The paths of what training leaves as it is.
+fn frozen(program: &Program, block: &Function, targets: &Targets) -> Lowered<Vec<String>> {
+    let mut evaluator = Evaluator::new(program, Tensors::new("settings"), true);
+    let scope = read(&mut evaluator, block)?;
+    let named = match scope.names.get("frozen") {
+        None => &[],
+        Some(Value::List(items)) => items.as_slice(),
+        Some(value) => std::slice::from_ref(value),
+    };
+    let path = |value: &Value<NodeId>| match value {
+        Value::Symbol(path) => Ok(path.to_string()),
+        value => {
+            let message = format!("`frozen` is a list of paths, as `\"encoder.dense\"`, and this is {value}");
+            Err(Diagnostic::error("E0240", block.span, message))
+        }
+    };
+    let named: Lowered<Vec<String>> = named.iter().map(path).collect();
+    Ok([named?, targets.frozen.clone()].concat())
 }
 
 /// Runs a block.
@@ -363,18 +386,31 @@ impl<'p> Step<'p, '_> {
             return Err(self.error("E0241", "the `train` block sets no `optimizer`".into()).help(help));
         };
         let weights: Vec<Weight> = self.evaluator.target.network.weights[..of_model].to_vec();
-        let trained: Vec<&Weight> = weights.iter().filter(|weight| weight.kind == WeightKind::Param).collect();
-        let nodes: Vec<NodeId> = trained.iter().map(|weight| weight.node).collect();
+        let frozen = self.evaluator.frozen.clone();
+        for path in &*frozen {
+            if !weights.iter().any(|weight| is_part_of(&weight.path, std::slice::from_ref(path))) {
+                let paths: Vec<&str> = weights.iter().map(|weight| weight.path.as_str()).collect();
+                let error =
+                    self.error("E0240", format!("`{path}` is to be frozen, and there is no such layer or weight"));
+                return Err(error.help(format!("the weights are {}", paths.join(", "))));
+            }
+        }
+        let is_trained = |weight: &&Weight| weight.kind == WeightKind::Param && !is_part_of(&weight.path, &frozen);
+        let trained: Vec<&Weight> = weights.iter().filter(is_trained).collect();
+        // What a layer has made of a weight in this step takes its place: of a kernel that was normalised, that one is trained.
+        let updates = &self.evaluator.target.network.updates;
+        let node = |weight: &&Weight| updates.get(&weight.path).copied().unwrap_or(weight.node);
+        let nodes: Vec<NodeId> = trained.iter().map(node).collect();
         let gradients = gradient::gradient(&mut self.evaluator.target.graph, loss, &nodes)
             .map_err(|error| self.error("E0244", error.to_string()))?;
         let gradients = self.transformed(gradients)?;
         let instance = self.instance(&optimizer, FunctionKind::Optimizer)?;
         let base = instance.path.borrow().clone().unwrap_or_default();
-        for (weight, gradient) in trained.iter().zip(gradients) {
+        for ((weight, node), gradient) in trained.iter().zip(nodes).zip(gradients) {
             let path = format!("{base}.{}", weight.path);
             let own = Instance::new(instance.function, instance.parameters.clone(), None);
             *own.path.borrow_mut() = Some(path);
-            self.applied(&Callable::Instance(own), &[weight.node, gradient])?;
+            self.applied(&Callable::Instance(own), &[node, gradient])?;
         }
         Ok(())
     }

@@ -2,7 +2,8 @@
 //!
 //! A nest is analysed once ([`Prepared`]) and then runs any number of times, in the way that its roles and sizes call for. A sum of
 //! products of two operands goes to the packed matrix product of [`gemm`] (`contraction`); a short reduction along whose last axis
-//! elements lie side by side, to tiles of vector registers (`direct`); any other to vector loops (`reduction`), which run the nest's scalar
+//! elements lie side by side, to tiles of vector registers (`direct`); one whose points name their places themselves, to lists of points
+//! (`scatter`); any other to vector loops (`reduction`), which run the nest's scalar
 //! programs over chunks of points, an instruction at a time (`tape`, `machine`), with the loops of `vector`. So do epilogues, and
 //! nests without a reduction (`job`).
 //!
@@ -20,6 +21,7 @@ mod number;
 mod pool;
 mod prepared;
 mod reduction;
+mod scatter;
 mod scratch;
 mod shared;
 mod simd;

@@ -5,6 +5,7 @@ use super::direct::Direct;
 use super::job::{Job, Output, Position};
 use super::memory::{Launch, Operand};
 use super::reduction::Reduction;
+use super::scatter::Scatter;
 use super::space::Space;
 use super::tape::Tape;
 use std::fmt;
@@ -41,6 +42,7 @@ enum Way {
     Pointwise,
     Contraction(Box<Contraction>),
     Direct(Box<Direct>),
+    Scatter(Box<Scatter>),
     Reduction(Box<Reduction>),
 }
 
@@ -66,6 +68,8 @@ impl Prepared {
                     Way::Contraction(Box::new(contraction))
                 } else if let Some(direct) = Direct::new(nest) {
                     Way::Direct(Box::new(direct))
+                } else if let Some(scatter) = Scatter::new(nest, aggregation, dtype) {
+                    Way::Scatter(Box::new(scatter))
                 } else {
                     Way::Reduction(Box::new(Reduction::new(nest, aggregation, dtype)))
                 }
@@ -117,6 +121,7 @@ impl Prepared {
             Way::Pointwise => job.pointwise(0..nest.places()),
             Way::Contraction(contraction) => contraction.run(&job, packed.map(|packed| &packed.0)),
             Way::Direct(direct) => direct.run(&job),
+            Way::Scatter(scatter) => scatter.run(&job),
             Way::Reduction(reduction) => reduction.run(&job, 0..nest.places()),
         }
     }

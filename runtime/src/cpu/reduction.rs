@@ -20,26 +20,33 @@ use tile_compiler::nest::Nest;
 
 /// A nest with an aggregation, ready to run.
 pub struct Reduction {
-    aggregation: Aggregation,
+    pub aggregation: Aggregation,
     /// Of the values that are aggregated.
-    dtype: DType,
+    pub dtype: DType,
     places: Space,
     points: Space,
     /// Over the places, or over the points.
-    body: Tape,
+    pub body: Tape,
     across: bool,
 }
 
 impl Reduction {
     /// The nest aggregates values of type `dtype`.
     pub fn new(nest: &Nest, aggregation: Aggregation, dtype: DType) -> Self {
+        let mut reduction = Self::across(nest, aggregation, dtype);
+        let over_points = Tape::new(nest, &nest.body, &nest.body.results, reduction.points.clone(), &nest.guards);
+        if cost(&over_points) < cost(&reduction.body) && aggregation != Aggregation::Assign {
+            (reduction.body, reduction.across) = (over_points, false);
+        }
+        reduction
+    }
+
+    /// The same, *across* places in any case.
+    pub fn across(nest: &Nest, aggregation: Aggregation, dtype: DType) -> Self {
         let places = Space::new(nest, 0..nest.free);
         let points = Space::new(nest, nest.reduction());
-        let body = |space: &Space| Tape::new(nest, &nest.body, &nest.body.results, space.clone(), &nest.guards);
-        let (over_places, over_points) = (body(&places), body(&points));
-        let across = cost(&over_places) <= cost(&over_points) || aggregation == Aggregation::Assign;
-        let body = if across { over_places } else { over_points };
-        Self { aggregation, dtype, places, points, body, across }
+        let body = Tape::new(nest, &nest.body, &nest.body.results, places.clone(), &nest.guards);
+        Self { aggregation, dtype, places, points, body, across: true }
     }
 
     /// Computes some places.
@@ -53,7 +60,7 @@ impl Reduction {
 }
 
 /// An estimate of the cost of one point, in operations on an element.
-fn cost(body: &Tape) -> f64 {
+pub fn cost(body: &Tape) -> f64 {
     /// Starting a vector operation costs as much as it costs on so many elements.
     const START: f64 = 64.0;
     let length = body.points().min(CHUNK) as f64;
@@ -95,11 +102,11 @@ impl Counting {
 type Partial<T> = Best<T>;
 
 /// One run, of values of type T.
-struct Run<'a, T> {
-    reduction: &'a Reduction,
-    job: &'a Job<'a>,
-    aggregation: Aggregation,
-    identity: T,
+pub struct Run<'a, T> {
+    pub reduction: &'a Reduction,
+    pub job: &'a Job<'a>,
+    pub aggregation: Aggregation,
+    pub identity: T,
 }
 
 impl<T: Number> Run<'_, T> {
@@ -238,7 +245,7 @@ fn point_of<T: Number>(piece: &Piece, i: usize, step: i64, values: &[T], counts:
 }
 
 /// Sums over points, for a chunk of places at once.
-struct Sums<'a, T> {
+pub struct Sums<'a, T> {
     run: &'a Run<'a, T>,
     machine: Machine<'a>,
     counting: Counting,
@@ -246,13 +253,14 @@ struct Sums<'a, T> {
     position: Lines,
     block: Vec<T>,
     /// The results, of the arg forms in `best`.
-    total: Vec<T>,
-    written: Vec<Bool>,
+    pub total: Vec<T>,
+    /// Where a point counted.
+    pub written: Vec<Bool>,
     best: Vec<Partial<T>>,
 }
 
 impl<'a, T: Number> Sums<'a, T> {
-    fn new(run: &'a Run<'a, T>) -> Self {
+    pub fn new(run: &'a Run<'a, T>) -> Self {
         let Reduction { body, places, .. } = run.reduction;
         let nest = run.job.nest;
         let machine = body.machine(run.job.launch);
@@ -269,19 +277,20 @@ impl<'a, T: Number> Sums<'a, T> {
         }
     }
 
-    fn sum(&mut self, chunk: Range<usize>, points: Range<usize>) {
+    /// Sums these points, by their numbers, at the places of a chunk.
+    pub fn sum(&mut self, chunk: Range<usize>, points: impl ExactSizeIterator<Item = usize>) {
         /// Terms of a partial sum.
         const BLOCK: usize = 256;
         let run = self.run;
         let Reduction { body, points: space, places, .. } = run.reduction;
         let Self { machine, counting, positions, position, block, total, written, best, .. } = self;
-        let length = chunk.len();
-        let blocked = T::FLOAT && run.aggregation == Aggregation::Sum && points.len() > BLOCK;
+        let (length, count) = (chunk.len(), points.len());
+        let blocked = T::FLOAT && run.aggregation == Aggregation::Sum && count > BLOCK;
         written[..length].fill(Bool(0));
         block[..length].fill(run.identity);
         total[..length].fill(run.identity);
         best.fill(run.nothing());
-        for point in points.clone() {
+        for (number, point) in points.enumerate() {
             space.locate(point, &mut machine.walker.point);
             machine.run(chunk.start, length);
             let counts = counting.of(machine, body, &chunk);
@@ -305,7 +314,7 @@ impl<'a, T: Number> Sums<'a, T> {
                 continue;
             }
             vector::accumulate(run.aggregation, &mut block[..length], values, counts);
-            if (point + 1 - points.start).is_multiple_of(BLOCK) || point + 1 == points.end {
+            if (number + 1).is_multiple_of(BLOCK) || number + 1 == count {
                 vector::accumulate(run.aggregation, &mut total[..length], &block[..length], None);
                 block[..length].fill(run.identity);
             }

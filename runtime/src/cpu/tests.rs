@@ -487,6 +487,33 @@ fn product(draw: &mut Draw) -> Nest {
     generator.nest
 }
 
+/// A nest whose points name the value of a free axis at which they count.
+fn scatter(draw: &mut Draw) -> Nest {
+    let mut nest = self::nest(draw);
+    while nest.free == 0 || nest.reduction().is_empty() {
+        nest = self::nest(draw);
+    }
+    let (axis, points): (usize, Vec<usize>) = (draw.below(nest.free), nest.reduction().collect());
+    let dtype = draw.of(&[DType::I32, DType::I64, DType::U8]);
+    if draw.chance(70) {
+        let free = nest.free;
+        nest.guards.retain(|guard| guard.variables().all(|variable| variable >= free));
+    }
+    let mut generator = Generator { draw, nest };
+    let load = generator.load(dtype, &points, None);
+    let body = &mut generator.nest.body;
+    let key = body.push(Inst::Leaf(Leaf::Load(load)), dtype);
+    let place = body.push(Inst::Leaf(Leaf::Index(Affine::var(axis))), DType::I32);
+    let wide = if dtype == DType::U8 { DType::I32 } else { dtype };
+    let (key, place) = (body.cast(key, wide), body.cast(place, wide));
+    let named = body.binary(BinaryOp::Eq, key, place);
+    match body.results.get(1).copied() {
+        Some(counts) => body.results[1] = body.binary(BinaryOp::BitAnd, counts, named),
+        None => body.results.push(named),
+    }
+    generator.nest
+}
+
 fn check(cases: usize, special: usize, draw_nest: fn(&mut Draw) -> Nest) {
     let mut runner = TestRunner::deterministic();
     for case in 0..cases {
@@ -514,4 +541,9 @@ fn random_nests_equal_their_definition() {
 #[test]
 fn random_products_equal_their_definition() {
     check(300, 10, product);
+}
+
+#[test]
+fn random_scatters_equal_their_definition() {
+    check(400, 10, scatter);
 }

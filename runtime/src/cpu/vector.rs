@@ -25,7 +25,7 @@ pub fn level() -> Level {
         static LEVEL: std::sync::OnceLock<Level> = std::sync::OnceLock::new();
         *LEVEL.get_or_init(|| {
             macro_rules! all { ($($feature:tt)*) => { $(is_x86_feature_detected!($feature))&&* } }
-            if !all!("avx2" "bmi1" "bmi2" "lzcnt" "popcnt") {
+            if !all!("avx2" "fma" "bmi1" "bmi2" "lzcnt" "popcnt") {
                 Level::Baseline
             } else if all!("avx512f" "avx512bw" "avx512dq" "avx512vl") {
                 Level::Avx512
@@ -65,23 +65,24 @@ macro_rules! vectorised {
     };
 }
 
-/// Defines a function of f32s, which is worth the widest vectors: as `vectorised`, and with those of AVX-512.
+/// Defines a function of f32s, which is worth the widest vectors: as `vectorised`, and with those of AVX-512. In its body `FUSED` says whether the
+/// processor multiplies and adds in one operation.
 macro_rules! widest {
     ($(#[$doc:meta])* pub fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)? $body:block) => {
         $(#[$doc])*
         pub fn $name($($arg: $ty),*) $(-> $ret)? {
             #[inline(always)]
-            fn body($($arg: $ty),*) $(-> $ret)? $body
+            fn body<const FUSED: bool>($($arg: $ty),*) $(-> $ret)? $body
 
             #[cfg(target_arch = "x86_64")]
             {
-                #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
+                #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
                 fn widest($($arg: $ty),*) $(-> $ret)? {
-                    body($($arg),*)
+                    body::<true>($($arg),*)
                 }
-                #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+                #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
                 fn wide($($arg: $ty),*) $(-> $ret)? {
-                    body($($arg),*)
+                    body::<true>($($arg),*)
                 }
                 match level() {
                     // SAFETY: the processor has said that it has these.
@@ -91,7 +92,7 @@ macro_rules! widest {
                     Level::Baseline => {}
                 }
             }
-            body($($arg),*)
+            body::<{ cfg!(target_arch = "aarch64") }>($($arg),*)
         }
     };
 }
@@ -168,10 +169,10 @@ widest! {
     pub fn unary_f32(op: UnaryOp, a: &[f32], out: &mut [f32]) -> bool {
         macro_rules! simple {
             ($($name:ident)*) => { match op {
-                UnaryOp::Exp => map(a, out, math::exp),
-                UnaryOp::Log => map(a, out, math::log),
-                UnaryOp::Tanh => map(a, out, math::tanh),
-                UnaryOp::Erf => map(a, out, math::erf),
+                UnaryOp::Exp => map(a, out, math::exp::<FUSED>),
+                UnaryOp::Log => map(a, out, math::log::<FUSED>),
+                UnaryOp::Tanh => map(a, out, math::tanh::<FUSED>),
+                UnaryOp::Erf => map(a, out, math::erf::<FUSED>),
                 UnaryOp::Sin => map(a, out, math::sin),
                 UnaryOp::Cos => map(a, out, math::cos),
                 $(UnaryOp::$name => map(a, out, |x| f32::unary(UnaryOp::$name, x)),)*

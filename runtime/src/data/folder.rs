@@ -2,8 +2,8 @@
 //!
 //! - `…images-idx3-ubyte` and `…labels-idx1-ubyte`, plain or `.gz`: those with `train` in their names, and those with `t10k` or
 //!   `test` for tests;
-//! - `x.npy` and `y.npy`;
-//! - an `.npz` file with `x_train`, `y_train` and perhaps `x_test`, `y_test` (or `x`, `y`);
+//! - `x.npy` and `y.npy`, and perhaps `sample_weight.npy`;
+//! - an `.npz` file with `x_train`, `y_train`, perhaps `sample_weight_train`, and perhaps the same with `_test` (or `x`, `y`, `sample_weight`);
 //! - a `.csv` file;
 //! - a folder for each class, with its pictures, png or jpeg; or `train` and `test` folders with such folders.
 //!
@@ -20,7 +20,7 @@ use zip::ZipArchive;
 use super::images::{Images, entries, has_pictures};
 use super::{idx, npy, table};
 use crate::error::Error;
-use crate::train::{Arrays, Dataset};
+use crate::train::{Arrays, ColumnRole, Dataset};
 
 /// Samples to train with, and those to test with, where they are apart.
 pub struct Samples {
@@ -54,7 +54,8 @@ pub fn open(path: &Path) -> Result<Samples, Error> {
         (None, None) => {}
     }
     if let (Some(x), Some(y)) = (find(&|name| name == "x.npy"), find(&|name| name == "y.npy")) {
-        return Ok(Samples { train: boxed(arrays(read_npy(x)?, read_npy(y)?)?), test: None });
+        let weights = find(&|name| name == "sample_weight.npy").map(|file| read_npy(file)).transpose()?;
+        return Ok(Samples { train: boxed(weighted(arrays(read_npy(x)?, read_npy(y)?)?, weights)?), test: None });
     }
     if let Some(file) = find(&|name| name.ends_with(".npz")) {
         return npz(file);
@@ -91,6 +92,18 @@ fn arrays(x: Tensor, y: Tensor) -> Result<Arrays, Error> {
     Ok(Arrays::new(x, y)?.bytes_as_floats())
 }
 
+/// The samples, with a weight for each if there are weights.
+fn weighted(samples: Arrays, weights: Option<Tensor>) -> Result<Arrays, Error> {
+    let Some(weights) = weights else { return Ok(samples) };
+    let weights = cast(&weights, DType::F32)?;
+    let weights = match weights.shape() {
+        &[samples, 1] => Tensor::from_bytes(TensorType::new(DType::F32, [samples]), weights.into_bytes()),
+        _ => Some(weights),
+    };
+    let weights = weights.ok_or_else(|| Error::data("the samples' weights are too many".to_owned()))?;
+    samples.with(ColumnRole::Weight, Some("sample_weight"), weights)
+}
+
 fn cast(tensor: &Tensor, dtype: DType) -> Result<Tensor, Error> {
     let cast = Tensor::from_scalars(TensorType::new(dtype, tensor.shape()), tensor.scalars());
     cast.ok_or_else(|| Error::data("an array is too large".to_owned()))
@@ -112,17 +125,20 @@ fn npz(path: &Path) -> Result<Samples, Error> {
         entry.read_to_end(&mut bytes).map_err(|error| failed(format!("{name}: {error}")))?;
         npy::read(bytes.as_slice()).map(Some).map_err(|error| failed(format!("{name}: {error}")))
     };
-    let mut pair = |x: &str, y: &str| -> Result<Option<Box<dyn Dataset>>, Error> {
-        match (read(x)?, read(y)?) {
-            (Some(x), Some(y)) => Ok(Some(boxed(arrays(x, y)?))),
+    let mut set = |part: &str| -> Result<Option<Box<dyn Dataset>>, Error> {
+        match (read(&format!("x{part}"))?, read(&format!("y{part}"))?) {
+            (Some(x), Some(y)) => {
+                let weights = read(&format!("sample_weight{part}"))?;
+                Ok(Some(boxed(weighted(arrays(x, y)?, weights)?)))
+            }
             _ => Ok(None),
         }
     };
-    let train = match pair("x_train", "y_train")? {
+    let train = match set("_train")? {
         Some(train) => Some(train),
-        None => pair("x", "y")?,
+        None => set("")?,
     };
-    let test = pair("x_test", "y_test")?;
+    let test = set("_test")?;
     let train = train.ok_or_else(|| failed("it has no arrays `x_train` and `y_train`".to_owned()))?;
     Ok(Samples { train, test })
 }

@@ -1,5 +1,6 @@
-//! Samples in a .csv file: a header, then a sample a line. The column `label`, `target` or `y`, else the last one, is the
-//! target; the others are the numbers of the input, in order.
+//! Samples in a .csv file: a header, then a sample a line. The column `label` or `target`, else `y` (beside which `x` is no
+//! column), else the last one, is the target; `sample_weight`, if there is one, what the sample counts; the others are the
+//! numbers of the input, in order.
 
 use std::path::Path;
 
@@ -7,7 +8,7 @@ use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::tensor::{Tensor, TensorType};
 
 use crate::error::Error;
-use crate::train::Arrays;
+use crate::train::{Arrays, ColumnRole};
 
 /// Reads a file: an input f32 of the columns' number, and a target i32 where all are whole numbers, else f32.
 ///
@@ -18,30 +19,43 @@ pub fn read(path: &Path) -> Result<Arrays, Error> {
     let mut reader =
         csv::ReaderBuilder::new().trim(csv::Trim::All).from_path(path).map_err(|e| failed(e.to_string()))?;
     let header = reader.headers().map_err(|e| failed(e.to_string()))?.clone();
-    let is_target = |name: &str| ["label", "target", "y"].contains(&name.to_ascii_lowercase().as_str());
-    let target = header.iter().position(is_target).or(header.len().checked_sub(1));
-    let Some(target) = target.filter(|_| header.len() > 1) else {
+    let column = |name: &str| header.iter().position(|column| column.eq_ignore_ascii_case(name));
+    // Points have an x and a y.
+    let y = || if column("x").is_none() { column("y") } else { None };
+    let weight = column("sample_weight");
+    let last = || (0..header.len()).rev().find(|number| Some(*number) != weight);
+    let target = column("label").or_else(|| column("target")).or_else(y).or_else(last);
+    let inputs = header.len().saturating_sub(1 + usize::from(weight.is_some()));
+    let Some(target) = target.filter(|_| inputs > 0) else {
         return Err(failed("a table of samples has at least two columns, the last of which is the target".into()));
     };
     if header.iter().all(|name| name.parse::<f64>().is_ok()) {
         return Err(failed("the first line has numbers, and should have the columns' names".into()));
     }
-    let (mut x, mut y) = (Vec::new(), Vec::new());
+    let (mut x, mut y, mut weights) = (Vec::new(), Vec::new(), Vec::new());
     for record in reader.records() {
         let record = record.map_err(|e| failed(e.to_string()))?;
         let line = record.position().map_or(0, csv::Position::line);
         for (number, (field, name)) in record.iter().zip(&header).enumerate() {
             let value: f64 =
                 field.parse().map_err(|_| failed(format!("line {line}, `{name}`: `{field}` is no number")))?;
-            if number == target { y.push(value) } else { x.push(value as f32) }
+            match number {
+                number if number == target => y.push(value),
+                number if Some(number) == weight => weights.push(value as f32),
+                _ => x.push(value as f32),
+            }
         }
     }
     let whole = y.iter().all(|value| value.fract() == 0.0 && value.abs() < 2f64.powi(31));
     let target = TensorType::new(if whole { DType::I32 } else { DType::F32 }, [y.len()]);
     let y = Tensor::from_scalars(target, y.iter().map(|value| Scalar::from_f64(DType::F64, *value)));
-    let x = Tensor::from_f32([x.len() / (header.len() - 1), header.len() - 1], &x);
-    match (x, y) {
-        (Some(x), Some(y)) => Arrays::new(x, y),
-        _ => Err(failed("the table is too large".into())),
+    let x = Tensor::from_f32([x.len() / inputs, inputs], &x);
+    let (Some(x), Some(y), Some(weights)) = (x, y, Tensor::from_f32([weights.len()], &weights)) else {
+        return Err(failed("the table is too large".into()));
+    };
+    let samples = Arrays::new(x, y)?;
+    match weight {
+        Some(_) => samples.with(ColumnRole::Weight, Some("sample_weight"), weights),
+        None => Ok(samples),
     }
 }

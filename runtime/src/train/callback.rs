@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use super::fit::{Epoch, Progress};
+use super::reading::Reading;
 use crate::error::Error;
 
 /// Is told of training, and may end it: [`Progress::stop`].
@@ -48,6 +49,9 @@ impl Monitor {
 
     fn value(&self, epoch: &Epoch) -> Result<f64, Error> {
         epoch.get(&self.name).ok_or_else(|| {
+            if epoch.results().any(|(name, _)| name == self.name) {
+                return Error::data(format!("`{}` has several values, and one is to be watched", self.name));
+            }
             let names = epoch.results().map(|(name, _)| name).collect::<Vec<_>>().join(", ");
             Error::data(format!("there is no result `{}` to watch; there are {names}", self.name))
         })
@@ -183,19 +187,28 @@ impl Callback for Log {
     fn epoch(&mut self, _: &mut Progress, epoch: &Epoch) -> Result<(), Error> {
         let mut line = String::new();
         if self.path.extension().is_some_and(|extension| extension == "csv") {
-            let results: Vec<(String, f64)> = epoch.results().collect();
+            let results: Vec<(String, Reading)> = epoch.results().collect();
             if !self.has_header {
                 self.has_header = true;
                 let names = results.iter().map(|(name, _)| format!(",{name}"));
                 line = format!("epoch{},seconds\n", names.collect::<String>());
             }
-            let values = results.iter().map(|(_, value)| format!(",{value}"));
+            let values = results.iter().map(|(_, value)| match value {
+                Reading::Number(value) => format!(",{value}"),
+                list => format!(",\"{list}\""),
+            });
             line += &format!("{}{},{:.3}\n", epoch.epoch + 1, values.collect::<String>(), epoch.seconds);
         } else {
             let mut object = serde_json::Map::new();
             object.insert("epoch".into(), (epoch.epoch + 1).into());
             // What is no finite number is null.
-            epoch.results().for_each(|(name, value)| _ = object.insert(name, value.into()));
+            for (name, value) in epoch.results() {
+                let value = match value {
+                    Reading::Number(value) => value.into(),
+                    Reading::List(values) => values.into(),
+                };
+                object.insert(name, value);
+            }
             object.insert("seconds".into(), epoch.seconds.into());
             line = serde_json::Value::Object(object).to_string() + "\n";
         }

@@ -1,12 +1,15 @@
 //! [`Trainer::fit`]: epochs of steps, and what is told of them.
 
+use std::collections::BTreeMap;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use tile_compiler::tensor::Tensor;
 
 use super::callback::Callback;
+use super::class_weights::ClassWeighted;
 use super::dataset::{Dataset, Part};
+use super::reading::Reading;
 use super::trainer::Trainer;
 use crate::error::Error;
 
@@ -24,6 +27,7 @@ pub struct Fit<'a> {
     batch_size: Option<usize>,
     shuffle: Option<bool>,
     validation: Option<Validation<'a>>,
+    class_weights: BTreeMap<i64, f32>,
     callbacks: Vec<Box<dyn Callback + 'a>>,
 }
 
@@ -44,7 +48,7 @@ pub struct Progress<'t> {
 
 impl Progress<'_> {
     /// The mean loss and the metrics of the epoch so far: waits for the device.
-    pub fn so_far(&mut self) -> Result<Vec<(String, f64)>, Error> {
+    pub fn so_far(&mut self) -> Result<Vec<(String, Reading)>, Error> {
         self.trainer.results()
     }
 
@@ -60,22 +64,22 @@ pub struct Epoch {
     /// From 0.
     pub epoch: usize,
     /// The loss and the metrics while training, by name.
-    pub training: Vec<(String, f64)>,
+    pub training: Vec<(String, Reading)>,
     /// The same after the epoch, on the validation data.
-    pub validation: Vec<(String, f64)>,
+    pub validation: Vec<(String, Reading)>,
     pub seconds: f64,
 }
 
 impl Epoch {
     /// All results; those of the validation begin with `val_`.
-    pub fn results(&self) -> impl Iterator<Item = (String, f64)> + '_ {
+    pub fn results(&self) -> impl Iterator<Item = (String, Reading)> + '_ {
         let training = self.training.iter().cloned();
-        training.chain(self.validation.iter().map(|(name, value)| (format!("val_{name}"), *value)))
+        training.chain(self.validation.iter().map(|(name, value)| (format!("val_{name}"), value.clone())))
     }
 
-    /// A result by its name.
+    /// A result by its name, where it is a number.
     pub fn get(&self, name: &str) -> Option<f64> {
-        self.results().find(|(other, _)| other == name).map(|(_, value)| value)
+        self.results().find(|(other, _)| other == name).and_then(|(_, value)| value.number())
     }
 }
 
@@ -98,6 +102,13 @@ impl<'a> Fit<'a> {
 
     pub fn validation(mut self, validation: Validation<'a>) -> Self {
         self.validation = Some(validation);
+        self
+    }
+
+    /// What a sample of a class counts in the loss, in training: as Keras' `class_weight`. A sample's own weight, where it has one, is
+    /// multiplied by it. The data have one target, which is the number of the class or has a number for each class.
+    pub fn class_weight(mut self, class: i64, weight: f32) -> Self {
+        self.class_weights.insert(class, weight);
         self
     }
 
@@ -124,7 +135,14 @@ impl<'a> Fit<'a> {
             Some(Validation::Fraction(fraction)) => (data.len() as f64 * fraction).round() as usize,
             _ => 0,
         };
-        let trained = Part::new(data, 0, data.len() - kept_back);
+        let part = Part::new(data, 0, data.len() - kept_back);
+        let weighted;
+        let trained: &dyn Dataset = if self.class_weights.is_empty() {
+            &part
+        } else {
+            weighted = ClassWeighted::new(&part, &self.class_weights)?;
+            &weighted
+        };
         let rest = Part::new(data, data.len() - kept_back, kept_back);
         let validated: Option<&dyn Dataset> = match &self.validation {
             Some(Validation::Set(set)) => Some(*set),
@@ -141,7 +159,7 @@ impl<'a> Fit<'a> {
             let began = Instant::now();
             let epoch = trainer.epoch;
             let order = order(trained.len(), shuffle.then_some((trainer.seed, epoch as u64)));
-            trainer.begin_epoch(&trained, batch_size)?;
+            trainer.begin_epoch(trained, batch_size)?;
             let callbacks = &mut self.callbacks;
             let mut tell = |trainer: &mut Trainer, step: usize, results: Option<&Epoch>| -> Result<bool, Error> {
                 let elapsed = began.elapsed();
@@ -157,8 +175,8 @@ impl<'a> Fit<'a> {
             // A run that is resumed goes on within its epoch.
             let rest = order.get(trainer.seen..).unwrap_or_default();
             let mut done = trainer.seen / batch_size;
-            with_batches(&trained, rest.chunks(batch_size), |batch| {
-                trainer.train_on(&trained, batch)?;
+            with_batches(trained, rest.chunks(batch_size), |batch| {
+                trainer.train_on(trained, batch)?;
                 done += 1;
                 stop = tell(trainer, done, None)?;
                 Ok(!stop)

@@ -13,9 +13,11 @@
 
 mod callback;
 mod checkpoint;
+mod class_weights;
 mod dataset;
 mod diagnosis;
 mod fit;
+mod reading;
 mod session;
 mod steps;
 #[cfg(all(test, feature = "wgpu"))]
@@ -25,4 +27,5 @@ mod trainer;
 pub use callback::{Callback, Checkpoint, EarlyStopping, Log, Monitor, ReduceOnPlateau};
 pub use dataset::{Arrays, Column, ColumnRole, Dataset, Part};
 pub use fit::{Epoch, Fit, Progress, Validation};
+pub use reading::Reading;
 pub use trainer::{Trainer, TrainerBuilder};

@@ -2,6 +2,7 @@
 
 use super::dataset::Dataset;
 use super::fit::{Epoch, Fit};
+use super::reading::Reading;
 use super::trainer::Trainer;
 use crate::error::Error;
 use crate::session::Session;
@@ -26,7 +27,7 @@ impl Session {
     ///
     /// # Errors
     /// Those of [`Trainer::evaluate`].
-    pub fn evaluate(&mut self, data: &dyn Dataset, batch_size: usize) -> Result<Vec<(String, f64)>, Error> {
+    pub fn evaluate(&mut self, data: &dyn Dataset, batch_size: usize) -> Result<Vec<(String, Reading)>, Error> {
         self.trainer()?.evaluate(data, batch_size)
     }
 

@@ -6,12 +6,14 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
+use tile_compiler::dtype::DType;
 use tile_compiler::graph::Graph;
 use tile_compiler::lower::{Binding, Network, Role, Targets, Weight, lower, train};
 use tile_compiler::passes::dead;
 use tile_compiler::tensor::{Tensor, TensorType};
 
 use super::dataset::{Column, ColumnRole};
+use super::reading::Reading;
 use super::trainer::Program;
 use crate::error::Error;
 use crate::model;
@@ -171,7 +173,7 @@ impl Steps {
         let Key { mode, columns, batch } = key;
         let mut bindings = program.bindings.clone();
         bindings.training = *mode == Mode::Train;
-        let mut targets = Targets { weighted: false, ..Targets::default() };
+        let mut targets = Targets { frozen: program.frozen.clone(), ..Targets::default() };
         let mut inputs = Vec::with_capacity(columns.len());
         let (mut given, mut wanted) = (program.inputs.iter(), program.outputs.iter());
         for Column { role, name, ty } in columns {
@@ -192,6 +194,11 @@ impl Steps {
                     let name = by_position(&mut wanted, "target")?;
                     targets.types.insert(name.clone(), ty);
                     Some(Network::target(&name))
+                }
+                ColumnRole::Weight if ty != TensorType::new(DType::F32, [*batch]) => {
+                    return Err(Error::data(format!(
+                        "the weights of {batch} samples are {ty}: one f32 for each is wanted"
+                    )));
                 }
                 ColumnRole::Weight => {
                     targets.weighted = true;
@@ -261,14 +268,14 @@ impl Step {
     }
 
     /// The mean of the loss over all samples since the metrics were reset, and what the metrics give.
-    pub fn results(&self) -> Result<Vec<(String, f64)>, Error> {
-        let number = |tensor: Tensor| if tensor.ty().elements() == 1 { tensor.get(0).to_f64() } else { f64::NAN };
+    pub fn results(&self) -> Result<Vec<(String, Reading)>, Error> {
+        let number = |tensor: Tensor| tensor.get(0).to_f64();
         let (sum, count) = (self.session.get(Network::LOSS_SUM)?, self.session.get(Network::LOSS_COUNT)?);
-        let mut results = vec![(Network::LOSS.to_owned(), number(sum) / number(count))];
+        let mut results = vec![(Network::LOSS.to_owned(), Reading::Number(number(sum) / number(count)))];
         let is_weight = |name: &str| self.weights.iter().any(|weight| weight.path == name);
         let outputs: Vec<String> = self.session.outputs().map(|(name, _)| name.to_owned()).collect();
         for name in outputs.into_iter().filter(|name| name != Network::LOSS && !is_weight(name)) {
-            results.push((name.clone(), number(self.session.output(&name)?)));
+            results.push((name.clone(), Reading::of(&self.session.output(&name)?)));
         }
         Ok(results)
     }

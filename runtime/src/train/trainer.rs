@@ -9,6 +9,7 @@ use tile_compiler::tensor::{Tensor, TensorType};
 use super::dataset::{Column, Dataset};
 use super::diagnosis::{Bad, first_bad};
 use super::fit::{Epoch, Fit};
+use super::reading::Reading;
 use super::steps::{Mode, Step, Steps};
 use tile_lang::diagnostic::Diagnostic;
 
@@ -24,6 +25,7 @@ pub(super) struct Program {
     pub device: Device,
     pub entry: Option<String>,
     pub bindings: Bindings,
+    pub frozen: Vec<String>,
     /// The names of the model's inputs that have no default, and of its outputs.
     pub inputs: Vec<String>,
     pub outputs: Vec<String>,
@@ -36,11 +38,12 @@ pub struct TrainerBuilder {
     device: Device,
     entry: Option<String>,
     bindings: Bindings,
+    frozen: Vec<String>,
 }
 
 impl TrainerBuilder {
     pub(crate) fn new(model: Model, device: Device, entry: Option<String>, bindings: Bindings) -> TrainerBuilder {
-        TrainerBuilder { model, device, entry, bindings }
+        TrainerBuilder { model, device, entry, bindings, frozen: Vec::new() }
     }
 
     /// The model to train. Otherwise it is the last one of the file.
@@ -69,10 +72,16 @@ impl TrainerBuilder {
         self
     }
 
+    /// A layer or a weight, by its path, that training leaves as it is, beside those that the `train` block names: see there.
+    pub fn freeze(mut self, path: impl Into<String>) -> Self {
+        self.frozen.push(path.into());
+        self
+    }
+
     /// # Errors
     /// [`Error::Program`] where there is no such model, or no `train` block for it.
     pub fn build(self) -> Result<Trainer, Error> {
-        let TrainerBuilder { model, device, entry, bindings } = self;
+        let TrainerBuilder { model, device, entry, bindings, frozen } = self;
         let faulty = |diagnostics| Error::Program { sources: model.sources().clone(), diagnostics };
         let function = model.program().entry(entry.as_deref()).map_err(|error| faulty(vec![error]))?;
         let is_open = |name: &str| !bindings.inputs.contains_key(name);
@@ -80,7 +89,7 @@ impl TrainerBuilder {
         let inputs = inputs.map(|input| input.name.name.clone()).collect();
         let outputs = function.outputs.iter().map(|output| output.name.clone()).collect();
         let settings = settings(model.program(), entry.as_deref()).map_err(faulty)?;
-        let program = Program { model, device, entry, bindings, inputs, outputs };
+        let program = Program { model, device, entry, bindings, frozen, inputs, outputs };
         let seed = settings.as_ref().map_or(0, |settings| settings.seed);
         let (steps, running) = Default::default();
         Ok(Trainer { program, settings, steps, running, seed, step: 0, epoch: 0, seen: 0, rate: 1.0 })
@@ -255,13 +264,13 @@ impl Trainer {
     }
 
     /// The loss and the metrics of the epoch so far. Waits for the device.
-    pub(super) fn results(&mut self) -> Result<Vec<(String, f64)>, Error> {
+    pub(super) fn results(&mut self) -> Result<Vec<(String, Reading)>, Error> {
         self.wait()?;
         self.steps.last().map_or_else(|| Ok(Vec::new()), |step| step.results())
     }
 
     /// The loss and the metrics over the data: names and values.
-    pub fn evaluate(&mut self, data: &dyn Dataset, batch_size: usize) -> Result<Vec<(String, f64)>, Error> {
+    pub fn evaluate(&mut self, data: &dyn Dataset, batch_size: usize) -> Result<Vec<(String, Reading)>, Error> {
         self.wait()?;
         let columns = data.columns();
         let samples: Vec<usize> = (0..data.len()).collect();

@@ -10,7 +10,11 @@ golden/layers/cases.py: NAME.txt lists the cases, NAME.npy holds the arrays of t
     optimizers   inputs W, V: first values; GW, GV: the gradients of 20 steps. Outputs W, V: the values after each step.
     losses       inputs Predicted, Target. Outputs Values: for each sample, where Keras says so; Loss; Gradient: of the
                  loss, for the predictions.
-    metrics      inputs Predicted, Target: 12 samples. Output Value: after the first 5, 10 and 12 samples, in batches of 5.
+    metrics      inputs Predicted, Target: 12 samples. Output Value: after the first 5, 10 and 12 samples, in batches of 5; of
+                 several thresholds or classes a row.
+    fits         inputs X, Y: 24 samples, Kernel, Head: first values. What is said of a run is in its name: of classes 0 and 2,
+                 of samples (their weights are Weights), that the first two layers are frozen. Outputs Kernel, Gamma, Mean,
+                 Head: after two epochs; Loss: the second's.
     schedules    input Step. Output Rate.
 """
 
@@ -126,7 +130,7 @@ def metric(name, statements, predicted, target):
         batch = slice(start, start + BATCH)
         arguments = (target[batch], predicted[batch].astype(np.float64))
         made.update_state(*arguments[1:] if isinstance(made, keras.metrics.Mean) and type(made) is keras.metrics.Mean else arguments)
-        values.append(float(made.result()))
+        values.append(np.asarray(made.result()))
     yield "output", "Value", np.array(values)
 
 
@@ -334,6 +338,44 @@ def metrics():
     for option in ["average = macro", "average = micro", "average = weighted", "average = macro, threshold = 0.6"]:
         yield case(f"F1Score({option})"), [f"metric = F1Score({option})"], share, bits.astype(np.float32)
     yield "fbeta", ["metric = FBetaScore(average = macro, beta = 2.0, threshold = 0.4)"], share, bits.astype(np.float32)
+    for kind in ["Precision", "Recall", "TruePositives", "FalseNegatives"]:
+        yield f"{kind.lower()}_several", [f"metric = {kind}(thresholds = [0.3, 0.5, 0.8])"], share, bits
+    yield "precision_several_class", ["metric = Precision(thresholds = [0.2, 0.6], class_id = 1)"], share, bits
+    yield "f1score_of_classes", ["metric = F1Score()"], share, bits.astype(np.float32)
+
+
+# Runs.
+
+CLASS_WEIGHT = {0: 0.5, 2: 3.0}
+
+
+def fits():
+    for name in ["plain", "classes", "classes_one_hot", "samples", "frozen", "frozen_classes"]:
+        yield name, ["optimizer = SGD(0.1)"]
+
+
+def run(name, statements):
+    random = generator("fits")
+    X, Kernel, Head = (random.standard_normal(shape).astype(np.float32) for shape in [(24, 5), (5, 4), (4, 3)])
+    Y, weights = classes(3, 24, name="fits"), random.random(24).astype(np.float32)
+    kind = keras.losses.SparseCategoricalCrossentropy
+    if "one_hot" in name:
+        Y, kind = np.eye(3, dtype=np.float32)[Y], keras.losses.CategoricalCrossentropy
+    yield from (("input", "X", X), ("input", "Y", Y), ("input", "Kernel", Kernel), ("input", "Head", Head))
+    yield "input", "Weights", weights
+    layers = [keras.layers.Dense(4, "tanh"), keras.layers.BatchNormalization(), keras.layers.Dense(3)]
+    model = keras.Sequential([keras.Input((5,)), *layers])
+    layers[0].set_weights([Kernel, np.zeros(4)])
+    layers[2].set_weights([Head, np.zeros(3)])
+    for layer in layers[:2]:
+        layer.trainable = "frozen" not in name
+    model.compile(value(statements[0], keras.optimizers), kind(from_logits=True))
+    given = {"class_weight": CLASS_WEIGHT if "classes" in name else None}
+    given["sample_weight"] = weights.astype(np.float64) if "samples" in name else None
+    history = model.fit(X.astype(np.float64), Y, batch_size=8, epochs=2, shuffle=False, verbose=0, **given)
+    gamma, _, mean, _ = layers[1].get_weights()
+    yield from (("output", "Kernel", layers[0].get_weights()[0]), ("output", "Gamma", gamma), ("output", "Mean", mean))
+    yield from (("output", "Head", layers[2].get_weights()[0]), ("output", "Loss", history.history["loss"][-1]))
 
 
 # Schedules.
@@ -370,6 +412,7 @@ if __name__ == "__main__":
         "optimizers": (optimizers, optimizer),
         "losses": (losses, loss),
         "metrics": (metrics, metric),
+        "fits": (fits, run),
         "schedules": (schedules, schedule),
     }
     for family in sys.argv[1:] or families:

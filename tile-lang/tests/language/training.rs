@@ -74,7 +74,7 @@ fn settings() {
     E0133 there is no model `Lin`: `Lin`; help: did you mean `Line`?
     E0133 there is no model `line`: `line`; help: did you mean `Line`?
     E0134 `train` has no setting `sed`: `sed`; help: did you mean `seed`?
-    E0134 `train` has no setting `learning_rate`: `learning_rate`; help: its settings are loss, loss_weights, optimizer, gradients, metrics, batch_size, epochs, seed, shuffle
+    E0134 `train` has no setting `learning_rate`: `learning_rate`; help: its settings are loss, loss_weights, optimizer, gradients, frozen, metrics, batch_size, epochs, seed, shuffle
     ");
 }
 

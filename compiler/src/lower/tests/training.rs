@@ -36,7 +36,7 @@ fn step(block: &str, targets: &str, training: bool, weighted: bool) -> Result<Ne
         let Binding::Tensor(ty) = tensor(ty) else { unreachable!("a type") };
         (name.to_owned(), ty)
     });
-    let targets = Targets { types: targets.collect::<BTreeMap<_, _>>(), weighted };
+    let targets = Targets { types: targets.collect::<BTreeMap<_, _>>(), weighted, ..Targets::default() };
     settings(&program, None)
         .and_then(|_| train(&program, None, &bound, &targets))
         .map_err(|errors| errors.iter().map(|error| message(&source, error)).collect::<Vec<_>>().join("\n"))

@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+"""How long tilec takes for a step of training, and PyTorch for the same one, in turn on the same machine.
+
+    pip install numpy torch
+    cargo build --release && python3 benches/training.py [--tilec target/release/tilec] [--rounds 5] [WORKLOAD…]
+
+A step is forward, backward and Adam, with its batch taken from memory. `tilec train` runs some epochs, of which the first, which compiles, is not
+counted; PyTorch runs as many steps, warmed up as long. A line has both fastest epochs, the medians of the rounds' medians, and the median of the
+rounds' ratios, tilec's time to PyTorch's. Where other programs run, believe the fastest. Seconds to compile are those of the first epoch beyond
+the others.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+THREADS = os.cpu_count()
+EPOCHS = 6
+
+
+def lstm(length):
+    """One layer of 128 units over steps of 128 numbers, batch 32; its last output to one number."""
+    text = """
+model Lstm(X[N, T, 128]) -> (Y) { Y = X |> LSTM(128) |> Dense(1); }
+train Lstm { loss = MeanSquaredError(); optimizer = Adam(); batch_size = 32; }
+"""
+
+    def data(random, samples):
+        return random.standard_normal((samples, length, 128), "float32"), random.standard_normal((samples, 1), "float32")
+
+    def model(torch):
+        layer, head = torch.nn.LSTM(128, 128, batch_first=True), torch.nn.Linear(128, 1)
+        forward = lambda x: head(layer(x)[0][:, -1])
+        return [*layer.parameters(), *head.parameters()], forward, torch.nn.MSELoss()
+
+    return text, data, model, 32, max(4, 4000 // length)
+
+
+def embedding():
+    """A table of 50,000 rows of 128, 32 x 128 of which make a step, summed and classified."""
+    text = """
+model Words(Tokens[N, T]) -> (Logits) {
+    X = Tokens |> Embedding(50000, 128);
+    Mean[n, d: N, 128] = +(X[n, t, d]);
+    Logits = Mean / T |> Dense(4);
+}
+train Words { loss = SparseCategoricalCrossentropy(from_logits = true); optimizer = Adam(); batch_size = 32; }
+"""
+
+    def data(random, samples):
+        tokens = random.integers(0, 50000, (samples, 128), "int32")
+        return tokens, random.integers(0, 4, samples, "int32")
+
+    def model(torch):
+        table, head = torch.nn.Embedding(50000, 128), torch.nn.Linear(128, 4)
+        forward = lambda x: head(table(x).mean(1))
+        loss = torch.nn.CrossEntropyLoss()
+        return [*table.parameters(), *head.parameters()], forward, lambda y, t: loss(y, t.long())
+
+    return text, data, model, 32, 20
+
+
+# What makes a workload: its program, its samples, its rival, the samples of a step and the steps of an epoch.
+WORKLOADS = {
+    "lstm-20": lambda: lstm(20),
+    "lstm-200": lambda: lstm(200),
+    "lstm-2000": lambda: lstm(2000),
+    "embedding": embedding,
+}
+
+
+def samples(workload):
+    import numpy
+
+    _, data, _, batch, steps = WORKLOADS[workload]()
+    return data(numpy.random.default_rng(1), batch * steps)
+
+
+def rival(workload):
+    """Seconds of a step in each epoch of PyTorch."""
+    import torch
+
+    torch.set_num_threads(THREADS)
+    torch.manual_seed(1)
+    _, _, model, batch, steps = WORKLOADS[workload]()
+    x, y = map(torch.from_numpy, samples(workload))
+    parameters, forward, loss = model(torch)
+    optimizer = torch.optim.Adam(parameters)
+    times = []
+    for _ in range(EPOCHS):
+        start = time.perf_counter()
+        for step in range(steps):
+            part = slice(step * batch, (step + 1) * batch)
+            optimizer.zero_grad()
+            loss(forward(x[part]), y[part]).backward()
+            optimizer.step()
+        times.append((time.perf_counter() - start) / steps)
+    return times
+
+
+def ours(workload, tilec, folder):
+    """Seconds of a step in each epoch of tilec."""
+    import numpy
+
+    text, _, _, _, steps = WORKLOADS[workload]()
+    program, data, log = (os.path.join(folder, name) for name in ("model.tile", "data.npz", "log.jsonl"))
+    if not os.path.exists(data):
+        x, y = samples(workload)
+        numpy.savez(data, x_train=x, y_train=y)
+        with open(program, "w") as file:
+            file.write(text)
+    command = [tilec, "train", program, "--data", data, "--device", "cpu", "--epochs", str(EPOCHS), "--log", log, "--quiet"]
+    subprocess.check_call(command)
+    with open(log) as lines:
+        return [json.loads(line)["seconds"] / steps for line in lines]
+
+
+def compare(workload, tilec, rounds):
+    found = {"tilec": [], "rival": []}
+    compiling = []
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(rounds):
+            first, *rest = ours(workload, tilec, folder)
+            compiling.append((first - statistics.median(rest)) * WORKLOADS[workload]()[4])
+            found["tilec"].append(rest)
+            _, *rest = json.loads(subprocess.check_output([sys.executable, __file__, "--rival", workload], text=True))
+            found["rival"].append(rest)
+    fastest = [min(map(min, rows)) * 1e3 for rows in found.values()]
+    medians = [[statistics.median(row) * 1e3 for row in rows] for rows in found.values()]
+    ratio = statistics.median(o / t for o, t in zip(*medians))
+    print(
+        f"{workload:<14} {fastest[0]:>9.2f} {fastest[1]:>9.2f} {fastest[0] / fastest[1]:>6.2f}"
+        f" {statistics.median(medians[0]):>9.2f} {statistics.median(medians[1]):>9.2f} {ratio:>6.2f} {min(compiling):>10.2f}",
+        flush=True,
+    )
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("workload", nargs="*", help=", ".join(WORKLOADS))
+    arguments.add_argument("--tilec", default="target/release/tilec")
+    arguments.add_argument("--rounds", type=int, default=5)
+    arguments.add_argument("--rival", metavar="WORKLOAD", choices=WORKLOADS, help=argparse.SUPPRESS)
+    given = arguments.parse_args()
+    if given.rival:
+        return print(json.dumps(rival(given.rival)))
+    unknown = [workload for workload in given.workload if workload not in WORKLOADS]
+    if unknown:
+        arguments.error(f"no such workload: {', '.join(unknown)}; there are {', '.join(WORKLOADS)}")
+    print(f"{'ms a step':<14} {'fastest':>9} {'':>9} {'':>6} {'median':>9}")
+    print(f"{'workload':<14}" + f" {'tilec':>9} {'PyTorch':>9} {'ratio':>6}" * 2 + f" {'compile, s':>10}")
+    for workload in given.workload or WORKLOADS:
+        compare(workload, given.tilec, given.rounds)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+//! What `tilec train` reads, in every form, from files that NumPy and Pillow made; and what is told of those that are damaged.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use insta::assert_snapshot;
+use tile_runtime::data::folder::{Samples, open};
+use tile_runtime::train::{ColumnRole, Dataset};
+use tile_runtime::{DType, Error};
+
+fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/data").join(name)
+}
+
+fn samples(name: &str) -> Samples {
+    open(&path(name)).unwrap()
+}
+
+/// The values of the picture of this number.
+fn picture(number: usize) -> Vec<f64> {
+    (0..6).map(|i| (40 * number + 10 * (i / 3) + i % 3) as f64).collect()
+}
+
+/// The inputs and the target of one sample.
+fn sample(data: &dyn Dataset, number: usize) -> (Vec<f64>, f64) {
+    let columns = data.columns();
+    assert_eq!(columns.iter().map(|column| column.role).collect::<Vec<_>>(), [ColumnRole::Input, ColumnRole::Target]);
+    assert_eq!(columns[0].ty.dtype, DType::F32);
+    let batch = data.batch(&[number]).unwrap();
+    (batch[0].to_f64s(), batch[1].to_f64s()[0])
+}
+
+/// These are the pictures from `first` on.
+fn are_pictures(data: &dyn Dataset, first: usize, count: usize) {
+    assert_eq!(data.len(), count);
+    for number in 0..count {
+        assert_eq!(sample(data, number), (picture(first + number), ((first + number) % 2) as f64));
+    }
+}
+
+#[test]
+fn whole_and_split() {
+    for name in ["idx", "split.npz"] {
+        let samples = samples(name);
+        are_pictures(samples.train.as_ref(), 0, 3);
+        are_pictures(samples.test.unwrap().as_ref(), 3, 2);
+    }
+    for name in ["npy", "whole.npz", "last.csv"] {
+        let samples = samples(name);
+        are_pictures(samples.train.as_ref(), 0, 5);
+        assert!(samples.test.is_none());
+    }
+    // One number as a target, of a type for classes.
+    for name in ["idx", "npy", "whole.npz", "last.csv", "pictures"] {
+        let ty = samples(name).train.columns()[1].ty.clone();
+        assert!(ty.shape.is_empty() && !ty.dtype.is_float(), "{name}: {ty}");
+    }
+}
+
+/// The target is the column `label`; of points with an x and a y it is the last column.
+#[test]
+fn columns_of_tables() {
+    let labelled = samples("label.csv").train;
+    assert_eq!(sample(labelled.as_ref(), 3), (picture(3), 1.0));
+    let points = samples("points.csv").train;
+    assert_eq!(sample(points.as_ref(), 1), (vec![40.0, 41.0], 42.0));
+}
+
+#[test]
+fn pictures() {
+    let grey = samples("pictures").train;
+    assert_eq!(grey.columns()[0].ty.shape, [2, 3, 1]);
+    // Class by class.
+    for (number, of) in [0, 2, 4, 1, 3].into_iter().enumerate() {
+        assert_eq!(sample(grey.as_ref(), number), (picture(of), (of % 2) as f64));
+    }
+    let Samples { train, test } = samples("jpeg");
+    assert_eq!((train.columns()[0].ty.shape.as_slice(), train.len(), test.unwrap().len()), (&[8, 8, 3][..], 2, 1));
+    let (values, class) = sample(train.as_ref(), 1);
+    assert_eq!(class, 1.0);
+    let green = |(i, value): (usize, &f64)| (value - if i % 3 == 1 { 255.0 } else { 0.0 }).abs() <= 3.0;
+    assert!(values.iter().enumerate().all(green), "{values:?}");
+}
+
+/// An empty folder for one test.
+fn empty_folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("data").join(name);
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// What is said of a file of these bytes, its folder left out.
+fn refused(name: &str, bytes: &[u8]) -> String {
+    let folder = empty_folder(name);
+    fs::write(folder.join(name), bytes).unwrap();
+    let error = match open(&folder.join(name)) {
+        Err(error @ Error::Data { .. }) => error.to_string(),
+        Err(error) => panic!("{error:?}"),
+        Ok(_) => panic!("{name} was read"),
+    };
+    error.replace(&format!("{}{}", folder.display(), std::path::MAIN_SEPARATOR), "")
+}
+
+#[test]
+fn damaged_files() {
+    let whole = fs::read(path("whole.npz")).unwrap();
+    let all = [
+        refused("words.csv", b"a,b\n1,2\n3,x\n"),
+        refused("short.csv", b"a,b,c\n1,2,3\n4,5\n"),
+        refused("bare.csv", b"1,2\n3,4\n"),
+        refused("one.csv", b"a\n1\n"),
+        refused("empty.csv", b""),
+        refused("not.npz", b"PK and nothing else"),
+        refused("cut.npz", &whole[..whole.len() / 2]),
+        refused("other.txt", b"hello"),
+    ];
+    assert_snapshot!(all.join("\n"), @"
+    words.csv: line 3, `b`: `x` is no number
+    short.csv: CSV error: record 2 (line: 3, byte: 12): found record with 2 fields, but the previous record has 3 fields
+    bare.csv: the first line has numbers, and should have the columns' names
+    one.csv: a table of samples has at least two columns, the last of which is the target
+    empty.csv: a table of samples has at least two columns, the last of which is the target
+    not.npz: invalid Zip archive: Could not find EOCD
+    cut.npz: invalid Zip archive: Could not find EOCD
+    other.txt: there are no samples in it: neither idx files, x.npy and y.npy, an .npz, a .csv, nor a folder of pictures for each class
+    ");
+}
+
+/// Pictures are read when they are wanted; one that cannot be is named.
+#[test]
+fn damaged_pictures() {
+    let folder = empty_folder("pictures");
+    for class in ["a", "b"] {
+        fs::create_dir(folder.join(class)).unwrap();
+    }
+    fs::copy(path("pictures/a/0.png"), folder.join("a/0.png")).unwrap();
+    fs::copy(path("jpeg/train/b/0.jpg"), folder.join("b/0.jpg")).unwrap();
+    fs::write(folder.join("b/1.png"), b"no picture").unwrap();
+    let data = open(&folder).unwrap().train;
+    let said = |number| {
+        let error = data.batch(&[number]).unwrap_err().to_string();
+        error.replace(&folder.display().to_string(), "").replace(std::path::MAIN_SEPARATOR, "/")
+    };
+    assert!(data.batch(&[0]).is_ok());
+    assert_snapshot!(format!("{}\n{}", said(1), said(2)), @"
+    /b/0.jpg: is 8 x 8 pixels, and the first picture 2 x 3
+    /b/1.png: Format error decoding Png: Invalid PNG signature.
+    ");
+}
