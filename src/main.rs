@@ -58,7 +58,7 @@ enum Command {
     /// Run a program
     Run(run::Run),
     /// Train a model
-    Train(train::Train),
+    Train(Box<train::Train>),
     /// Show a model's layers and count its weights
     Summary(summary::Summary),
     /// Measure how fast programs run
