@@ -109,8 +109,14 @@ impl Emitter<'_> {
         let fun = match op {
             UnaryOp::Neg => return Ok(self.emit(Expression::Unary { op: UnaryOperator::Negate, expr: value })),
             UnaryOp::BitNot => {
-                let is_bool = self.type_of(a)?.dtype == DType::Bool;
-                let op = if is_bool { UnaryOperator::LogicalNot } else { UnaryOperator::BitwiseNot };
+                let ty = self.type_of(a)?;
+                if ty.dtype == DType::Bool && ty.lanes > 1 {
+                    // `!` of a vector is not in every compiler of MSL.
+                    let no = self.literal(Scalar::bool(false));
+                    let right = self.splat(no, ty.lanes);
+                    return Ok(self.emit(Expression::Binary { op: B::Equal, left: value, right }));
+                }
+                let op = if ty.dtype == DType::Bool { UnaryOperator::LogicalNot } else { UnaryOperator::BitwiseNot };
                 return Ok(self.emit(Expression::Unary { op, expr: value }));
             }
             UnaryOp::Recip => {

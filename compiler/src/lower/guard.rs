@@ -23,7 +23,7 @@ use crate::scalar::{BinaryOp, UnaryOp};
 pub(super) fn guard(tensors: &mut Tensors, loss: NodeId, results: &mut [(String, NodeId)], span: Span) -> Lowered<()> {
     let number = |tensors: &mut Tensors, value: f64| tensors.constant(Scalar::from_f64(DType::F32, value));
     let before = tensors.zero_state(Network::FAILED, span)?;
-    let (largest, zero, one) = (number(tensors, f64::from(f32::MAX)), number(tensors, 0.0), number(tensors, 1.0));
+    let (largest, zero, one) = (number(tensors, Network::LARGEST_LOSS), number(tensors, 0.0), number(tensors, 1.0));
     let size = tensors.unary(UnaryOp::Abs, loss);
     let is_finite = tensors.binary(BinaryOp::Le, [size, largest], span)?;
     let failed = tensors.select([is_finite, before, one], span)?;

@@ -37,6 +37,9 @@ impl Network {
     /// The states of steps, `f32[]`, with the sum of the loss over all samples, and their number.
     pub const LOSS_SUM: &str = "train.loss.Sum";
     pub const LOSS_COUNT: &str = "train.loss.Count";
+    /// A loss up to here, either way, is a finite number. (The largest float has no decimal form that the compilers of all
+    /// shading languages take.)
+    pub const LARGEST_LOSS: f64 = 3e38;
     /// The state of steps of training, `f32[]`, that is 1 from the first step on whose loss was no finite number, and else 0:
     /// no weight changes any more until it is set to 0.
     pub const FAILED: &str = "train.loss.Failed";

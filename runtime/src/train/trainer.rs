@@ -220,7 +220,7 @@ impl Trainer {
         let Some((begun, watched)) = self.running.pop_front() else { return Ok(()) };
         let outputs = pollster::block_on(watched.take())?;
         let loss = outputs.first().map_or(f64::NAN, |loss| loss.get(0).to_f64());
-        if loss.is_finite() {
+        if loss.abs() <= Network::LARGEST_LOSS {
             return Ok(());
         }
         let after = std::mem::take(&mut self.running);
