@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use tile_runtime::{Cost, Device, Error, Session};
 
 use super::memory;
+use super::training::Training;
 use super::workload::{Budget, Case};
 use crate::arguments::{Sizes, setting_text};
 use crate::random::random;
@@ -25,7 +26,8 @@ pub struct Measurement {
     /// To the first result on the host, from the start of a process that does only this: reading the command line, opening the
     /// device, reading, checking and compiling the program, initialising its weights and inputs, and running it once.
     pub first_result: f64,
-    /// Of a run, with all inputs and weights on the device, where its outputs stay: half of the repetitions took longer.
+    /// Of a run, with all inputs and weights on the device, where its outputs stay: half of the repetitions took longer. Of training: of a
+    /// step, whose batch was put together from samples of the host's memory.
     pub median: f64,
     pub fastest: f64,
     pub repetitions: usize,
@@ -63,13 +65,25 @@ pub fn measure(
         Some(text) => Source::of(case.path.as_ref(), text.to_string(), terminal),
         None => Source::load(case.path.as_ref(), terminal),
     }?;
-    let mut session = ready(case, sizes, &source, device)?;
-    let run = |session: &mut Session| session.execute().map_err(|error| source.failed(&error));
-    run(&mut session)?;
-    session.read().map_err(|error| source.failed(&error))?;
-    let first_result = startup + started.elapsed();
-
-    let times = times(|| run(&mut session), case.budget, iterations)?;
+    let (first_result, times, cost) = match case.training {
+        None => {
+            let mut session = ready(case, sizes, &source, device)?;
+            let run = |session: &mut Session| session.execute().map_err(|error| source.failed(&error));
+            run(&mut session)?;
+            session.read().map_err(|error| source.failed(&error))?;
+            let first_result = startup + started.elapsed();
+            (first_result, times(|| run(&mut session), case.budget, iterations)?, session.cost())
+        }
+        Some(steps) => {
+            let batch = batch(case, sizes);
+            Training::new(sizes, &source, device, batch, 1)?.epoch()?;
+            let first_result = startup + started.elapsed();
+            let mut training = Training::new(sizes, &source, device, batch, steps)?;
+            let mut times = times(|| training.epoch(), case.budget, iterations)?;
+            times.iter_mut().for_each(|time| *time /= steps as f64);
+            (first_result, times, None)
+        }
+    };
     let measurement = Measurement {
         workload: case.workload.clone(),
         size: case.size,
@@ -79,7 +93,7 @@ pub fn measure(
         median: times[times.len() / 2],
         fastest: times[0],
         repetitions: times.len(),
-        cost: session.cost(),
+        cost,
         peak_memory: memory::peak(),
     };
     let milliseconds = |seconds: f64| format!("{:.1} ms", seconds * 1e3);
@@ -92,6 +106,12 @@ pub fn measure(
         milliseconds(measurement.median),
     ));
     Ok(measurement)
+}
+
+/// Samples in a step of training: what the case's only size is.
+fn batch(case: &Case, sizes: &Sizes) -> usize {
+    let is_batch = |(name, _): &&(String, usize)| case.dims.iter().any(|(known, _)| known == name);
+    sizes.dim.iter().rev().chain(&case.dims).find(is_batch).map_or(1, |(_, size)| *size)
 }
 
 /// The case compiled, with values for all its weights and inputs.

@@ -1,12 +1,13 @@
 //! `tilec bench WHAT`: how fast a program is, from nothing to its first result and then run after run.
 //!
-//! `workload` has what is measured, `measure` times it, `peak` is what it is compared with, `report` and `chart` show it.
+//! `workload` has what is measured, `measure` times it, `training` makes it train, `peak` is what it is compared with, `report` and `chart` show it.
 
 mod chart;
 mod measure;
 mod memory;
 mod peak;
 mod report;
+mod training;
 mod workload;
 
 use std::num::NonZeroUsize;
@@ -32,8 +33,9 @@ Median: of the runs after that, with inputs and weights on the device, where the
 GFLOP/s: operations on floats, counted from the plan; a multiply-add is two. GB/s: inputs, weights and outputs, each once;
 intermediate results are not counted. Peaks are measured in the same process: multiply-adds on registers, and a triad on large arrays.
 The bundled workloads: batch 1 and images of 224 x 224 for mobilenet, resnet50 and vgg19; batch 1 and 1024 places for
-transformer-encoder; batches of 32 and 128 for mnist-mlp and mnist-cnn, which only infer; 4096 x 1024 for elementwise (gelu),
-softmax and layernorm (after a gelu); --dim and --set change that.")]
+transformer-encoder; batches of 32 and 128 for mnist-mlp and mnist-cnn, which infer, and then train: there the median is that of a
+step (forward, backward, update), with what puts its batch together; 4096 x 1024 for elementwise (gelu), softmax and layernorm
+(after a gelu); --dim and --set change that.")]
 pub struct Bench {
     /// A Tile file, or a bundled workload: matmul, mobilenet, resnet50, vgg19, transformer-encoder, mnist-mlp, mnist-cnn,
     /// elementwise, softmax, layernorm, cpu-vs-gpu

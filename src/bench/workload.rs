@@ -27,6 +27,8 @@ pub struct Case {
     /// Its place in a sweep.
     pub size: Option<usize>,
     pub budget: Budget,
+    /// Its `train` block is measured, in epochs of so many steps.
+    pub training: Option<usize>,
 }
 
 /// What `tilec bench` takes as WHAT, besides files.
@@ -64,16 +66,19 @@ pub fn bundled(name: &str) -> Option<Vec<Case>> {
     let rows = |rows: usize| [("N", rows), ("C", COLUMNS)];
     let one = |file, text, dims: &[(&str, usize)]| vec![case(name, file, text, dims, LONG)];
     let image = [("N", 1), ("H", 224), ("W", 224)];
-    let inference =
-        |file, text, batch| vec![Case { remark: "inference", ..one(file, text, &[("N", batch)]).remove(0) }];
+    let inference_and_training = |file, text, batch, steps| {
+        let case = case(name, file, text, &[("N", batch)], LONG);
+        let training = Case { remark: "training", training: Some(steps), ..case.clone() };
+        vec![Case { remark: "inference", ..case }, training]
+    };
     Some(match name {
         "matmul" => SQUARES[2..].iter().map(|&n| matmul(n)).collect(),
         "mobilenet" => one("mobilenet.tile", MOBILENET, &image),
         "resnet50" => one("resnet50.tile", RESNET50, &image),
         "vgg19" => one("vgg19.tile", VGG19, &image),
         "transformer-encoder" => one("transformer_encoder.tile", TRANSFORMER_ENCODER, &[("N", 1), ("T", 1024)]),
-        "mnist-mlp" => inference("mnist_mlp.tile", MNIST_MLP, 32),
-        "mnist-cnn" => inference("mnist_cnn.tile", MNIST_CNN, 128),
+        "mnist-mlp" => inference_and_training("mnist_mlp.tile", MNIST_MLP, 32, 100),
+        "mnist-cnn" => inference_and_training("mnist_cnn.tile", MNIST_CNN, 128, 4),
         "elementwise" => one("elementwise.tile", ELEMENTWISE, &rows(4096)),
         "softmax" => one("softmax.tile", SOFTMAX, &rows(4096)),
         "layernorm" => one("gelu_layer_norm.tile", GELU_LAYER_NORM, &rows(4096)),
@@ -91,8 +96,8 @@ pub fn bundled(name: &str) -> Option<Vec<Case>> {
 
 /// The case of a file, in the sizes that the command line gives.
 pub fn file(path: &str) -> Case {
-    let text = None;
-    Case { workload: path.into(), path: path.into(), text, dims: Vec::new(), remark: "", size: None, budget: LONG }
+    let (workload, path) = (path.into(), path.into());
+    Case { workload, path, text: None, dims: Vec::new(), remark: "", size: None, budget: LONG, training: None }
 }
 
 fn matmul(n: usize) -> Case {
@@ -102,7 +107,8 @@ fn matmul(n: usize) -> Case {
 
 fn case(workload: &str, path: &str, text: &'static str, dims: &[(&str, usize)], budget: Budget) -> Case {
     let dims = dims.iter().map(|(name, size)| (name.to_string(), *size)).collect();
-    Case { workload: workload.into(), path: path.into(), text: Some(text), dims, remark: "", size: None, budget }
+    let (workload, path, text) = (workload.into(), path.into(), Some(text));
+    Case { workload, path, text, dims, remark: "", size: None, budget, training: None }
 }
 
 const MATMUL: &str = include_str!("../../examples/matmul.tile");
@@ -124,7 +130,8 @@ mod tests {
     fn every_name_has_cases() {
         for name in NAMES {
             let cases = bundled(name).unwrap();
-            assert_eq!(cases.len() > 1, SWEEPS.contains(&name), "{name}");
+            let inferring = cases.iter().filter(|case| case.training.is_none()).count();
+            assert_eq!(inferring > 1, SWEEPS.contains(&name), "{name}");
             assert!(cases.iter().all(|case| case.size.is_some() == SWEEPS.contains(&name)), "{name}");
         }
         assert!(bundled("matmull").is_none());

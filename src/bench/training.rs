@@ -1,0 +1,58 @@
+//! Training on made-up digits, as `tilec train` does it.
+
+use tile_runtime::train::{Arrays, Fit, Trainer};
+use tile_runtime::{DType, Device, Error, Scalar, Tensor, TensorType};
+
+use crate::arguments::Sizes;
+use crate::random::random;
+use crate::source::Source;
+use crate::terminal::Failure;
+
+/// The sides of a digit, and how many kinds of digits there are.
+const SIDE: usize = 28;
+const CLASSES: usize = 10;
+
+/// A model in training.
+pub struct Training<'a> {
+    source: &'a Source<'a>,
+    trainer: Trainer,
+    batch: usize,
+    data: Arrays,
+    epochs: usize,
+}
+
+impl<'a> Training<'a> {
+    /// The model of `source` with random digits for so many steps.
+    pub fn new(
+        sizes: &Sizes,
+        source: &'a Source<'a>,
+        device: &Device,
+        batch: usize,
+        steps: usize,
+    ) -> Result<Training<'a>, Failure> {
+        let failed = |error: Error| source.failed(&error);
+        // The size of a batch is the data's.
+        let mut builder = source.model.trainer(device);
+        for (name, value) in &sizes.set {
+            builder = builder.set(name, value.clone());
+        }
+        let trainer = builder.build().map_err(failed)?;
+        let samples = batch.saturating_mul(steps);
+        let images = random(TensorType::new(DType::U8, [samples, SIDE, SIDE]), "images", 1);
+        let labels: Vec<Scalar> = (0..samples).map(|n| Scalar::from_i64(DType::I32, (n % CLASSES) as i64)).collect();
+        let labels = Tensor::from_scalars(TensorType::new(DType::I32, [samples]), labels);
+        let (Some(images), Some(labels)) = (images, labels) else {
+            return Err(Failure::input(format!("{samples} digits are more than memory can hold")));
+        };
+        let data = Arrays::new(images, labels).map_err(failed)?.bytes_as_floats();
+        Ok(Training { source, trainer, batch, data, epochs: 0 })
+    }
+
+    /// Goes through the samples once.
+    pub fn epoch(&mut self) -> Result<(), Failure> {
+        self.epochs += 1;
+        let fit = Fit::epochs(self.epochs).batch_size(self.batch);
+        self.trainer.fit(&self.data, fit).map_err(|error| self.source.failed(&error))?;
+        Ok(())
+    }
+}
