@@ -65,8 +65,39 @@ train Words { loss = SparseCategoricalCrossentropy(from_logits = true); optimize
     return text, data, model, 32, 20
 
 
+def digits(name, batch, steps, layers):
+    """A network of examples/models on made-up digits; PyTorch's is that of these layers."""
+    with open(os.path.join(os.path.dirname(__file__), "..", "examples", "models", name)) as file:
+        text = file.read()
+
+    def data(random, samples):
+        return random.integers(0, 256, (samples, 28, 28), "uint8"), random.integers(0, 10, samples, "int32")
+
+    def model(torch):
+        network = torch.nn.Sequential(*layers(torch.nn))
+        loss = torch.nn.CrossEntropyLoss()
+        return [*network.parameters()], lambda x: network(x / 255), lambda y, t: loss(y, t.long())
+
+    return text, data, model, batch, steps
+
+
+def mlp():
+    layers = lambda nn: [nn.Flatten(), nn.Linear(784, 128), nn.ReLU(), nn.Dropout(0.2), nn.Linear(128, 10)]
+    return digits("mnist_mlp.tile", 32, 282, layers)
+
+
+def cnn():
+    def layers(nn):
+        convolution = lambda inputs, outputs: [nn.Conv2d(inputs, outputs, 5, padding=2), nn.ReLU()]
+        return [nn.Unflatten(1, (1, 28)), *convolution(1, 32), *convolution(32, 64), nn.Flatten(), nn.Linear(784 * 64, 10)]
+
+    return digits("mnist_cnn.tile", 128, 20, layers)
+
+
 # What makes a workload: its program, its samples, its rival, the samples of a step and the steps of an epoch.
 WORKLOADS = {
+    "mnist-mlp": mlp,
+    "mnist-cnn": cnn,
     "lstm-20": lambda: lstm(20),
     "lstm-200": lambda: lstm(200),
     "lstm-2000": lambda: lstm(2000),
