@@ -1,5 +1,5 @@
-//! A folder with a folder of pictures for each class: the classes are numbered in the order of their names. Pictures are read
-//! when they are wanted.
+//! A folder with a folder of pictures for each class: the classes are numbered in the order of their names, or as in the samples
+//! that are trained on. Pictures are read when they are wanted.
 
 use std::path::{Path, PathBuf};
 
@@ -14,19 +14,34 @@ use crate::train::{Column, ColumnRole, Dataset};
 pub struct Images {
     files: Vec<(PathBuf, i32)>,
     shape: [usize; 3],
+    /// By their numbers.
+    pub classes: Vec<String>,
 }
 
 impl Images {
+    /// With these classes; if there are none, with those that have pictures.
+    ///
     /// # Errors
-    /// [`Error::Data`] where a folder cannot be read, or the first picture.
-    pub fn open(folder: &Path) -> Result<Images, Error> {
-        let mut classes = entries(folder)?;
-        classes.retain(|path| path.is_dir());
-        let mut files = Vec::new();
-        for (class, path) in (0..).zip(&classes) {
-            let mut pictures = entries(path)?;
+    /// [`Error::Data`] where a folder cannot be read, or the first picture; or where there are pictures of another class.
+    pub fn open(folder: &Path, classes: &[String]) -> Result<Images, Error> {
+        let mut found = Vec::new();
+        for path in entries(folder)?.into_iter().filter(|path| path.is_dir()) {
+            let mut pictures = entries(&path)?;
             pictures.retain(|path| is_picture(path));
-            files.extend(pictures.into_iter().map(|picture| (picture, class)));
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            found.extend((!pictures.is_empty()).then_some((name, pictures)));
+        }
+        let classes = match classes {
+            [] => found.iter().map(|(name, _)| name.clone()).collect(),
+            classes => classes.to_vec(),
+        };
+        let mut files = Vec::new();
+        for (name, pictures) in found {
+            let Some(class) = classes.iter().position(|class| *class == name) else {
+                let what = format!("there is no class `{name}` to train on: the classes are {}", classes.join(", "));
+                return Err(Error::data(format!("{}: {what}", folder.display())));
+            };
+            files.extend(pictures.into_iter().map(|picture| (picture, class as i32)));
         }
         let Some((first, _)) = files.first() else {
             return Err(Error::data(format!("{}: there is no picture in its folders", folder.display())));
@@ -34,7 +49,7 @@ impl Images {
         let picture = decode(first)?;
         let channels = if picture.color().has_color() { 3 } else { 1 };
         let shape = [picture.height() as usize, picture.width() as usize, channels];
-        Ok(Images { files, shape })
+        Ok(Images { files, shape, classes })
     }
 }
 
@@ -44,12 +59,13 @@ pub fn has_pictures(folder: &Path) -> bool {
     entries(folder).is_ok_and(|classes| classes.iter().any(has_picture))
 }
 
-/// What is in a folder, in the order of the names.
+/// What is in a folder, in the order of the names, and not hidden by a dot.
 pub fn entries(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let failed = |error: std::io::Error| Error::data(format!("{}: {error}", folder.display()));
     let entries = std::fs::read_dir(folder).map_err(failed)?;
     let mut paths: Vec<PathBuf> =
         entries.map(|entry| entry.map(|e| e.path())).collect::<Result<_, _>>().map_err(failed)?;
+    paths.retain(|path| !path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".")));
     paths.sort();
     Ok(paths)
 }
