@@ -126,6 +126,9 @@ fn damaged_files() {
     not.npz: invalid Zip archive: Could not find EOCD
     cut.npz: invalid Zip archive: Could not find EOCD
     other.txt: there are no samples in it: neither idx files, x.npy and y.npy, an .npz, a .csv, nor a folder of pictures for each class
+    semicolons.csv: the separator of columns is a comma, and the first line has ';'
+    header.csv: it has a header, and no samples
+    nan.csv: line 3, `a`: it is NaN
     ");
 }
 
@@ -186,7 +189,15 @@ fn ambiguous_folders() {
         folder_refused("other_class", &[("train/a/0.png", &picture), ("test/b/0.png", &picture)]),
         folder_refused("hidden", &[(".ipynb_checkpoints/0.png", &picture)]),
     ];
-    assert_snapshot!(all.join("\n"), @"");
+    assert_snapshot!(all.join("\n"), @"
+    tables: it has test.csv and train.csv: say which, by its path
+    archives: it has a.npz and b.npz: say which, by its path
+    table_and_pictures: it has a .csv file and folders of pictures: say which by naming a file, or a folder with that alone
+    no_y: y.npy is missing
+    no_labels/train-images-idx3-ubyte.gz: the labels for it are missing
+    other_class/test: there is no class `b` to train on: the classes are a
+    hidden: there are no samples in it: neither idx files, x.npy and y.npy, an .npz, a .csv, nor a folder of pictures for each class
+    ");
 }
 
 /// Folders without pictures are no classes, and the classes of `test` have the numbers that they have in `train`.
@@ -210,7 +221,7 @@ fn classes_of_folders() {
 #[test]
 fn types_of_inputs() {
     let text = "model M(X[N, 3]) -> (Y) { Y = X / 2; } train M { loss = MeanSquaredError(); optimizer = SGD(); }";
-    let indexed = "model M(X[N, 3]) -> (Y) { Table = [1.0, 2.0, 5.0]; Y[n, i] = =(Table[X[n, i]]); } train M { loss = MeanSquaredError(); optimizer = SGD(); }";
+    let indexed = "model M(X[N, 3]) -> (Y) { Table = vector([1.0, 2.0, 5.0]); Y[n, i: N, 3] = =(Table[X[n, i]]); } train M { loss = MeanSquaredError(); optimizer = SGD(); }";
     let device = Device::reference();
     let array = |dtype| {
         let values = [0, 1, 1, 1, 0, 1].map(|value| Scalar::from_i64(DType::I64, value));

@@ -163,14 +163,6 @@ impl<'a> Fit<'a> {
         }
         let steps = trained.len().div_ceil(batch_size);
         let begun = (trained.len(), batch_size);
-        if trainer.seen > 0 && trainer.begun != begun {
-            let ((samples, batch), (before, batch_before)) = (begun, trainer.begun);
-            let message = format!(
-                "training was stopped within an epoch of {before} samples in batches of {batch_before}, and can go on with \
-                 these alone: there are {samples} in batches of {batch}"
-            );
-            return Err(Error::data(message));
-        }
         for epoch in trainer.history.iter().take(trainer.epoch) {
             self.callbacks.iter_mut().for_each(|callback| callback.resumed(epoch));
         }
@@ -196,6 +188,14 @@ impl<'a> Fit<'a> {
                 }
                 Ok(state.stop)
             };
+            if trainer.seen > 0 && trainer.begun != begun {
+                let ((samples, batch), (before, batch_before)) = (begun, trainer.begun);
+                let message = format!(
+                    "training was stopped within an epoch of {before} samples in batches of {batch_before}, and can go on with \
+                     these alone: there are {samples} in batches of {batch}"
+                );
+                return Err(Error::data(message));
+            }
             trainer.begun = begun;
             // A run that is resumed goes on within its epoch.
             let rest = order.get(trainer.seen..).unwrap_or_default();
