@@ -134,7 +134,8 @@ fn idx_pair(folder: &Path, files: &[&PathBuf]) -> Result<Option<Box<dyn Dataset>
     let of = |kind: &str| {
         let mut files: Vec<&PathBuf> = files.iter().filter(|file| name(file).contains(kind)).copied().collect();
         // Beside what was unpacked from it a .gz is not another one.
-        files.dedup_by(|packed, plain| **packed == plain.with_added_extension("gz"));
+        let is_gzip = |file: &PathBuf| file.extension().is_some_and(|extension| extension == "gz");
+        files.dedup_by(|packed, plain| is_gzip(packed) && packed.with_extension("") == **plain);
         only(folder, &files)
     };
     let array = |file: &PathBuf| -> Result<Array, Error> {

@@ -1,6 +1,8 @@
 //! A folder with a folder of pictures for each class: the classes are numbered in the order of their names, or as in the samples
 //! that are trained on. Pictures are read when they are wanted.
 
+use std::fs::File;
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use tile_compiler::dtype::DType;
@@ -22,7 +24,7 @@ impl Images {
     /// With these classes; if there are none, with those that have pictures.
     ///
     /// # Errors
-    /// [`Error::Data`] where a folder cannot be read, or the first picture; or where there are pictures of another class.
+    /// [`Error::Data`] where a folder cannot be read, or what a picture's file begins with; where they differ in size; or where there are pictures of another class.
     pub fn open(folder: &Path, classes: &[String]) -> Result<Images, Error> {
         let mut found = Vec::new();
         for path in entries(folder)?.into_iter().filter(|path| path.is_dir()) {
@@ -49,6 +51,10 @@ impl Images {
         let picture = decode(first)?;
         let channels = if picture.color().has_color() { 3 } else { 1 };
         let shape = [picture.height() as usize, picture.width() as usize, channels];
+        // Of the others, what is cheap to see: a bad one is better known before the first epoch than after it.
+        for (path, _) in &files {
+            has_size(path, reader(path)?.into_dimensions().map_err(|error| failed(path, error))?, &shape)?;
+        }
         Ok(Images { files, shape, classes })
     }
 }
@@ -75,10 +81,26 @@ fn is_picture(path: &Path) -> bool {
     ["png", "jpg", "jpeg"].contains(&extension.to_ascii_lowercase().as_str())
 }
 
-fn decode(path: &Path) -> Result<image::DynamicImage, Error> {
-    let failed = |error: image::ImageError| Error::data(format!("{}: {error}", path.display()));
+fn failed(path: &Path, error: image::ImageError) -> Error {
+    Error::data(format!("{}: {error}", path.display()))
+}
+
+fn reader(path: &Path) -> Result<image::ImageReader<BufReader<File>>, Error> {
     let reader = image::ImageReader::open(path).and_then(image::ImageReader::with_guessed_format);
-    reader.map_err(|error| failed(error.into()))?.decode().map_err(failed)
+    reader.map_err(|error| failed(path, error.into()))
+}
+
+fn decode(path: &Path) -> Result<image::DynamicImage, Error> {
+    reader(path)?.decode().map_err(|error| failed(path, error))
+}
+
+/// Sees that a picture of this width and height is of the shape that all have.
+fn has_size(path: &Path, (width, height): (u32, u32), shape: &[usize; 3]) -> Result<(), Error> {
+    if [height as usize, width as usize] == shape[..2] {
+        return Ok(());
+    }
+    let message = format!("is {height} x {width} pixels, and the first picture {} x {}", shape[0], shape[1]);
+    Err(Error::data(format!("{}: {message}", path.display())))
 }
 
 impl Dataset for Images {
@@ -98,11 +120,7 @@ impl Dataset for Images {
         for &sample in samples {
             let (path, class) = &self.files[sample];
             let picture = decode(path)?;
-            let (found, wanted) = ((picture.height() as usize, picture.width() as usize), (height, width));
-            if found != wanted {
-                let message = format!("is {} x {} pixels, and the first picture {height} x {width}", found.0, found.1);
-                return Err(Error::data(format!("{}: {message}", path.display())));
-            }
+            has_size(path, (picture.width(), picture.height()), &self.shape)?;
             let bytes = if channels == 3 { picture.into_rgb8().into_raw() } else { picture.into_luma8().into_raw() };
             x.extend(bytes.into_iter().flat_map(|byte| f32::from(byte).to_le_bytes()));
             y.extend(class.to_le_bytes());
