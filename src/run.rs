@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use tile_compiler::lower::{Binding, Bindings};
 use tile_runtime::data::npy;
+use tile_runtime::train::as_trained;
 use tile_runtime::{Device, Outputs, Scalar, Session, Tensor};
 
 use crate::arguments::{Input, Sizes, input};
@@ -45,7 +47,9 @@ pub struct Run {
 /// Runs the entry once.
 pub fn run(arguments: &Run, terminal: &Terminal) -> Result<(), Failure> {
     let source = Source::load(&arguments.file, terminal)?;
-    let given = read_inputs(arguments, &source)?;
+    let mut given = read_inputs(arguments, &source)?;
+    let entry = arguments.sizes.entry.as_deref();
+    as_trained(&source.model, entry, &bindings(arguments), &mut given).map_err(|error| source.failed(&error))?;
     let device = open(arguments.device.as_deref()).map_err(|error| source.failed(&error))?;
     let started = Instant::now();
     let mut session = session(arguments, &source, &device, &given)?;
@@ -81,6 +85,19 @@ pub fn run(arguments: &Run, terminal: &Terminal) -> Result<(), Failure> {
         lines.map(|((name, tensor), file)| format!("{name} {} {}\n", tensor.ty(), file.display())).collect()
     };
     print(text.as_bytes())
+}
+
+/// What the options say of the entry's inputs, arrays apart.
+fn bindings(arguments: &Run) -> Bindings {
+    let mut bindings = arguments.sizes.bindings();
+    for (name, input) in &arguments.input {
+        if let Input::Number(value) = input {
+            let value =
+                if value.dtype.is_float() { Binding::Float(value.to_f64()) } else { Binding::Int(value.to_i64()) };
+            bindings.inputs.insert(name.clone(), value);
+        }
+    }
+    bindings
 }
 
 /// The arrays that the command line names.

@@ -38,6 +38,11 @@ impl Failure {
         Failure { code: 3, text: format!("error: {}\n", text.into()) }
     }
 
+    /// Ctrl-C ended the command: exit code 130, as a shell gives a process that the signal ended.
+    pub fn interrupted() -> Failure {
+        Failure { code: 130, text: String::new() }
+    }
+
     /// Both, one after the other; the graver exit code.
     pub fn and(self, other: Failure) -> Failure {
         Failure { code: self.code.max(other.code), text: self.text + &other.text }
@@ -63,14 +68,14 @@ impl Terminal {
     /// Something that the user should know.
     pub fn note(&self, text: &str) {
         if !self.quiet {
-            eprintln!("note: {text}");
+            tell(&format!("note: {text}\n"));
         }
     }
 
     /// Something that the user asked to know, with `--verbose`.
     pub fn detail(&self, text: &str) {
         if self.verbose {
-            eprintln!("{text}");
+            tell(&format!("{text}\n"));
         }
     }
 
@@ -82,7 +87,7 @@ impl Terminal {
     /// Prints warnings, if they are wanted.
     pub fn warn(&self, sources: &Sources, warnings: &[Diagnostic]) {
         if !self.quiet && !warnings.is_empty() {
-            eprint!("{}", self.render(sources, warnings));
+            tell(&self.render(sources, warnings));
         }
     }
 
@@ -101,6 +106,11 @@ impl Terminal {
     }
 }
 
+/// Prints on standard error. A reader who closed it has seen enough, and there is nowhere else to tell.
+pub fn tell(text: &str) {
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+}
+
 /// Prints results. A reader who closed the pipe has seen enough.
 pub fn print(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
@@ -117,7 +127,7 @@ pub fn exit(result: Result<(), Failure>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprint!("{}", failure.text);
+            tell(&failure.text);
             ExitCode::from(failure.code)
         }
     }

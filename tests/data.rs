@@ -4,9 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use insta::assert_snapshot;
-use tile_runtime::data::folder::{Samples, open};
-use tile_runtime::train::{ColumnRole, Dataset};
-use tile_runtime::{DType, Error};
+use tile_runtime::data::folder::{Samples, open, open_with_classes};
+use tile_runtime::train::{Arrays, ColumnRole, Dataset};
+use tile_runtime::{DType, Device, Error, Model, Scalar, Tensor, TensorType};
 
 fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/data").join(name)
@@ -25,7 +25,6 @@ fn picture(number: usize) -> Vec<f64> {
 fn sample(data: &dyn Dataset, number: usize) -> (Vec<f64>, f64) {
     let columns = data.columns();
     assert_eq!(columns.iter().map(|column| column.role).collect::<Vec<_>>(), [ColumnRole::Input, ColumnRole::Target]);
-    assert_eq!(columns[0].ty.dtype, DType::F32);
     let batch = data.batch(&[number]).unwrap();
     (batch[0].to_f64s(), batch[1].to_f64s()[0])
 }
@@ -74,7 +73,7 @@ fn pictures() {
     for (number, of) in [0, 2, 4, 1, 3].into_iter().enumerate() {
         assert_eq!(sample(grey.as_ref(), number), (picture(of), (of % 2) as f64));
     }
-    let Samples { train, test } = samples("jpeg");
+    let Samples { train, test, .. } = samples("jpeg");
     assert_eq!((train.columns()[0].ty.shape.as_slice(), train.len(), test.unwrap().len()), (&[8, 8, 3][..], 2, 1));
     let (values, class) = sample(train.as_ref(), 1);
     assert_eq!(class, 1.0);
@@ -114,6 +113,9 @@ fn damaged_files() {
         refused("not.npz", b"PK and nothing else"),
         refused("cut.npz", &whole[..whole.len() / 2]),
         refused("other.txt", b"hello"),
+        refused("semicolons.csv", b"a;b\n1;2\n"),
+        refused("header.csv", b"a,b\n"),
+        refused("nan.csv", b"a,b\n1,2\nnan,2\n"),
     ];
     assert_snapshot!(all.join("\n"), @"
     words.csv: line 3, `b`: `x` is no number
@@ -124,27 +126,126 @@ fn damaged_files() {
     not.npz: invalid Zip archive: Could not find EOCD
     cut.npz: invalid Zip archive: Could not find EOCD
     other.txt: there are no samples in it: neither idx files, x.npy and y.npy, an .npz, a .csv, nor a folder of pictures for each class
+    semicolons.csv: the separator of columns is a comma, and the first line has ';'
+    header.csv: it has a header, and no samples
+    nan.csv: line 3, `a`: it is NaN
     ");
 }
 
-/// Pictures are read when they are wanted; one that cannot be is named.
+/// A picture of another size, and one that is none, are told of before training; one that breaks off when it is read.
 #[test]
 fn damaged_pictures() {
-    let folder = empty_folder("pictures");
-    for class in ["a", "b"] {
-        fs::create_dir(folder.join(class)).unwrap();
-    }
-    fs::copy(path("pictures/a/0.png"), folder.join("a/0.png")).unwrap();
-    fs::copy(path("jpeg/train/b/0.jpg"), folder.join("b/0.jpg")).unwrap();
-    fs::write(folder.join("b/1.png"), b"no picture").unwrap();
+    let read = |name: &str| fs::read(path(name)).unwrap();
+    let (picture, jpeg) = (read("pictures/a/0.png"), read("jpeg/train/b/0.jpg"));
+    let folder = empty_folder("cut_picture");
+    fs::create_dir_all(folder.join("a")).unwrap();
+    fs::write(folder.join("a/0.png"), &picture).unwrap();
+    fs::write(folder.join("a/1.png"), &picture[..picture.len() - 20]).unwrap();
     let data = open(&folder).unwrap().train;
-    let said = |number| {
-        let error = data.batch(&[number]).unwrap_err().to_string();
-        error.replace(&folder.display().to_string(), "").replace(std::path::MAIN_SEPARATOR, "/")
-    };
     assert!(data.batch(&[0]).is_ok());
-    assert_snapshot!(format!("{}\n{}", said(1), said(2)), @"
-    /b/0.jpg: is 8 x 8 pixels, and the first picture 2 x 3
-    /b/1.png: Format error decoding Png: Invalid PNG signature.
+    assert!(data.batch(&[1]).unwrap_err().to_string().contains("1.png: "));
+    let all = [
+        folder_refused("other_size", &[("a/0.png", &picture), ("b/0.jpg", &jpeg)]),
+        folder_refused("no_picture", &[("a/0.png", &picture), ("b/1.png", b"no picture")]),
+    ];
+    assert_snapshot!(all.join("\n"), @"
+    other_size/b/0.jpg: is 8 x 8 pixels, and the first picture 2 x 3
+    no_picture/b/1.png: Format error decoding Png: Invalid PNG signature.
     ");
+}
+
+/// What is said of a folder of these files, the folder left out.
+fn folder_refused(name: &str, files: &[(&str, &[u8])]) -> String {
+    let folder = empty_folder(name);
+    for (file, bytes) in files {
+        let file = folder.join(file);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, bytes).unwrap();
+    }
+    let error = open(&folder).err().unwrap_or_else(|| panic!("{name} was read")).to_string();
+    error.replace(&folder.display().to_string(), name).replace(std::path::MAIN_SEPARATOR, "/")
+}
+
+/// A folder that can be read in two ways is not guessed at, nor is one where a half is missing.
+#[test]
+fn ambiguous_folders() {
+    let csv = b"a,b\n1,2\n".as_slice();
+    let read = |name: &str| fs::read(path(name)).unwrap();
+    let (whole, x, picture) = (read("whole.npz"), read("npy/x.npy"), read("pictures/a/0.png"));
+    let (images, labels) = (read("idx/t10k-images-idx3-ubyte.gz"), read("idx/t10k-labels-idx1-ubyte"));
+    let all = [
+        folder_refused("tables", &[("train.csv", csv), ("test.csv", csv)]),
+        folder_refused("archives", &[("a.npz", &whole), ("b.npz", &whole)]),
+        folder_refused("table_and_pictures", &[("labels.csv", csv), ("a/0.png", &picture)]),
+        folder_refused("no_y", &[("x.npy", &x)]),
+        folder_refused(
+            "no_labels",
+            &[
+                ("train-images-idx3-ubyte.gz", &images),
+                ("t10k-images-idx3-ubyte.gz", &images),
+                ("t10k-labels-idx1-ubyte", &labels),
+            ],
+        ),
+        folder_refused("other_class", &[("train/a/0.png", &picture), ("test/b/0.png", &picture)]),
+        folder_refused("hidden", &[(".ipynb_checkpoints/0.png", &picture)]),
+    ];
+    assert_snapshot!(all.join("\n"), @"
+    tables: it has test.csv and train.csv: say which, by its path
+    archives: it has a.npz and b.npz: say which, by its path
+    table_and_pictures: it has a .csv file and folders of pictures: say which by naming a file, or a folder with that alone
+    no_y: y.npy is missing
+    no_labels/train-images-idx3-ubyte.gz: the labels for it are missing
+    other_class/test: there is no class `b` to train on: the classes are a
+    hidden: there are no samples in it: neither idx files, x.npy and y.npy, an .npz, a .csv, nor a folder of pictures for each class
+    ");
+}
+
+/// A file beside its packed form is one.
+#[test]
+fn packed_and_plain() {
+    let folder = empty_folder("packed");
+    for name in ["t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte"] {
+        fs::copy(path("idx").join(name), folder.join(name)).unwrap();
+    }
+    fs::write(folder.join("t10k-labels-idx1-ubyte.gz"), b"not looked at").unwrap();
+    are_pictures(open(&folder).unwrap().train.as_ref(), 3, 2);
+}
+
+/// Folders without pictures are no classes, and the classes of `test` have the numbers that they have in `train`.
+#[test]
+fn classes_of_folders() {
+    let folder = empty_folder("classes");
+    for class in ["train/a", "train/b", "train/.hidden", "train/0_empty", "test/b"] {
+        fs::create_dir_all(folder.join(class)).unwrap();
+    }
+    for file in ["train/a/0.png", "train/b/0.png", "train/.hidden/0.png", "test/b/0.png"] {
+        fs::copy(path("pictures/a/0.png"), folder.join(file)).unwrap();
+    }
+    let Samples { train, test, classes } = open(&folder).unwrap();
+    assert_eq!((classes, train.len()), (vec!["a".to_owned(), "b".to_owned()], 2));
+    assert_eq!(sample(test.unwrap().as_ref(), 0).1, 1.0);
+    let alone = open_with_classes(&folder.join("test"), &["a".to_owned(), "b".to_owned()]).unwrap();
+    assert_eq!(sample(alone.train.as_ref(), 0).1, 1.0);
+}
+
+/// Of whatever type the numbers are stored, the model sees them as f32; what it indexes with or takes the bits of stays.
+#[test]
+fn types_of_inputs() {
+    let text = "model M(X[N, 3]) -> (Y) { Y = X / 2; } train M { loss = MeanSquaredError(); optimizer = SGD(); }";
+    let indexed = "model M(X[N, 3]) -> (Y) { Table = vector([1.0, 2.0, 5.0]); Y[n, i: N, 3] = =(Table[X[n, i]]); } train M { loss = MeanSquaredError(); optimizer = SGD(); }";
+    let device = Device::reference();
+    let array = |dtype| {
+        let values = [0, 1, 1, 1, 0, 1].map(|value| Scalar::from_i64(DType::I64, value));
+        Tensor::from_scalars(TensorType::new(dtype, [2, 3]), values).unwrap()
+    };
+    let predicted = |text: &str, dtype| {
+        let data = Arrays::new(array(dtype), array(DType::F32)).unwrap();
+        let mut trainer = Model::compile(text).unwrap().trainer(&device).build().unwrap();
+        trainer.predict(&data, 2).map(|outputs| outputs.iter().next().unwrap().1.to_f64s())
+    };
+    for dtype in [DType::U8, DType::I8, DType::I16, DType::I32, DType::I64, DType::U16, DType::Bool, DType::F64] {
+        assert_eq!(predicted(text, dtype).unwrap(), [0.0, 0.5, 0.5, 0.5, 0.0, 0.5], "{dtype}");
+    }
+    assert!(predicted(indexed, DType::F32).is_err());
+    assert_eq!(predicted(indexed, DType::U8).unwrap(), [1.0, 2.0, 2.0, 2.0, 1.0, 2.0]);
 }

@@ -39,17 +39,20 @@ fn svg(history: &[Epoch]) -> Result<String, Box<dyn std::error::Error>> {
             continue;
         }
         let margin = ((high - low) * 0.05).max(high.abs() * 1e-3).max(1e-6);
+        // One epoch is in the middle.
+        let axis = if first < last { first..last } else { first - 0.5..last + 0.5 };
         let mut chart = ChartBuilder::on(panel)
             .caption(name, ("sans-serif", 18))
             .margin(14)
             .x_label_area_size(36)
             .y_label_area_size(60)
-            .build_cartesian_2d(first..last.max(first + 1.0), low - margin..high + margin)?;
+            .build_cartesian_2d(axis, low - margin..high + margin)?;
         chart
             .configure_mesh()
             .light_line_style(WHITE)
             .x_desc("epoch")
-            .x_label_formatter(&|epoch| format!("{epoch:.0}"))
+            // Between two epochs there is nothing to name.
+            .x_label_formatter(&|epoch| if epoch.fract().abs() < 1e-9 { epoch.to_string() } else { String::new() })
             .label_style(("sans-serif", 13))
             .draw()?;
         for (points, label, color) in

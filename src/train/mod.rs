@@ -3,14 +3,14 @@
 mod curves;
 mod progress;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tile_runtime::Error;
 use tile_runtime::data::folder;
 use tile_runtime::train::{
-    Callback, Checkpoint, Dataset, EarlyStopping, Fit, Log, Monitor, Progress, Trainer, Validation,
+    Callback, Checkpoint, ColumnRole, Dataset, EarlyStopping, Epoch, Fit, Log, Monitor, Progress, Trainer, Validation,
 };
 
 use crate::arguments::Sizes;
@@ -27,10 +27,11 @@ pub struct Train {
     /// The samples: a folder of idx files, of x.npy and y.npy, or of pictures by class; or an .npz or .csv file
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// What to evaluate after each epoch: such a folder or file, or a fraction of the samples, the last ones
+    /// What to evaluate after each epoch: such a folder or file, or a fraction of the samples, the last ones; 0 for nothing
+    /// [default: the test set, where the data have one]
     #[arg(long, value_name = "DIR|FRACTION")]
     validation: Option<String>,
-    /// How often to go through the samples [default: what the program says]
+    /// How often to go through the samples, epochs before `--resume` included [default: what the program says]
     #[arg(long, value_name = "N")]
     epochs: Option<usize>,
     /// Samples in a step [default: what the program says]
@@ -76,22 +77,26 @@ pub struct Train {
 pub fn train(arguments: &Train, terminal: &Terminal) -> Result<(), Failure> {
     let source = Source::load(&arguments.file, terminal)?;
     let failed = |error: Error| source.failed(&error);
+    let validation = arguments.validation.as_deref().map(Validated::parse).transpose()?;
+    outputs(arguments)?;
     let device = open(arguments.device.as_deref()).map_err(failed)?;
     let builder = arguments.sizes.apply_to_trainer(source.model.trainer(&device));
     let builder = arguments.freeze.iter().fold(builder, |builder, path| builder.freeze(path));
     let mut trainer = builder.build().map_err(failed)?;
     let samples = folder::open(&arguments.data).map_err(failed)?;
-    let mut kept: Option<Box<dyn Dataset>> = None;
-    let validation = match &arguments.validation {
-        None => samples.test.as_deref().map(Validation::Set),
-        Some(text) => Some(match text.parse() {
-            Ok(fraction) => Validation::Fraction(fraction),
-            Err(_) => {
-                let opened = folder::open(Path::new(text)).map_err(failed)?;
-                Validation::Set(&**kept.insert(opened.test.unwrap_or(opened.train)))
-            }
-        }),
+    let kept: Option<Box<dyn Dataset>> = match &validation {
+        Some(Validated::Path(path)) => {
+            let opened = folder::open_with_classes(path, &samples.classes).map_err(failed)?;
+            Some(opened.test.unwrap_or(opened.train))
+        }
+        Some(Validated::Fraction(_)) => None,
+        None => samples.test,
     };
+    let validation = match validation {
+        Some(Validated::Fraction(fraction)) => (fraction > 0.0).then_some(Validation::Fraction(fraction)),
+        _ => kept.as_deref().map(Validation::Set),
+    };
+    terminal.note(&overview(&*samples.train, validation.as_ref(), &samples.classes));
     if let Some(seed) = arguments.seed {
         trainer.seed(seed);
     }
@@ -103,18 +108,19 @@ pub fn train(arguments: &Train, terminal: &Terminal) -> Result<(), Failure> {
     let epochs = arguments.epochs.unwrap_or(trainer.settings().epochs);
     let interrupted = interrupts()?;
     let mut fit = Fit::epochs(epochs).callback(Line::new(terminal)).callback(Interrupt(interrupted.clone()));
-    if let Some(path) = &arguments.log {
-        fit = fit.callback(Log::new(path, arguments.resume.is_some()).map_err(failed)?);
-    }
     if let Some(path) = &arguments.save {
         fit = fit.callback(Checkpoint::last(path));
     }
-    let watched = Monitor::of(if validation.is_some() { "val_loss" } else { "loss" });
+    let watched = if validation.is_some() { "val_loss" } else { "loss" };
     if let Some(path) = &arguments.save_best {
-        fit = fit.callback(Checkpoint::best(path, watched.clone()));
+        fit = fit.callback(Checkpoint::best(path, Monitor::of(watched)));
     }
     if let Some(patience) = arguments.patience {
-        fit = fit.callback(EarlyStopping::new(watched, patience));
+        fit = fit.callback(EarlyStopping::new(Monitor::of(watched), patience));
+    }
+    // After the checkpoints: a full disk is to cost no weights.
+    if let Some(path) = &arguments.log {
+        fit = fit.callback(Log::new(path, arguments.resume.is_some()).map_err(failed)?);
     }
     for (class, weight) in &arguments.class_weight {
         fit = fit.class_weight(*class, *weight);
@@ -125,14 +131,116 @@ pub fn train(arguments: &Train, terminal: &Terminal) -> Result<(), Failure> {
     if let Some(validation) = validation {
         fit = fit.validation(validation);
     }
-    let history = trainer.fit(&*samples.train, fit).map_err(failed)?;
-    if let Some(path) = &arguments.plot {
-        curves::draw(&history, path)?;
-    }
-    if interrupted.load(Ordering::Relaxed) {
+    let result = trainer.fit(&*samples.train, fit);
+    // What was learnt until an error is worth seeing, too.
+    let plot = arguments.plot.as_ref().filter(|_| !trainer.history().is_empty());
+    let drawn = plot.map_or(Ok(()), |path| curves::draw(trainer.history(), path));
+    let made = match (result, drawn) {
+        (Ok(made), Ok(())) => made,
+        (Ok(_), Err(failure)) => return Err(failure),
+        (Err(error), Ok(())) => return Err(failed(error)),
+        (Err(error), Err(failure)) => return Err(failed(error).and(failure)),
+    };
+    let done = trainer.history().len();
+    if done < epochs && interrupted.load(Ordering::Relaxed) {
         stopped(&mut trainer, arguments, terminal).map_err(failed)?;
+        return Err(Failure::interrupted());
+    }
+    match arguments.patience {
+        Some(patience) if done < epochs => terminal.note(&patience_ended(trainer.history(), watched, patience)),
+        _ if made.is_empty() => terminal.note(&format!(
+            "nothing was trained: of {epochs} epochs {done} are made, and `--epochs` counts those that were made before"
+        )),
+        _ => {}
     }
     Ok(())
+}
+
+/// What `--validation` says.
+enum Validated {
+    Fraction(f64),
+    Path(PathBuf),
+}
+
+impl Validated {
+    /// What reads as a number is one; a folder of such a name is `./0.5`.
+    fn parse(text: &str) -> Result<Validated, Failure> {
+        match text.parse::<f64>() {
+            Err(_) => Ok(Validated::Path(text.into())),
+            Ok(fraction) if (0.0..1.0).contains(&fraction) => Ok(Validated::Fraction(fraction)),
+            Ok(_) => {
+                let range = "a fraction for `--validation` is at least 0, and below 1";
+                Err(Failure::usage(format!("{range}, and this is {text}; a folder of this name is ./{text}")))
+            }
+        }
+    }
+}
+
+/// Sees before training that what it is to give can be written.
+fn outputs(arguments: &Train) -> Result<(), Failure> {
+    if !arguments.sizes.shape.is_empty() {
+        return Err(Failure::usage("`--shape` is not for `train`: the data say the shapes"));
+    }
+    let weights: &[&str] = &["safetensors", "npz"];
+    let files = [
+        ("--save", &arguments.save, weights),
+        ("--save-best", &arguments.save_best, weights),
+        ("--plot", &arguments.plot, &["svg"]),
+        ("--log", &arguments.log, &[]),
+    ];
+    for (option, path, extensions) in files {
+        let Some(path) = path else { continue };
+        let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+        if !extensions.is_empty() && !extensions.contains(&extension) {
+            let wanted = extensions.iter().map(|extension| format!(".{extension}")).collect::<Vec<_>>().join(" or ");
+            let what = format!("the name of the file for `{option}` ends in {wanted}, and this is {}", path.display());
+            return Err(Failure::usage(what));
+        }
+        let is_new = !path.exists();
+        std::fs::File::options()
+            .append(true)
+            .create(true)
+            .open(path)
+            .map_err(|error| Failure::writing(path, &error))?;
+        if is_new {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+    Ok(())
+}
+
+/// `2000 samples of f32[28, 28], 500 to validate; the classes are 0 cat, 1 dog`
+fn overview(data: &dyn Dataset, validation: Option<&Validation>, classes: &[String]) -> String {
+    let inputs = data.columns().into_iter().filter(|column| column.role == ColumnRole::Input);
+    let inputs = inputs.map(|column| column.ty.to_string()).collect::<Vec<_>>().join(" and ");
+    let validated = match validation {
+        None => 0,
+        Some(Validation::Fraction(fraction)) => Validation::kept_back(*fraction, data.len()),
+        Some(Validation::Set(set)) => set.len(),
+    };
+    let trained = match validation {
+        Some(Validation::Fraction(_)) => data.len() - validated,
+        _ => data.len(),
+    };
+    let mut text = format!("{trained} samples of {inputs} to train");
+    if validated > 0 {
+        text += &format!(", {validated} to validate");
+    }
+    if !classes.is_empty() {
+        let named: Vec<String> =
+            (0..).zip(classes).map(|(number, name): (usize, _)| format!("{number} {name}")).collect();
+        text += &format!("; the classes are {}", named.join(", "));
+    }
+    text
+}
+
+/// What is told where `--patience` has ended training.
+fn patience_ended(history: &[Epoch], watched: &str, patience: usize) -> String {
+    let values = history.iter().filter_map(|epoch| Some((epoch.epoch + 1, epoch.get(watched)?)));
+    let best =
+        values.filter(|(_, value)| !value.is_nan()).reduce(|best, next| if next.1 < best.1 { next } else { best });
+    let best = best.map_or(String::new(), |(epoch, value)| format!("; the best was epoch {epoch}, with {value:.4}"));
+    format!("stopped after epoch {}: no smaller {watched} for {patience} epochs{best}", history.len())
 }
 
 /// `3=0.5`
@@ -150,6 +258,14 @@ impl Callback for Interrupt {
     fn step(&mut self, state: &mut Progress) -> Result<(), Error> {
         state.stop |= self.0.load(Ordering::Relaxed);
         Ok(())
+    }
+
+    fn epoch(&mut self, state: &mut Progress, _: &Epoch) -> Result<(), Error> {
+        self.step(state)
+    }
+
+    fn stops(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
     }
 }
 

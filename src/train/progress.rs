@@ -1,17 +1,20 @@
 //! What a person sees of training: on a terminal a line that moves, as Keras has it, else a line for each epoch.
 
 use std::io::IsTerminal;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tile_runtime::Error;
 use tile_runtime::train::{Callback, Epoch, Progress, Reading};
 
-use crate::terminal::Terminal;
+use crate::terminal::{Terminal, tell};
 
 pub struct Line {
     quiet: bool,
     /// None where standard error is no terminal.
     bar: Option<ProgressBar>,
+    /// When the results were last read.
+    read: Option<Instant>,
 }
 
 impl Line {
@@ -19,39 +22,42 @@ impl Line {
         let shown = !terminal.quiet && std::io::stderr().is_terminal();
         let bar = shown.then(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
-            let style = ProgressStyle::with_template("{prefix} {pos}/{len} {bar:24.green/dim} {msg}");
+            let style = ProgressStyle::with_template("{prefix} {pos}/{len} {bar:24.green/dim} {wide_msg}");
             bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("━╸━"))
         });
-        Line { quiet: terminal.quiet, bar }
+        Line { quiet: terminal.quiet, bar, read: None }
     }
 }
 
 impl Callback for Line {
     fn step(&mut self, state: &mut Progress) -> Result<(), Error> {
         let Some(bar) = &self.bar else { return Ok(()) };
-        bar.set_prefix(title(state));
         bar.set_length(state.steps as u64);
         bar.set_position(state.step as u64);
-        let each = state.elapsed.as_secs_f64() / state.step.max(1) as f64;
-        let left = (each * (state.steps - state.step) as f64).round();
+        bar.set_prefix(title(state));
         // Reading waits for the device: now and then is enough.
-        let often = (0.2 / each.max(1e-9)).ceil() as usize;
-        if state.step.is_multiple_of(often.max(1)) {
+        if self.read.is_none_or(|read| read.elapsed() >= Duration::from_millis(200)) {
             let results = state.so_far()?;
+            let each = state.elapsed.as_secs_f64() / state.step.max(1) as f64;
+            let left = (each * (state.steps - state.step) as f64).round();
             bar.set_message(format!("{left}s {}/step{}", time(each), listed("", &results)));
+            self.read = Some(Instant::now());
         }
         Ok(())
     }
 
     fn epoch(&mut self, state: &mut Progress, epoch: &Epoch) -> Result<(), Error> {
-        let line = format!("{} {}/{} {}", title(state), state.steps, state.steps, text(epoch, state.steps));
+        let line = format!("{} {}/{} {}\n", title(state), state.steps, state.steps, text(epoch, state.steps));
         match &self.bar {
             Some(bar) => {
-                bar.suspend(|| eprintln!("{line}"));
+                bar.suspend(|| tell(&line));
+                // The next epoch's results are not these.
+                bar.set_message("");
                 bar.reset();
+                self.read = None;
             }
             None if self.quiet => {}
-            None => eprintln!("{line}"),
+            None => tell(&line),
         }
         Ok(())
     }

@@ -7,4 +7,5 @@ mod examples;
 mod readme;
 mod threads;
 mod tilec;
+mod train;
 mod weights;

@@ -7,15 +7,18 @@
 //! - a `.csv` file;
 //! - a folder for each class, with its pictures, png or jpeg; or `train` and `test` folders with such folders.
 //!
-//! Inputs that are stored as bytes are given as f32 from 0 to 255, and targets that are as i32.
+//! Always true: a folder has samples of one form, once; where it could be read in two ways it is refused, and what is missing of
+//! a pair is told. Files whose names begin with a dot are not looked at. No number is NaN. Integers that are targets are given as
+//! i32 where they fit.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use tile_compiler::dtype::DType;
+use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::tensor::{Tensor, TensorType};
 use zip::ZipArchive;
+use zip::result::ZipError;
 
 use super::images::{Images, entries, has_pictures};
 use super::{idx, npy, table};
@@ -26,82 +29,180 @@ use crate::train::{Arrays, ColumnRole, Dataset};
 pub struct Samples {
     pub train: Box<dyn Dataset>,
     pub test: Option<Box<dyn Dataset>>,
+    /// The names of the classes by their numbers, where folders are the classes; else none.
+    pub classes: Vec<String>,
 }
 
 /// Opens a folder or file.
 ///
 /// # Errors
-/// [`Error::Data`] where it has no samples, or these are damaged; it names the file.
+/// [`Error::Data`] where it has no samples, could be read in two ways, or the samples are damaged; it names the file.
 pub fn open(path: &Path) -> Result<Samples, Error> {
+    open_with_classes(path, &[])
+}
+
+/// As [`open`]; classes of pictures have the numbers that they have in `classes`, as those of samples that are trained on have. Without
+/// any, they are numbered in the order of their names.
+///
+/// # Errors
+/// Also where there are pictures of another class.
+pub fn open_with_classes(path: &Path, classes: &[String]) -> Result<Samples, Error> {
+    let failed = |what: String| Error::data(format!("{}: {what}", path.display()));
     if !path.exists() {
-        return Err(Error::data(format!("{}: there is no such folder or file", path.display())));
+        return Err(failed("there is no such folder or file".to_owned()));
     }
     let files = if path.is_dir() { entries(path)? } else { vec![path.to_owned()] };
-    let name = |file: &PathBuf| file.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
-    let find = |wanted: &dyn Fn(&str) -> bool| files.iter().find(|file| wanted(&name(file)));
-    let idx_pair = |wanted: &dyn Fn(&str) -> bool| -> Result<Option<Box<dyn Dataset>>, Error> {
-        let images = find(&|name| name.contains("-images-idx3-ubyte") && wanted(name));
-        let labels = find(&|name| name.contains("-labels-idx1-ubyte") && wanted(name));
-        match (images, labels) {
-            (Some(x), Some(y)) => Ok(Some(boxed(arrays(idx::read(x)?, idx::read(y)?)?))),
-            _ => Ok(None),
-        }
+    let all = |wanted: &dyn Fn(&str) -> bool| -> Vec<&PathBuf> {
+        files.iter().filter(|file| file.is_file() && wanted(name(file))).collect()
     };
-    let is_test = |name: &str| ["t10k", "test"].iter().any(|word| name.contains(word));
-    match (idx_pair(&|name| !is_test(name))?, idx_pair(&is_test)?) {
-        (Some(train), test) => return Ok(Samples { train, test }),
-        (None, Some(train)) => return Ok(Samples { train, test: None }),
-        (None, None) => {}
+    let find = |wanted: &str| files.iter().find(|file| name(file) == wanted);
+    let idx = all(&|name| name.contains("-idx3-ubyte") || name.contains("-idx1-ubyte"));
+    let (x, y) = (find("x.npy"), find("y.npy"));
+    let (archives, tables) = (all(&|name| name.ends_with(".npz")), all(&|name| name.ends_with(".csv")));
+    let (train, test) = (path.join("train"), path.join("test"));
+    let parted = has_pictures(&train);
+    let kinds = [
+        (!idx.is_empty(), "idx files"),
+        (x.is_some() || y.is_some(), ".npy files"),
+        (!archives.is_empty(), "an .npz file"),
+        (!tables.is_empty(), "a .csv file"),
+        (parted || has_pictures(path), "folders of pictures"),
+    ];
+    let found: Vec<&str> = kinds.into_iter().filter_map(|(is_there, kind)| is_there.then_some(kind)).collect();
+    if found.len() > 1 {
+        return Err(failed(format!(
+            "it has {}: say which by naming a file, or a folder with that alone",
+            found.join(" and ")
+        )));
     }
-    if let (Some(x), Some(y)) = (find(&|name| name == "x.npy"), find(&|name| name == "y.npy")) {
-        let weights = find(&|name| name == "sample_weight.npy").map(|file| read_npy(file)).transpose()?;
-        return Ok(Samples { train: boxed(weighted(arrays(read_npy(x)?, read_npy(y)?)?, weights)?), test: None });
+    let arrays = |train, test| Samples { train, test, classes: Vec::new() };
+    if !idx.is_empty() {
+        let is_test = |file: &PathBuf| ["t10k", "test"].iter().any(|word| name(file).contains(word));
+        let (test, train): (Vec<&PathBuf>, Vec<&PathBuf>) = idx.into_iter().partition(|file| is_test(file));
+        return match (idx_pair(path, &train)?, idx_pair(path, &test)?) {
+            (Some(train), test) => Ok(arrays(train, test)),
+            (None, Some(test)) => Ok(arrays(test, None)),
+            (None, None) => Err(failed("it has no samples".to_owned())),
+        };
     }
-    if let Some(file) = find(&|name| name.ends_with(".npz")) {
+    if x.is_some() || y.is_some() {
+        let read = |file: &PathBuf| -> Result<Array, Error> {
+            Ok(Array { tensor: read_npy(file)?, name: file.display().to_string() })
+        };
+        let (Some(x), Some(y)) = (x, y) else {
+            let missing = if x.is_none() { "x.npy" } else { "y.npy" };
+            return Err(failed(format!("{missing} is missing")));
+        };
+        let weights = find("sample_weight.npy").map(read).transpose()?;
+        return Ok(arrays(samples(read(x)?, read(y)?, weights)?, None));
+    }
+    if let Some(file) = only(path, &archives)? {
         return npz(file);
     }
-    if let Some(file) = find(&|name| name.ends_with(".csv")) {
-        return Ok(Samples { train: boxed(table::read(file)?), test: None });
+    if let Some(file) = only(path, &tables)? {
+        return Ok(arrays(Box::new(table::read(file)?), None));
     }
-    let (train, test) = (path.join("train"), path.join("test"));
-    if has_pictures(&train) {
-        let test = if has_pictures(&test) { Some(boxed(Images::open(&test)?)) } else { None };
-        return Ok(Samples { train: boxed(Images::open(&train)?), test });
-    }
-    if has_pictures(path) {
-        return Ok(Samples { train: boxed(Images::open(path)?), test: None });
+    if parted || has_pictures(path) {
+        let train = Images::open(if parted { &train } else { path }, classes)?;
+        let classes = train.classes.clone();
+        let is_there = parted && has_pictures(&test);
+        let test = if is_there { Some(Images::open(&test, &classes)?) } else { None };
+        return Ok(Samples { train: Box::new(train), test: test.map(|test| Box::new(test) as _), classes });
     }
     let kinds = "idx files, x.npy and y.npy, an .npz, a .csv, nor a folder of pictures for each class";
-    Err(Error::data(format!("{}: there are no samples in it: neither {kinds}", path.display())))
+    Err(failed(format!("there are no samples in it: neither {kinds}")))
 }
 
-fn boxed(data: impl Dataset + 'static) -> Box<dyn Dataset> {
-    Box::new(data)
+fn name(file: &Path) -> &str {
+    file.file_name().and_then(|name| name.to_str()).unwrap_or_default()
 }
 
-fn arrays(x: Tensor, y: Tensor) -> Result<Arrays, Error> {
-    let y = if y.dtype() == DType::U8 { cast(&y, DType::I32)? } else { y };
-    // Numbers of labels are a column in some files.
-    let y = match y.shape() {
-        &[samples, 1] if !y.dtype().is_float() => {
-            let ty = TensorType::new(y.dtype(), [samples]);
-            Tensor::from_bytes(ty, y.into_bytes()).ok_or_else(|| Error::data("the labels are too many".to_owned()))?
+/// The one file of its kind.
+fn only<'a>(folder: &Path, files: &[&'a PathBuf]) -> Result<Option<&'a PathBuf>, Error> {
+    match files {
+        [] => Ok(None),
+        [file] => Ok(Some(file)),
+        _ => {
+            let names = files.iter().map(|file| name(file)).collect::<Vec<_>>().join(" and ");
+            Err(Error::data(format!("{}: it has {names}: say which, by its path", folder.display())))
         }
-        _ => y,
-    };
-    Ok(Arrays::new(x, y)?.bytes_as_floats())
+    }
 }
 
-/// The samples, with a weight for each if there are weights.
-fn weighted(samples: Arrays, weights: Option<Tensor>) -> Result<Arrays, Error> {
-    let Some(weights) = weights else { return Ok(samples) };
-    let weights = cast(&weights, DType::F32)?;
-    let weights = match weights.shape() {
-        &[samples, 1] => Tensor::from_bytes(TensorType::new(DType::F32, [samples]), weights.into_bytes()),
-        _ => Some(weights),
+/// The samples of some idx files, of which there are to be two, or none.
+fn idx_pair(folder: &Path, files: &[&PathBuf]) -> Result<Option<Box<dyn Dataset>>, Error> {
+    let of = |kind: &str| {
+        let mut files: Vec<&PathBuf> = files.iter().filter(|file| name(file).contains(kind)).copied().collect();
+        // Beside what was unpacked from it a .gz is not another one.
+        let is_gzip = |file: &PathBuf| file.extension().is_some_and(|extension| extension == "gz");
+        files.dedup_by(|packed, plain| is_gzip(packed) && packed.with_extension("") == **plain);
+        only(folder, &files)
     };
-    let weights = weights.ok_or_else(|| Error::data("the samples' weights are too many".to_owned()))?;
-    samples.with(ColumnRole::Weight, Some("sample_weight"), weights)
+    let array = |file: &PathBuf| -> Result<Array, Error> {
+        Ok(Array { tensor: idx::read(file)?, name: file.display().to_string() })
+    };
+    match (of("-idx3-ubyte")?, of("-idx1-ubyte")?) {
+        (Some(x), Some(y)) => Ok(Some(samples(array(x)?, array(y)?, None)?)),
+        (Some(file), None) => Err(Error::data(format!("{}: the labels for it are missing", file.display()))),
+        (None, Some(file)) => Err(Error::data(format!("{}: the images for it are missing", file.display()))),
+        (None, None) => Ok(None),
+    }
+}
+
+/// A tensor, and what messages call it.
+struct Array {
+    tensor: Tensor,
+    name: String,
+}
+
+/// Samples of inputs and targets, and a weight for each if there are weights.
+fn samples(x: Array, y: Array, weights: Option<Array>) -> Result<Box<dyn Dataset>, Error> {
+    for array in [&x, &y].into_iter().chain(&weights) {
+        match (array.tensor.shape().first(), x.tensor.shape().first()) {
+            (None, _) => return Err(Error::data(format!("{} is one number, and has no axis of samples", array.name))),
+            (Some(0), _) => return Err(Error::data(format!("{} has no samples", array.name))),
+            (Some(count), Some(others)) if count != others => {
+                let message = format!("{} has {count} samples, and {} has {others}", array.name, x.name);
+                return Err(Error::data(message));
+            }
+            _ => {}
+        }
+        if let Some(sample) = first_nan(&array.tensor) {
+            return Err(Error::data(format!("{}: there is a NaN in sample {sample}, counted from 0", array.name)));
+        }
+    }
+    let fits = |value: Scalar| i32::try_from(value.to_i64()).is_ok();
+    let dtype = y.tensor.dtype();
+    let y = match y.tensor {
+        y if dtype.is_float() || dtype == DType::I32 => y,
+        y if dtype == DType::U64 || !y.scalars().all(fits) => y,
+        y => cast(&y, DType::I32)?,
+    };
+    // Numbers of labels are a column in some files.
+    let y = if y.dtype().is_float() { y } else { flat(y)? };
+    let mut samples = Arrays::new(x.tensor, y)?;
+    if let Some(weights) = weights {
+        let weights = flat(cast(&weights.tensor, DType::F32)?)?;
+        samples = samples.with(ColumnRole::Weight, Some("sample_weight"), weights)?;
+    }
+    Ok(Box::new(samples))
+}
+
+/// A column as a tensor of rank 1; others as they are.
+fn flat(tensor: Tensor) -> Result<Tensor, Error> {
+    let &[samples, 1] = tensor.shape() else { return Ok(tensor) };
+    let ty = TensorType::new(tensor.dtype(), [samples]);
+    Tensor::from_bytes(ty, tensor.into_bytes()).ok_or_else(|| Error::data("an array is too large".to_owned()))
+}
+
+/// The first place on the first axis where there is a NaN.
+fn first_nan(tensor: &Tensor) -> Option<usize> {
+    let at = match tensor.dtype() {
+        DType::F32 => tensor.bytes().as_chunks::<4>().0.iter().position(|bytes| f32::from_le_bytes(*bytes).is_nan()),
+        dtype if dtype.is_float() => tensor.scalars().position(|value| value.to_f64().is_nan()),
+        _ => None,
+    };
+    at.map(|at| at / tensor.shape().iter().skip(1).product::<usize>().max(1))
 }
 
 fn cast(tensor: &Tensor, dtype: DType) -> Result<Tensor, Error> {
@@ -119,19 +220,23 @@ fn npz(path: &Path) -> Result<Samples, Error> {
     let failed = |what: String| Error::data(format!("{}: {what}", path.display()));
     let file = File::open(path).map_err(|error| failed(error.to_string()))?;
     let mut archive = ZipArchive::new(BufReader::new(file)).map_err(|error| failed(error.to_string()))?;
-    let mut read = |name: &str| -> Result<Option<Tensor>, Error> {
-        let Ok(mut entry) = archive.by_name(&format!("{name}.npy")) else { return Ok(None) };
+    let mut read = |name: &str| -> Result<Option<Array>, Error> {
+        let failed = |error: &dyn std::error::Error| failed(format!("`{name}`: {error}"));
+        let mut entry = match archive.by_name(&format!("{name}.npy")) {
+            Err(ZipError::FileNotFound) => return Ok(None),
+            entry => entry.map_err(|error| failed(&error))?,
+        };
         let mut bytes = Vec::new();
-        entry.read_to_end(&mut bytes).map_err(|error| failed(format!("{name}: {error}")))?;
-        npy::read(bytes.as_slice()).map(Some).map_err(|error| failed(format!("{name}: {error}")))
+        entry.read_to_end(&mut bytes).map_err(|error| failed(&error))?;
+        let tensor = npy::read(bytes.as_slice()).map_err(|error| failed(&error))?;
+        Ok(Some(Array { tensor, name: format!("{}: `{name}`", path.display()) }))
     };
     let mut set = |part: &str| -> Result<Option<Box<dyn Dataset>>, Error> {
         match (read(&format!("x{part}"))?, read(&format!("y{part}"))?) {
-            (Some(x), Some(y)) => {
-                let weights = read(&format!("sample_weight{part}"))?;
-                Ok(Some(boxed(weighted(arrays(x, y)?, weights)?)))
-            }
-            _ => Ok(None),
+            (Some(x), Some(y)) => Ok(Some(samples(x, y, read(&format!("sample_weight{part}"))?)?)),
+            (None, None) => Ok(None),
+            (Some(_), None) => Err(failed(format!("it has an array `x{part}`, and no `y{part}`"))),
+            (None, Some(_)) => Err(failed(format!("it has an array `y{part}`, and no `x{part}`"))),
         }
     };
     let train = match set("_train")? {
@@ -140,5 +245,5 @@ fn npz(path: &Path) -> Result<Samples, Error> {
     };
     let test = set("_test")?;
     let train = train.ok_or_else(|| failed("it has no arrays `x_train` and `y_train`".to_owned()))?;
-    Ok(Samples { train, test })
+    Ok(Samples { train, test, classes: Vec::new() })
 }

@@ -1,6 +1,8 @@
-//! A folder with a folder of pictures for each class: the classes are numbered in the order of their names. Pictures are read
-//! when they are wanted.
+//! A folder with a folder of pictures for each class: the classes are numbered in the order of their names, or as in the samples
+//! that are trained on. Pictures are read when they are wanted.
 
+use std::fs::File;
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use tile_compiler::dtype::DType;
@@ -14,19 +16,34 @@ use crate::train::{Column, ColumnRole, Dataset};
 pub struct Images {
     files: Vec<(PathBuf, i32)>,
     shape: [usize; 3],
+    /// By their numbers.
+    pub classes: Vec<String>,
 }
 
 impl Images {
+    /// With these classes; if there are none, with those that have pictures.
+    ///
     /// # Errors
-    /// [`Error::Data`] where a folder cannot be read, or the first picture.
-    pub fn open(folder: &Path) -> Result<Images, Error> {
-        let mut classes = entries(folder)?;
-        classes.retain(|path| path.is_dir());
-        let mut files = Vec::new();
-        for (class, path) in (0..).zip(&classes) {
-            let mut pictures = entries(path)?;
+    /// [`Error::Data`] where a folder cannot be read, or what a picture's file begins with; where they differ in size; or where there are pictures of another class.
+    pub fn open(folder: &Path, classes: &[String]) -> Result<Images, Error> {
+        let mut found = Vec::new();
+        for path in entries(folder)?.into_iter().filter(|path| path.is_dir()) {
+            let mut pictures = entries(&path)?;
             pictures.retain(|path| is_picture(path));
-            files.extend(pictures.into_iter().map(|picture| (picture, class)));
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            found.extend((!pictures.is_empty()).then_some((name, pictures)));
+        }
+        let classes = match classes {
+            [] => found.iter().map(|(name, _)| name.clone()).collect(),
+            classes => classes.to_vec(),
+        };
+        let mut files = Vec::new();
+        for (name, pictures) in found {
+            let Some(class) = classes.iter().position(|class| *class == name) else {
+                let what = format!("there is no class `{name}` to train on: the classes are {}", classes.join(", "));
+                return Err(Error::data(format!("{}: {what}", folder.display())));
+            };
+            files.extend(pictures.into_iter().map(|picture| (picture, class as i32)));
         }
         let Some((first, _)) = files.first() else {
             return Err(Error::data(format!("{}: there is no picture in its folders", folder.display())));
@@ -34,7 +51,11 @@ impl Images {
         let picture = decode(first)?;
         let channels = if picture.color().has_color() { 3 } else { 1 };
         let shape = [picture.height() as usize, picture.width() as usize, channels];
-        Ok(Images { files, shape })
+        // Of the others, what is cheap to see: a bad one is better known before the first epoch than after it.
+        for (path, _) in &files {
+            has_size(path, reader(path)?.into_dimensions().map_err(|error| failed(path, error))?, &shape)?;
+        }
+        Ok(Images { files, shape, classes })
     }
 }
 
@@ -44,12 +65,13 @@ pub fn has_pictures(folder: &Path) -> bool {
     entries(folder).is_ok_and(|classes| classes.iter().any(has_picture))
 }
 
-/// What is in a folder, in the order of the names.
+/// What is in a folder, in the order of the names, and not hidden by a dot.
 pub fn entries(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let failed = |error: std::io::Error| Error::data(format!("{}: {error}", folder.display()));
     let entries = std::fs::read_dir(folder).map_err(failed)?;
     let mut paths: Vec<PathBuf> =
         entries.map(|entry| entry.map(|e| e.path())).collect::<Result<_, _>>().map_err(failed)?;
+    paths.retain(|path| !path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".")));
     paths.sort();
     Ok(paths)
 }
@@ -59,10 +81,26 @@ fn is_picture(path: &Path) -> bool {
     ["png", "jpg", "jpeg"].contains(&extension.to_ascii_lowercase().as_str())
 }
 
-fn decode(path: &Path) -> Result<image::DynamicImage, Error> {
-    let failed = |error: image::ImageError| Error::data(format!("{}: {error}", path.display()));
+fn failed(path: &Path, error: image::ImageError) -> Error {
+    Error::data(format!("{}: {error}", path.display()))
+}
+
+fn reader(path: &Path) -> Result<image::ImageReader<BufReader<File>>, Error> {
     let reader = image::ImageReader::open(path).and_then(image::ImageReader::with_guessed_format);
-    reader.map_err(|error| failed(error.into()))?.decode().map_err(failed)
+    reader.map_err(|error| failed(path, error.into()))
+}
+
+fn decode(path: &Path) -> Result<image::DynamicImage, Error> {
+    reader(path)?.decode().map_err(|error| failed(path, error))
+}
+
+/// Sees that a picture of this width and height is of the shape that all have.
+fn has_size(path: &Path, (width, height): (u32, u32), shape: &[usize; 3]) -> Result<(), Error> {
+    if [height as usize, width as usize] == shape[..2] {
+        return Ok(());
+    }
+    let message = format!("is {height} x {width} pixels, and the first picture {} x {}", shape[0], shape[1]);
+    Err(Error::data(format!("{}: {message}", path.display())))
 }
 
 impl Dataset for Images {
@@ -82,11 +120,7 @@ impl Dataset for Images {
         for &sample in samples {
             let (path, class) = &self.files[sample];
             let picture = decode(path)?;
-            let (found, wanted) = ((picture.height() as usize, picture.width() as usize), (height, width));
-            if found != wanted {
-                let message = format!("is {} x {} pixels, and the first picture {height} x {width}", found.0, found.1);
-                return Err(Error::data(format!("{}: {message}", path.display())));
-            }
+            has_size(path, (picture.width(), picture.height()), &self.shape)?;
             let bytes = if channels == 3 { picture.into_rgb8().into_raw() } else { picture.into_luma8().into_raw() };
             x.extend(bytes.into_iter().flat_map(|byte| f32::from(byte).to_le_bytes()));
             y.extend(class.to_le_bytes());

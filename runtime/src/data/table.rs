@@ -13,7 +13,7 @@ use crate::train::{Arrays, ColumnRole};
 /// Reads a file: an input f32 of the columns' number, and a target i32 where all are whole numbers, else f32.
 ///
 /// # Errors
-/// [`Error::Data`], which names the file, the line and the column.
+/// [`Error::Data`], which names the file, the line and the column; also where a number is NaN.
 pub fn read(path: &Path) -> Result<Arrays, Error> {
     let failed = |what: String| Error::data(format!("{}: {what}", path.display()));
     let mut reader =
@@ -27,6 +27,9 @@ pub fn read(path: &Path) -> Result<Arrays, Error> {
     let target = column("label").or_else(|| column("target")).or_else(y).or_else(last);
     let inputs = header.len().saturating_sub(1 + usize::from(weight.is_some()));
     let Some(target) = target.filter(|_| inputs > 0) else {
+        if let Some(separator) = header.get(0).and_then(|line| line.chars().find(|c| ";\t|".contains(*c))) {
+            return Err(failed(format!("the separator of columns is a comma, and the first line has {separator:?}")));
+        }
         return Err(failed("a table of samples has at least two columns, the last of which is the target".into()));
     };
     if header.iter().all(|name| name.parse::<f64>().is_ok()) {
@@ -39,12 +42,18 @@ pub fn read(path: &Path) -> Result<Arrays, Error> {
         for (number, (field, name)) in record.iter().zip(&header).enumerate() {
             let value: f64 =
                 field.parse().map_err(|_| failed(format!("line {line}, `{name}`: `{field}` is no number")))?;
+            if value.is_nan() {
+                return Err(failed(format!("line {line}, `{name}`: it is NaN")));
+            }
             match number {
                 number if number == target => y.push(value),
                 number if Some(number) == weight => weights.push(value as f32),
                 _ => x.push(value as f32),
             }
         }
+    }
+    if y.is_empty() {
+        return Err(failed("it has a header, and no samples".into()));
     }
     let whole = y.iter().all(|value| value.fract() == 0.0 && value.abs() < 2f64.powi(31));
     let target = TensorType::new(if whole { DType::I32 } else { DType::F32 }, [y.len()]);

@@ -19,6 +19,16 @@ pub trait Callback {
         Ok(())
     }
 
+    /// Whether to end training now: asked after each batch of a validation, which is then begun again when training is resumed.
+    fn stops(&self) -> bool {
+        false
+    }
+
+    /// An epoch that was made before, in a run that is gone on with: told before the first step, for each.
+    fn resumed(&mut self, epoch: &Epoch) {
+        let _ = epoch;
+    }
+
     /// After an epoch and its validation.
     ///
     /// # Errors
@@ -66,58 +76,90 @@ impl Monitor {
     }
 }
 
-/// Ends training when a result has not become better for `patience` epochs.
-pub struct EarlyStopping {
+/// The best value of a result so far, and the epochs since.
+struct Watch {
     monitor: Monitor,
-    patience: usize,
     best: Option<f64>,
     waited: usize,
 }
 
+impl Watch {
+    fn new(monitor: Monitor) -> Watch {
+        Watch { monitor, best: None, waited: 0 }
+    }
+
+    /// Whether the value is the best one.
+    fn is_best(&mut self, value: f64) -> bool {
+        let best = self.monitor.is_better(value, self.best);
+        if best {
+            self.best = Some(value);
+        }
+        self.waited = if best { 0 } else { self.waited + 1 };
+        best
+    }
+
+    /// The same of an epoch of a run that is resumed, which need not have the result.
+    fn was_best(&mut self, epoch: &Epoch) -> bool {
+        epoch.get(&self.monitor.name).is_some_and(|value| self.is_best(value))
+    }
+}
+
+/// Ends training when a result has not become better for `patience` epochs.
+pub struct EarlyStopping {
+    watch: Watch,
+    patience: usize,
+}
+
 impl EarlyStopping {
     pub fn new(monitor: Monitor, patience: usize) -> EarlyStopping {
-        EarlyStopping { monitor, patience, best: None, waited: 0 }
+        EarlyStopping { watch: Watch::new(monitor), patience }
     }
 }
 
 impl Callback for EarlyStopping {
+    fn resumed(&mut self, epoch: &Epoch) {
+        self.watch.was_best(epoch);
+    }
+
     fn epoch(&mut self, state: &mut Progress, epoch: &Epoch) -> Result<(), Error> {
-        let value = self.monitor.value(epoch)?;
-        if self.monitor.is_better(value, self.best) {
-            (self.best, self.waited) = (Some(value), 0);
-        } else {
-            self.waited += 1;
-            state.stop |= self.waited >= self.patience;
-        }
+        let value = self.watch.monitor.value(epoch)?;
+        state.stop |= !self.watch.is_best(value) && self.watch.waited >= self.patience;
         Ok(())
     }
 }
 
 /// Multiplies the learning rate by `factor` when a result has not become better for `patience` epochs.
 pub struct ReduceOnPlateau {
-    monitor: Monitor,
+    watch: Watch,
     factor: f64,
     patience: usize,
-    best: Option<f64>,
-    waited: usize,
 }
 
 impl ReduceOnPlateau {
     pub fn new(monitor: Monitor, factor: f64, patience: usize) -> ReduceOnPlateau {
-        ReduceOnPlateau { monitor, factor, patience, best: None, waited: 0 }
+        ReduceOnPlateau { watch: Watch::new(monitor), factor, patience }
+    }
+
+    /// Whether it has waited long enough, which it then begins anew.
+    fn is_time(&mut self) -> bool {
+        let is_time = self.watch.waited >= self.patience.max(1);
+        if is_time {
+            self.watch.waited = 0;
+        }
+        is_time
     }
 }
 
 impl Callback for ReduceOnPlateau {
+    fn resumed(&mut self, epoch: &Epoch) {
+        // The rate itself is in the file.
+        self.watch.was_best(epoch);
+        self.is_time();
+    }
+
     fn epoch(&mut self, state: &mut Progress, epoch: &Epoch) -> Result<(), Error> {
-        let value = self.monitor.value(epoch)?;
-        if self.monitor.is_better(value, self.best) {
-            (self.best, self.waited) = (Some(value), 0);
-            return Ok(());
-        }
-        self.waited += 1;
-        if self.waited >= self.patience {
-            self.waited = 0;
+        let value = self.watch.monitor.value(epoch)?;
+        if !self.watch.is_best(value) && self.is_time() {
             state.trainer().rate *= self.factor;
         }
         Ok(())
@@ -127,30 +169,34 @@ impl Callback for ReduceOnPlateau {
 /// Writes the weights to a file after each epoch, or after each that is better than all before.
 pub struct Checkpoint {
     path: PathBuf,
-    best_of: Option<Monitor>,
-    best: Option<f64>,
+    best_of: Option<Watch>,
 }
 
 impl Checkpoint {
     /// After each epoch.
     pub fn last(path: impl Into<PathBuf>) -> Checkpoint {
-        Checkpoint { path: path.into(), best_of: None, best: None }
+        Checkpoint { path: path.into(), best_of: None }
     }
 
     /// After each epoch in which the result became better.
     pub fn best(path: impl Into<PathBuf>, monitor: Monitor) -> Checkpoint {
-        Checkpoint { path: path.into(), best_of: Some(monitor), best: None }
+        Checkpoint { path: path.into(), best_of: Some(Watch::new(monitor)) }
     }
 }
 
 impl Callback for Checkpoint {
+    fn resumed(&mut self, epoch: &Epoch) {
+        if let Some(watch) = &mut self.best_of {
+            watch.was_best(epoch);
+        }
+    }
+
     fn epoch(&mut self, state: &mut Progress, epoch: &Epoch) -> Result<(), Error> {
-        if let Some(monitor) = &self.best_of {
-            let value = monitor.value(epoch)?;
-            if !monitor.is_better(value, self.best) {
+        if let Some(watch) = &mut self.best_of {
+            let value = watch.monitor.value(epoch)?;
+            if !watch.is_best(value) {
                 return Ok(());
             }
-            self.best = Some(value);
         }
         state.trainer().save(&self.path)
     }
@@ -160,47 +206,57 @@ impl Callback for Checkpoint {
 pub struct Log {
     path: PathBuf,
     file: File,
-    has_header: bool,
+    /// Whether what the file had is still in it, and is to go.
+    anew: bool,
+    /// Of a table, the line with the names.
+    header: Option<String>,
 }
 
 impl Log {
-    /// Begins the file, or with `append` goes on with it.
+    /// Begins the file with the first epoch, and leaves what was in it until then; or with `append` goes on with it.
     ///
     /// # Errors
     /// [`Error::Data`] where it cannot be written.
     pub fn new(path: impl Into<PathBuf>, append: bool) -> Result<Log, Error> {
         let path = path.into();
-        let mut options = File::options();
-        if append {
-            options.append(true)
-        } else {
-            options.write(true).truncate(true)
-        };
         let failed = |error: std::io::Error| Error::data(format!("cannot write {}: {error}", path.display()));
-        let file = options.create(true).open(&path).map_err(failed)?;
-        let has_header = append && file.metadata().is_ok_and(|metadata| metadata.len() > 0);
-        Ok(Log { path, file, has_header })
+        let file = File::options().append(true).create(true).open(&path).map_err(failed)?;
+        let before = if append { std::fs::read_to_string(&path).map_err(failed)? } else { String::new() };
+        Ok(Log { file, anew: !append, header: before.lines().next().map(str::to_owned), path })
+    }
+
+    /// The lines of a table for an epoch.
+    fn row(&mut self, epoch: &Epoch) -> Result<String, Error> {
+        let (mut header, mut row) = ("epoch".to_owned(), (epoch.epoch + 1).to_string());
+        for (name, value) in epoch.results() {
+            header += &format!(",{name}");
+            row += &match value {
+                Reading::Number(value) => format!(",{value}"),
+                list => format!(",\"{list}\""),
+            };
+        }
+        header += ",seconds";
+        row += &format!(",{:.3}\n", epoch.seconds);
+        match &self.header {
+            Some(before) if *before != header => {
+                let what = format!("its columns are {before}, and those of this run {header}: log to another file");
+                Err(Error::data(format!("{}: {what}", self.path.display())))
+            }
+            Some(_) => Ok(row),
+            None => {
+                self.header = Some(header.clone());
+                Ok(header + "\n" + &row)
+            }
+        }
     }
 }
 
 impl Callback for Log {
     fn epoch(&mut self, _: &mut Progress, epoch: &Epoch) -> Result<(), Error> {
-        let mut line = String::new();
-        if self.path.extension().is_some_and(|extension| extension == "csv") {
-            let results: Vec<(String, Reading)> = epoch.results().collect();
-            if !self.has_header {
-                self.has_header = true;
-                let names = results.iter().map(|(name, _)| format!(",{name}"));
-                line = format!("epoch{},seconds\n", names.collect::<String>());
-            }
-            let values = results.iter().map(|(_, value)| match value {
-                Reading::Number(value) => format!(",{value}"),
-                list => format!(",\"{list}\""),
-            });
-            line += &format!("{}{},{:.3}\n", epoch.epoch + 1, values.collect::<String>(), epoch.seconds);
+        let line = if self.path.extension().is_some_and(|extension| extension == "csv") {
+            self.row(epoch)?
         } else {
             let mut object = serde_json::Map::new();
-            object.insert("epoch".into(), (epoch.epoch + 1).into());
             // What is no finite number is null.
             for (name, value) in epoch.results() {
                 let value = match value {
@@ -209,10 +265,14 @@ impl Callback for Log {
                 };
                 object.insert(name, value);
             }
+            object.insert("epoch".into(), (epoch.epoch + 1).into());
             object.insert("seconds".into(), epoch.seconds.into());
-            line = serde_json::Value::Object(object).to_string() + "\n";
-        }
+            serde_json::Value::Object(object).to_string() + "\n"
+        };
         let failed = |error: std::io::Error| Error::data(format!("cannot write {}: {error}", self.path.display()));
+        if std::mem::take(&mut self.anew) {
+            self.file.set_len(0).map_err(failed)?;
+        }
         self.file.write_all(line.as_bytes()).map_err(failed)
     }
 }

@@ -1,6 +1,5 @@
 //! Samples to train with.
 
-use tile_compiler::dtype::DType;
 use tile_compiler::tensor::{Tensor, TensorType};
 
 use crate::error::Error;
@@ -49,7 +48,6 @@ pub trait Dataset: Sync {
 /// Samples in memory: tensors whose first axis counts them.
 #[derive(Clone, Debug, Default)]
 pub struct Arrays {
-    /// A column of f32 may be stored as bytes.
     columns: Vec<(Column, Tensor)>,
 }
 
@@ -60,16 +58,6 @@ impl Arrays {
     /// [`Error::Data`] where they have not the same number of samples.
     pub fn new(x: Tensor, y: Tensor) -> Result<Arrays, Error> {
         Arrays::default().with(ColumnRole::Input, None, x)?.with(ColumnRole::Target, None, y)
-    }
-
-    /// Inputs that are stored as bytes are given as f32.
-    pub fn bytes_as_floats(mut self) -> Arrays {
-        for (column, _) in self.columns.iter_mut().filter(|(column, _)| column.role == ColumnRole::Input) {
-            if column.ty.dtype == DType::U8 {
-                column.ty.dtype = DType::F32;
-            }
-        }
-        self
     }
 
     /// Adds a column.
@@ -104,12 +92,8 @@ impl Dataset for Arrays {
         let rows = |(column, tensor): &(Column, Tensor)| {
             let row = column.ty.elements() * tensor.dtype().size();
             let rows = samples.iter().map(|sample| &tensor.bytes()[sample * row..][..row]);
-            let mut bytes = Vec::with_capacity(column.ty.elements() * column.ty.dtype.size() * samples.len());
-            if column.ty.dtype == tensor.dtype() {
-                rows.for_each(|row| bytes.extend_from_slice(row));
-            } else {
-                rows.flatten().for_each(|&byte| bytes.extend_from_slice(&f32::from(byte).to_le_bytes()));
-            }
+            let mut bytes = Vec::with_capacity(row * samples.len());
+            rows.for_each(|row| bytes.extend_from_slice(row));
             let shape: Vec<usize> = [samples.len()].into_iter().chain(column.ty.shape.iter().copied()).collect();
             let rows = Tensor::from_bytes(TensorType::new(column.ty.dtype, shape), bytes);
             rows.ok_or_else(|| Error::data("a batch is too large".to_owned()))

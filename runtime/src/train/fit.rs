@@ -15,9 +15,16 @@ use crate::error::Error;
 
 /// What is evaluated after each epoch.
 pub enum Validation<'a> {
-    /// The last samples of the data, this fraction of them, which are not trained on.
+    /// The last samples of the data, this fraction of them, which are not trained on: [`Validation::kept_back`].
     Fraction(f64),
     Set(&'a dyn Dataset),
+}
+
+impl Validation<'_> {
+    /// How many of so many samples a fraction is: Keras trains on `floor(samples * (1 - fraction))`.
+    pub fn kept_back(fraction: f64, samples: usize) -> usize {
+        samples - (samples as f64 * (1.0 - fraction)).floor() as usize
+    }
 }
 
 /// How to train.
@@ -67,6 +74,7 @@ pub struct Epoch {
     pub training: Vec<(String, Reading)>,
     /// The same after the epoch, on the validation data.
     pub validation: Vec<(String, Reading)>,
+    /// 0 of an epoch of the run that is resumed.
     pub seconds: f64,
 }
 
@@ -126,13 +134,14 @@ impl<'a> Fit<'a> {
         if batch_size == 0 {
             return Err(Error::data("a batch has at least one sample".to_owned()));
         }
+        let data: &dyn Dataset = &trainer.typed(data, batch_size);
         let kept_back = match self.validation {
             Some(Validation::Fraction(fraction)) if !(0.0..1.0).contains(&fraction) => {
                 let message =
                     format!("a fraction of {fraction} is kept back for validation: it is at least 0, and below 1");
                 return Err(Error::data(message));
             }
-            Some(Validation::Fraction(fraction)) => (data.len() as f64 * fraction).round() as usize,
+            Some(Validation::Fraction(fraction)) => Validation::kept_back(fraction, data.len()),
             _ => 0,
         };
         let part = Part::new(data, 0, data.len() - kept_back);
@@ -153,6 +162,10 @@ impl<'a> Fit<'a> {
             return Err(Error::data("there are no samples to train on".to_owned()));
         }
         let steps = trained.len().div_ceil(batch_size);
+        let begun = (trained.len(), batch_size);
+        for epoch in trainer.history.iter().take(trainer.epoch) {
+            self.callbacks.iter_mut().for_each(|callback| callback.resumed(epoch));
+        }
         let mut history = Vec::new();
         let mut stop = false;
         while trainer.epoch < epochs && !stop {
@@ -160,8 +173,11 @@ impl<'a> Fit<'a> {
             let epoch = trainer.epoch;
             let order = order(trained.len(), shuffle.then_some((trainer.seed, epoch as u64)));
             trainer.begin_epoch(trained, batch_size)?;
-            let callbacks = &mut self.callbacks;
-            let mut tell = |trainer: &mut Trainer, step: usize, results: Option<&Epoch>| -> Result<bool, Error> {
+            let tell = |callbacks: &mut [Box<dyn Callback + 'a>],
+                        trainer: &mut Trainer,
+                        step: usize,
+                        results: Option<&Epoch>|
+             -> Result<bool, Error> {
                 let elapsed = began.elapsed();
                 let mut state = Progress { epoch, epochs, step, steps, elapsed, stop: false, trainer };
                 for callback in callbacks.iter_mut() {
@@ -172,27 +188,44 @@ impl<'a> Fit<'a> {
                 }
                 Ok(state.stop)
             };
+            if trainer.seen > 0 && trainer.begun != begun {
+                let ((samples, batch), (before, batch_before)) = (begun, trainer.begun);
+                let message = format!(
+                    "training was stopped within an epoch of {before} samples in batches of {batch_before}, and can go on with \
+                     these alone: there are {samples} in batches of {batch}"
+                );
+                return Err(Error::data(message));
+            }
+            trainer.begun = begun;
             // A run that is resumed goes on within its epoch.
             let rest = order.get(trainer.seen..).unwrap_or_default();
-            let mut done = trainer.seen / batch_size;
+            let mut done = trainer.seen.div_ceil(batch_size);
             with_batches(trained, rest.chunks(batch_size), |batch| {
                 trainer.train_on(trained, batch)?;
                 done += 1;
-                stop = tell(trainer, done, None)?;
+                stop = tell(&mut self.callbacks, trainer, done, None)?;
                 Ok(!stop)
             })?;
+            // After the last step the epoch is as good as made.
             if stop && done < steps {
                 trainer.wait()?;
                 break;
             }
-            let training = trainer.results()?;
+            // Of an epoch that was stopped in its validation the training is known.
+            if trainer.history.get(epoch).is_none() {
+                let training = trainer.results()?;
+                trainer.history.push(Epoch { epoch, training, validation: Vec::new(), seconds: 0.0 });
+            }
             let validation = match validated {
-                Some(set) => trainer.evaluate(set, batch_size)?,
-                None => Vec::new(),
+                Some(set) => trainer.evaluate_until(set, batch_size, &|| self.callbacks.iter().any(|c| c.stops()))?,
+                None => Some(Vec::new()),
             };
+            let Some(validation) = validation else { break };
             (trainer.epoch, trainer.seen) = (epoch + 1, 0);
-            let results = Epoch { epoch, training, validation, seconds: began.elapsed().as_secs_f64() };
-            stop |= tell(trainer, steps, Some(&results))?;
+            let Some(results) = trainer.history.last_mut() else { break };
+            (results.validation, results.seconds) = (validation, began.elapsed().as_secs_f64());
+            let results = results.clone();
+            stop |= tell(&mut self.callbacks, trainer, steps, Some(&results))?;
             history.push(results);
         }
         Ok(history)
@@ -203,13 +236,17 @@ impl<'a> Fit<'a> {
 fn order(count: usize, shuffled: Option<(u64, u64)>) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     if let Some((seed, epoch)) = shuffled {
-        let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(epoch);
-        let mut next = || {
-            state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-            let mut z = state;
+        let mix = |mut z: u64| {
             z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
             z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
             z ^ (z >> 31)
+        };
+        const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+        // Mixed, so that the next seed or epoch does not have the same numbers a place further on.
+        let mut state = mix(mix(seed.wrapping_add(STEP)) ^ epoch.wrapping_add(STEP));
+        let mut next = || {
+            state = state.wrapping_add(STEP);
+            mix(state)
         };
         for last in (1..count).rev() {
             // The high bits of a product: below last + 1, and even enough.

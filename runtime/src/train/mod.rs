@@ -23,9 +23,11 @@ mod steps;
 #[cfg(all(test, feature = "wgpu"))]
 mod tests;
 mod trainer;
+mod types;
 
 pub use callback::{Callback, Checkpoint, EarlyStopping, Log, Monitor, ReduceOnPlateau};
 pub use dataset::{Arrays, Column, ColumnRole, Dataset, Part};
 pub use fit::{Epoch, Fit, Progress, Validation};
 pub use reading::Reading;
 pub use trainer::{Trainer, TrainerBuilder};
+pub use types::as_trained;

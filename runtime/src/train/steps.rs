@@ -225,6 +225,11 @@ impl Steps {
     fn compile(&mut self, program: &Program, key: Key) -> Result<Step, Error> {
         let (network, inputs) = Steps::network(program, &key)?;
         let Network { graph, weights, initial, .. } = network;
+        if let Some((name, _)) = graph.outputs.iter().find(|(name, _)| ["epoch", "seconds"].contains(&name.as_str())) {
+            let what =
+                format!("a metric is called `{name}`, as what an epoch has beside its results: give it another name");
+            return Err(Error::data(what));
+        }
         let mode = &key.mode;
         self.check_loaded(&weights, *mode)?;
         if *mode == Mode::Train || self.weights.is_empty() {

@@ -91,8 +91,21 @@ impl TrainerBuilder {
         let settings = settings(model.program(), entry.as_deref()).map_err(faulty)?;
         let program = Program { model, device, entry, bindings, frozen, inputs, outputs };
         let seed = settings.as_ref().map_or(0, |settings| settings.seed);
-        let (steps, running) = Default::default();
-        Ok(Trainer { program, settings, steps, running, seed, step: 0, epoch: 0, seen: 0, rate: 1.0 })
+        let (steps, running, types) = Default::default();
+        Ok(Trainer {
+            program,
+            settings,
+            steps,
+            running,
+            types,
+            seed,
+            step: 0,
+            epoch: 0,
+            seen: 0,
+            begun: (0, 0),
+            history: Vec::new(),
+            rate: 1.0,
+        })
     }
 }
 
@@ -124,6 +137,8 @@ pub struct Trainer {
     pub(super) steps: Steps,
     /// The steps of training that were begun, and are not known to be done.
     pub(super) running: VecDeque<(Begun, Watched)>,
+    /// The columns that are made of those of data: see [`super::types`].
+    pub(super) types: HashMap<Vec<Column>, Vec<Column>>,
     /// Of all that is random.
     pub(super) seed: u64,
     /// The steps of training that were begun.
@@ -132,6 +147,10 @@ pub struct Trainer {
     pub(super) epoch: usize,
     /// The samples of the next epoch that were seen.
     pub(super) seen: usize,
+    /// The samples of the epoch that was begun last, and those of its batches.
+    pub(super) begun: (usize, usize),
+    /// The epochs that were made, and the training of one that was stopped in its validation.
+    pub(super) history: Vec<Epoch>,
     /// A factor for the learning rate.
     pub(super) rate: f64,
 }
@@ -141,6 +160,11 @@ impl Trainer {
     pub fn settings(&self) -> Settings {
         let default = Settings { batch_size: 32, epochs: 1, seed: 0, shuffle: true };
         self.settings.clone().unwrap_or(default)
+    }
+
+    /// The epochs that were made, those of a run that is resumed included.
+    pub fn history(&self) -> &[Epoch] {
+        self.history.get(..self.epoch).unwrap_or(&self.history)
     }
 
     /// Makes everything random from this seed, the first values of weights included, which must not have been made yet.
@@ -271,7 +295,18 @@ impl Trainer {
 
     /// The loss and the metrics over the data: names and values.
     pub fn evaluate(&mut self, data: &dyn Dataset, batch_size: usize) -> Result<Vec<(String, Reading)>, Error> {
+        Ok(self.evaluate_until(data, batch_size, &|| false)?.unwrap_or_default())
+    }
+
+    /// The same, or nothing where it was stopped: that is asked after each batch.
+    pub(super) fn evaluate_until(
+        &mut self,
+        data: &dyn Dataset,
+        batch_size: usize,
+        stops: &dyn Fn() -> bool,
+    ) -> Result<Option<Vec<(String, Reading)>>, Error> {
         self.wait()?;
+        let data = &self.typed(data, batch_size);
         let columns = data.columns();
         let samples: Vec<usize> = (0..data.len()).collect();
         let mut running = VecDeque::new();
@@ -279,6 +314,7 @@ impl Trainer {
             let batch = data.batch(part)?;
             let step = self.steps.get(&self.program, Mode::Evaluate, &columns, part.len(), self.seed)?;
             step.set(&batch)?;
+            step.session.seed(self.seed, number as u32)?;
             if number == 0 {
                 self.steps.reset_metrics()?;
             }
@@ -287,13 +323,18 @@ impl Trainer {
             if running.len() > AHEAD {
                 running.pop_front().map_or(Ok(Vec::new()), |step| pollster::block_on(step.take()))?;
             }
+            if stops() {
+                return Ok(None);
+            }
         }
-        self.steps.last().filter(|_| !samples.is_empty()).map_or_else(|| Ok(Vec::new()), |step| step.results())
+        let step = self.steps.last().filter(|_| !samples.is_empty());
+        step.map_or_else(|| Ok(Vec::new()), |step| step.results()).map(Some)
     }
 
     /// What the model gives for the data, batches one after the other along the first axis. Targets are not looked at.
     pub fn predict(&mut self, data: &dyn Dataset, batch_size: usize) -> Result<Outputs, Error> {
         self.wait()?;
+        let data = &self.typed(data, batch_size);
         let columns = data.columns();
         let samples: Vec<usize> = (0..data.len()).collect();
         let mut found: Vec<(String, TensorType, Vec<u8>)> = Vec::new();

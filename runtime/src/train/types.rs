@@ -1,0 +1,151 @@
+//! Of which element type a model's inputs and targets are in training.
+//!
+//! Always true: integers, bools and f64 are given to the model as f32, as Keras gives them, so that `Image / 255` is no division of
+//! integers. An input that the program does not take as f32, as it indexes with it or looks at its bits, has the type that it
+//! is stored in. (So has what is beyond 2^24 where it is only rounded later on, as `Embedding` does: it loses its last bits.)
+
+use std::collections::BTreeMap;
+
+use tile_compiler::dtype::DType;
+use tile_compiler::lower::{Binding, Bindings, lower, settings};
+use tile_compiler::tensor::{Tensor, TensorType};
+
+use super::dataset::{Column, ColumnRole, Dataset};
+use super::trainer::Trainer;
+use crate::error::Error;
+use crate::model::Model;
+
+fn becomes_f32(dtype: DType) -> bool {
+    !dtype.is_float() || dtype == DType::F64
+}
+
+/// Makes those of these inputs f32 that the program takes as f32; the others have their types in `bindings`.
+fn choose(model: &Model, entry: Option<&str>, bindings: &mut Bindings, inputs: &[String]) {
+    let as_f32 = |bindings: &mut Bindings, name: &str| {
+        if let Some(Binding::Tensor(ty)) = bindings.inputs.get_mut(name) {
+            ty.dtype = DType::F32;
+        }
+    };
+    let is_taken = |bindings: &Bindings| lower(model.program(), entry, bindings).is_ok();
+    let mut all = bindings.clone();
+    inputs.iter().for_each(|name| as_f32(&mut all, name));
+    if is_taken(&all) {
+        *bindings = all;
+        return;
+    }
+    for name in inputs {
+        let mut one = bindings.clone();
+        as_f32(&mut one, name);
+        if is_taken(&one) {
+            *bindings = one;
+        }
+    }
+}
+
+/// Gives arrays, by the names of their inputs, the types that they have in training, where the entry has a `train` block: what is
+/// computed is then what was trained. `bindings` has what else is known; an input that has a type there keeps it.
+///
+/// # Errors
+/// [`Error::Data`] where an array is too large.
+pub fn as_trained(
+    model: &Model,
+    entry: Option<&str>,
+    bindings: &Bindings,
+    arrays: &mut BTreeMap<String, Tensor>,
+) -> Result<(), Error> {
+    let is_open = |name: &str, array: &Tensor| !bindings.inputs.contains_key(name) && becomes_f32(array.dtype());
+    let inputs: Vec<String> =
+        arrays.iter().filter(|(name, array)| is_open(name, array)).map(|(name, _)| name.clone()).collect();
+    if inputs.is_empty() || !matches!(settings(model.program(), entry), Ok(Some(_))) {
+        return Ok(());
+    }
+    let mut bindings = bindings.clone();
+    for (name, array) in arrays.iter() {
+        bindings.inputs.entry(name.clone()).or_insert(Binding::Tensor(array.ty().clone()));
+    }
+    choose(model, entry, &mut bindings, &inputs);
+    for name in inputs {
+        if let (Some(Binding::Tensor(ty)), Some(array)) = (bindings.inputs.get(&name), arrays.get_mut(&name))
+            && ty.dtype != array.dtype()
+        {
+            *array = to_f32(array)?;
+        }
+    }
+    Ok(())
+}
+
+/// Samples of which some columns are cast to f32.
+pub(super) struct Typed<'a> {
+    data: &'a dyn Dataset,
+    columns: Vec<Column>,
+}
+
+impl Trainer {
+    /// The data with the types that the program is to have them in, for batches of so many samples.
+    pub(super) fn typed<'a>(&mut self, data: &'a dyn Dataset, batch_size: usize) -> Typed<'a> {
+        let stored = data.columns();
+        if let Some(columns) = self.types.get(&stored) {
+            return Typed { data, columns: columns.clone() };
+        }
+        let mut columns = stored.clone();
+        let samples = batch_size.min(data.len());
+        let program = &self.program;
+        let mut bindings = program.bindings.clone();
+        let mut names = program.inputs.iter();
+        let mut inputs = Vec::new();
+        for column in &mut columns {
+            match column.role {
+                ColumnRole::Input => {
+                    let Some(name) = column.name.clone().or_else(|| names.next().cloned()) else { continue };
+                    let shape: Vec<usize> = [samples].into_iter().chain(column.ty.shape.iter().copied()).collect();
+                    bindings.inputs.insert(name.clone(), Binding::Tensor(TensorType::new(column.ty.dtype, shape)));
+                    inputs.push((name, column));
+                }
+                ColumnRole::Target if column.ty.dtype == DType::F64 => column.ty.dtype = DType::F32,
+                ColumnRole::Target | ColumnRole::Weight => {}
+            }
+        }
+        let open = inputs.iter().filter(|(_, column)| becomes_f32(column.ty.dtype));
+        let open: Vec<String> = open.map(|(name, _)| name.clone()).collect();
+        if !open.is_empty() {
+            choose(&program.model, program.entry.as_deref(), &mut bindings, &open);
+        }
+        for (name, column) in inputs {
+            if let Some(Binding::Tensor(ty)) = bindings.inputs.get(&name) {
+                column.ty.dtype = ty.dtype;
+            }
+        }
+        self.types.insert(stored, columns.clone());
+        Typed { data, columns }
+    }
+}
+
+impl Dataset for Typed<'_> {
+    fn len(&self) -> usize {
+        self.data.len()
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        self.columns.clone()
+    }
+
+    fn batch(&self, samples: &[usize]) -> Result<Vec<Tensor>, Error> {
+        let mut batch = self.data.batch(samples)?;
+        for (tensor, column) in batch.iter_mut().zip(&self.columns) {
+            if tensor.dtype() != column.ty.dtype && column.ty.dtype == DType::F32 {
+                *tensor = to_f32(tensor)?;
+            }
+        }
+        Ok(batch)
+    }
+}
+
+fn to_f32(tensor: &Tensor) -> Result<Tensor, Error> {
+    let values: Vec<f32> = match tensor.dtype() {
+        DType::U8 => tensor.bytes().iter().map(|byte| f32::from(*byte)).collect(),
+        DType::F64 => tensor.bytes().as_chunks::<8>().0.iter().map(|b| f64::from_le_bytes(*b) as f32).collect(),
+        DType::I64 => tensor.bytes().as_chunks::<8>().0.iter().map(|b| i64::from_le_bytes(*b) as f32).collect(),
+        _ => tensor.scalars().map(|value| value.to_f64() as f32).collect(),
+    };
+    Tensor::from_f32(tensor.shape(), &values).ok_or_else(|| Error::data("an array is too large".to_owned()))
+}

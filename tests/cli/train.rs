@@ -1,0 +1,209 @@
+//! `tilec train` on a few points: what it writes and says, how it is stopped and taken up again, and what it refuses at once.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::tilec::{Run, empty_folder, program, tilec};
+
+const PROGRAM: &str = "
+model Inside(Point[N, 2]) -> (Logits) {
+    Logits = Point |> Dense(8, activation = tanh) |> Dense(2);
+}
+
+train Inside {
+    loss = SparseCategoricalCrossentropy(from_logits = true);
+    optimizer = Adam(0.01);
+    metrics = [SparseCategoricalAccuracy(name = accuracy)];
+    batch_size = 10;
+    epochs = 4;
+}";
+
+/// A folder with the program and 60 points.
+struct Case {
+    folder: PathBuf,
+}
+
+impl Case {
+    fn new(name: &str) -> Case {
+        let folder = empty_folder(name);
+        fs::write(folder.join("points.tile"), PROGRAM).unwrap();
+        Case::points(&folder.join("points.csv"), 60);
+        Case { folder }
+    }
+
+    fn points(file: &Path, count: usize) {
+        let point = |n: usize| {
+            let (x, y) = ((n * 37 % 101) as f64 / 50.0 - 1.0, (n * 61 % 97) as f64 / 48.0 - 1.0);
+            format!("{x},{y},{}\n", i32::from(x * x + y * y < 0.6))
+        };
+        fs::write(file, format!("x,y,inside\n{}", (0..count).map(point).collect::<String>())).unwrap();
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.join(name).display().to_string()
+    }
+
+    /// The words of a command line; what begins with `@` is in the folder.
+    fn words(&self, options: &str) -> Vec<String> {
+        let file = |word: &str| word.strip_prefix('@').map_or_else(|| word.to_owned(), |name| self.path(name));
+        let line = format!("train @points.tile --data @points.csv {options}");
+        line.split_whitespace().map(file).collect()
+    }
+
+    fn train(&self, options: &str) -> Run {
+        tilec(self.words(options))
+    }
+
+    /// What the weights in a file make of some points.
+    fn weights(&self, name: &str) -> String {
+        let (file, weights) = (self.path("points.tile"), self.path(name));
+        let words = ["run", &file, "--dim", "N=5", "--random", "1", "--weights", &weights, "--json"];
+        tilec(words).ok().text().to_owned()
+    }
+
+    fn lines(&self, name: &str) -> usize {
+        fs::read_to_string(self.folder.join(name)).unwrap().lines().count()
+    }
+}
+
+#[test]
+fn a_run_that_is_resumed_by_file_is_the_run_that_never_stopped() {
+    let case = Case::new("train_resume");
+    case.train("--validation 0.2 --save @whole.npz --save-best @best.npz --log @whole.jsonl --plot @whole.svg").ok();
+    let first =
+        case.train("--validation 0.2 --save @part.npz --save-best @part_best.npz --epochs 2 --log @part.jsonl").ok();
+    assert!(first.err.contains("48 samples of f32[2] to train, 12 to validate"), "{}", first.err);
+    assert!(first.err.contains("Epoch 2/2 5/5 ") && first.err.contains(" - val_accuracy: "), "{}", first.err);
+    let rest = "--validation 0.2 --resume @part.npz --save @part.npz --save-best @part_best.npz";
+    case.train(&format!("{rest} --log @part.jsonl --plot @part.svg")).ok();
+    assert_eq!(case.weights("whole.npz"), case.weights("part.npz"));
+    assert_eq!(case.weights("best.npz"), case.weights("part_best.npz"));
+    assert_eq!(case.lines("part.jsonl"), 4);
+    // All epochs are in the picture.
+    let svg = |name: &str| fs::read_to_string(case.folder.join(name)).unwrap();
+    assert_eq!(svg("whole.svg"), svg("part.svg"));
+    // Nothing is left to do: it is said, and what was written stays.
+    let done = case.train(&format!("{rest} --log @part.jsonl --plot @part.svg")).ok();
+    assert!(done.err.contains("nothing was trained: of 4 epochs 4 are made"), "{}", done.err);
+    assert_eq!((case.lines("part.jsonl"), svg("part.svg")), (4, svg("whole.svg")));
+}
+
+#[test]
+fn logs() {
+    let case = Case::new("train_logs");
+    case.train("--epochs 2 --log @log.csv").ok();
+    let table = fs::read_to_string(case.folder.join("log.csv")).unwrap();
+    assert_eq!(table.lines().next(), Some("epoch,loss,accuracy,seconds"));
+    assert_eq!(table.lines().count(), 3);
+    // A run of no epoch leaves what was there.
+    case.train("--epochs 0 --log @log.csv").ok();
+    assert_eq!(fs::read_to_string(case.folder.join("log.csv")).unwrap(), table);
+}
+
+#[test]
+fn patience() {
+    let case = Case::new("train_patience");
+    fs::write(case.folder.join("points.tile"), PROGRAM.replace("Adam(0.01)", "SGD(lr = 0.0)")).unwrap();
+    let run = case.train("--epochs 9 --patience 2 --validation 0.2").ok();
+    assert!(
+        run.err.contains("stopped after epoch 3: no smaller val_loss for 2 epochs; the best was epoch 1"),
+        "{}",
+        run.err
+    );
+    // Without samples to validate, the loss is watched.
+    let run = case.train("--epochs 9 --patience 2 --validation 0").ok();
+    assert!(run.err.contains("no smaller loss for 2 epochs"), "{}", run.err);
+}
+
+#[test]
+fn what_cannot_be_written_is_refused_before_training() {
+    let case = Case::new("train_paths");
+    for (options, code, said) in [
+        ("--save @none/x.npz", 3, "cannot write"),
+        ("--save-best @x.h5", 2, "ends in .safetensors or .npz"),
+        ("--save @noext", 2, "ends in .safetensors or .npz"),
+        ("--plot @none/x.svg", 3, "cannot write"),
+        ("--plot @x.png", 2, "ends in .svg"),
+        ("--log @none/x.jsonl", 3, "cannot write"),
+        ("--validation 1.5", 2, "at least 0, and below 1"),
+        ("--shape Point=3x2", 2, "the data say the shapes"),
+    ] {
+        let run = case.train(options);
+        assert_eq!(run.code, code, "{options}: {}", run.err);
+        assert!(run.err.contains(said) && !run.err.contains("Epoch"), "{options}: {}", run.err);
+    }
+}
+
+#[test]
+fn folders_with_several_files_are_refused() {
+    let case = Case::new("train_folders");
+    fs::create_dir(case.folder.join("both")).unwrap();
+    for file in ["train.csv", "test.csv"] {
+        Case::points(&case.folder.join("both").join(file), 20);
+    }
+    let words = ["train", &case.path("points.tile"), "--data", &case.path("both")].map(str::to_owned);
+    let run = tilec(words);
+    assert_eq!(run.code, 1);
+    assert!(run.err.contains("it has test.csv and train.csv: say which, by its path"), "{}", run.err);
+}
+
+/// Who closed standard error has seen enough; training goes on, and its weights are saved.
+#[test]
+#[cfg(unix)]
+fn a_closed_standard_error_ends_nothing() {
+    let case = Case::new("train_closed");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tilec"))
+        .args(case.words("--device cpu --save @weights.npz --epochs 3"))
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stderr.take());
+    assert!(child.wait().unwrap().success());
+    case.train("--save @whole.npz --epochs 3").ok();
+    assert_eq!(case.weights("weights.npz"), case.weights("whole.npz"));
+}
+
+/// Ctrl-C saves and ends with 130; what is resumed is the run that never stopped.
+#[test]
+#[cfg(unix)]
+fn interrupted() {
+    let case = Case::new("train_interrupted");
+    let options = "--device cpu --validation 0.2 --epochs 1000000 --save @part.npz --log @log.jsonl";
+    let mut child =
+        Command::new(env!("CARGO_BIN_EXE_tilec")).args(case.words(options)).stderr(Stdio::piped()).spawn().unwrap();
+    while fs::read_to_string(case.folder.join("log.jsonl")).map_or(0, |log| log.lines().count()) < 2 {
+        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let stop = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(stop.success());
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(said.contains("stopped; `--resume"), "{said}");
+    let epochs = case.lines("log.jsonl") + 2;
+    case.train(&format!("--validation 0.2 --resume @part.npz --save @part.npz --epochs {epochs}")).ok();
+    case.train(&format!("--validation 0.2 --save @whole.npz --epochs {epochs}")).ok();
+    assert_eq!(case.weights("whole.npz"), case.weights("part.npz"));
+}
+
+/// A model with a `train` block is run on what it was trained on, whatever the type in the file.
+#[test]
+fn run_sees_what_train_saw() {
+    let file = program(
+        "train_bytes",
+        "model Half(X[N, 3]) -> (Y) { Y = X / 2; } train Half { loss = MeanSquaredError(); optimizer = SGD(); }",
+    );
+    let plain = program("run_bytes", "function f(X[N, 3]) -> (Y) { Y = X / 2; }");
+    let array = file.with_file_name("x.npy");
+    let bytes =
+        tile_runtime::Tensor::from_bytes(tile_runtime::TensorType::new(tile_runtime::DType::U8, [1, 3]), vec![1, 2, 3]);
+    tile_runtime::data::npy::write(&bytes.unwrap(), fs::File::create(&array).unwrap()).unwrap();
+    let run = |file: &Path| {
+        let input = format!("X={}", array.display());
+        tilec(["run", &file.display().to_string(), "--input", &input, "--json"]).ok().text().to_owned()
+    };
+    assert!(run(&file).contains("\"values\":[0.5,1"), "{}", run(&file));
+    assert!(run(&plain).contains("\"values\":[0,1,1]"), "{}", run(&plain));
+}
