@@ -186,6 +186,7 @@ impl<'a> Fit<'a> {
                 break;
             }
             let training = trainer.results()?;
+            trainer.check_weights()?;
             let validation = match validated {
                 Some(set) => trainer.evaluate(set, batch_size)?,
                 None => Vec::new(),
