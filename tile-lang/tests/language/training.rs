@@ -84,7 +84,7 @@ fn one_block_for_a_model() {
         model Line(X[N, K]) -> (Y) { param W[K] = zeros; Y[n: N] = +(X[n, k] * W[k]); }
         train Line { seed = 1; }
         train Line { seed = 2; }";
-    assert_snapshot!(brief(source), @"E0114 the `train` block of `Line` is defined twice: `Line`");
+    assert_snapshot!(brief(source), @"E0114 the `train` block of `Line` is defined twice: `Line`, `Line` (the first one)");
 }
 
 #[test]
