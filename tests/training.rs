@@ -230,6 +230,25 @@ fn what_is_wrong_is_told() {
     assert_eq!(diagnostics[0].labels[0].text, "`X` is the first tensor with NaN");
 }
 
+/// The root has an infinite slope where the loss is 0.
+#[test]
+fn a_gradient_that_is_no_number_is_not_kept() {
+    let source = "
+        loss Distance()(Predicted, Target) -> (L) { D = Predicted - Target; L = sqrt(D * D); }
+        model Line(X[N, 1]) -> (Y) { Y = X |> Dense(1, kernel_initializer = zeros); }
+        train Line { loss = Distance(); optimizer = SGD(0.1); }";
+    let x: Vec<f32> = (1..=10).map(|n| n as f32).collect();
+    let zeros = Tensor::from_f32([10, 1], &[0.0; 10]).unwrap();
+    let data = Arrays::new(Tensor::from_f32([10, 1], &x).unwrap(), zeros).unwrap();
+    let trainer = || Model::compile(source).unwrap().trainer(&Device::cpu()).build().unwrap();
+    let error = trainer().fit(&data, Fit::epochs(2).batch_size(10)).unwrap_err().to_string();
+    assert!(error.starts_with("the weight `dense.Kernel` is no longer finite after step 1 of training"), "{error}");
+    let error = trainer().fit(&data, Fit::epochs(2).batch_size(4)).unwrap_err();
+    let Error::Program { diagnostics, .. } = &error else { panic!("{error}") };
+    assert_eq!(diagnostics[0].message, "the loss is NaN in step 2 of training");
+    assert!(diagnostics[0].labels[0].text.ends_with("` had NaN before this step"), "{}", diagnostics[0].labels[0].text);
+}
+
 /// A device may have begun further steps when the loss of one turns out to be no number: the weights are those of before that
 /// one all the same, and training can go on without it.
 #[test]
@@ -266,7 +285,7 @@ fn devices_learn_the_same() {
         train Digits {
             loss = SparseCategoricalCrossentropy(from_logits = true);
             optimizer = Adam(0.01);
-            metrics = [SparseCategoricalAccuracy(name = accuracy)];
+            metrics = [accuracy];
             batch_size = 16;
         }";
     let image = |n: usize| ((n * 7919 + 13) % 101) as f32 / 100.0;

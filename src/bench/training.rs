@@ -44,7 +44,7 @@ impl<'a> Training<'a> {
         let (Some(images), Some(labels)) = (images, labels) else {
             return Err(Failure::input(format!("{samples} digits are more than memory can hold")));
         };
-        let data = Arrays::new(images, labels).map_err(failed)?.bytes_as_floats();
+        let data = Arrays::new(images, labels).map_err(failed)?;
         Ok(Training { source, trainer, batch, data, epochs: 0 })
     }
 

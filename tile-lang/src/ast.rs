@@ -65,19 +65,9 @@ pub enum FunctionKind {
     Train,
 }
 
-/// What a `train` block can set, with what it is for.
-pub const SETTINGS: [(&str, &str); 10] = [
-    ("loss", "what to make small; a list where the model has several outputs"),
-    ("loss_weights", "a factor for the loss of each output"),
-    ("optimizer", "how weights follow from their gradients"),
-    ("gradients", "a function of the list of all gradients that gives those to use, as `clip_by_global_norm(1.0)`"),
-    ("frozen", "the paths of layers and weights that training leaves as they are"),
-    ("metrics", "what to report beside the loss; a list of lists where the model has several outputs"),
-    ("batch_size", "samples in a step, 32 where it is not set"),
-    ("epochs", "how often to go through the data, 1 where it is not set"),
-    ("seed", "of all that is random, 0 where it is not set"),
-    ("shuffle", "whether each epoch has the samples in an order of its own, true where it is not set"),
-];
+/// What a `train` block can set.
+pub const SETTINGS: [&str; 10] =
+    ["loss", "loss_weights", "optimizer", "gradients", "frozen", "metrics", "batch_size", "epochs", "seed", "shuffle"];
 
 impl FunctionKind {
     /// As it is written.

@@ -20,11 +20,20 @@ pub(crate) struct Named {
 
 pub(crate) type Names = HashMap<String, Named>;
 
-/// The names of the definitions of a file, the first of which has the number `first`.
+/// The names of the definitions of a file, the first of which has the number `first`. A `train` block is no definition; a file has
+/// one for a model at most.
 pub(crate) fn names_of(functions: &[Function], first: usize, diagnostics: &mut Vec<Diagnostic>) -> Names {
     let mut names = Names::new();
+    let mut trained: HashMap<&str, Span> = HashMap::new();
     for (number, function) in functions.iter().enumerate() {
-        let Some(name) = function.name.as_ref().filter(|_| function.kind != FunctionKind::Train) else { continue };
+        let Some(name) = &function.name else { continue };
+        if function.kind == FunctionKind::Train {
+            match trained.entry(&name.name) {
+                Entry::Vacant(entry) => _ = entry.insert(name.span),
+                Entry::Occupied(entry) => diagnostics.push(defined_twice("`train` block of", name, *entry.get())),
+            }
+            continue;
+        }
         match names.entry(name.name.clone()) {
             Entry::Vacant(entry) => {
                 entry.insert(Named { function: first + number, place: name.span });

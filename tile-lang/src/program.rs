@@ -90,14 +90,14 @@ impl Program {
         named.map(|named| named.function)
     }
 
-    /// How `model` is trained: the last `train` block of it in the user's files.
+    /// How `model` is trained: the main file's `train` block of it, else that of the first imported file with one.
     pub fn training(&self, model: &Function) -> Option<&Function> {
         let is_of_model = |train: &&Function| {
             let name = train.name.as_ref().filter(|_| train.kind == FunctionKind::Train);
             let index = name.and_then(|name| self.callee_index(&name.name, train));
             index.is_some_and(|index| self.functions[index].span == model.span)
         };
-        self.written_functions().iter().rfind(is_of_model)
+        self.written_functions().iter().find(is_of_model)
     }
 
     /// The program that also has these definitions of the library, if it has them not.

@@ -6,7 +6,7 @@
 //! Why it is sound: at most one v counts, and it is in the variable's range wherever the access is in the axis that the
 //! variable runs over.
 
-use super::prune::prune;
+use super::prune::{live, prune};
 use crate::affine::Affine;
 use crate::dtype::DType;
 use crate::graph::{Contraction, ContractionLeaf, Graph, NodeId};
@@ -74,9 +74,9 @@ fn equality(body: &Program<ContractionLeaf>, condition: Value) -> Option<(usize,
 /// Whether the access can stand wherever the variable does.
 fn is_free(graph: &Graph, op: &Contraction, operands: &[NodeId], access: usize, variable: usize) -> bool {
     let lacks = |affine: &Affine| affine.coefficient(variable) == 0;
-    let in_body = needed(&op.body).into_iter().any(|value| match &op.body.insts[value].0 {
-        Inst::Leaf(ContractionLeaf::Index(affine)) => !lacks(affine),
-        _ => false,
+    let in_body = live(&op.body).leaves().any(|leaf| match leaf {
+        ContractionLeaf::Index(affine) => !lacks(affine),
+        ContractionLeaf::Access(_) => false,
     });
     if in_body || !op.output.iter().chain(&op.constraints).all(lacks) {
         return false;
@@ -103,21 +103,6 @@ fn depends(op: &Contraction, access: usize, variable: usize) -> bool {
     op.accesses[access].index.iter().any(|index| {
         index.affine.coefficient(variable) != 0 || index.access.is_some_and(|inner| depends(op, inner, variable))
     })
-}
-
-/// The instructions on which the results depend.
-fn needed(body: &Program<ContractionLeaf>) -> Vec<Value> {
-    let mut found = body.results.clone();
-    let mut next = 0;
-    while let Some(&value) = found.get(next) {
-        for operand in body.insts[value].0.operands() {
-            if !found.contains(&operand) {
-                found.push(operand);
-            }
-        }
-        next += 1;
-    }
-    found
 }
 
 /// `op` with the access in the place of the variable. `None`: overflow.

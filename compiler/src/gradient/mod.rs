@@ -62,22 +62,38 @@ impl std::error::Error for Error {}
 /// The gradient of `of`, which has one element, with respect to each of `with_respect_to`: nodes of the same types, which
 /// are added to the graph. It is zeros where `of` does not depend on the node, and for what is no float.
 pub fn gradient(graph: &mut Graph, of: NodeId, with_respect_to: &[NodeId]) -> Result<Vec<NodeId>, Error> {
+    let found = paths(graph, of, with_respect_to)?;
+    Ok(with_respect_to
+        .iter()
+        .zip(found)
+        .map(|(&node, found)| found.unwrap_or_else(|| zeros_like(graph, node)))
+        .collect())
+}
+
+/// As [`gradient`]; `None` where `of` does not depend on the node, or by nothing that hands a gradient on.
+pub fn paths(graph: &mut Graph, of: NodeId, with_respect_to: &[NodeId]) -> Result<Vec<Option<NodeId>>, Error> {
     let ty = graph.node(of).ty.clone();
     if ty.elements() != 1 || !ty.dtype.is_float() {
         return Err(Error::NotOneValue(ty));
     }
     let seed = Tensors::new(graph, of).filled(Scalar::one(ty.dtype), &ty.shape);
-    gradients(graph, &[(of, seed)], with_respect_to)
+    reverse(graph, &[(of, seed)], with_respect_to)
+}
+
+/// The gradient of what does not depend on a node.
+pub fn zeros_like(graph: &mut Graph, node: NodeId) -> NodeId {
+    let ty = graph.node(node).ty.clone();
+    Tensors::new(graph, node).filled(Scalar::zero(ty.dtype), &ty.shape)
 }
 
 /// The sum of the gradients of `of`, each multiplied by the seed beside it, which has its node's type: as [`gradient`].
 pub fn gradients(graph: &mut Graph, of: &[(NodeId, NodeId)], with_respect_to: &[NodeId]) -> Result<Vec<NodeId>, Error> {
     let found = reverse(graph, of, with_respect_to)?;
-    let mut zeros = |node: NodeId| {
-        let ty = graph.node(node).ty.clone();
-        Tensors::new(graph, node).filled(Scalar::zero(ty.dtype), &ty.shape)
-    };
-    Ok(with_respect_to.iter().zip(found).map(|(&node, found)| found.unwrap_or_else(|| zeros(node))).collect())
+    Ok(with_respect_to
+        .iter()
+        .zip(found)
+        .map(|(&node, found)| found.unwrap_or_else(|| zeros_like(graph, node)))
+        .collect())
 }
 
 /// As [`gradients`]; `None` where a gradient is zero because nothing depends on the node.

@@ -99,7 +99,7 @@ fn simplify(contraction: &mut Contraction) {
 }
 
 /// The instructions on which the results depend.
-fn live(body: &Program<ContractionLeaf>) -> Program<ContractionLeaf> {
+pub(super) fn live(body: &Program<ContractionLeaf>) -> Program<ContractionLeaf> {
     let mut needed = vec![false; body.insts.len()];
     body.results.iter().for_each(|&result| needed[result] = true);
     for value in (0..body.insts.len()).rev() {

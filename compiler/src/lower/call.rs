@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use tile_lang::ast::{Expr, Function, FunctionKind, Ident, Input};
+use tile_lang::ast::{Expr, ExprKind, Function, FunctionKind, Ident, Input};
 use tile_lang::diagnostic::Diagnostic;
 use tile_lang::span::Span;
 use tile_lang::{Callee, did_you_mean};
@@ -289,7 +289,14 @@ impl<'p, T: Target> Evaluator<'p, T> {
         arguments: &'p [tile_lang::ast::Argument],
     ) -> Lowered<Vec<Argument<'p, T::Element>>> {
         let arguments = arguments.iter().map(|argument| {
-            let value = self.expression(scope, &argument.value)?;
+            let is_name = argument.name.as_ref().is_some_and(|name| name.name == "name");
+            let value = match &argument.value.kind {
+                // The name that something is given is as it is written, whatever else has that name.
+                ExprKind::Name(text) if is_name && !text.capital && scope.lookup(&text.name).is_none() => {
+                    Value::Symbol(text.name.as_str().into())
+                }
+                _ => self.expression(scope, &argument.value)?,
+            };
             Ok(Argument { name: argument.name.as_ref(), value, span: argument.value.span })
         });
         arguments.collect()

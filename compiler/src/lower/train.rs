@@ -6,12 +6,13 @@
 //! ```
 //!
 //! All that a step leaves behind is a weight: an optimizer and a metric have states like a layer, and the mean of the loss is
-//! a sum and a count. So a run of steps needs nothing read back.
+//! a sum and a count. So of a run of steps nothing needs to be
+//! read back but whether the loss is finite: see [`super::guard`].
 
 use std::collections::BTreeMap;
 
 use tile_lang::Program;
-use tile_lang::ast::{Function, FunctionKind};
+use tile_lang::ast::{Function, FunctionKind, StatementKind};
 use tile_lang::diagnostic::Diagnostic;
 use tile_lang::span::Span;
 
@@ -45,6 +46,12 @@ pub struct Settings {
     pub shuffle: bool,
 }
 
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings { batch_size: 32, epochs: 1, seed: 0, shuffle: true }
+    }
+}
+
 /// What a step is given beside the model's inputs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Targets {
@@ -62,28 +69,39 @@ pub fn settings(program: &Program, entry: Option<&str>) -> Result<Option<Setting
     let Some(block) = program.training(function) else { return Ok(None) };
     let mut evaluator = Evaluator::new(program, Tensors::new("settings"), true);
     let scope = read(&mut evaluator, block).map_err(|error| vec![error])?;
-    let number = |name: &str, default: i64, least: i64| match scope.names.get(name) {
-        None => Ok(default),
-        Some(Value::Constant(Constant::Int(value))) if *value >= least => Ok(*value),
+    let mut settings = Settings::default();
+    let number = |name: &str, least: i64| match scope.names.get(name) {
+        None => Ok(None),
+        Some(Value::Constant(Constant::Int(value))) if *value >= least => Ok(Some(value.unsigned_abs())),
         Some(value) => {
             let message = format!("`{name}` is a number of at least {least}, and this is {value}");
-            Err(vec![Diagnostic::error("E0240", block.span, message)])
+            Err(vec![Diagnostic::error("E0240", place_of(block, name), message)])
         }
     };
-    let shuffle = match scope.names.get("shuffle") {
-        None => true,
-        Some(Value::Constant(constant)) => constant.is_true(),
+    let size = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
+    settings.batch_size = number("batch_size", 1)?.map_or(settings.batch_size, size);
+    settings.epochs = number("epochs", 0)?.map_or(settings.epochs, size);
+    settings.seed = number("seed", 0)?.unwrap_or(settings.seed);
+    match scope.names.get("shuffle") {
+        None => {}
+        Some(Value::Constant(constant)) => settings.shuffle = constant.is_true(),
         Some(value) => {
             let message = format!("`shuffle` is true or false, and this is {value}");
-            return Err(vec![Diagnostic::error("E0240", block.span, message)]);
+            return Err(vec![Diagnostic::error("E0240", place_of(block, "shuffle"), message)]);
         }
-    };
-    Ok(Some(Settings {
-        batch_size: usize::try_from(number("batch_size", 32, 1)?).unwrap_or(usize::MAX),
-        epochs: usize::try_from(number("epochs", 1, 0)?).unwrap_or(usize::MAX),
-        seed: number("seed", 0, 0)?.unsigned_abs(),
-        shuffle,
-    }))
+    }
+    Ok(Some(settings))
+}
+
+/// What a block sets a name to; where that is not a statement of the block itself, the block's name.
+fn place_of(block: &Function, name: &str) -> Span {
+    let set = block.body.iter().rev().find_map(|statement| match &statement.kind {
+        StatementKind::Assign { targets, value } if targets.iter().any(|target| target.name == name) => {
+            Some(value.span)
+        }
+        _ => None,
+    });
+    set.unwrap_or_else(|| block.name.as_ref().map_or(block.span, |name| name.span))
 }
 
 /// The network of one step: of training if `bindings.training`, else of an evaluation. Its graph has these outputs: what the
@@ -125,7 +143,7 @@ fn frozen(program: &Program, block: &Function, targets: &Targets) -> Lowered<Vec
         Value::Symbol(path) => Ok(path.to_string()),
         value => {
             let message = format!("`frozen` is a list of paths, as `\"encoder.dense\"`, and this is {value}");
-            Err(Diagnostic::error("E0240", block.span, message))
+            Err(Diagnostic::error("E0240", place_of(block, "frozen"), message))
         }
     };
     let named: Lowered<Vec<String>> = named.iter().map(path).collect();
@@ -156,6 +174,7 @@ impl<'p> Step<'p, '_> {
     fn add(mut self, outputs: &[(String, NodeId)]) -> Lowered<Network> {
         self.evaluator.frames.push(Frame::new("train".to_owned()));
         let of_model = self.evaluator.target.network.weights.len();
+        self.reserved()?;
         let pairs = self.pairs(outputs)?;
         let loss = self.loss(&pairs)?;
         self.mean(loss, &pairs)?;
@@ -183,6 +202,22 @@ impl<'p> Step<'p, '_> {
 
     fn error(&self, code: &'static str, message: String) -> Diagnostic {
         Diagnostic::error(code, self.span(), message)
+    }
+
+    /// Of what the block sets a name to.
+    fn wrong(&self, setting: &str, message: String) -> Diagnostic {
+        Diagnostic::error("E0240", place_of(self.block, setting), message)
+    }
+
+    /// What training keeps is under `train`, in files as well: the model has nothing there.
+    fn reserved(&self) -> Lowered<()> {
+        let network = &self.evaluator.target.network;
+        let Some(weight) = network.weights.iter().find(|weight| weight.path.starts_with("train.")) else {
+            return Ok(());
+        };
+        let span = self.evaluator.target.graph.node(weight.node).span.unwrap_or_else(|| self.span());
+        let message = format!("the weight `{}` is where training keeps its own", weight.path);
+        Err(Diagnostic::error("E0240", span, message).help("give the layer another name than `train`"))
     }
 
     /// Each output that has a target, with that, and its number among the outputs.
@@ -214,7 +249,7 @@ impl<'p> Step<'p, '_> {
             Value::List(items) if items.len() == outputs => items.clone(),
             Value::List(items) => {
                 let message = format!("`{name}` is a list of {}, and the number of outputs is {outputs}", items.len());
-                return Err(self.error("E0240", message));
+                return Err(self.wrong(name, message));
             }
             value => vec![value.clone(); outputs],
         }))
@@ -247,7 +282,9 @@ impl<'p> Step<'p, '_> {
             let mut loss = self.reduced(value, sample_weight)?;
             if let Some(factor) = factors.as_ref().map(|factors| &factors[number]) {
                 let Value::Constant(factor) = factor else {
-                    return Err(self.error("E0240", format!("a loss's weight is a number, and this is {factor}")));
+                    return Err(
+                        self.wrong("loss_weights", format!("a loss's weight is a number, and this is {factor}"))
+                    );
                 };
                 let factor = self.number(factor.scalar().to_f64());
                 loss = self.binary(BinaryOp::Mul, loss, factor)?;
@@ -352,7 +389,7 @@ impl<'p> Step<'p, '_> {
                 (true, Some(value)) if metrics.len() == self.function.outputs.len() => vec![value.clone()],
                 (true, _) => {
                     let message = "the model has several outputs, and `metrics` is not a list with an item for each";
-                    return Err(self.error("E0240", message.into()));
+                    return Err(self.wrong("metrics", message.into()));
                 }
                 (false, _) => metrics.clone(),
             };
@@ -366,9 +403,8 @@ impl<'p> Step<'p, '_> {
                     name = format!("{}.{name}", self.function.outputs[number].name);
                 }
                 if results.iter().any(|(other, _)| *other == name) {
-                    return Err(self
-                        .error("E0240", format!("two metrics are called `{name}`"))
-                        .help("give one a `name = …`"));
+                    let error = self.wrong("metrics", format!("two metrics are called `{name}`"));
+                    return Err(error.help("give one a `name = …`"));
                 }
                 if !keeps {
                     value = self.running_mean(value, &name, self.batch(pairs))?;
@@ -391,7 +427,7 @@ impl<'p> Step<'p, '_> {
             if !weights.iter().any(|weight| is_part_of(&weight.path, std::slice::from_ref(path))) {
                 let paths: Vec<&str> = weights.iter().map(|weight| weight.path.as_str()).collect();
                 let error =
-                    self.error("E0240", format!("`{path}` is to be frozen, and there is no such layer or weight"));
+                    self.wrong("frozen", format!("`{path}` is to be frozen, and there is no such layer or weight"));
                 return Err(error.help(format!("the weights are {}", paths.join(", "))));
             }
         }
@@ -401,18 +437,51 @@ impl<'p> Step<'p, '_> {
         let updates = &self.evaluator.target.network.updates;
         let node = |weight: &&Weight| updates.get(&weight.path).copied().unwrap_or(weight.node);
         let nodes: Vec<NodeId> = trained.iter().map(node).collect();
-        let gradients = gradient::gradient(&mut self.evaluator.target.graph, loss, &nodes)
+        let found = gradient::paths(&mut self.evaluator.target.graph, loss, &nodes)
             .map_err(|error| self.error("E0244", error.to_string()))?;
+        if found.iter().all(Option::is_none) {
+            self.nothing_to_train(&trained, of_model)?;
+        }
+        let graph = &mut self.evaluator.target.graph;
+        let gradients = nodes.iter().zip(found);
+        let gradients =
+            gradients.map(|(&node, found)| found.unwrap_or_else(|| gradient::zeros_like(graph, node))).collect();
         let gradients = self.transformed(gradients)?;
         let instance = self.instance(&optimizer, FunctionKind::Optimizer)?;
         let base = instance.path.borrow().clone().unwrap_or_default();
+        let mut moves = trained.is_empty();
         for ((weight, node), gradient) in trained.iter().zip(nodes).zip(gradients) {
             let path = format!("{base}.{}", weight.path);
             let own = Instance::new(instance.function, instance.parameters.clone(), None);
             *own.path.borrow_mut() = Some(path);
             self.applied(&Callable::Instance(own), &[node, gradient])?;
+            moves |= self.evaluator.target.network.updates.get(&weight.path).is_some_and(|next| *next != node);
+        }
+        if !moves {
+            let error = self.wrong("optimizer", "this optimizer changes no weight".into());
+            return Err(error.help("it says what its first input is after the step: `update P = …;`"));
         }
         Ok(())
+    }
+
+    /// The loss depends on no weight that is trained: an error, unless there is none, and the model counts something in states.
+    fn nothing_to_train(&self, trained: &[&Weight], of_model: usize) -> Lowered<()> {
+        let network = &self.evaluator.target.network;
+        let counts = network.weights[..of_model].iter().any(|weight| network.updates.contains_key(&weight.path));
+        if trained.is_empty() {
+            return match counts {
+                true => Ok(()),
+                false => {
+                    Err(self
+                        .error("E0245", "there is nothing to train: the model has no weight that is not frozen".into()))
+                }
+            };
+        }
+        let paths: Vec<&str> = trained.iter().map(|weight| weight.path.as_str()).collect();
+        let error = self.error("E0245", "the loss depends on no trained weight".into());
+        Err(error
+            .saying(format!("the trained weights are {}", paths.join(", ")))
+            .help("what is rounded, compared, an integer, an `argmax` or in `stop_gradient` hands no gradient on"))
     }
 
     /// What the block's function makes of all gradients.
@@ -431,13 +500,13 @@ impl<'p> Step<'p, '_> {
                 items.len(),
                 gradients.len()
             );
-            return Err(self.error("E0240", message));
+            return Err(self.wrong("gradients", message));
         }
         let mut found = Vec::with_capacity(items.len());
         for (item, gradient) in items.into_iter().zip(gradients) {
             let node = self.evaluator.target.element(item, span)?;
             if self.evaluator.target.graph.node(node).ty != self.evaluator.target.graph.node(gradient).ty {
-                return Err(self.error("E0240", "`gradients` changes the shape of a gradient".into()));
+                return Err(self.wrong("gradients", "`gradients` changes the shape of a gradient".into()));
             }
             found.push(node);
         }
@@ -451,11 +520,15 @@ impl<'p> Step<'p, '_> {
         kind: FunctionKind,
     ) -> Lowered<std::rc::Rc<Instance<'p, NodeId>>> {
         let keyword = kind.keyword();
-        let callable = self.evaluator.callable(value, self.block, self.span())?;
+        let setting = if kind == FunctionKind::Metric { "metrics" } else { keyword };
+        let wanted = if kind == FunctionKind::Optimizer { "an optimizer".to_owned() } else { format!("a {keyword}") };
+        let callable = self.evaluator.callable(value, self.block, place_of(self.block, setting))?;
         let instance = match callable {
             Callable::Instance(instance) => instance,
             Callable::Function(function) => Instance::new(function, Vec::new(), None),
-            Callable::Builtin(..) => return Err(self.error("E0240", format!("{value} is no {keyword}"))),
+            Callable::Builtin(..) => {
+                return Err(self.wrong(setting, format!("{wanted} is wanted here, and `{value}` is none")));
+            }
         };
         // A function will do for a loss, and it or a loss for a metric.
         let fits = match instance.function.kind {
@@ -465,7 +538,9 @@ impl<'p> Step<'p, '_> {
         };
         if !fits {
             let found = instance.function.kind.keyword();
-            return Err(self.error("E0240", format!("`{keyword}` is set to what is defined as `{found}`")));
+            let name = instance.function.name.as_ref().map_or("this", |name| &name.name);
+            let message = format!("{wanted} is wanted here, and `{name}` is defined with `{found}`");
+            return Err(self.wrong(setting, message));
         }
         if kind == FunctionKind::Optimizer && instance.path.borrow().is_none() {
             *instance.path.borrow_mut() = Some("train.optimizer".to_owned());
@@ -499,17 +574,18 @@ impl<'p> Step<'p, '_> {
     }
 }
 
-/// As Keras names it: the class in small letters, or what `name = …` says.
+/// As Keras names it: the class in small letters, or what `name = …` says, or the text that stands for it.
 fn metric_name(value: &Value<'_, NodeId>) -> String {
-    match value {
-        Value::Callable(Callable::Instance(instance)) => match (&instance.name, &instance.function.name) {
-            (Some(name), _) => name.to_string(),
-            (None, Some(name)) => snake_case(&name.name),
-            (None, None) => "metric".to_owned(),
-        },
-        Value::Callable(Callable::Function(function)) => {
-            function.name.as_ref().map_or("metric".to_owned(), |name| snake_case(&name.name))
-        }
-        value => snake_case(&value.to_string()),
+    let (name, function) = match value {
+        Value::Callable(Callable::Instance(instance)) => (instance.name.as_ref(), instance.function),
+        Value::Callable(Callable::Function(function)) => (None, *function),
+        value => return snake_case(&value.to_string()),
+    };
+    match (name, &function.name) {
+        (Some(name), _) => name.to_string(),
+        // Its name in Keras is not that of its class.
+        (None, Some(class)) if class.name == "FBetaScore" => "fbeta_score".to_owned(),
+        (None, Some(class)) => snake_case(&class.name),
+        (None, None) => "metric".to_owned(),
     }
 }

@@ -216,6 +216,7 @@ impl<'a> Fit<'a> {
                 let training = trainer.results()?;
                 trainer.history.push(Epoch { epoch, training, validation: Vec::new(), seconds: 0.0 });
             }
+            trainer.check_weights()?;
             let validation = match validated {
                 Some(set) => trainer.evaluate_until(set, batch_size, &|| self.callbacks.iter().any(|c| c.stops()))?,
                 None => Some(Vec::new()),

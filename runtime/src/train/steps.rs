@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use tile_compiler::dtype::DType;
 use tile_compiler::graph::Graph;
-use tile_compiler::lower::{Binding, Network, Role, Targets, Weight, lower, train};
+use tile_compiler::lower::{Binding, Network, Role, Targets, Weight, WeightKind, lower, train};
 use tile_compiler::passes::dead;
 use tile_compiler::tensor::{Tensor, TensorType};
 
@@ -49,6 +49,9 @@ pub struct Step {
     weights: Vec<Weight>,
 }
 
+/// The value of a weight is in one place: `given` from when a file or a caller gives it until the first step that has such a weight
+/// begins its turn; then with that step, on the device; and in `store`, on the device as well, while another step, which has no
+/// such weight, has its turn, or none has.
 #[derive(Default)]
 pub struct Steps {
     /// The one that was used last is the last.
@@ -63,7 +66,7 @@ pub struct Steps {
     running: bool,
     /// The first values of what metrics count.
     zeros: HashMap<String, Tensor>,
-    /// A file of which `values` are, until a step says whether they are the right ones.
+    /// The file of which `given` is, until a step says whether they are the right ones.
     loaded: Option<Loaded>,
 }
 
@@ -262,6 +265,13 @@ impl Steps {
 }
 
 impl Step {
+    /// The weights that an optimizer changes.
+    pub fn trained(&self) -> impl Iterator<Item = &Weight> {
+        let is_trained = |weight: &&Weight| weight.kind == WeightKind::Param && weight.role == Role::Model;
+        let changes = |path: &str| self.session.outputs().any(|(name, _)| name == path);
+        self.weights.iter().filter(is_trained).filter(move |weight| changes(&weight.path))
+    }
+
     /// Gives the tensors of a batch, one for each column.
     pub fn set(&mut self, batch: &[Tensor]) -> Result<(), Error> {
         for (name, tensor) in self.inputs.iter().zip(batch) {

@@ -158,8 +158,7 @@ pub struct Trainer {
 impl Trainer {
     /// What the `train` block says; its defaults where there is none.
     pub fn settings(&self) -> Settings {
-        let default = Settings { batch_size: 32, epochs: 1, seed: 0, shuffle: true };
-        self.settings.clone().unwrap_or(default)
+        self.settings.clone().unwrap_or_default()
     }
 
     /// The epochs that were made, those of a run that is resumed included.
@@ -253,17 +252,47 @@ impl Trainer {
         Err(self.went_bad(&begun, loss))
     }
 
+    /// Sees that no trained weight has become NaN or infinite: where a gradient does and the loss does not, the step changes the
+    /// weights all the same. Waits for the device, and reads the weights.
+    ///
+    /// # Errors
+    /// Where one has.
+    pub(super) fn check_weights(&mut self) -> Result<(), Error> {
+        self.wait()?;
+        let Some(step) = self.steps.last() else { return Ok(()) };
+        let is_bad = |value: &Tensor| value.scalars().any(|value| !value.to_f64().is_finite());
+        for weight in step.trained() {
+            if is_bad(&step.session.get(&weight.path)?) {
+                let path = &weight.path;
+                return Err(Error::data(format!(
+                    "the weight `{path}` is no longer finite after step {} of training, though each loss was: a gradient was \
+                     not; a lower learning rate or `gradients = clip_by_global_norm(1.0);` may help",
+                    self.step
+                )));
+            }
+        }
+        Ok(())
+    }
+
     /// What is wrong with a step whose loss is no number. No weight has changed since before it: see [`Network::FAILED`].
     fn went_bad(&mut self, begun: &Begun, loss: f64) -> Error {
         let message = format!("the loss is {loss} in step {} of training", begun.number + 1);
         match self.first_bad(begun) {
             Ok(Some(bad)) => {
-                let error = Diagnostic::error("E0250", bad.span.unwrap_or_default(), message);
-                let error = error.saying(format!("`{}` is the first tensor with {}", bad.name, bad.what));
+                let mut error = Diagnostic::error("E0250", bad.span.unwrap_or_default(), message);
+                error = match self.steps.weights.iter().any(|weight| weight.path == bad.name) {
+                    true => error
+                        .saying(format!("`{}` had {} before this step", bad.name, bad.what))
+                        .help("the gradient of an earlier step, whose loss was finite, was not"),
+                    false => error.saying(format!("`{}` is the first tensor with {}", bad.name, bad.what)),
+                };
                 Error::Program { sources: self.program.model.sources().clone(), diagnostics: vec![error] }
             }
             Err(error) => error,
-            Ok(None) => Error::data(message),
+            // Computed in another order, every tensor is finite.
+            Ok(None) => {
+                Error::data(format!("{message}; no tensor of the step is NaN or infinite where it is taken up again"))
+            }
         }
     }
 
@@ -312,13 +341,14 @@ impl Trainer {
         let mut running = VecDeque::new();
         for (number, part) in samples.chunks(batch_size.max(1)).enumerate() {
             let batch = data.batch(part)?;
-            let step = self.steps.get(&self.program, Mode::Evaluate, &columns, part.len(), self.seed)?;
-            step.set(&batch)?;
-            step.session.seed(self.seed, number as u32)?;
             if number == 0 {
+                // What metrics have counted comes to the step with its turn.
+                self.steps.get(&self.program, Mode::Evaluate, &columns, part.len(), self.seed)?;
                 self.steps.reset_metrics()?;
             }
             let step = self.steps.get(&self.program, Mode::Evaluate, &columns, part.len(), self.seed)?;
+            step.set(&batch)?;
+            step.session.seed(self.seed, number as u32)?;
             running.push_back(step.session.step(&[])?);
             if running.len() > AHEAD {
                 running.pop_front().map_or(Ok(Vec::new()), |step| pollster::block_on(step.take()))?;

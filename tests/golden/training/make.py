@@ -30,6 +30,7 @@ os.environ["JAX_ENABLE_X64"] = "1"
 import jax
 import keras
 import numpy as np
+from keras.src.trainers import compile_utils
 
 keras.config.set_floatx("float64")
 
@@ -92,7 +93,7 @@ def optimizer(name, statements):
     GV[:, 0] *= 100
     GV[:, 1] *= 0.001
     GV[:, 2] = 0
-    made = value(re.sub(r"\blr\b", "learning_rate", statements[0]), keras.optimizers)
+    made = keras.optimizers.get(value(re.sub(r"\blr\b", "learning_rate", statements[0]), keras.optimizers))
     for statement in statements[1:]:
         for key, clip in CLIPPING[statement.split(" = ", 1)[1]].items():
             setattr(made, key, clip)
@@ -108,6 +109,8 @@ def optimizer(name, statements):
 def loss(name, statements, predicted, target):
     yield from (("input", "Predicted", predicted), ("input", "Target", target))
     made = value(statements[0], keras.losses)
+    if isinstance(made, str):
+        made = compile_utils.get_loss(made, target, predicted)
     wide = predicted.astype(np.float64)
     made.reduction = None
     values = np.asarray(made(target, wide))
@@ -122,6 +125,8 @@ def loss(name, statements, predicted, target):
 def metric(name, statements, predicted, target):
     yield from (("input", "Predicted", predicted), ("input", "Target", target))
     made = value(statements[0], keras.metrics, keras.losses)
+    if isinstance(made, str):
+        made = compile_utils.get_metric(made, target, predicted)
     if not isinstance(made, keras.metrics.Metric):
         made = keras.metrics.MeanMetricWrapper(made)
     # As metrics of the library, a loss is the mean of its values.
@@ -173,6 +178,8 @@ def optimizers():
         yield "sgd_" + "_".join(re.findall("[a-z]+", option)), [f"optimizer = SGD(lr = 0.1, {option})"]
     yield "sgd_schedule", ["optimizer = SGD(lr = ExponentialDecay(0.1, 5, 0.5))"]
     yield "adam_schedule", ["optimizer = Adam(PiecewiseConstantDecay([3, 9], [0.1, 0.02, 0.3]), weight_decay = 0.1)"]
+    for kind in OPTIMIZERS:
+        yield f"{kind.lower()}_by_name", [f'optimizer = "{kind.lower()}"']
     for clipping in CLIPPING:
         yield "gradients_" + clipping.split("(")[0], ["optimizer = SGD(lr = 0.1)", f"gradients = {clipping}"]
 
@@ -286,6 +293,15 @@ def losses():
     yield "sparse_sure", ["loss = SparseCategoricalCrossentropy()"], sure, classes(3, 6, name="sparse")
     many = numbers(2, 4, 3, name="many")[0]
     yield "sparse_3d", ["loss = SparseCategoricalCrossentropy(from_logits = true)"], many, classes(3, 2, 4, name="many")
+    for name in ["mse", "mae", "mape"]:
+        yield name, [f'loss = "{name}"'], *numbers(6, 5, name=name)
+    yield "msle_by_name", ['loss = "msle"'], *(np.abs(a) for a in numbers(6, 5, name="msle"))
+    yield "kld", ['loss = "kld"'], chances(6, 4, name="kl"), chances(6, 4, name="kl target")
+    yield "bce", ['loss = "bce"'], share, bits
+    yield "crossentropy_binary", ['loss = "crossentropy"'], share[:, :1], bits[:, :1]
+    yield "crossentropy_categorical", ['loss = "crossentropy"'], chances(6, 3, name="ce"), one_hot(3, 6, name="ce")
+    yield "crossentropy_sparse", ['loss = "ce"'], chances(6, 3, name="ce"), classes(3, 6, name="ce")
+    yield "crossentropy_column", ['loss = "ce"'], chances(6, 3, name="ce"), classes(3, 6, 1, name="ce")
     minus = np.array([[0, -1, 2, 1], [-1, -1, 0, 1]], np.int32)
     yield "sparse_ignore_3d", ["loss = SparseCategoricalCrossentropy(from_logits = true, ignore_class = -1)"], many, minus
 
@@ -342,6 +358,19 @@ def metrics():
         yield f"{kind.lower()}_several", [f"metric = {kind}(thresholds = [0.3, 0.5, 0.8])"], share, bits
     yield "precision_several_class", ["metric = Precision(thresholds = [0.2, 0.6], class_id = 1)"], share, bits
     yield "f1score_of_classes", ["metric = F1Score()"], share, bits.astype(np.float32)
+    hot = np.eye(6, dtype=np.float32)[target]
+    yield "accuracy_binary", ['metric = "accuracy"'], share[:, :1], bits[:, :1]
+    yield "accuracy_binary_flat", ['metric = "accuracy"'], share[:, :1], bits[:, 0]
+    yield "accuracy_sparse", ['metric = "accuracy"'], logits, target
+    yield "accuracy_column", ['metric = "acc"'], logits, target[:, None]
+    yield "accuracy_categorical", ['metric = "accuracy"'], logits, hot
+    yield "accuracy_3d", ['metric = "accuracy"'], sequence, targets
+    for name in ["mse", "root_mean_squared_error"]:
+        yield f"{name}_by_name", [f'metric = "{name}"'], p, t
+    for name in ["precision", "recall", "auc", "true_positives", "false_positives", "true_negatives", "false_negatives"]:
+        yield f"{name}_by_name", [f'metric = "{name}"'], share, bits
+    for name in ["f1_score", "f_beta_score"]:
+        yield f"{name}_by_name", [f'metric = "{name}"'], share, bits.astype(np.float32)
 
 
 # Runs.

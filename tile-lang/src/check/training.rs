@@ -48,13 +48,12 @@ impl Checker<'_, '_> {
                 );
             }
         }
-        let settings = || SETTINGS.iter().map(|(name, _)| *name);
-        settings().for_each(|name| self.scope.mark_used(name));
+        SETTINGS.iter().for_each(|name| self.scope.mark_used(name));
         let unused: Vec<_> = self.scope.unused().map(|(name, value)| (name, *value)).collect();
         for (name, value) in unused.into_iter().filter(|(_, value)| value.origin == Origin::Statement) {
             let error = Diagnostic::error("E0134", value.span, format!("`train` has no setting `{name}`"));
-            let all = settings().collect::<Vec<_>>().join(", ");
-            self.error_with(error, did_you_mean(name, settings()), &format!("its settings are {all}"));
+            let all = SETTINGS.join(", ");
+            self.error_with(error, did_you_mean(name, SETTINGS), &format!("its settings are {all}"));
             self.scope.mark_used(name);
         }
     }

@@ -79,6 +79,15 @@ fn settings() {
 }
 
 #[test]
+fn one_block_for_a_model() {
+    let source = "
+        model Line(X[N, K]) -> (Y) { param W[K] = zeros; Y[n: N] = +(X[n, k] * W[k]); }
+        train Line { seed = 1; }
+        train Line { seed = 2; }";
+    assert_snapshot!(brief(source), @"E0114 the `train` block of `Line` is defined twice: `Line`, `Line` (the first one)");
+}
+
+#[test]
 fn weights_of_optimizers() {
     let source = "
         optimizer A()(P, G) { update G = P; update Q = P; }

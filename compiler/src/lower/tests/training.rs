@@ -110,34 +110,79 @@ fn the_rate_factor_is_an_input() {
 
 #[test]
 fn settings_are_of_their_kind() {
-    insta::assert_snapshot!(wrong("train Line { loss = Squares(); optimizer = Sgd(); batch_size = 0; }"), @r"
+    insta::assert_snapshot!(wrong("train Line { loss = Squares(); optimizer = Sgd(); batch_size = 0; }"), @"
     E0240: `batch_size` is a number of at least 1, and this is 0
-      `train Line { loss = Squares(); optimizer = Sgd(); batch_size = 0; }` 
+      `0`
     ");
-    insta::assert_snapshot!(wrong("train Line { loss = Squares(); optimizer = Sgd(); shuffle = halved; }"), @r"
+    insta::assert_snapshot!(wrong("train Line { loss = Squares(); optimizer = Sgd(); shuffle = halved; }"), @"
     E0240: `shuffle` is true or false, and this is halved
-      `train Line { loss = Squares(); optimizer = Sgd(); shuffle = halved; }` 
+      `halved`
     ");
-    insta::assert_snapshot!(wrong("train Line { loss = Sgd(); optimizer = Sgd(); }"), @r"
-    E0240: `loss` is set to what is defined as `optimizer`
-      `Line` 
+    insta::assert_snapshot!(wrong("train Line { loss = Sgd(); optimizer = Sgd(); }"), @"
+    E0240: a loss is wanted here, and `Sgd` is defined with `optimizer`
+      `Sgd()`
     ");
-    insta::assert_snapshot!(wrong("train Line { loss = Squares(); optimizer = Squares(); }"), @r"
-    E0240: `optimizer` is set to what is defined as `loss`
-      `Line` 
+    insta::assert_snapshot!(wrong("train Line { loss = Squares(); optimizer = Squares(); }"), @"
+    E0240: an optimizer is wanted here, and `Squares` is defined with `loss`
+      `Squares()`
     ");
-    insta::assert_snapshot!(wrong("train Line { loss = Squares(); optimizer = Sgd(); metrics = [Count(), Count()]; }"), @r"
+    insta::assert_snapshot!(wrong("train Line { loss = Squares(); optimizer = Sgd(); metrics = [Count(), Count()]; }"), @"
     E0240: two metrics are called `count`
-      `Line` 
+      `[Count(), Count()]` 
       help: give one a `name = …`
     ");
-    insta::assert_snapshot!(wrong("train Line { loss = [Squares(), Squares()]; optimizer = Sgd(); }"), @r"
+    insta::assert_snapshot!(wrong("train Line { loss = [Squares(), Squares()]; optimizer = Sgd(); }"), @"
     E0240: `loss` is a list of 2, and the number of outputs is 1
-      `Line` 
+      `[Squares(), Squares()]`
     ");
-    insta::assert_snapshot!(wrong("train Line { loss = Squares(); optimizer = Sgd(); gradients = none_of; }"), @r"
+    insta::assert_snapshot!(wrong("train Line { loss = Squares(); optimizer = Sgd(); gradients = none_of; }"), @"
     E0240: `gradients` gives 0 tensors, and the number of gradients is 1
-      `Line` 
+      `none_of`
+    ");
+}
+
+#[test]
+fn what_trains_nothing() {
+    let block = "train Line { loss = Squares(); optimizer = Still(); }
+        optimizer Still()(P, G) { state V like P = zeros; update V = V + P + G; }";
+    insta::assert_snapshot!(wrong(block), @"
+    E0240: this optimizer changes no weight
+      `Still()` 
+      help: it says what its first input is after the step: `update P = …;`
+    ");
+    let rounded = "model Whole(X[N, K]) -> (Y) { param W[K] = zeros; S[n: N] = +(X[n, k] * W[k]); Y = as_float(as_int(S, 32), 32); }
+        train Whole { loss = Squares(); optimizer = Sgd(); }";
+    insta::assert_snapshot!(wrong(rounded), @"
+    E0245: the loss depends on no trained weight
+      `Whole` the trained weights are W
+      help: what is rounded, compared, an integer, an `argmax` or in `stop_gradient` hands no gradient on
+    ");
+    let frozen = "train Line { loss = Squares(); optimizer = Sgd(); frozen = [\"W\"]; }";
+    insta::assert_snapshot!(wrong(frozen), @"
+    E0245: there is nothing to train: the model has no weight that is not frozen
+      `Line`
+    ");
+    // What a model counts is made by steps, too.
+    let counts =
+        "layer Counted()(X[N, K]) -> (Y) { state S[] = zeros; H[] = +(X[n, k]); update S = S + H; B[n: N] = +(X[n, k]); Y = B + S; }
+        model Mean(X[N, K]) -> (Y) { Y = X |> Counted(); }
+        train Mean { loss = Squares(); optimizer = Sgd(); }";
+    step(counts, "Y = f32[4]", true, false).unwrap();
+    insta::assert_snapshot!(wrong("train Line { loss = Squares(); optimizer = Sgd(); metrics = [Momentum()]; }"), @"
+    E0240: a metric is wanted here, and `Momentum` is defined with `optimizer`
+      `[Momentum()]`
+    ");
+    insta::assert_snapshot!(wrong("train Line { loss = 3; optimizer = Sgd(); }"), @"
+    E0221: this is a number, which cannot be called
+      `3`
+    ");
+    let named = "layer Part()(X) -> (Y) { param W[] = zeros; Y = X * W; }
+        model Named(X[N, K]) -> (Y) { S = X |> Part(name = train); Y[n: N] = +(S[n, k]); }
+        train Named { loss = Squares(); optimizer = Sgd(); }";
+    insta::assert_snapshot!(wrong(named), @"
+    E0240: the weight `train.W` is where training keeps its own
+      `param W[] = zeros;` 
+      help: give the layer another name than `train`
     ");
 }
 
