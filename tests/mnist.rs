@@ -60,7 +60,7 @@ fn check(network: &str, device: &Device) {
 #[test]
 fn a_few_digits_are_learnt() {
     let read = |name: &str| npy::read(File::open(root().join("examples/digits").join(name)).unwrap()).unwrap();
-    let digits = Arrays::new(read("Image.npy"), read("labels.npy")).unwrap().bytes_as_floats();
+    let digits = Arrays::new(read("Image.npy"), read("labels.npy")).unwrap();
     for (network, epochs, accuracy) in [("mlp", 30, 0.99), ("cnn", 4, 0.7)] {
         let mut trainer = trainer(network, &Device::cpu());
         trainer.fit(&digits, Fit::epochs(epochs)).unwrap();
