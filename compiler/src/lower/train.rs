@@ -277,7 +277,8 @@ impl<'p> Step<'p, '_> {
             if losses[number] == Value::Symbol("none".into()) {
                 continue;
             }
-            let value = self.apply(&losses[number], &[predicted, target], FunctionKind::Loss)?;
+            let instance = self.instance(&losses[number], FunctionKind::Loss)?;
+            let value = self.applied(&Callable::Instance(instance), &[predicted, target], "loss")?;
             let value = self.evaluator.target.element(value, self.span())?;
             let mut loss = self.reduced(value, sample_weight)?;
             if let Some(factor) = factors.as_ref().map(|factors| &factors[number]) {
@@ -396,7 +397,7 @@ impl<'p> Step<'p, '_> {
             for metric in of_output {
                 let instance = self.instance(&metric, FunctionKind::Metric)?;
                 let keeps = instance.function.kind == FunctionKind::Metric;
-                let value = self.applied(&Callable::Instance(instance), &[predicted, target])?;
+                let value = self.applied(&Callable::Instance(instance), &[predicted, target], "metrics")?;
                 let mut value = self.evaluator.target.element(value, self.span())?;
                 let mut name = metric_name(&metric);
                 if several {
@@ -454,7 +455,7 @@ impl<'p> Step<'p, '_> {
             let path = format!("{base}.{}", weight.path);
             let own = Instance::new(instance.function, instance.parameters.clone(), None);
             *own.path.borrow_mut() = Some(path);
-            self.applied(&Callable::Instance(own), &[node, gradient])?;
+            self.applied(&Callable::Instance(own), &[node, gradient], "optimizer")?;
             moves |= self.evaluator.target.network.updates.get(&weight.path).is_some_and(|next| *next != node);
         }
         if !moves {
@@ -548,18 +549,14 @@ impl<'p> Step<'p, '_> {
         Ok(instance)
     }
 
-    fn apply(
+    /// What a setting's value gives for these tensors.
+    fn applied(
         &mut self,
-        value: &Value<'p, NodeId>,
+        callable: &Callable<'p, NodeId>,
         arguments: &[NodeId],
-        kind: FunctionKind,
+        setting: &str,
     ) -> Lowered<Value<'p, NodeId>> {
-        let instance = self.instance(value, kind)?;
-        self.applied(&Callable::Instance(instance), arguments)
-    }
-
-    fn applied(&mut self, callable: &Callable<'p, NodeId>, arguments: &[NodeId]) -> Lowered<Value<'p, NodeId>> {
-        let span = self.span();
+        let span = place_of(self.block, setting);
         let argument = |node: &NodeId| Argument { name: None, value: Value::Element(*node), span };
         self.evaluator.apply(callable, arguments.iter().map(argument).collect(), span)
     }
