@@ -211,12 +211,12 @@ impl<'a> Fit<'a> {
                 trainer.wait()?;
                 break;
             }
+            trainer.check_weights()?;
             // Of an epoch that was stopped in its validation the training is known.
             if trainer.history.get(epoch).is_none() {
                 let training = trainer.results()?;
                 trainer.history.push(Epoch { epoch, training, validation: Vec::new(), seconds: 0.0 });
             }
-            trainer.check_weights()?;
             let validation = match validated {
                 Some(set) => trainer.evaluate_until(set, batch_size, &|| self.callbacks.iter().any(|c| c.stops()))?,
                 None => Some(Vec::new()),
