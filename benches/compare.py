@@ -273,7 +273,8 @@ def compare(workload, tilec, rounds):
     for _ in range(rounds):
         lines = subprocess.check_output([tilec, "bench", workload, "--device", "cpu", "--json"], text=True).splitlines()
         measured = json.loads(subprocess.check_output([sys.executable, __file__, "--rival", workload], text=True))
-        for row in map(json.loads, lines):
+        # Steps of training are compared by training.py.
+        for row in (row for row in map(json.loads, lines) if not row["variant"].endswith("training")):
             ours.setdefault(row["variant"], []).append((row["median_s"], row["min_s"]))
             theirs.setdefault(row["variant"], []).append(measured[row["variant"] if "" not in measured else ""])
     for variant in ours:

@@ -2,7 +2,7 @@
 
 use super::fused::{Fused, Term};
 use super::memory::{Launch, Operand, Plain, Register, bytes_of, elements, elements_mut, prefetch};
-use super::number::{Number, from_scalar, typed};
+use super::number::{Bool, Number, from_scalar, typed};
 use super::space::{Piece, Walker};
 use super::tape::{Action, CHUNK, Reader, Step, Tape};
 use super::vector;
@@ -149,6 +149,12 @@ impl<'t> Machine<'t> {
                 self.together(&[*a, *b])
             }
             Action::Compare(_, a, b) => self.together(&[*a, *b]),
+            Action::Select(c, a, b) if self.is_uniform(*c) => {
+                let chosen = if self.value::<Bool>(*c)[0].0 != 0 { *a } else { *b };
+                let length = self.together(&[chosen]);
+                typed!(dtype, T => elements_mut::<T>(out)[..length].copy_from_slice(&self.value(chosen)[..length]));
+                return length;
+            }
             Action::Select(c, a, b) => self.together(&[*c, *a, *b]),
         };
         macro_rules! value {
