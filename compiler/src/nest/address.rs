@@ -13,6 +13,9 @@ impl Builder<'_> {
         while matches!(self.graph.node(id).op, Op::Reshape) {
             id = self.graph.operands(id)[0];
         }
+        if self.is_member(id) {
+            return Err(NestError::Away { value: self.graph.value_name(id) });
+        }
         (self.memory)(id).map(|window| (id, window)).ok_or(NestError::Internal("what must be in memory is not"))
     }
 

@@ -16,13 +16,28 @@ use crate::tensor::TensorType;
 
 use super::gather::{Gather, gather};
 use super::name::kernel_name;
+use super::rows;
 use super::{Axis, Derived, Leaf, Nest, Output, Window};
+
+/// What one nest computes of a graph.
+#[derive(Clone, Copy, Debug)]
+pub struct Members<'a> {
+    /// What it writes, operands before their readers: nodes of one shape, or where there are statistics, of the shape of the
+    /// places or that of the rows. Each goes to its windows, which have as many elements as it has, in the same row-major order.
+    pub roots: &'a [(NodeId, Vec<Window>)],
+    /// The node whose aggregation the nest performs: a root, or one that reaches these through elementwise nodes of the same shape.
+    pub contraction: Option<NodeId>,
+    /// Contractions that aggregate over the columns of a row.
+    pub statistics: &'a [NodeId],
+}
 
 /// Why a group has no nest.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NestError {
     /// Addresses of the value leave the range of 64-bit arithmetic.
     Overflow { value: String },
+    /// A value that is computed in the nest is read in it at another place.
+    Away { value: String },
     /// The group is not one that fusion may form: a bug of ours.
     Internal(&'static str),
 }
@@ -31,6 +46,9 @@ impl fmt::Display for NestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             NestError::Overflow { value } => write!(f, "the addresses of `{value}` do not fit 64-bit arithmetic"),
+            NestError::Away { value } => {
+                write!(f, "internal error while building a loop nest: `{value}` is read away from its place")
+            }
             NestError::Internal(what) => write!(f, "internal error while building a loop nest: {what}"),
         }
     }
@@ -38,31 +56,33 @@ impl fmt::Display for NestError {
 
 impl std::error::Error for NestError {}
 
-/// The nest that computes `root` within `loops` of the plan, writes it to each of `outputs`, and the nodes behind its
-/// operands.
-///
-/// `contraction` is the node whose aggregation the nest performs (`root` itself, or one that reaches it through
-/// elementwise nodes of the same shape). Nodes that `memory` knows are loaded from there, all others inlined. A window of
-/// `outputs` has as many elements as the root, in the same row-major order.
+/// The nest that computes `members` within `loops` of the plan, and the nodes behind its operands. Other nodes that `memory`
+/// knows are loaded from there, all others inlined.
 pub fn build(
     graph: &Graph,
-    root: NodeId,
-    contraction: Option<NodeId>,
+    members: Members,
     memory: &dyn Fn(NodeId) -> Option<Window>,
-    outputs: &[Window],
     loops: &[Axis],
 ) -> Result<(Nest, Vec<NodeId>), NestError> {
-    let overflow = || NestError::Overflow { value: graph.value_name(root) };
-    let shape = graph.shape(root).to_vec();
+    let Members { roots, contraction, statistics } = members;
+    let &(main, _) = roots.last().ok_or(NestError::Internal("a nest that writes nothing"))?;
+    let overflow = || NestError::Overflow { value: graph.value_name(main) };
+    let (shape, rows) = match statistics {
+        [] => (graph.shape(main).to_vec(), graph.shape(main).len()),
+        _ => rows::space(graph, roots, statistics).ok_or(NestError::Internal("statistics of different rows"))?,
+    };
     let mut builder = Builder {
         graph,
-        root,
+        roots: roots.iter().map(|(root, _)| *root).collect(),
         memory,
         first_loop: 0,
         axes: (0..shape.len()).map(|a| Axis { name: free_name(graph, contraction, a), extent: shape[a] }).collect(),
+        free: shape.len(),
+        rows,
         derived: Vec::new(),
         operands: Vec::new(),
         contraction,
+        statistics,
         guarded: false,
         empty: false,
         memo: HashMap::new(),
@@ -100,17 +120,21 @@ pub fn build(
         }
     }
     let mut epilogue = Program::default();
-    let place: Vec<Affine> = (0..shape.len()).map(Affine::var).collect();
-    let result = builder.element(&mut epilogue, root, &place, &[])?;
-    epilogue.results = vec![result; outputs.len()];
-    let place = builder.row_major(root, &place)?;
-    let outputs = outputs.iter().map(|window| {
-        Ok(Output { ty: window.tensor.clone(), position: builder.position_of(window, &place)?, over: None })
-    });
-    let outputs = outputs.collect::<Result<_, NestError>>()?;
+    let mut outputs = Vec::new();
+    for (root, windows) in roots {
+        let place = builder.place(*root)?;
+        let result = builder.element(&mut epilogue, *root, &place, &[])?;
+        let place = builder.row_major(*root, &place)?;
+        for window in windows {
+            let position = builder.position_of(window, &place)?;
+            outputs.push(Output { ty: window.tensor.clone(), position, over: None });
+            epilogue.results.push(result);
+        }
+    }
     let nest = Nest {
-        name: kernel_name(graph, root, contraction, &builder.computed),
+        name: kernel_name(graph, &builder.roots, contraction, &builder.computed),
         free: shape.len(),
+        rows,
         loops: loops.len(),
         axes: builder.axes,
         derived: builder.derived,
@@ -139,13 +163,13 @@ pub(crate) fn is_view(graph: &Graph, id: NodeId) -> bool {
 }
 
 /// Sums and products of the narrow floats are kept in f32 until the end.
-fn accumulator_type(aggregation: Aggregation, dtype: DType) -> DType {
+pub(super) fn accumulator_type(aggregation: Aggregation, dtype: DType) -> DType {
     let narrow = matches!(dtype, DType::F16 | DType::BF16);
     if narrow && matches!(aggregation, Aggregation::Sum | Aggregation::Product) { DType::F32 } else { dtype }
 }
 
 /// `value` as `dtype`; a product is made in it already, so that it is not rounded first.
-fn widened(body: &mut Program<Leaf>, value: Value, dtype: DType) -> Value {
+pub(super) fn widened(body: &mut Program<Leaf>, value: Value, dtype: DType) -> Value {
     match body.insts[value].0 {
         Inst::Binary(BinaryOp::Mul, a, b) if body.dtype(value) != dtype => {
             let (a, b) = (body.cast(a, dtype), body.cast(b, dtype));
@@ -207,9 +231,13 @@ type MemoKey = (NodeId, Vec<Affine>, Vec<Affine>);
 /// A nest while it is built.
 pub(super) struct Builder<'a> {
     pub graph: &'a Graph,
-    root: NodeId,
+    /// What the nest writes.
+    roots: Vec<NodeId>,
     pub memory: &'a dyn Fn(NodeId) -> Option<Window>,
     pub axes: Vec<Axis>,
+    /// How many axes number the places, and how many of these the rows.
+    pub free: usize,
+    pub rows: usize,
     /// The variable of the outermost loop around the nest.
     pub first_loop: usize,
     pub derived: Vec<Derived>,
@@ -217,6 +245,7 @@ pub(super) struct Builder<'a> {
     pub operands: Vec<(NodeId, TensorType)>,
     /// The node whose aggregation the nest performs.
     contraction: Option<NodeId>,
+    statistics: &'a [NodeId],
     /// Some place of it may have no point that counts.
     guarded: bool,
     /// No place of it has one.
@@ -229,7 +258,17 @@ pub(super) struct Builder<'a> {
 
 impl<'a> Builder<'a> {
     pub fn overflow(&self) -> NestError {
-        NestError::Overflow { value: self.graph.value_name(self.root) }
+        NestError::Overflow { value: self.graph.value_name(self.main()) }
+    }
+
+    /// The root that the nest is called after.
+    fn main(&self) -> NodeId {
+        *self.roots.last().expect("a nest writes something")
+    }
+
+    /// Whether the nest computes a node, so that it cannot read it from memory.
+    pub fn is_member(&self, id: NodeId) -> bool {
+        self.roots.contains(&id) || self.statistics.contains(&id)
     }
 
     pub fn contraction_op(&self, id: NodeId) -> Result<&'a Contraction, NestError> {
@@ -259,13 +298,19 @@ impl<'a> Builder<'a> {
         let node = self.graph.node(id);
         let dtype = node.ty.dtype;
         let operands = self.graph.operands(id);
-        let window = if id == self.root { None } else { (self.memory)(id) };
+        let is_member = self.is_member(id);
+        if is_member && !self.is_place(id, index) {
+            return Err(NestError::Away { value: self.graph.value_name(id) });
+        }
+        let window = if is_member { None } else { (self.memory)(id) };
         let is_given = window.is_some();
         let value = if let Some(window) = window {
             let offset = window.position(index, self.first_loop).ok_or_else(|| self.overflow())?;
             self.load(program, id, &window, offset, when)
         } else if Some(id) == self.contraction {
             self.accumulated(program, id, index, when)?
+        } else if self.statistics.contains(&id) {
+            self.statistic(program, id)?
         } else {
             match &node.op {
                 Op::Constant(scalar) => program.constant(*scalar),
@@ -357,11 +402,8 @@ impl<'a> Builder<'a> {
         index: &[Affine],
         when: &[Affine],
     ) -> Result<Value, NestError> {
-        let at_place = |axis: usize, i: &Affine| {
-            i.as_variable() == Some(axis) || (self.axes[axis].extent == 1 && *i == Affine::constant(0))
-        };
-        if index.iter().enumerate().any(|(axis, i)| !at_place(axis, i)) {
-            return Err(NestError::Internal("the group's contraction is read away from its place"));
+        if !self.is_place(id, index) {
+            return Err(NestError::Away { value: self.graph.value_name(id) });
         }
         if self.empty {
             return self.unwritten(program, id, index, when);

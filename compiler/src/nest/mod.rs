@@ -13,12 +13,25 @@
 //! A point of the axes counts when every guard is at least 0 and the body's second result, where it has one, is true.
 //!
 //! Always true ([`Nest::verify`] holds it):
-//! - extents are at least 1; no two places have one position in an output, and where the nest is in no loop they fill it;
+//! - extents are at least 1; no two places have one position in an output, but for those of a row in an output for each
+//!   row, whose value is then the same in all of them; where the nest is in no loop, they fill the output;
 //!   axes of extent 1 have been dropped and neighbours merged where every expression allows it, but for loops;
 //! - without an aggregation there are no reduction axes and no guards, and the body is empty: the epilogue is all;
 //! - wherever a load is executed (its point counts, its `when` holds), its address is within its operand;
 //! - `when`, guards and loads of the epilogue mention no reduction axis, nor do positions in outputs;
-//! - for the arg forms, and only for them, `position` is there.
+//! - for the arg forms, and only for them, `position` is there;
+//! - only epilogues of nests without an aggregation have statistics, and only with these are there columns.
+//!
+//! A nest without an aggregation may know *statistics* of its rows: the first `rows` free axes number rows, the free axes
+//! after them are a row's columns, and a statistic is the aggregate of a value over all columns of its row. It lets values
+//! that come before it in the epilogue be those of the whole row, and values after it those of a softmax or of a
+//! normalisation, which read the row once:
+//!
+//! ```text
+//! v0 = in0[1024*r + c]   v1 = max over columns of v0   v2 = sub v0 v1   v3 = exp v2   v4 = sum over columns of v3   v5 = div v3 v4
+//! ```
+//!
+//! An output may then have one element for each row: the positions of such mention no column.
 //!
 //! Nests know buffers only by position: which tensor an operand is, the plan says.
 
@@ -28,6 +41,7 @@ mod gather;
 mod inline;
 mod name;
 mod roles;
+mod rows;
 mod simplify;
 mod split;
 #[cfg(test)]
@@ -37,8 +51,9 @@ mod verify;
 mod window;
 
 pub(crate) use build::is_view;
-pub use build::{NestError, build};
+pub use build::{Members, NestError, build};
 pub use roles::Roles;
+pub(crate) use rows::row_form;
 pub use verify::InvalidNest;
 pub use window::Window;
 
@@ -98,6 +113,8 @@ pub enum Leaf {
     Accumulator,
     /// Epilogue only: whether any point counted, as bool.
     Written,
+    /// Epilogue only: the aggregate of a value before it over the columns of its row. Not of the arg forms, nor of assignments.
+    Statistic(Aggregation, Value),
 }
 
 /// A tensor that the nest writes, or a part of one.
@@ -119,6 +136,8 @@ pub struct Nest {
     pub axes: Vec<Axis>,
     /// How many of `axes` are free.
     pub free: usize,
+    /// How many of the free axes number the rows: all of them where there are no statistics.
+    pub rows: usize,
     /// How many of `axes` are loops around the nest.
     pub loops: usize,
     pub derived: Vec<Derived>,
@@ -140,6 +159,22 @@ impl Nest {
     /// The reduction axes' variables.
     pub fn reduction(&self) -> std::ops::Range<usize> {
         self.free..self.axes.len() - self.loops
+    }
+
+    /// The variables of a row's columns.
+    pub fn columns(&self) -> std::ops::Range<usize> {
+        self.rows..self.free
+    }
+
+    /// The number of places in a row.
+    pub fn row_length(&self) -> usize {
+        self.axes[self.columns()].iter().map(|a| a.extent).product()
+    }
+
+    /// Whether an output has an element for each row, instead of each place.
+    pub fn is_of_rows(&self, output: usize) -> bool {
+        let position = &self.outputs[output].position;
+        !self.columns().is_empty() && !self.columns().any(|column| self.depends_on(position, column))
     }
 
     /// The variables of the loops around the nest.
@@ -172,6 +207,7 @@ impl Nest {
             _ => true,
         };
         self.loops == 0
+            && !self.is_of_rows(output)
             && self.operands[operand] == *ty
             && !self.body.leaves().any(of_operand)
             && self.epilogue.leaves().filter(|leaf| of_operand(leaf)).all(is_here)

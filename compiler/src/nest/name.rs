@@ -9,8 +9,8 @@ use crate::names::snake_case;
 /// Functions named in one name: those of more are left out from the middle.
 const MOST_FUNCTIONS: usize = 4;
 
-/// The name of the kernel that computes `nodes`, operands before their readers, for `root`. Letters, digits and `_`.
-pub(super) fn kernel_name(graph: &Graph, root: NodeId, contraction: Option<NodeId>, nodes: &[NodeId]) -> String {
+/// The name of the kernel that computes `nodes`, operands before their readers, for `roots`. Letters, digits and `_`.
+pub(super) fn kernel_name(graph: &Graph, roots: &[NodeId], contraction: Option<NodeId>, nodes: &[NodeId]) -> String {
     let function = |id: NodeId| graph.node(id).origin.as_ref().map(|origin| snake_case(&origin.function));
     let mut parts: Vec<String> = Vec::new();
     for part in nodes.iter().filter_map(|&id| function(id)) {
@@ -26,9 +26,12 @@ pub(super) fn kernel_name(graph: &Graph, root: NodeId, contraction: Option<NodeI
         }
         parts = last;
     }
-    let value = graph.node(root).name.as_deref().map(snake_case);
+    let [.., main] = roots else { return "value".into() };
+    let value = graph.node(*main).name.as_deref().map(snake_case);
     match value {
-        Some(value) if parts.len() < 2 && parts.last() != Some(&value) => parts.push(value),
+        Some(value) if (parts.is_empty() || (parts.len() == 1 && roots.len() == 1)) && parts.last() != Some(&value) => {
+            parts.push(value)
+        }
         _ => {}
     }
     let name = parts.join("_");

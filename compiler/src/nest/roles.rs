@@ -84,10 +84,14 @@ impl Nest {
                     load.when.iter().chain([&load.offset]).for_each(|a| self.depend(a, &mut axes));
                     operands.extend(load.dynamic.iter().map(|(value, _)| *value));
                 }
+                Inst::Leaf(Leaf::Statistic(_, value)) => operands.push(*value),
                 _ => {}
             }
             for operand in operands {
                 axes.iter_mut().zip(&of[operand]).for_each(|(a, &o)| *a |= o);
+            }
+            if let Inst::Leaf(Leaf::Statistic(..)) = inst {
+                axes[self.columns()].fill(false);
             }
             of.push(axes);
         }

@@ -20,7 +20,7 @@ pub(crate) fn simplify(mut nest: Nest) -> Option<Nest> {
     let mut outer = 0;
     while outer + 1 < nest.loops().start {
         let inner = outer + 1;
-        let same_role = inner != nest.free;
+        let same_role = inner != nest.free && inner != nest.rows;
         let extent = i64::try_from(nest.axes[inner].extent).ok()?;
         let composes = |a: &Affine| a.coefficient(inner).checked_mul(extent) == Some(a.coefficient(outer));
         if same_role && expressions(&nest).all(composes) {
@@ -42,7 +42,7 @@ pub(super) fn expressions(nest: &Nest) -> impl Iterator<Item = &Affine> {
     let leaves = nest.body.leaves().chain(nest.epilogue.leaves()).flat_map(|leaf| match leaf {
         Leaf::Load(load) => Some(&load.offset).into_iter().chain(&load.when),
         Leaf::Index(affine) => Some(affine).into_iter().chain(&[]),
-        Leaf::Accumulator | Leaf::Written => None.into_iter().chain(&[]),
+        Leaf::Accumulator | Leaf::Written | Leaf::Statistic(..) => None.into_iter().chain(&[]),
     });
     let outputs = nest.outputs.iter().map(|output| &output.position);
     nest.derived.iter().map(|d| &d.numerator).chain(&nest.guards).chain(&nest.position).chain(outputs).chain(leaves)
@@ -55,6 +55,7 @@ fn without_axis(mut nest: Nest, axis: usize, value: Affine) -> Option<Nest> {
         Some(())
     };
     nest.axes.remove(axis);
+    nest.rows -= usize::from(axis < nest.rows);
     nest.free -= usize::from(axis < nest.free);
     for derived in &mut nest.derived {
         change(&mut derived.numerator)?;

@@ -48,6 +48,7 @@ fn split_axis(mut nest: Nest, axis: usize, size: usize) -> Option<Nest> {
     let name = nest.axes[axis].name.clone();
     nest.axes.insert(axis + 1, Axis { name, extent: size });
     nest.free += 1;
+    nest.rows += 1;
     let mut bounds = Vec::with_capacity(nest.axes.len());
     for axis in &nest.axes {
         bounds.push((0, i64::try_from(axis.extent).ok()? - 1));

@@ -1,6 +1,6 @@
-use crate::graph::Graph;
-use crate::nest::Window;
-use crate::passes::{fuse, is_source};
+use crate::graph::{Graph, NodeId};
+use crate::nest::{Members, Nest, Window};
+use crate::passes::{Group, fuse, is_source};
 use crate::profile::Profile;
 
 /// The nests of a graph's groups, as text.
@@ -8,13 +8,12 @@ fn nests(nodes: &str) -> String {
     let graph = Graph::parse(nodes).unwrap();
     graph.verify().unwrap();
     let groups = fuse(&graph, &Profile::generic());
-    let roots: Vec<_> = groups.iter().map(|g| g.root).collect();
+    let roots: Vec<_> = groups.iter().flat_map(|g| g.roots.clone()).collect();
     let mut text = String::new();
     for group in &groups {
         let whole = |id| Window::whole(&graph.node(id).ty);
         let in_memory = |id| (is_source(&graph.node(id).op) || roots.contains(&id)).then(|| whole(id));
-        let (nest, _) =
-            super::build(&graph, group.root, group.contraction, &in_memory, &[whole(group.root)], &[]).unwrap();
+        let (nest, _) = build(&graph, group, &in_memory);
         nest.verify().unwrap();
         text += &nest.to_string();
     }
@@ -254,6 +253,13 @@ graph embed(%0, %1) -> (Y = %2)
     ");
 }
 
+fn build(graph: &Graph, group: &Group, memory: &dyn Fn(NodeId) -> Option<Window>) -> (Nest, Vec<NodeId>) {
+    let whole = |id: &NodeId| (*id, vec![Window::whole(&graph.node(*id).ty)]);
+    let roots: Vec<_> = group.roots.iter().map(whole).collect();
+    let members = Members { roots: &roots, contraction: group.contraction, statistics: &group.statistics };
+    super::build(graph, members, memory, &[]).unwrap()
+}
+
 /// The name of the kernel that computes the last node.
 fn name(nodes: &str) -> String {
     let graph = Graph::parse(nodes).unwrap();
@@ -261,7 +267,7 @@ fn name(nodes: &str) -> String {
     let group = fuse(&graph, &Profile::generic()).pop().unwrap();
     let whole = |id| Window::whole(&graph.node(id).ty);
     let memory = |id| is_source(&graph.node(id).op).then(|| whole(id));
-    super::build(&graph, group.root, group.contraction, &memory, &[whole(group.root)], &[]).unwrap().0.name
+    build(&graph, &group, &memory).0.name
 }
 
 #[test]

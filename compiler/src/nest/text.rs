@@ -32,6 +32,7 @@ impl Nest {
                 Inst::Leaf(Leaf::Index(affine)) => format!("index {}", self.affine(affine)),
                 Inst::Leaf(Leaf::Accumulator) => "accumulator".into(),
                 Inst::Leaf(Leaf::Written) => "written".into(),
+                Inst::Leaf(Leaf::Statistic(aggregation, a)) => format!("{} over columns of v{a}", aggregation.name()),
                 Inst::Const(s) => s.to_string(),
                 Inst::Unary(op, a) => format!("{} v{a}", op.name()),
                 Inst::Binary(op, a, b) => format!("{} v{a} v{b}", op.name()),
@@ -51,7 +52,10 @@ impl fmt::Display for Nest {
         let list = |axes: &[super::Axis]| {
             axes.iter().map(|a| format!("{}: {}", a.name, a.extent)).collect::<Vec<_>>().join(", ")
         };
-        write!(f, "nest {} [{}]", self.name, list(&self.axes[..self.free]))?;
+        write!(f, "nest {} [{}]", self.name, list(&self.axes[..self.rows]))?;
+        if !self.columns().is_empty() {
+            write!(f, " columns [{}]", list(&self.axes[self.columns()]))?;
+        }
         if let Some(aggregation) = self.aggregation {
             write!(f, " {} [{}]", aggregation.name(), list(&self.axes[self.reduction()]))?;
         }

@@ -37,7 +37,7 @@ impl Nest {
         for (number, Output { ty, position, over }) in self.outputs.iter().enumerate() {
             let may = over.is_none_or(|operand| self.may_overwrite(number, operand));
             require(may, || format!("output {number} cannot be written over an operand"))?;
-            let places = self.places();
+            let places = if self.is_of_rows(number) { self.places() / self.row_length() } else { self.places() };
             let fits = if self.loops == 0 { ty.elements() == places } else { ty.elements() >= places };
             require(fits, || format!("{ty} does not have {places} elements"))?;
             self.mentions_below(position, self.axes.len() + self.derived.len())?;
@@ -52,6 +52,13 @@ impl Nest {
             }
         }
         require(self.epilogue.results.len() == self.outputs.len(), || "one epilogue result for each output".into())?;
+        require(self.rows <= self.free, || "more rows than free axes".into())?;
+        require(self.aggregation.is_none() || self.columns().is_empty(), || "columns beside an aggregation".into())?;
+        let dependencies = self.dependencies(&self.epilogue);
+        for (number, &result) in self.epilogue.results.iter().enumerate().filter(|(n, _)| self.is_of_rows(*n)) {
+            let varies = self.columns().any(|column| dependencies[result][column]);
+            require(!varies, || format!("output {number} is of rows, its value of places"))?;
+        }
         for (&result, output) in self.epilogue.results.iter().zip(&self.outputs) {
             let dtype = self.epilogue.dtype(result);
             require(dtype == output.ty.dtype, || format!("{dtype} is stored in {}", output.ty))?;
@@ -85,6 +92,14 @@ impl Nest {
         require(affine.variables().all(|v| v < limit), || "an expression mentions an unknown variable".into())
     }
 
+    /// Whether an expression mentions a variable, or one derived from it.
+    pub fn depends_on(&self, affine: &Affine, variable: usize) -> bool {
+        affine.variables().any(|v| {
+            let derived = v.checked_sub(self.axes.len()).map(|number| &self.derived[number]);
+            v == variable || derived.is_some_and(|derived| self.depends_on(&derived.numerator, variable))
+        })
+    }
+
     /// The variable is a reduction axis or derived from one.
     pub fn depends_on_reduction(&self, variable: usize) -> bool {
         match variable.checked_sub(self.axes.len()) {
@@ -109,6 +124,11 @@ impl Nest {
                 Inst::Cast(_) => true,
                 Inst::Leaf(Leaf::Index(_)) => *dtype == DType::I32,
                 Inst::Leaf(Leaf::Written) => epilogue && *dtype == DType::Bool && self.aggregation.is_some(),
+                Inst::Leaf(Leaf::Statistic(aggregation, a)) => {
+                    let is_fold =
+                        !matches!(aggregation, Aggregation::ArgMax | Aggregation::ArgMin | Aggregation::Assign);
+                    epilogue && self.aggregation.is_none() && is_fold && *a < value && type_of(*a) == *dtype
+                }
                 Inst::Leaf(Leaf::Accumulator) => epilogue && self.accumulated_type() == Some(*dtype),
                 Inst::Leaf(Leaf::Load(load)) => {
                     self.check_load(load, epilogue).map_err(|e| format!("{}: {e}", place()))?;

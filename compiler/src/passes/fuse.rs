@@ -10,6 +10,8 @@
 //! once for each time it is read there, so only what is cheap, or read once, goes there; and not what can be stored by
 //! the contraction that it is computed from, in the *epilogue*, as that takes no more memory than the contraction itself.
 //!
+//! Then groups are merged ([`merge`](super::merge)), so that one may have several roots, and statistics of rows.
+//!
 //! Why it is sound: a nest built for a group computes exactly the root's elements whatever is inlined
 //! ([`crate::nest::build`]); grouping only decides cost. Every node that a nest reads from memory is a root, an input
 //! or a constant, and roots are listed in topological order.
@@ -21,19 +23,30 @@ use crate::nest::is_view;
 use crate::profile::Profile;
 use crate::scalar::{BinaryOp, Inst, Value};
 
+use super::merge::merge;
 use super::prelude::Prelude;
 
 /// One group: see the module's head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    pub root: NodeId,
+    /// Operands before their readers.
+    pub roots: Vec<NodeId>,
     pub contraction: Option<NodeId>,
+    /// Contractions over the columns of a row; beside another contraction there are none.
+    pub statistics: Vec<NodeId>,
     /// It depends on no input, so that its value stays until weights change.
     pub once: bool,
 }
 
+impl Group {
+    /// The root that the others, if there are any, lead to or come before.
+    pub fn main(&self) -> NodeId {
+        *self.roots.last().expect("a group has a root")
+    }
+}
+
 /// Nodes that one group may hold: it bounds the size of a kernel, and the depth of recursion when it is built.
-const MOST_NODES: usize = 192;
+pub(super) const MOST_NODES: usize = 192;
 
 /// Evaluations for each element up to which a cheap node of one operand is computed again rather than stored.
 const MOST_RECOMPUTATION: f64 = 32.0;
@@ -56,7 +69,7 @@ pub fn fuse(graph: &Graph, profile: &Profile) -> Vec<Group> {
         let grouping = Grouping::new(graph, &links, &reductions, &stored);
         let more = grouping.to_store(profile.max_buffers as usize);
         if more.is_empty() {
-            return grouping.groups(&prelude.nodes);
+            return merge(graph, grouping.groups(&prelude.nodes), profile);
         }
         stored.extend(more);
     }
@@ -93,7 +106,7 @@ fn must_be_read_from_memory(graph: &Graph, id: NodeId) -> Vec<NodeId> {
 
 /// The tensors whose elements a contraction compares with the maxima or minima of that tensor, as gradients of these do. Computed
 /// again, an element might be rounded in another way, as where a device multiplies and adds at once: none would be the largest.
-fn compared_with_extremes(graph: &Graph, op: &Contraction, operands: &[NodeId]) -> Vec<NodeId> {
+pub(super) fn compared_with_extremes(graph: &Graph, op: &Contraction, operands: &[NodeId]) -> Vec<NodeId> {
     let tensor = |value: Value| match &op.body.insts[value].0 {
         Inst::Leaf(ContractionLeaf::Access(access)) => Some(storage(graph, operands[op.accesses[*access].operand])),
         _ => None,
@@ -375,8 +388,14 @@ impl<'g> Grouping<'g> {
     /// `once` are the nodes that depend on no input.
     fn groups(&self, once: &HashSet<NodeId>) -> Vec<Group> {
         let stored = self.links.order.iter().filter(|id| self.is_stored(**id) && !is_source(&self.graph.node(**id).op));
-        let contraction = |root| self.contractions.get(root).copied();
-        stored.map(|id| Group { root: *id, contraction: contraction(id), once: once.contains(id) }).collect()
+
+        let group = |id: &NodeId| Group {
+            roots: vec![*id],
+            contraction: self.contractions.get(id).copied(),
+            statistics: Vec::new(),
+            once: once.contains(id),
+        };
+        stored.map(group).collect()
     }
 }
 

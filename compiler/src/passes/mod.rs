@@ -4,6 +4,7 @@ mod dead;
 mod fold;
 mod fuse;
 mod hoist;
+mod merge;
 mod prelude;
 mod settle;
 mod share;

@@ -7,7 +7,7 @@ use super::{BufferId, Content, Plan, Step, Work};
 use crate::affine::Affine;
 use crate::dtype::DType;
 use crate::graph::Aggregation;
-use crate::nest::Nest;
+use crate::nest::{Leaf, Nest};
 use crate::scalar::{Inst, Program};
 
 /// What a step or a plan costs.
@@ -94,9 +94,9 @@ fn flops(nest: &Nest) -> u64 {
 }
 
 /// How many of the instructions compute with floats.
-fn operations<L: Clone + PartialEq>(program: &Program<L>) -> u64 {
-    let counts = |inst: &Inst<L>| match inst {
-        Inst::Unary(_, a) | Inst::Binary(_, a, _) => program.dtype(*a).is_float(),
+fn operations(program: &Program<Leaf>) -> u64 {
+    let counts = |inst: &Inst<Leaf>| match inst {
+        Inst::Unary(_, a) | Inst::Binary(_, a, _) | Inst::Leaf(Leaf::Statistic(_, a)) => program.dtype(*a).is_float(),
         Inst::Const(_) | Inst::Leaf(_) | Inst::Select(..) | Inst::Cast(_) => false,
     };
     program.insts.iter().filter(|(inst, _)| counts(inst)).count() as u64

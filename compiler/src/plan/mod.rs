@@ -145,13 +145,22 @@ pub type RoutineId = usize;
 /// One launch in each turn of the loops around it. No step writes an empty tensor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// What readers call the value that it computes: `encoder[3].ff1.Y`.
-    pub name: String,
+    /// What readers call the value that each output holds: `encoder[3].ff1.Y`.
+    pub values: Vec<String>,
     pub routine: RoutineId,
     /// The buffers read: those behind the nest's operands.
     pub operands: Vec<BufferId>,
     /// The buffers written: those behind the nest's outputs.
     pub outputs: Vec<BufferId>,
+}
+
+impl Step {
+    /// What readers call it: its values.
+    pub fn name(&self) -> String {
+        let mut names: Vec<&str> = self.values.iter().map(String::as_str).collect();
+        names.dedup();
+        names.join(", ")
+    }
 }
 
 /// Steps that run again and again.

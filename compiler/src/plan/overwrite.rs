@@ -27,9 +27,10 @@ pub(super) fn overwrite(
         }
         let Some(step) = behind_readers(steps, loops, buffers, weight, next) else { continue };
         let step = &mut steps[step];
+        let output = step.outputs.iter().position(|&output| output == next);
         let operand = step.operands.iter().position(|&operand| operand == weight);
-        if let (Some(operand), Work::Nest(nest)) = (operand, &mut step.work) {
-            nest.outputs[0].over = Some(operand);
+        if let (Some(output), Some(operand), Work::Nest(nest)) = (output, operand, &mut step.work) {
+            nest.outputs[output].over = Some(operand);
         }
         buffers[next].content = Content::Over { weight };
     }
@@ -43,8 +44,10 @@ fn behind_readers(
     weight: BufferId,
     next: BufferId,
 ) -> Option<usize> {
-    let writer = steps.iter().position(|step| step.outputs == [next])?;
-    if loops.iter().any(|around| around.steps.contains(&writer)) || !is_in_place(&steps[writer], weight) {
+    let writer = steps.iter().position(|step| step.outputs.contains(&next))?;
+    let mut writes = steps[writer].outputs.iter().filter(|&&output| output == next);
+    let is_in_loop = loops.iter().any(|around| around.steps.contains(&writer));
+    if is_in_loop || writes.nth(1).is_some() || !is_in_place(&steps[writer], weight, next) {
         return None;
     }
     let reads = |step: &Planned, id: BufferId| step.operands.contains(&id);
@@ -60,8 +63,9 @@ fn behind_readers(
     };
     let mut between = steps[writer + 1..=last].iter();
     let mut loops_between = loops.iter().filter(|around| (writer..=last).contains(&around.steps.start));
-    if between.any(|step| reads(step, next) || step.outputs.iter().any(overwrites))
-        || loops_between.any(|around| begins_with(around, next))
+    let written = |step: &Planned| steps[writer].outputs.iter().any(|&output| reads(step, output));
+    if between.any(|step| written(step) || step.outputs.iter().any(overwrites))
+        || loops_between.any(|around| steps[writer].outputs.iter().any(|&output| begins_with(around, output)))
     {
         return None;
     }
@@ -71,12 +75,14 @@ fn behind_readers(
 }
 
 /// Whether a step reads a weight, if it does, only where it writes.
-fn is_in_place(step: &Planned, weight: BufferId) -> bool {
-    let Work::Nest(nest) = &step.work else { return false };
+fn is_in_place(step: &Planned, weight: BufferId, next: BufferId) -> bool {
+    let (Work::Nest(nest), Some(output)) = (&step.work, step.outputs.iter().position(|&output| output == next)) else {
+        return false;
+    };
     let operands: Vec<usize> = (0..step.operands.len()).filter(|&operand| step.operands[operand] == weight).collect();
     match operands[..] {
         [] => true,
-        [operand] => nest.may_overwrite(0, operand),
+        [operand] => nest.may_overwrite(output, operand),
         _ => false,
     }
 }

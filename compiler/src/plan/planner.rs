@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::graph::{Graph, NodeId, Op, Scan};
-use crate::nest::{self, Axis, Nest, Window};
+use crate::nest::{self, Axis, Members, Nest, Window};
 use crate::passes::{Group, fuse, storage};
 use crate::profile::{Execution, Profile};
 use crate::schedule::{self, ScheduleError};
@@ -28,7 +28,7 @@ pub(crate) struct Planner<'a> {
 
 /// A step whose routine is not made yet.
 pub(super) struct Planned<'a> {
-    pub name: String,
+    values: Vec<String>,
     /// The routine's, where it gets one of its own.
     routine: String,
     pub work: Work,
@@ -136,8 +136,9 @@ impl<'a> Planner<'a> {
     fn groups(&mut self, scope: &mut Scope<'a>, groups: &[Group]) -> Result<Vec<Loop>, PlanError> {
         let mut loops = Vec::new();
         for group in groups {
-            match &scope.graph.node(group.root).op {
-                Op::Scan(scan) => loops.extend(self.scan(scope, group.root, scan)?),
+            let root = group.main();
+            match &scope.graph.node(root).op {
+                Op::Scan(scan) => loops.extend(self.scan(scope, root, scan)?),
                 _ => self.step(scope, group)?,
             }
         }
@@ -147,8 +148,19 @@ impl<'a> Planner<'a> {
     /// Adds the step that computes a group, where there is something to compute.
     fn step(&mut self, scope: &mut Scope<'a>, group: &Group) -> Result<(), PlanError> {
         let graph = scope.graph;
-        let root = group.root;
-        let places = self.places(scope, root)?;
+        let root = group.main();
+        let mut roots = Vec::with_capacity(group.roots.len());
+        let mut places = Vec::new();
+        let mut values = Vec::new();
+        for &root in &group.roots {
+            let own = self.places(scope, root)?;
+            if graph.node(root).ty.elements() > 0 {
+                let name = self.value_names.unique(&graph.value_name(root));
+                values.resize(values.len() + own.len(), name);
+            }
+            roots.push((root, own.iter().map(|place| place.window.clone()).collect::<Vec<Window>>()));
+            places.extend(own);
+        }
         if graph.node(root).ty.elements() == 0 {
             return Ok(());
         }
@@ -166,25 +178,24 @@ impl<'a> Planner<'a> {
                 ("prng".to_owned(), work, vec![state])
             }
             _ => {
-                let windows: Vec<Window> = places.iter().map(|place| place.window.clone()).collect();
                 let memory = |id| scope.window(id);
-                let (nest, operands) = nest::build(graph, root, group.contraction, &memory, &windows, &scope.loops)?;
+                let members = Members { roots: &roots, contraction: group.contraction, statistics: &group.statistics };
+                let (nest, operands) = nest::build(graph, members, &memory, &scope.loops)?;
                 (nest.name.clone(), Work::Nest(Box::new(nest)), operands)
             }
         };
         let operands = operands.into_iter().map(|id| Ok(self.stored(scope, id)?.buffer));
         let operands = operands.collect::<Result<_, PlanError>>()?;
         let outputs = places.iter().map(|place| place.buffer).collect();
-        let (routine, name) = (name, self.value_names.unique(&graph.value_name(root)));
-        self.steps.push(Planned { name, routine, work, operands, outputs, graph, root });
+        self.steps.push(Planned { values, routine: name, work, operands, outputs, graph, root });
         Ok(())
     }
 
     /// The step, with its routine.
     fn made(&mut self, step: Planned) -> Result<Step, PlanError> {
-        let Planned { name, routine, work, operands, outputs, graph, root } = step;
+        let Planned { values, routine, work, operands, outputs, graph, root } = step;
         let routine = self.routine(graph, root, &routine, work)?;
-        Ok(Step { name, routine, operands, outputs })
+        Ok(Step { values, routine, operands, outputs })
     }
 
     /// Adds the steps of a scan, and gives their loop; `None` where there is nothing to compute.

@@ -63,7 +63,7 @@ impl Plan {
             let depth = self.all_loops().filter(is_within).count();
             rows.push([
                 number.to_string(),
-                "  ".repeat(depth) + &step.name,
+                "  ".repeat(depth) + &step.name(),
                 self.routines[step.routine].name.clone(),
                 list(&|id| self.stored_type(id), &step.outputs),
                 list(&|id| self.place(id), &step.outputs),
@@ -103,7 +103,7 @@ impl Plan {
             names[port.buffer].clone_from(&port.name);
         }
         for step in self.all_steps() {
-            step.outputs.iter().for_each(|&id| names[id].clone_from(&step.name));
+            step.outputs.iter().zip(&step.values).for_each(|(&id, value)| names[id].clone_from(value));
         }
         for carry in self.all_loops().flat_map(|around| &around.carries) {
             names[carry.before].clone_from(&carry.name);

@@ -11,6 +11,9 @@ use super::{Schedule, Tiling};
 /// Invocations in a workgroup of the pointwise and reduction templates.
 const WORKGROUP: u32 = 128;
 
+/// Vectors of a row that an invocation has, where there are more than enough.
+const COLUMNS: usize = 4;
+
 /// Reductions of at least this many points, over at most this many places, get a workgroup a place.
 const LONG_REDUCTION: usize = 256;
 const FEW_PLACES: usize = 32768;
@@ -41,6 +44,12 @@ pub fn choose(nest: &Nest, profile: &Profile) -> Schedule {
         return Schedule::Reduction { workgroup: 1 << workgroup.ilog2() };
     }
     let width = if vector_lanes(nest).is_some() { 4 } else { 1 };
+    if !nest.columns().is_empty() {
+        // Some columns each, so that a workgroup has several rows where these are short, and all invocations where they are long.
+        let vectors = nest.row_length().div_ceil(width as usize);
+        let lanes = vectors.div_ceil(COLUMNS).next_power_of_two().min(1 << workgroup.ilog2()) as u32;
+        return Schedule::Rows { workgroup: 1 << workgroup.ilog2(), lanes, width };
+    }
     Schedule::Pointwise { workgroup, width }
 }
 

@@ -1,7 +1,8 @@
 //! From a nest to how it runs: the choice of template and tile sizes, and the kernel that follows from it.
 //!
-//! Three templates serve every nest: [`Schedule::Contraction`] the sums of products with rows and columns,
-//! [`Schedule::Reduction`] long reductions to few places, [`Schedule::Pointwise`] everything else. They are chosen by the
+//! Four templates serve every nest: [`Schedule::Contraction`] the sums of products with rows and columns,
+//! [`Schedule::Reduction`] long reductions to few places, [`Schedule::Rows`] what knows statistics of its rows,
+//! [`Schedule::Pointwise`] everything else. They are chosen by the
 //! roles and sizes of axes, never by what the nest was in the source.
 
 mod accumulate;
@@ -11,6 +12,7 @@ mod point;
 mod pointwise;
 mod prng;
 mod reduction;
+mod rows;
 mod values;
 
 use std::fmt;
@@ -32,6 +34,8 @@ pub enum Schedule {
     Pointwise { workgroup: u32, width: u8 },
     /// A workgroup computes one place: its invocations stride over the reduction and combine in a tree.
     Reduction { workgroup: u32 },
+    /// `lanes` invocations compute a row, `width` columns at a time, and keep its statistics.
+    Rows { workgroup: u32, lanes: u32, width: u8 },
     /// Workgroup tiles and register tiles of a product of two operands: see [`Tiling`].
     Contraction(Tiling),
 }
@@ -62,6 +66,9 @@ impl fmt::Display for Schedule {
             Schedule::Native => write!(f, "native"),
             Schedule::Pointwise { workgroup, width } => write!(f, "pointwise workgroup {workgroup} width {width}"),
             Schedule::Reduction { workgroup } => write!(f, "reduction workgroup {workgroup}"),
+            Schedule::Rows { workgroup, lanes, width } => {
+                write!(f, "rows workgroup {workgroup} lanes {lanes} width {width}")
+            }
             Schedule::Contraction(t) => write!(
                 f,
                 "contraction block {}x{}x{} thread {}x{}",
@@ -115,6 +122,7 @@ pub fn kernel(nest: &Nest, schedule: &Schedule, profile: &Profile) -> Result<Opt
         Schedule::Native => Ok(None),
         Schedule::Pointwise { workgroup, width } => pointwise::pointwise(nest, profile, *workgroup, *width).map(Some),
         Schedule::Reduction { workgroup } => reduction::reduction(nest, profile, *workgroup).map(Some),
+        Schedule::Rows { workgroup, lanes, width } => rows::rows(nest, profile, *workgroup, *lanes, *width).map(Some),
         Schedule::Contraction(tiling) => {
             let roles = nest.roles().ok_or(ScheduleError::Internal("a contraction without roles"))?;
             contraction::contraction(nest, profile, &roles, tiling).map(Some)

@@ -3,7 +3,7 @@
 use crate::affine::Affine;
 use crate::dtype::{DType, Scalar};
 use crate::kernel::{Builder, Expr, Type};
-use crate::nest::{Leaf, Load, Nest};
+use crate::nest::{Leaf, Load, Nest, Output};
 use crate::profile::Profile;
 use crate::scalar::{Inst, Program, Value};
 use crate::tensor::TensorType;
@@ -44,6 +44,7 @@ pub(super) fn declare(nest: &Nest, profile: &Profile, b: &mut Builder, lanes: Ve
 }
 
 /// A point of the nest in a kernel that is being written.
+#[derive(Clone)]
 pub(super) struct Point<'a> {
     pub nest: &'a Nest,
     pub profile: &'a Profile,
@@ -52,6 +53,8 @@ pub(super) struct Point<'a> {
     pub lanes: u8,
     /// The variables known so far: axes, then derived.
     pub variables: Vec<Option<Expr>>,
+    /// The statistics of the point's row known so far, by their numbers in the epilogue.
+    pub statistics: Vec<(Value, Expr)>,
 }
 
 impl<'a> Point<'a> {
@@ -60,7 +63,7 @@ impl<'a> Point<'a> {
         for (number, variable) in nest.loops().enumerate() {
             variables[variable] = Some(Expr::step(number));
         }
-        Point { nest, profile, buffers, lanes, variables }
+        Point { nest, profile, buffers, lanes, variables, statistics: Vec::new() }
     }
 
     /// Makes an axis' value known, and those derived variables that follow from what is now known.
@@ -149,32 +152,44 @@ impl<'a> Point<'a> {
             }
         }
         let mut done: Vec<Expr> = Vec::with_capacity(program.insts.len());
-        for (value, (inst, dtype)) in program.insts.iter().enumerate() {
+        for value in 0..program.insts.len() {
             if !needed[value] {
                 done.push(0.into());
                 continue;
             }
-            let mut values = Values { b, profile: self.profile, lanes: self.lanes };
-            let code = match inst {
-                Inst::Const(scalar) => values.constant(*scalar)?,
-                Inst::Unary(op, a) => values.unary(*op, *dtype, done[*a].clone())?,
-                Inst::Binary(op, x, y) => values.binary(*op, program.dtype(*x), done[*x].clone(), done[*y].clone())?,
-                Inst::Select(c, x, y) => done[*c].clone().select(&done[*x], &done[*y]),
-                Inst::Cast(a) => values.cast(program.dtype(*a), *dtype, done[*a].clone())?,
-                Inst::Leaf(Leaf::Index(affine)) => self.index(affine),
-                Inst::Leaf(Leaf::Load(load)) => self.load(b, load, *dtype, &done)?,
-                Inst::Leaf(Leaf::Accumulator) => match accumulated {
-                    Some((value, _)) => value.clone(),
-                    None => return Err(Unsupported { what: "an accumulator outside an epilogue".into() }),
-                },
-                Inst::Leaf(Leaf::Written) => match accumulated {
-                    Some((_, written)) => written.clone(),
-                    None => return Err(Unsupported { what: "an accumulator outside an epilogue".into() }),
-                },
-            };
+            let code = self.instruction(b, program, value, &|v| done[v].clone(), accumulated)?;
             done.push(b.let_(&format!("v{value}"), code));
         }
         Ok(done)
+    }
+
+    /// One instruction of a program, of which those before it are `done`.
+    pub fn instruction(
+        &self,
+        b: &mut Builder,
+        program: &Program<Leaf>,
+        value: Value,
+        done: &dyn Fn(Value) -> Expr,
+        accumulated: Option<(&Expr, &Expr)>,
+    ) -> Result<Expr, Unsupported> {
+        let (inst, dtype) = &program.insts[value];
+        let mut values = Values { b, profile: self.profile, lanes: self.lanes };
+        let missing = || Unsupported { what: "an accumulator outside an epilogue".into() };
+        Ok(match inst {
+            Inst::Const(scalar) => values.constant(*scalar)?,
+            Inst::Unary(op, a) => values.unary(*op, *dtype, done(*a))?,
+            Inst::Binary(op, x, y) => values.binary(*op, program.dtype(*x), done(*x), done(*y))?,
+            Inst::Select(c, x, y) => done(*c).select(done(*x), done(*y)),
+            Inst::Cast(a) => values.cast(program.dtype(*a), *dtype, done(*a))?,
+            Inst::Leaf(Leaf::Index(affine)) => self.index(affine),
+            Inst::Leaf(Leaf::Load(load)) => self.load(b, load, *dtype, done)?,
+            Inst::Leaf(Leaf::Accumulator) => accumulated.ok_or_else(missing)?.0.clone(),
+            Inst::Leaf(Leaf::Written) => accumulated.ok_or_else(missing)?.1.clone(),
+            Inst::Leaf(Leaf::Statistic(..)) => {
+                let known = self.statistics.iter().find(|(statistic, _)| *statistic == value);
+                known.ok_or_else(missing)?.1.clone()
+            }
+        })
     }
 
     /// The value of an index expression in each lane.
@@ -192,12 +207,18 @@ impl<'a> Point<'a> {
         if self.nest.free == 0 { 0 } else { affine.coefficient(self.nest.free - 1) }
     }
 
-    fn load(&self, b: &mut Builder, load: &Load, dtype: DType, done: &[Expr]) -> Result<Expr, Unsupported> {
+    fn load(
+        &self,
+        b: &mut Builder,
+        load: &Load,
+        dtype: DType,
+        done: &dyn Fn(Value) -> Expr,
+    ) -> Result<Expr, Unsupported> {
         let values = Values { b, profile: self.profile, lanes: self.lanes };
         let zero = values.constant(Scalar::zero(dtype))?;
         let mut address = self.affine(&load.offset);
         for (value, stride) in &load.dynamic {
-            address = address + done[*value].clone() * *stride as i32;
+            address = address + done(*value) * *stride as i32;
         }
         let read = |address: Expr| -> Expr {
             if self.buffers.lanes[load.operand] == 1 {
@@ -221,14 +242,19 @@ impl<'a> Point<'a> {
 
     /// Stores the results of an epilogue; `place` is the row-major position in the free axes.
     pub fn store(&self, b: &mut Builder, place: &Expr, results: Vec<Expr>) {
-        let plain = self.nest.place();
-        for (number, (output, result)) in self.nest.outputs.iter().zip(results).enumerate() {
-            let lanes = self.buffers.lanes[self.nest.operands.len() + number];
-            let stored = Values { b, profile: self.profile, lanes: self.lanes }.stored(output.ty.dtype, result);
-            let position = if output.position == plain { place.clone() } else { self.affine(&output.position) };
-            let position = if lanes == 1 { position } else { position.quotient(4) };
-            b.store(self.buffers.outputs[number], position, stored);
+        for (output, result) in results.into_iter().enumerate() {
+            self.store_one(b, output, place, result);
         }
+    }
+
+    /// Stores what goes to one output.
+    pub fn store_one(&self, b: &mut Builder, output: usize, place: &Expr, result: Expr) {
+        let Output { ty, position, .. } = &self.nest.outputs[output];
+        let lanes = self.buffers.lanes[self.nest.operands.len() + output];
+        let stored = Values { b, profile: self.profile, lanes }.stored(ty.dtype, result);
+        let position = if *position == self.nest.place() { place.clone() } else { self.affine(position) };
+        let position = if lanes == 1 { position } else { position.quotient(4) };
+        b.store(self.buffers.outputs[output], position, stored);
     }
 }
 
@@ -251,7 +277,9 @@ pub(super) fn vector_lanes(nest: &Nest) -> Option<Vec<u8>> {
             && position.offset() % 4 == 0
             && tensor.elements().is_multiple_of(4)
     };
-    if !nest.outputs.iter().all(|output| is_vector(&output.position, &output.ty)) {
+    let of_places = |(number, _): &(usize, &Output)| !nest.is_of_rows(*number);
+    let mut outputs = nest.outputs.iter().enumerate().filter(of_places);
+    if !outputs.all(|(_, output)| is_vector(&output.position, &output.ty)) {
         return None;
     }
     let mut lanes: Vec<Option<u8>> = vec![None; nest.operands.len()];
@@ -268,7 +296,8 @@ pub(super) fn vector_lanes(nest: &Nest) -> Option<Vec<u8>> {
             return None;
         }
     }
-    Some(lanes.into_iter().map(|l| l.unwrap_or(1)).chain(nest.outputs.iter().map(|_| 4)).collect())
+    let outputs = (0..nest.outputs.len()).map(|output| if nest.is_of_rows(output) { 1 } else { 4 });
+    Some(lanes.into_iter().map(|l| l.unwrap_or(1)).chain(outputs).collect())
 }
 
 /// The values that an instruction reads, those of a load's run-time indices among them.

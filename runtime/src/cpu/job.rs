@@ -30,12 +30,18 @@ pub enum Position {
     /// In the places' own order, but for what the loops add.
     InOrder(Affine),
     Lines(Lines),
+    /// One for each row, whose numbers are the space.
+    Rows(Lines, Space),
 }
 
 impl Position {
     /// The positions that the nest's output of this number has.
     pub fn new(nest: &Nest, output: usize) -> Self {
         let position = &nest.outputs[output].position;
+        if nest.is_of_rows(output) {
+            let rows = Space::new(nest, 0..nest.rows);
+            return Position::Rows(Lines::new(nest, &rows, [position]), rows);
+        }
         let shift = position.sub(&nest.place()).filter(|shift| shift.variables().all(|v| nest.loops().contains(&v)));
         let lines = || Lines::new(nest, &Space::new(nest, 0..nest.free), [position]);
         shift.map_or_else(|| Position::Lines(lines()), Position::InOrder)
@@ -93,7 +99,11 @@ impl<'a> Job<'a> {
 
     /// Stores the results of a chunk of places at their positions in an output.
     fn scatter(&self, epilogue: &mut Machine, output: usize, places: Range<usize>) {
-        let Position::Lines(lines) = &self.positions[output] else { return };
+        let lines = match &self.positions[output] {
+            Position::InOrder(_) => return,
+            Position::Lines(lines) => lines,
+            Position::Rows(lines, rows) => return self.scatter_rows(epilogue, output, lines, rows, places),
+        };
         let Output { bytes, first } = &self.outputs[output];
         let result = self.epilogue.results[output];
         let size = self.epilogue.dtype(result).size();
@@ -107,6 +117,24 @@ impl<'a> Job<'a> {
                 let Ok(start) = usize::try_from(piece.values[0] + number as i64 * step - *first as i64) else { return };
                 // SAFETY: places are split between threads, and no two have one position.
                 unsafe { bytes.slice(start * size..(start + run) * size) }.copy_from_slice(values);
+            }
+        });
+    }
+
+    /// Stores a result of each row of a chunk.
+    fn scatter_rows(&self, epilogue: &Machine, output: usize, lines: &Lines, rows: &Space, places: Range<usize>) {
+        let Output { bytes, first } = &self.outputs[output];
+        let result = self.epilogue.results[output];
+        let (size, length) = (self.epilogue.dtype(result).size(), self.nest.row_length());
+        let mut walker = epilogue.walker.clone();
+        let values = epilogue.bytes(result);
+        lines.walk(rows, &mut walker, places.start / length, places.len() / length, |piece| {
+            for row in 0..piece.length {
+                let at = piece.values[0] + row as i64 * lines.steps[0] - *first as i64;
+                let Ok(at) = usize::try_from(at) else { return };
+                // SAFETY: rows are split between threads, and no two have one position.
+                let to = unsafe { bytes.slice(at * size..(at + 1) * size) };
+                to.copy_from_slice(&values[(piece.at + row) * length * size..][..size]);
             }
         });
     }
@@ -134,8 +162,11 @@ impl<'a> Job<'a> {
 
     /// Runs a nest without aggregation at some places.
     pub fn pointwise(&self, places: Range<usize>) {
-        parallel(places, self.epilogue.len() + 1, |places| {
+        // With statistics, threads get whole rows.
+        let unit = self.epilogue.row_length.unwrap_or(1);
+        parallel(places.start / unit..places.end / unit, (self.epilogue.len() + 1) * unit, |units| {
             let mut machine = self.finisher();
+            let places = units.start * unit..units.end * unit;
             self.epilogue.chunks(places).for_each(|chunk| self.finish(&mut machine, chunk));
         });
     }

@@ -7,6 +7,7 @@ use super::space::{Piece, Walker};
 use super::tape::{Action, CHUNK, Reader, Step, Tape};
 use super::vector;
 use tile_compiler::dtype::DType;
+use tile_compiler::graph::Aggregation;
 use tile_compiler::scalar::{BinaryOp, Value};
 
 /// Where the elements of a value are for the current chunk.
@@ -93,7 +94,7 @@ impl<'t> Machine<'t> {
         typed!(self.tape.dtypes[value], T => bytes_of(self.value::<T>(value)))
     }
 
-    /// Evaluates `length` (at most [`CHUNK`]) points from `start` on.
+    /// Evaluates `length` points, one of the tape's chunks or a part of it, from `start` on.
     pub fn run(&mut self, start: usize, length: usize) {
         self.run_into(start, length, None);
     }
@@ -140,6 +141,10 @@ impl<'t> Machine<'t> {
                 let length = self.length;
                 return typed!(dtype, T => self.load::<T>(reader, start, step.value, &mut elements_mut(out)[..length]));
             }
+            Action::Statistic(aggregation, a) => {
+                self.spread(*a);
+                return typed!(dtype, T => self.statistic::<T>(*aggregation, *a, elements_mut(out)));
+            }
             Action::Index(_) => self.length,
             Action::Unary(_, a) | Action::Cast(a) => self.together(&[*a]),
             Action::Binary(op, a, b) => {
@@ -163,7 +168,7 @@ impl<'t> Machine<'t> {
             };
         }
         match &step.action {
-            Action::Load(_) => {}
+            Action::Load(_) | Action::Statistic(..) => {}
             Action::Index(lines) => {
                 let out = &mut elements_mut::<i32>(out)[..length];
                 lines.walk(&tape.space, &mut self.walker, start, length, |piece| {
@@ -187,6 +192,19 @@ impl<'t> Machine<'t> {
             })),
         }
         length
+    }
+
+    /// The aggregate of a value over each row of the chunk. Returns how many elements that made.
+    fn statistic<T: Number>(&self, aggregation: Aggregation, a: Value, out: &mut [T]) -> usize {
+        let row = self.tape.row_length.unwrap_or(self.length);
+        let identity = from_scalar(aggregation.identity(self.tape.dtypes[a]));
+        let rows = self.value::<T>(a).chunks(row).map(|row| vector::fold(aggregation, identity, row, None));
+        if row == self.length {
+            out[..1].iter_mut().zip(rows).for_each(|(out, whole)| *out = whole);
+            return 1;
+        }
+        out.chunks_mut(row).zip(rows).for_each(|(out, whole)| out.fill(whole));
+        self.length
     }
 
     fn is_uniform(&self, value: Value) -> bool {
@@ -247,7 +265,7 @@ impl<'t> Machine<'t> {
                 to[..self.length * size].copy_from_slice(&from[(place - first) * size..][..self.length * size]);
             }
         }
-        let (mut done, all) = (period * size, (period + CHUNK) * size);
+        let (mut done, all) = (period * size, (period + self.tape.longest) * size);
         while done < all {
             let more = done.min(all - done);
             bytes.copy_within(..more, done);

@@ -13,11 +13,15 @@ use std::ops::Range;
 use std::sync::Mutex;
 use tile_compiler::affine::Affine;
 use tile_compiler::dtype::{DType, Scalar};
+use tile_compiler::graph::Aggregation;
 use tile_compiler::nest::{Leaf, Load, Nest};
 use tile_compiler::scalar::{BinaryOp, Inst, Program, UnaryOp, Value};
 
-/// Most points evaluated at once.
+/// Most points evaluated at once, but for longer rows of which a statistic is wanted.
 pub const CHUNK: usize = 1024;
+
+/// Rows of at least so many points are evaluated one at a time: their statistics are then the same all over a chunk.
+const LONG_ROW: usize = 256;
 
 /// The register of [`Leaf::Accumulator`], which the caller fills, of CHUNK elements.
 pub const ACCUMULATOR: usize = 0;
@@ -56,6 +60,8 @@ pub enum Action {
     Compare(BinaryOp, Value, Value),
     Select(Value, Value, Value),
     Cast(Value),
+    /// The aggregate of a value over the points of a row.
+    Statistic(Aggregation, Value),
 }
 
 pub struct Step {
@@ -85,6 +91,10 @@ pub struct Tape {
     pub loops: usize,
     /// Where chunks are to end: at multiples of it.
     row: Option<usize>,
+    /// The points of a row, where the tape has statistics of rows: every chunk is some whole rows.
+    pub row_length: Option<usize>,
+    /// Most points evaluated at once.
+    pub longest: usize,
     /// The whole program in one pass, where it has that form.
     pub fused: Option<Fused>,
     /// States that no thread is using.
@@ -104,17 +114,21 @@ impl Tape {
             }
         }
         let periods = periods(nest, &insts, &space, guards);
+        let row_length = (!nest.columns().is_empty()).then(|| nest.row_length());
+        let longest = row_length.map_or(CHUNK, |length| length.max(CHUNK));
         let mut tape = Self {
             dtypes: program.insts.iter().map(|(_, dtype)| *dtype).collect(),
             steps: Vec::new(),
             steady: Vec::new(),
-            registers: vec![CHUNK * 8, CHUNK],
+            registers: vec![longest * 8, longest],
             constants: Vec::new(),
             given: Vec::new(),
             results: results.to_vec(),
             variables: nest.axes.len() + nest.derived.len(),
             loops: nest.loops().start,
             row: None,
+            row_length,
+            longest,
             fused: None,
             idle: Mutex::new(Vec::new()),
             space,
@@ -126,7 +140,7 @@ impl Tape {
             let action = match inst {
                 Inst::Const(scalar) => {
                     tape.constants.push((value, tape.registers.len(), *scalar));
-                    tape.registers.push(CHUNK * size);
+                    tape.registers.push(longest * size);
                     continue;
                 }
                 Inst::Leaf(Leaf::Accumulator) => {
@@ -138,6 +152,7 @@ impl Tape {
                     continue;
                 }
                 Inst::Leaf(Leaf::Load(load)) => Action::Load(Box::new(tape.reader(nest, load, guards))),
+                Inst::Leaf(Leaf::Statistic(aggregation, a)) => Action::Statistic(*aggregation, *a),
                 Inst::Leaf(Leaf::Index(affine)) => Action::Index(Box::new(Lines::new(nest, &tape.space, [affine]))),
                 Inst::Unary(op, a) => Action::Unary(*op, *a),
                 Inst::Binary(op, a, b) if op.is_comparison() => Action::Compare(*op, *a, *b),
@@ -147,13 +162,13 @@ impl Tape {
             };
             if let Some(period) = periods[value] {
                 let step = Step { value, register: tape.registers.len(), action };
-                tape.registers.push((period + CHUNK) * size);
+                tape.registers.push((period + longest) * size);
                 tape.steady.push((step, period));
                 continue;
             }
-            let fitting = free.iter().position(|&r| tape.registers[r] == CHUNK * size);
+            let fitting = free.iter().position(|&r| tape.registers[r] == longest * size);
             let register = fitting.map(|at| free.swap_remove(at)).unwrap_or_else(|| {
-                tape.registers.push(CHUNK * size);
+                tape.registers.push(longest * size);
                 tape.registers.len() - 1
             });
             register_of[value] = register;
@@ -195,12 +210,12 @@ impl Tape {
         self.dtypes.push(dtype);
         match self.constants.iter().find(|(constant, ..)| *constant == value) {
             Some(&(.., scalar)) => {
-                self.registers.push(CHUNK * dtype.size());
+                self.registers.push(self.longest * dtype.size());
                 self.constants.push((negative, register, UnaryOp::Neg.evaluate(scalar)));
             }
             None => {
                 let period = self.steady.iter().find(|(step, _)| step.value == value).map_or(1, |(_, period)| *period);
-                self.registers.push((period + CHUNK) * dtype.size());
+                self.registers.push((period + self.longest) * dtype.size());
                 self.steady
                     .push((Step { value: negative, register, action: Action::Unary(UnaryOp::Neg, value) }, period));
             }
@@ -253,10 +268,16 @@ impl Tape {
         })
     }
 
-    /// A range of points in chunks of at most [`CHUNK`], each within one row where that is what makes values the same all over it.
+    /// A range of points in chunks of at most [`CHUNK`], each within one row where that is what makes values the same all over it. With
+    /// statistics, whole rows in chunks of whole rows.
     pub fn chunks(&self, range: Range<usize>) -> impl Iterator<Item = Range<usize>> + use<> {
-        let row = self.row.unwrap_or(usize::MAX);
-        let longest = if row == usize::MAX { CHUNK } else { row.div_ceil(row.div_ceil(CHUNK)) };
+        let rows = self.row_length.map(|length| if length >= LONG_ROW { length } else { CHUNK / length * length });
+        let row = rows.or(self.row).unwrap_or(usize::MAX);
+        let longest = match rows {
+            Some(row) => row,
+            None if row == usize::MAX => CHUNK,
+            None => row.div_ceil(row.div_ceil(CHUNK)),
+        };
         let mut start = range.start;
         std::iter::from_fn(move || {
             let row_end = (start / row).saturating_add(1).saturating_mul(row);
@@ -318,9 +339,10 @@ fn effective(program: &Program<Leaf>, value: Value) -> Inst<Leaf> {
 
 /// The values that an instruction reads, those in a load's address included.
 fn reads(inst: &Inst<Leaf>) -> impl Iterator<Item = Value> + '_ {
-    let dynamic = match inst {
-        Inst::Leaf(Leaf::Load(load)) => load.dynamic.as_slice(),
-        _ => &[],
+    let (dynamic, row) = match inst {
+        Inst::Leaf(Leaf::Load(load)) => (load.dynamic.as_slice(), None),
+        Inst::Leaf(Leaf::Statistic(_, value)) => ([].as_slice(), Some(*value)),
+        _ => ([].as_slice(), None),
     };
-    inst.operands().into_iter().chain(dynamic.iter().map(|(value, _)| *value))
+    inst.operands().into_iter().chain(dynamic.iter().map(|(value, _)| *value)).chain(row)
 }

@@ -192,6 +192,7 @@ fn nest(draw: &mut Draw) -> Nest {
         name: "random".into(),
         axes,
         free,
+        rows: free,
         loops: 0,
         derived: Vec::new(),
         guards: Vec::new(),
@@ -277,6 +278,7 @@ fn evaluate(
             Inst::Leaf(Leaf::Index(affine)) => Scalar::i32(affine.evaluate(point).unwrap() as i32),
             Inst::Leaf(Leaf::Accumulator) => sum,
             Inst::Leaf(Leaf::Written) => Scalar::bool(written),
+            Inst::Leaf(Leaf::Statistic(..)) => unreachable!("these nests have no columns"),
             Inst::Unary(op, a) => op.evaluate(values[*a]),
             Inst::Binary(op, a, b) => op.evaluate(values[*a], values[*b]),
             Inst::Select(c, a, b) => {
@@ -437,6 +439,7 @@ fn product(draw: &mut Draw) -> Nest {
         name: "product".into(),
         axes,
         free,
+        rows: free,
         loops: 0,
         derived: Vec::new(),
         guards: Vec::new(),

@@ -31,7 +31,7 @@ fn routine(kernel: &str) -> Routine {
 }
 
 fn step(operands: &[BufferId], routine: usize, outputs: &[BufferId]) -> Step {
-    Step { name: "step".into(), routine, operands: operands.into(), outputs: outputs.into() }
+    Step { values: vec!["step".into(); outputs.len()], routine, operands: operands.into(), outputs: outputs.into() }
 }
 
 fn port(name: &str, dtype: DType, shape: &[usize], buffer: BufferId) -> Port {

@@ -346,7 +346,7 @@ fn prepare(
                     |(binding, resource)| BindGroupEntry { binding, resource: BindingResource::Buffer(resource) };
                 let entries: Vec<BindGroupEntry<'_>> = (0..).zip(resources).map(entry).collect();
                 let bindings = gpu.device.create_bind_group(&BindGroupDescriptor {
-                    label: Some(&launch.step.name),
+                    label: Some(&launch.step.name()),
                     layout: &pipeline.get_bind_group_layout(0),
                     entries: &entries,
                 });

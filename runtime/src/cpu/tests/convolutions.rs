@@ -77,6 +77,7 @@ fn convolution(draw: &mut Draw) -> Nest {
         name: "convolution".into(),
         axes,
         free: 4,
+        rows: 4,
         loops: 0,
         derived: Vec::new(),
         guards,

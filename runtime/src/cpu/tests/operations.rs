@@ -11,6 +11,7 @@ fn elementwise(program: Program<Leaf>, operands: &[&Tensor], result: DType) -> N
         outputs: vec![output(result, &axes, [0])],
         axes,
         free: 1,
+        rows: 1,
         loops: 0,
         derived: Vec::new(),
         guards: Vec::new(),

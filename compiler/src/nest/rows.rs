@@ -1,0 +1,105 @@
+//! Statistics of rows: contractions that aggregate over a row's columns, within the nest that reads the row.
+//!
+//! Example: of X: f32[8, 128, 512] with M: f32[8, 128, 1], the means of its rows, the places are [8, 128, 512], of which the
+//! first two axes are the rows. M's place is the row's: [i0, i1, 0]; the index over which it sums is the column.
+
+use crate::affine::Affine;
+use crate::graph::{Aggregation, Contraction, Graph, NodeId, Op};
+use crate::scalar::{Inst, Program, Value};
+
+use super::build::{Builder, NestError, accumulator_type, widened};
+use super::gather::{Gather, gather};
+use super::{Leaf, Window};
+
+/// The shape of the places of a nest with statistics, and how many of its axes are rows; `None` where the statistics do not
+/// have that in common.
+pub(super) fn space(
+    graph: &Graph,
+    roots: &[(NodeId, Vec<Window>)],
+    statistics: &[NodeId],
+) -> Option<(Vec<usize>, usize)> {
+    let form = |&id: &NodeId| Some((graph.shape(id), extents(&row_form(graph, id)?)));
+    let (rows, columns) = form(statistics.first()?)?;
+    // What the columns are, a root of the places' shape says best.
+    let elements = rows.iter().product::<usize>().checked_mul(columns.iter().product())?;
+    let full =
+        roots.iter().map(|(root, _)| graph.shape(*root)).find(|shape| shape.iter().product::<usize>() == elements);
+    let shape = full.map_or_else(|| [rows, &columns].concat(), <[usize]>::to_vec);
+    let divides = |at: usize| {
+        let same = |other: &NodeId| {
+            form(other)
+                .is_some_and(|(rows, columns)| is_of_rows(rows, &shape[..at]) && without_ones(&shape[at..]) == columns)
+        };
+        statistics.iter().all(same)
+    };
+    let at = (0..=shape.len()).find(|&at| divides(at))?;
+    Some((shape, at))
+}
+
+/// Whether a value of `shape` has one element for each of `rows`.
+fn is_of_rows(shape: &[usize], rows: &[usize]) -> bool {
+    shape.len() >= rows.len() && shape[..rows.len()] == *rows && shape[rows.len()..].iter().all(|&size| size == 1)
+}
+
+fn extents(form: &Gather) -> Vec<usize> {
+    without_ones(&form.reduction.iter().map(|axis| axis.extent).collect::<Vec<_>>())
+}
+
+fn without_ones(sizes: &[usize]) -> Vec<usize> {
+    sizes.iter().copied().filter(|&size| size != 1).collect()
+}
+
+/// The gather form of a contraction that may be a statistic: each of its places aggregates all of a box.
+pub(crate) fn row_form(graph: &Graph, id: NodeId) -> Option<Gather> {
+    let Op::Contraction(op) = &graph.node(id).op else { return None };
+    let fixed = op.accesses.iter().all(|a| a.index.iter().all(|i| i.access.is_none()));
+    let folds = !matches!(op.aggregation, Aggregation::ArgMax | Aggregation::ArgMin | Aggregation::Assign);
+    if !fixed || !folds || op.default || op.body.results.len() != 1 {
+        return None;
+    }
+    let shapes: Vec<Vec<usize>> = graph.operands(id).iter().map(|&o| graph.shape(o).to_vec()).collect();
+    let form = gather(op, graph.shape(id), &shapes)?;
+    (!form.empty && form.guards.is_empty() && form.derived.is_empty()).then_some(form)
+}
+
+impl<'a> Builder<'a> {
+    /// The index at which the nest's place has a node: that of the place, or of the row.
+    pub fn place(&self, id: NodeId) -> Result<Vec<Affine>, NestError> {
+        let shape = self.graph.shape(id);
+        let sizes: Vec<usize> = self.axes[..self.free].iter().map(|axis| axis.extent).collect();
+        if *shape == sizes {
+            return Ok((0..sizes.len()).map(Affine::var).collect());
+        }
+        if is_of_rows(shape, &sizes[..self.rows]) {
+            let coordinate = |axis: usize| if axis < self.rows { Affine::var(axis) } else { Affine::constant(0) };
+            return Ok((0..shape.len()).map(coordinate).collect());
+        }
+        Err(NestError::Internal("a root has neither the places' shape nor the rows'"))
+    }
+
+    /// Whether the nest's place has a node at `index`.
+    pub fn is_place(&self, id: NodeId, index: &[Affine]) -> bool {
+        let zero = Affine::constant(0);
+        let is_single = |axis: usize| self.axes.get(axis).is_none_or(|a| a.extent == 1);
+        let same = |(axis, (a, b)): (usize, (&Affine, &Affine))| a == b || (*a == zero && is_single(axis));
+        self.place(id).is_ok_and(|place| index.iter().zip(&place).enumerate().all(same))
+    }
+
+    /// The aggregate over the row of the nest's place.
+    pub fn statistic(&mut self, program: &mut Program<Leaf>, id: NodeId) -> Result<Value, NestError> {
+        let op: &Contraction = self.contraction_op(id)?;
+        let form = row_form(self.graph, id).ok_or(NestError::Internal("a statistic of something else"))?;
+        let mut columns = (self.rows..self.free).filter(|&axis| self.axes[axis].extent != 1);
+        let mut values = self.place(id)?;
+        for axis in &form.reduction {
+            let column = if axis.extent == 1 { None } else { columns.next() };
+            values.push(column.map_or(Affine::constant(0), Affine::var));
+        }
+        let indices: Option<Vec<Affine>> = form.indices.iter().map(|index| index.substitute_all(&values)).collect();
+        let (value, _) = self.body(program, id, op, &indices.ok_or_else(|| self.overflow())?, &[])?;
+        let dtype = accumulator_type(op.aggregation, program.dtype(value));
+        let value = widened(program, value, dtype);
+        let statistic = program.push(Inst::Leaf(Leaf::Statistic(op.aggregation, value)), dtype);
+        Ok(program.cast(statistic, self.graph.dtype(id)))
+    }
+}

@@ -1,0 +1,235 @@
+//! Merges groups of [`fuse`](super::fuse) into nests with several outputs, and nests that know statistics of their rows.
+//!
+//! Example: `M = max over k of X`, `E = exp(X - M)`, `S = sum over k of E`, `Y = E / S` are four groups: the second and the
+//! fourth are as large as X, the others aggregate its rows. Merged, they are one nest that reads X once and writes Y once.
+//! Likewise the new momenta of an optimizer and the weight that is made of them, and, as its epilogue, with the contraction
+//! that gives the gradient.
+//!
+//! A group is merged with one whose value it reads, where that saves traffic and harms neither: the places are the same, or
+//! one aggregates the rows of the other; rows are many enough to keep a device busy, or few in all.
+//!
+//! Why it is sound: [`crate::nest::build`] refuses what one nest cannot compute, a value that is read away from its place. A group
+//! is moved only where everything that it reads still comes before it, and all that reads it after.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use crate::graph::{Graph, NodeId, Op};
+use crate::nest::{self, Members, Nest, Window, row_form};
+use crate::profile::{Execution, Profile};
+
+use super::fuse::{Group, MOST_NODES, compared_with_extremes, is_source, storage};
+
+/// The most elements of a row that a device keeps close at hand.
+const LONGEST_ROW: usize = 1 << 16;
+
+/// So many rows keep a device busy.
+const BUSY_ROWS: usize = 64;
+
+/// So many elements are not worth being divided.
+const FEW_ELEMENTS: usize = 1 << 14;
+
+/// Terms of a contraction up to which a long epilogue, for which a shader keeps fewer sums in registers, is still cheaper
+/// than another pass over memory.
+const FEW_TERMS: usize = 512;
+
+/// Instructions of an epilogue that take no registers from the sums.
+const SHORT_EPILOGUE: usize = 8;
+
+/// The groups, merged where that pays, in topological order.
+pub(super) fn merge(graph: &Graph, groups: Vec<Group>, profile: &Profile) -> Vec<Group> {
+    let mut merging = Merging::new(graph, groups, profile);
+    for reader in 0..merging.groups.len() {
+        merging.merge_operands(reader);
+    }
+    merging.groups.into_iter().flatten().collect()
+}
+
+/// Groups in topological order, with gaps where merged ones were.
+struct Merging<'g> {
+    graph: &'g Graph,
+    profile: &'g Profile,
+    groups: Vec<Option<Group>>,
+    /// What each reads from memory that other groups compute.
+    reads: Vec<BTreeSet<NodeId>>,
+    /// The groups that read a root.
+    readers: HashMap<NodeId, BTreeSet<usize>>,
+    /// The group of each root.
+    home: HashMap<NodeId, usize>,
+    outputs: HashSet<NodeId>,
+}
+
+impl<'g> Merging<'g> {
+    fn new(graph: &'g Graph, groups: Vec<Group>, profile: &'g Profile) -> Merging<'g> {
+        let roots =
+            |(number, group): (usize, &Group)| group.roots.iter().map(move |&root| (root, number)).collect::<Vec<_>>();
+        let home: HashMap<NodeId, usize> = groups.iter().enumerate().flat_map(roots).collect();
+        let reads: Vec<BTreeSet<NodeId>> = groups.iter().map(|group| reads(graph, group, &home)).collect();
+        let mut readers: HashMap<NodeId, BTreeSet<usize>> = HashMap::new();
+        for (number, roots) in reads.iter().enumerate() {
+            roots.iter().for_each(|&root| _ = readers.entry(root).or_default().insert(number));
+        }
+        let outputs = graph.outputs.iter().map(|(_, id)| storage(graph, *id)).collect();
+        Merging { graph, profile, groups: groups.into_iter().map(Some).collect(), reads, readers, home, outputs }
+    }
+
+    /// Merges a group with those that it reads, and these with those that they read, as far as that pays.
+    fn merge_operands(&mut self, reader: usize) {
+        let mut at = reader;
+        let mut refused = HashSet::new();
+        loop {
+            let next = self.reads[at].iter().map(|root| self.home[root]).find(|other| !refused.contains(other));
+            let Some(other) = next else { return };
+            match self.merged(other, at) {
+                Some((group, place)) => {
+                    self.replace(other, at, group, place);
+                    at = place;
+                    refused.clear();
+                }
+                None => _ = refused.insert(other),
+            }
+        }
+    }
+
+    /// What two groups become, of which the second reads the first, and where in the order.
+    fn merged(&self, first: usize, second: usize) -> Option<(Group, usize)> {
+        let (a, b) = (self.groups[first].as_ref()?, self.groups[second].as_ref()?);
+        if a.once != b.once || !self.is_nest(a) || !self.is_nest(b) {
+            return None;
+        }
+        let place = self.place(first, second)?;
+        let mut group =
+            Group { roots: [&a.roots[..], &b.roots].concat(), once: a.once, contraction: None, statistics: Vec::new() };
+        let shape = |group: &Group| self.graph.shape(group.roots[0]);
+        match (a.contraction, b.contraction) {
+            (contraction, None) if shape(a) == shape(b) && a.statistics.is_empty() && b.statistics.is_empty() => {
+                group.contraction = contraction;
+            }
+            _ => {
+                let statistics =
+                    |group: &Group| group.statistics.iter().copied().chain(group.contraction).collect::<Vec<_>>();
+                group.statistics = [statistics(a), statistics(b)].concat();
+                if group.statistics.iter().any(|&id| row_form(self.graph, id).is_none()) {
+                    return None;
+                }
+            }
+        }
+        if self.compares_extremes(&group) {
+            return None;
+        }
+        let nest = self.nest(&group)?;
+        let is_kept = |root: &NodeId| self.is_kept(*root, first, second);
+        group.roots.retain(is_kept);
+        self.pays(&nest, group.roots.len()).then_some((group, place))
+    }
+
+    /// Whether a contraction of the group compares what the group computes with its own extremes.
+    fn compares_extremes(&self, group: &Group) -> bool {
+        group.statistics.iter().chain(&group.contraction).any(|&id| {
+            let Op::Contraction(op) = &self.graph.node(id).op else { return false };
+            let compared = compared_with_extremes(self.graph, op, &self.graph.operands(id));
+            compared.iter().any(|tensor| group.roots.contains(tensor))
+        })
+    }
+
+    /// Whether a group is computed by a nest.
+    fn is_nest(&self, group: &Group) -> bool {
+        let is_nest = |id: &NodeId| {
+            !matches!(self.graph.node(*id).op, Op::Scan(_) | Op::PrngValue | Op::PrngState { .. })
+                && self.graph.node(*id).ty.elements() > 0
+        };
+        group.roots.iter().all(is_nest)
+    }
+
+    /// Where in the order both groups can be computed at once.
+    fn place(&self, first: usize, second: usize) -> Option<usize> {
+        let roots = &self.groups[first].as_ref()?.roots;
+        if roots.iter().all(|root| self.readers(*root).all(|reader| reader >= second)) {
+            return Some(second);
+        }
+        self.reads[second].iter().all(|root| self.home[root] <= first).then_some(first)
+    }
+
+    fn readers(&self, root: NodeId) -> impl Iterator<Item = usize> {
+        self.readers.get(&root).into_iter().flatten().copied()
+    }
+
+    /// Whether a root of two groups that are merged must be in memory all the same.
+    fn is_kept(&self, root: NodeId, first: usize, second: usize) -> bool {
+        self.outputs.contains(&root) || self.readers(root).any(|reader| reader != first && reader != second)
+    }
+
+    /// The nest of a group, where there is one.
+    fn nest(&self, group: &Group) -> Option<Nest> {
+        let whole = |id: NodeId| Window::whole(&self.graph.node(id).ty);
+        let memory = |id: NodeId| {
+            let is_stored = is_source(&self.graph.node(id).op) || self.home.contains_key(&id);
+            is_stored.then(|| whole(id))
+        };
+        let roots: Vec<(NodeId, Vec<Window>)> = group.roots.iter().map(|&root| (root, vec![whole(root)])).collect();
+        let members = Members { roots: &roots, contraction: group.contraction, statistics: &group.statistics };
+        nest::build(self.graph, members, &memory, &[]).ok().map(|(nest, _)| nest)
+    }
+
+    /// Whether one nest with so many outputs is at least as good as the two that it is made of.
+    fn pays(&self, nest: &Nest, outputs: usize) -> bool {
+        let is_shader = self.profile.execution == Execution::Shader;
+        let most_buffers = self.profile.max_buffers as usize;
+        if nest.operands.len() + outputs.max(1) > most_buffers || nest.epilogue.insts.len() > 4 * MOST_NODES {
+            return false;
+        }
+        if nest.aggregation.is_some() {
+            let is_short = nest.epilogue.insts.len() <= SHORT_EPILOGUE || nest.reduction_points() <= FEW_TERMS;
+            return !is_shader || nest.roles().is_none() || is_short;
+        }
+        if nest.columns().is_empty() {
+            return true;
+        }
+        let rows = nest.places() / nest.row_length();
+        // Elsewhere the columns of a row are far from each other in memory.
+        let follow_each_other =
+            nest.loads().all(|load| load.dynamic.is_empty() && matches!(load.offset.coefficient(nest.free - 1), 0 | 1));
+        follow_each_other && nest.row_length() <= LONGEST_ROW && (rows >= BUSY_ROWS || nest.places() <= FEW_ELEMENTS)
+    }
+
+    /// Puts a group in the place of the two that it is made of.
+    fn replace(&mut self, first: usize, second: usize, group: Group, place: usize) {
+        let gone: Vec<NodeId> =
+            [first, second].iter().flat_map(|&n| self.groups[n].take()).flat_map(|g| g.roots).collect();
+        let mut reads = std::mem::take(&mut self.reads[first]);
+        reads.append(&mut self.reads[second]);
+        reads.retain(|root| !gone.contains(root));
+        gone.iter().for_each(|root| _ = self.home.remove(root));
+        group.roots.iter().for_each(|&root| _ = self.home.insert(root, place));
+        for root in &reads {
+            let readers = self.readers.entry(*root).or_default();
+            readers.retain(|&reader| reader != first && reader != second);
+            readers.insert(place);
+        }
+        self.reads[place] = reads;
+        self.groups[place] = Some(group);
+    }
+}
+
+/// The roots of other groups that a group reads from memory.
+fn reads(graph: &Graph, group: &Group, home: &HashMap<NodeId, usize>) -> BTreeSet<NodeId> {
+    let mut found = BTreeSet::new();
+    let mut seen: HashSet<NodeId> = group.roots.iter().copied().collect();
+    let mut pending = group.roots.clone();
+    while let Some(id) = pending.pop() {
+        for operand in graph.operands(id) {
+            let operand = match &graph.node(storage(graph, operand)).op {
+                Op::Result { .. } => graph.operands(storage(graph, operand))[0],
+                _ => storage(graph, operand),
+            };
+            if !seen.insert(operand) {
+                continue;
+            }
+            if home.contains_key(&operand) {
+                found.insert(operand);
+            } else if !is_source(&graph.node(operand).op) {
+                pending.push(operand);
+            }
+        }
+    }
+    found
+}

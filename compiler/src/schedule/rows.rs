@@ -1,0 +1,272 @@
+//! The row-wise template: the invocations of a workgroup, or a power of two of them, compute a row together. Each has some of
+//! the columns; statistics are combined in a tree through workgroup memory.
+//!
+//! Where an invocation has few columns, its values stay in registers from one statistic to the next, so that a row is read
+//! once; else each statistic is another loop over the columns.
+
+use crate::dtype::DType;
+use crate::graph::Aggregation;
+use crate::kernel::{Builder, Expr, Kernel, Type};
+use crate::nest::{Leaf, Nest};
+use crate::profile::Profile;
+use crate::scalar::{BinaryOp, Inst, Value};
+
+use super::point::{Point, declare, vector_lanes};
+use super::values::{Unsupported, Values, compute_type};
+use super::{ScheduleError, grid};
+
+/// The most copies of the program, each of another part of the row.
+const MOST_COPIES: usize = 8;
+
+/// The most instructions in all copies.
+const MOST_INSTRUCTIONS: usize = 512;
+
+/// The kernel. `lanes` invocations, a power of two and a divisor of `workgroup`, compute a row, `width` columns at a time: 1, or 4
+/// where [`vector_lanes`] allows it.
+pub(super) fn rows(
+    nest: &Nest,
+    profile: &Profile,
+    workgroup: u32,
+    lanes: u32,
+    width: u8,
+) -> Result<Kernel, ScheduleError> {
+    let count = nest.places() / nest.row_length();
+    let slots = workgroup / lanes;
+    let grid = grid(count.div_ceil(slots as usize), profile)?;
+    let mut builder = Builder::new(&nest.name, [workgroup, 1, 1], grid);
+    let b = &mut builder;
+    let scalar = vec![1; nest.operands.len() + nest.outputs.len()];
+    let vectors = if width == 1 { Some(scalar) } else { vector_lanes(nest) };
+    let buffers = declare(nest, profile, b, vectors.ok_or(ScheduleError::Internal("unaligned vectors"))?)?;
+    let group =
+        if grid[1] == 1 { Expr::workgroup(0) } else { Expr::workgroup(1) * grid[0] as i32 + Expr::workgroup(0) };
+    let (lane, row) = match slots {
+        1 => (Expr::local(0), group),
+        _ => {
+            let lane = b.let_("lane", Expr::local(0).remainder(lanes));
+            (lane, group * slots as i32 + Expr::local(0).quotient(lanes))
+        }
+    };
+    let mut row = b.let_("row", row);
+    // Where there are more invocations than rows take, the last row is computed more than once: all pass every barrier.
+    let all = grid[0] as usize * grid[1] as usize * slots as usize == count;
+    let is_own = if all { true.into() } else { b.let_("is_own", row.clone().lt(count as i32)) };
+    if !all {
+        row = b.let_("row", row.binary(BinaryOp::Min, count as i32 - 1));
+    }
+    let mut point = Point::new(nest, profile, &buffers, width);
+    point.set_position(b, &(0..nest.rows).collect::<Vec<_>>(), &row);
+    let mut rows = Rows { nest, profile, lanes, workgroup, width, lane, row, is_own, point };
+    let copies = nest.row_length().div_ceil(lanes as usize * width as usize);
+    if copies <= MOST_COPIES && copies * nest.epilogue.insts.len() <= MOST_INSTRUCTIONS {
+        rows.in_registers(b, copies)?;
+    } else {
+        rows.in_loops(b)?;
+    }
+    Ok(builder.finish()?)
+}
+
+/// A kernel while it is written.
+struct Rows<'a> {
+    nest: &'a Nest,
+    profile: &'a Profile,
+    lanes: u32,
+    workgroup: u32,
+    width: u8,
+    /// Which of the row's invocations this one is.
+    lane: Expr,
+    row: Expr,
+    /// Whether the invocation is to store what it computes.
+    is_own: Expr,
+    /// The row's first place.
+    point: Point<'a>,
+}
+
+impl<'a> Rows<'a> {
+    /// Every value at once for all columns of an invocation.
+    fn in_registers(&mut self, b: &mut Builder, copies: usize) -> Result<(), ScheduleError> {
+        let (nest, program) = (self.nest, &self.nest.epilogue);
+        let length = nest.row_length();
+        let mut places = Vec::with_capacity(copies);
+        for copy in 0..copies {
+            let first = copy * self.lanes as usize;
+            let number = b.let_("number", self.lane.clone() + first as i32);
+            let all = (first + self.lanes as usize) * self.width as usize <= length;
+            places.push(self.place(b, number, all));
+        }
+        let dependencies = nest.dependencies(program);
+        // For each copy, or once where all columns have the same value.
+        let mut done: Vec<Vec<Expr>> = Vec::with_capacity(program.insts.len());
+        for (value, (inst, dtype)) in program.insts.iter().enumerate() {
+            if let Inst::Leaf(Leaf::Statistic(aggregation, a)) = inst {
+                let mut sum = self.identity(b, *aggregation, *dtype)?;
+                for (copy, (_, inside, _)) in places.iter().enumerate() {
+                    let candidate = done[*a].get(copy).unwrap_or(&done[*a][0]).clone();
+                    let candidate = self.where_(b, inside, candidate, *aggregation, *dtype)?;
+                    let next = self.combine(b, *aggregation, *dtype, sum, candidate)?;
+                    sum = b.let_("sum", next);
+                }
+                done.push(vec![self.whole(b, *aggregation, *dtype, sum)?]);
+                continue;
+            }
+            let varies = nest.columns().any(|column| dependencies[value][column]);
+            let mut own = Vec::new();
+            for (copy, (point, ..)) in places.iter().enumerate().take(if varies { copies } else { 1 }) {
+                let known = |v: Value| done[v].get(copy).unwrap_or(&done[v][0]).clone();
+                let code = point.instruction(b, program, value, &known, None)?;
+                own.push(b.let_(&format!("v{value}"), code));
+            }
+            done.push(own);
+        }
+        for (copy, (point, inside, column)) in places.iter().enumerate() {
+            let results: Vec<Expr> =
+                program.results.iter().map(|&r| done[r].get(copy).unwrap_or(&done[r][0]).clone()).collect();
+            self.store(b, point, inside, column, &results);
+        }
+        Ok(())
+    }
+
+    /// A loop over the columns for each statistic, and one for the results.
+    fn in_loops(&mut self, b: &mut Builder) -> Result<(), ScheduleError> {
+        let program = &self.nest.epilogue;
+        let vectors = (self.nest.row_length() / self.width as usize) as i32;
+        for (value, (inst, dtype)) in program.insts.iter().enumerate() {
+            let Inst::Leaf(Leaf::Statistic(aggregation, a)) = inst else { continue };
+            let identity = self.identity(b, *aggregation, *dtype)?;
+            let sum = b.var("sum", identity);
+            b.for_("number", self.lane.clone(), vectors, self.lanes, |b, number| -> Result<(), ScheduleError> {
+                let (point, ..) = self.place(b, number, true);
+                let candidate = point.values(b, program, &[*a], None)?[*a].clone();
+                let next = self.combine(b, *aggregation, *dtype, sum.clone(), candidate)?;
+                b.assign(&sum, next);
+                Ok(())
+            })?;
+            let whole = self.whole(b, *aggregation, *dtype, sum)?;
+            self.point.statistics.push((value, whole));
+        }
+        b.for_("number", self.lane.clone(), vectors, self.lanes, |b, number| -> Result<(), ScheduleError> {
+            let (point, inside, column) = self.place(b, number, true);
+            let results = point.program(b, program, None)?;
+            self.store(b, &point, &inside, &column, &results);
+            Ok(())
+        })
+    }
+
+    /// The point at vector `number` of the row, whether it is in the row, and its column. Outside, it is the row's last.
+    fn place(&self, b: &mut Builder, number: Expr, all: bool) -> (Point<'a>, Expr, Expr) {
+        let vectors = (self.nest.row_length() / self.width as usize) as i32;
+        let inside = if all { true.into() } else { b.let_("inside", number.clone().lt(vectors)) };
+        let number = if all { number } else { number.binary(BinaryOp::Min, vectors - 1) };
+        let column = b.let_("column", number * self.width as i32);
+        let mut point = self.point.clone();
+        point.set_position(b, &self.nest.columns().collect::<Vec<_>>(), &column);
+        (point, inside, column)
+    }
+
+    /// Stores results at a place of the row; those of rows at its first.
+    fn store(&self, b: &mut Builder, point: &Point, inside: &Expr, column: &Expr, results: &[Expr]) {
+        let (of_rows, of_places): (Vec<usize>, Vec<usize>) =
+            (0..results.len()).partition(|&output| self.nest.is_of_rows(output));
+        let place = self.row.clone() * self.nest.row_length() as i32 + column.clone();
+        b.if_(self.is_own.clone().and(inside), |b| {
+            of_places.iter().for_each(|&output| point.store_one(b, output, &place, results[output].clone()));
+            if !of_rows.is_empty() {
+                b.if_(column.clone().equals(0), |b| {
+                    for &output in &of_rows {
+                        let result =
+                            if self.width == 1 { results[output].clone() } else { results[output].clone().lane(0) };
+                        point.store_one(b, output, &place, result);
+                    }
+                });
+            }
+        });
+    }
+
+    fn values<'b>(&self, b: &'b mut Builder, lanes: u8) -> Values<'b>
+    where
+        'a: 'b,
+    {
+        Values { b, profile: self.profile, lanes }
+    }
+
+    fn identity(&self, b: &mut Builder, aggregation: Aggregation, dtype: DType) -> Result<Expr, Unsupported> {
+        self.values(b, self.width).constant(aggregation.identity(dtype))
+    }
+
+    /// A value inside the row, else the identity.
+    fn where_(
+        &self,
+        b: &mut Builder,
+        inside: &Expr,
+        value: Expr,
+        aggregation: Aggregation,
+        dtype: DType,
+    ) -> Result<Expr, Unsupported> {
+        if inside.as_bool() == Some(true) {
+            return Ok(value);
+        }
+        let identity = self.identity(b, aggregation, dtype)?;
+        Ok(inside.clone().splat(self.width).select(value, identity))
+    }
+
+    fn combine(
+        &self,
+        b: &mut Builder,
+        aggregation: Aggregation,
+        dtype: DType,
+        x: Expr,
+        y: Expr,
+    ) -> Result<Expr, Unsupported> {
+        let op = match aggregation {
+            Aggregation::Sum => BinaryOp::Add,
+            Aggregation::Product => BinaryOp::Mul,
+            Aggregation::Max => BinaryOp::Max,
+            Aggregation::Min => BinaryOp::Min,
+            _ => return Err(Unsupported { what: format!("statistics by `{}`", aggregation.name()) }),
+        };
+        let lanes = b.ty(&x).map_or(1, |ty| ty.lanes);
+        self.values(b, lanes).binary(op, dtype, x, y)
+    }
+
+    /// What the row's invocations have in all, in every one of them.
+    fn whole(&self, b: &mut Builder, aggregation: Aggregation, dtype: DType, own: Expr) -> Result<Expr, ScheduleError> {
+        let mut sum = own;
+        if self.width > 1 {
+            let all = b.let_("all", sum);
+            sum = all.clone().lane(0);
+            for lane in 1..self.width {
+                sum = self.combine(b, aggregation, dtype, sum, all.clone().lane(lane))?;
+            }
+        }
+        let compute = compute_type(dtype, self.profile);
+        let compute = compute.ok_or_else(|| Unsupported { what: format!("values of type {dtype}") })?;
+        let stored = if compute == DType::Bool { DType::U32 } else { compute };
+        let mut whole = b.let_("whole", sum);
+        if self.lanes > 1 {
+            let shared = b.shared("partial", Type::scalar(stored), self.workgroup as usize);
+            let write = |b: &mut Builder, value: Expr| {
+                let value = Values { b, profile: self.profile, lanes: 1 }.stored(dtype, value);
+                b.store_shared(shared, Expr::local(0), value);
+            };
+            let read = |b: &mut Builder, index: Expr| {
+                Values { b, profile: self.profile, lanes: 1 }.loaded(dtype, Expr::load_shared(shared, &index))
+            };
+            write(b, whole);
+            b.barrier();
+            let mut half = self.lanes / 2;
+            while half >= 1 {
+                b.if_(self.lane.clone().lt(half as i32), |b| -> Result<(), ScheduleError> {
+                    let (x, y) = (read(b, Expr::local(0)), read(b, Expr::local(0) + half as i32));
+                    let both = self.combine(b, aggregation, dtype, x, y)?;
+                    write(b, both);
+                    Ok(())
+                })?;
+                b.barrier();
+                half /= 2;
+            }
+            let first = read(b, Expr::local(0) - self.lane.clone());
+            whole = b.let_("whole", first);
+        }
+        Ok(b.let_("statistic", whole.splat(self.width)))
+    }
+}
