@@ -181,7 +181,7 @@ struct Grouping<'g> {
     evaluations: Vec<f64>,
     /// Nodes in a root's group.
     sizes: HashMap<NodeId, usize>,
-    /// For elementwise nodes that could end a contraction's epilogue: that contraction.
+    /// For elementwise nodes that could be in a contraction's epilogue: that contraction.
     epilogues: HashMap<NodeId, NodeId>,
 }
 
@@ -202,7 +202,7 @@ impl<'g> Grouping<'g> {
             sizes: HashMap::new(),
             epilogues: HashMap::new(),
         };
-        grouping.find_epilogues(stored);
+        grouping.find_epilogues();
         for &id in links.order.iter().rev() {
             let op = &graph.node(id).op;
             if is_source(op) || matches!(op, Op::Reshape) {
@@ -229,25 +229,19 @@ impl<'g> Grouping<'g> {
         grouping
     }
 
-    /// Follows each contraction through elementwise nodes of its shape, to each that all its readers lead to.
-    fn find_epilogues(&mut self, stored: &HashSet<NodeId>) {
-        let mut position = vec![0; self.links.users.len()];
-        self.links.order.iter().enumerate().for_each(|(at, id)| position[id.index()] = at);
-        let readers = |id| self.links.users(id).iter().map(|user| (position[user.index()], *user));
-        for &contraction in self.links.order.iter().filter(|id| self.reductions.contains(id) && !stored.contains(id)) {
-            let mut open: BTreeSet<(usize, NodeId)> = readers(contraction).collect();
-            for _ in 0..MOST_NODES {
-                let Some((_, id)) = open.pop_first() else { break };
-                if !is_elementwise(&self.graph.node(id).op) || self.graph.shape(id) != self.graph.shape(contraction) {
-                    break;
+    /// Follows each contraction through elementwise nodes of its shape.
+    fn find_epilogues(&mut self) {
+        for &contraction in self.links.order.iter().filter(|id| self.reductions.contains(id)) {
+            let mut open = vec![contraction];
+            let mut seen = HashSet::new();
+            while let Some(id) = open.pop().filter(|_| seen.len() < MOST_NODES) {
+                for &reader in self.links.users(id) {
+                    let is_same = self.graph.shape(reader) == self.graph.shape(contraction);
+                    if is_same && is_elementwise(&self.graph.node(reader).op) && seen.insert(reader) {
+                        self.epilogues.entry(reader).or_insert(contraction);
+                        open.push(reader);
+                    }
                 }
-                if open.is_empty() {
-                    self.epilogues.entry(id).or_insert(contraction);
-                }
-                if stored.contains(&id) {
-                    break;
-                }
-                open.extend(readers(id));
             }
         }
     }

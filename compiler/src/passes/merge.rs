@@ -55,7 +55,8 @@ struct Merging<'g> {
     readers: HashMap<NodeId, BTreeSet<usize>>,
     /// The group of each root.
     home: HashMap<NodeId, usize>,
-    outputs: HashSet<NodeId>,
+    /// How many of the graph's outputs each node is. In a loop, each of them has a place of its own.
+    outputs: HashMap<NodeId, usize>,
 }
 
 impl<'g> Merging<'g> {
@@ -68,7 +69,8 @@ impl<'g> Merging<'g> {
         for (number, roots) in reads.iter().enumerate() {
             roots.iter().for_each(|&root| _ = readers.entry(root).or_default().insert(number));
         }
-        let outputs = graph.outputs.iter().map(|(_, id)| storage(graph, *id)).collect();
+        let mut outputs = HashMap::new();
+        graph.outputs.iter().for_each(|(_, id)| *outputs.entry(storage(graph, *id)).or_insert(0) += 1);
         Merging { graph, profile, groups: groups.into_iter().map(Some).collect(), reads, readers, home, outputs }
     }
 
@@ -119,7 +121,7 @@ impl<'g> Merging<'g> {
         let nest = self.nest(&group)?;
         let is_kept = |root: &NodeId| self.is_kept(*root, first, second);
         group.roots.retain(is_kept);
-        self.pays(&nest, group.roots.len()).then_some((group, place))
+        self.pays(&nest, &group.roots).then_some((group, place))
     }
 
     /// Whether a contraction of the group compares what the group computes with its own extremes.
@@ -155,7 +157,7 @@ impl<'g> Merging<'g> {
 
     /// Whether a root of two groups that are merged must be in memory all the same.
     fn is_kept(&self, root: NodeId, first: usize, second: usize) -> bool {
-        self.outputs.contains(&root) || self.readers(root).any(|reader| reader != first && reader != second)
+        self.outputs.contains_key(&root) || self.readers(root).any(|reader| reader != first && reader != second)
     }
 
     /// The nest of a group, where there is one.
@@ -170,11 +172,12 @@ impl<'g> Merging<'g> {
         nest::build(self.graph, members, &memory, &[]).ok().map(|(nest, _)| nest)
     }
 
-    /// Whether one nest with so many outputs is at least as good as the two that it is made of.
-    fn pays(&self, nest: &Nest, outputs: usize) -> bool {
+    /// Whether one nest that stores these is at least as good as the two that it is made of.
+    fn pays(&self, nest: &Nest, stored: &[NodeId]) -> bool {
         let is_shader = self.profile.execution == Execution::Shader;
         let most_buffers = self.profile.max_buffers as usize;
-        if nest.operands.len() + outputs.max(1) > most_buffers || nest.epilogue.insts.len() > 4 * MOST_NODES {
+        let outputs: usize = stored.iter().map(|root| self.outputs.get(root).copied().unwrap_or(1)).sum();
+        if nest.operands.len() + outputs > most_buffers || nest.epilogue.insts.len() > 4 * MOST_NODES {
             return false;
         }
         if nest.aggregation.is_some() {
