@@ -55,6 +55,11 @@ proptest! {
     }
 
     #[test]
+    fn rows_on_the_cpu(case in generate::rows()) {
+        check(&case, &[Device::cpu()])?;
+    }
+
+    #[test]
     fn scans_on_the_cpu(case in generate::scan()) {
         check(&case, &[Device::cpu()])?;
     }
@@ -77,6 +82,12 @@ proptest! {
 
     #[test]
     fn chains_on_the_gpu(case in generate::chain()) {
+        check(&case, &[Device::named("check").unwrap()])?;
+        check(&case, &ADAPTERS)?;
+    }
+
+    #[test]
+    fn rows_on_the_gpu(case in generate::rows()) {
         check(&case, &[Device::named("check").unwrap()])?;
         check(&case, &ADAPTERS)?;
     }

@@ -152,8 +152,8 @@ impl<'a> Point<'a> {
             }
         }
         let mut done: Vec<Expr> = Vec::with_capacity(program.insts.len());
-        for value in 0..program.insts.len() {
-            if !needed[value] {
+        for (value, needed) in needed.into_iter().enumerate() {
+            if !needed {
                 done.push(0.into());
                 continue;
             }

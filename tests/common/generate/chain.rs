@@ -185,7 +185,7 @@ pub fn of_rows(builder: &mut Builder, aggregation: Aggregation, x: Value) -> Val
 }
 
 /// `exp(x - max) / sum`, of which each step is kept where it is smooth.
-fn softmax(builder: &mut Builder, x: Value) -> Value {
+pub fn softmax(builder: &mut Builder, x: Value) -> Value {
     let most = of_rows(builder, Aggregation::Max, x);
     let shifted = builder.binary(BinaryOp::Sub, x, most);
     let exp = builder.unary(UnaryOp::Exp, shifted);
@@ -194,7 +194,7 @@ fn softmax(builder: &mut Builder, x: Value) -> Value {
 }
 
 /// `(x - mean) * rsqrt(variance)`, likewise.
-fn normalise(builder: &mut Builder, x: Value) -> Value {
+pub fn normalise(builder: &mut Builder, x: Value) -> Value {
     let dtype = builder.dtype(x);
     let last = builder.shape(x)[builder.shape(x).len() - 1];
     // A power of two near the row's length, so that exact sums stay exact.

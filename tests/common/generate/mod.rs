@@ -13,6 +13,7 @@ mod choices;
 mod contraction;
 mod elementwise;
 mod graph;
+mod rows;
 mod scan;
 
 use std::fmt;
@@ -65,6 +66,11 @@ pub fn elementwise() -> impl Strategy<Value = Case> {
 /// Convolutions, products, pooling, softmax, normalisation and elementwise operations, each on the result of the last.
 pub fn chain() -> impl Strategy<Value = Case> {
     cases(60, chain::chain)
+}
+
+/// Statistics of rows, and what is made of them, in rows of 0 to some thousand places.
+pub fn rows() -> impl Strategy<Value = Case> {
+    cases(60, rows::rows)
 }
 
 /// Scans over steps, of integers and of floats that stay exact.
