@@ -107,6 +107,12 @@ fn name_and_value(text: &str) -> Result<(String, &str), String> {
     }
 }
 
+/// `f16` or `bf16`.
+pub fn narrow_float(text: &str) -> Result<DType, String> {
+    let dtype = DType::parse(text).filter(|dtype| dtype.is_float() && dtype.bits() == 16);
+    dtype.ok_or_else(|| "it wants f16 or bf16".to_string())
+}
+
 /// `X=1x2x3`, `X=f16:1x2x3`, `X=f16:` for rank 0.
 pub fn shape(text: &str) -> Result<(String, TensorType), String> {
     let (name, value) = name_and_value(text)?;

@@ -9,6 +9,7 @@ use tile_compiler::emit::{Target, write};
 use tile_compiler::graph::Graph;
 use tile_compiler::kernel::Kernel;
 use tile_compiler::lower::{Binding, Bindings, Targets, lower, train};
+use tile_compiler::passes::narrow;
 use tile_compiler::pipeline;
 use tile_compiler::plan::{Plan, Routine};
 use tile_compiler::profile::Profile;
@@ -16,7 +17,7 @@ use tile_compiler::tensor::TensorType;
 use tile_lang::ast::Function;
 use tile_lang::diagnostic::Diagnostic;
 
-use crate::arguments::{Sizes, assume_sizes};
+use crate::arguments::{Sizes, assume_sizes, narrow_float};
 use crate::source::Source;
 use crate::terminal::{Failure, Terminal, print};
 
@@ -34,6 +35,9 @@ pub struct Emit {
     /// The device profile to schedule for
     #[arg(long, value_name = "NAME", default_value = "generic")]
     target: ProfileName,
+    /// Round the factors of products to f16 or bf16, and sum them in f32
+    #[arg(long, value_name = "TYPE", value_parser = narrow_float, conflicts_with = "train")]
+    factors: Option<DType>,
     /// Show a step of training, as the `train` block says: forward, backward, update. `--shape Y=i32:64` gives what the output Y should be
     #[arg(long)]
     train: bool,
@@ -127,6 +131,9 @@ fn compile(arguments: &Emit, sizes: &Sizes, source: &Source, terminal: &Terminal
     if arguments.train {
         bindings.training = true;
         graph = step(source, entry, &bindings, targets, &graph, terminal).map_err(rejected)?;
+    }
+    if let Some(dtype) = arguments.factors {
+        narrow(&mut graph, dtype);
     }
     pipeline::optimise(&mut graph);
     let plan = if arguments.train { pipeline::plan_updates } else { pipeline::plan };

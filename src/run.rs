@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use tile_compiler::dtype::DType;
 use tile_compiler::lower::{Binding, Bindings};
 use tile_runtime::data::npy;
 use tile_runtime::train::as_trained;
 use tile_runtime::{Device, Outputs, Scalar, Session, Tensor};
 
-use crate::arguments::{Input, Sizes, input};
+use crate::arguments::{Input, Sizes, input, narrow_float};
 use crate::devices::open;
 use crate::json;
 use crate::preview::preview;
@@ -36,6 +37,9 @@ pub struct Run {
     /// Where to run: cpu, wgpu, wgpu:N [default: TILE_DEVICE, else the best real GPU, else cpu]
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
+    /// Round the factors of products to f16 or bf16, and sum them in f32
+    #[arg(long, value_name = "TYPE", value_parser = narrow_float)]
+    factors: Option<DType>,
     /// Write each output as DIR/NAME.npy instead of showing it
     #[arg(long, value_name = "DIR")]
     output_dir: Option<PathBuf>,
@@ -128,6 +132,9 @@ fn session(
             let help = "leave `--shape` out: an array brings its own";
             return Err(source.wrong_input(arguments.sizes.entry.as_deref(), name, "E0303", &what, help));
         }
+    }
+    if let Some(dtype) = arguments.factors {
+        builder = builder.factors(dtype);
     }
     for (name, tensor) in given {
         builder = builder.input(name, tensor.ty().clone());

@@ -14,8 +14,9 @@ pub fn optimise(graph: &mut Graph) {
 }
 
 /// The plan that runs an optimised `graph` on a device with `profile`: its nodes in groups ([`crate::passes::fuse`]), a nest
-/// for each group ([`crate::nest::build`]), a schedule ([`crate::schedule::choose`]) and a kernel
-/// ([`crate::schedule::kernel`]) for each nest, and memory for what passes between them.
+/// for each group ([`crate::nest::build`]), or two for a long reduction ([`crate::schedule::divide`]), a schedule
+/// ([`crate::schedule::choose`]) and a kernel ([`crate::schedule::kernel`]) for each nest, and memory for what passes between
+/// them.
 pub fn plan(graph: &Graph, profile: &Profile) -> Result<Plan, PlanError> {
     Planner::new(profile).plan(&settled(graph))
 }

@@ -32,6 +32,29 @@ pub struct Profile {
     /// Whether shaders have the type, as storage and in arithmetic.
     pub f16: bool,
     pub int64: bool,
+    /// Whether shaders have operations of subgroups.
+    pub subgroups: bool,
+    pub rates: Rates,
+}
+
+/// What schedules are ranked by: no limits, and rough.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rates {
+    /// Processors, each of which runs whole workgroups.
+    pub cores: u32,
+    /// Operations on f32 a second, of all cores.
+    pub flops: f64,
+    /// Bytes a second from memory, and from the cache that the cores share, and how many that holds.
+    pub memory: f64,
+    pub cache: f64,
+    pub cache_bytes: f64,
+    /// Seconds that a launch takes at least.
+    pub launch: f64,
+}
+
+impl Rates {
+    /// A GPU of the middle.
+    pub const GPU: Rates = Rates { cores: 32, flops: 12e12, memory: 4e11, cache: 2e12, cache_bytes: 4e6, launch: 5e-6 };
 }
 
 impl Profile {
@@ -50,6 +73,8 @@ impl Profile {
             max_buffer_bytes: 256 << 20,
             f16: false,
             int64: false,
+            subgroups: false,
+            rates: Rates::GPU,
         }
     }
 
@@ -67,6 +92,8 @@ impl Profile {
             max_buffer_bytes: u64::MAX,
             f16: true,
             int64: true,
+            subgroups: false,
+            rates: Rates { cores: 1, flops: 1e11, memory: 3e10, cache: 1e11, cache_bytes: 1e6, launch: 0.0 },
         }
     }
 

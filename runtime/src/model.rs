@@ -3,6 +3,7 @@
 use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::graph::{Graph, NodeId};
 use tile_compiler::lower::{Binding, Bindings, Network, Setting, lower};
+use tile_compiler::passes::narrow;
 use tile_compiler::pipeline;
 use tile_compiler::plan::{Plan, PlanError, Port};
 use tile_compiler::profile::Profile;
@@ -69,7 +70,7 @@ impl Model {
 
     /// Begins to make the program ready for a device: give the inputs' shapes, then [`SessionBuilder::build`].
     pub fn on<'a>(&'a self, device: &'a Device) -> SessionBuilder<'a> {
-        SessionBuilder { model: self, device, entry: None, bindings: Bindings::default() }
+        SessionBuilder { model: self, device, entry: None, bindings: Bindings::default(), factors: None }
     }
 }
 
@@ -80,6 +81,7 @@ pub struct SessionBuilder<'a> {
     device: &'a Device,
     entry: Option<String>,
     bindings: Bindings,
+    factors: Option<DType>,
 }
 
 impl SessionBuilder<'_> {
@@ -123,6 +125,13 @@ impl SessionBuilder<'_> {
         self
     }
 
+    /// Rounds the factors of products to a float of 16 bits, f16 or bf16: they take half the memory where the device has the
+    /// type. Sums are f32 as before, and so are inputs, weights and outputs.
+    pub fn factors(mut self, dtype: DType) -> Self {
+        self.factors = Some(dtype);
+        self
+    }
+
     /// The network that the program is with these shapes: what [`SessionBuilder::build`] would compile.
     pub fn network(&self) -> Result<Network, Error> {
         let faulty = |diagnostics| Error::Program { sources: self.model.sources.clone(), diagnostics };
@@ -146,7 +155,10 @@ impl SessionBuilder<'_> {
 
     /// The async form of [`SessionBuilder::build`].
     pub async fn build_async(self) -> Result<Session, Error> {
-        let network = self.network()?;
+        let mut network = self.network()?;
+        if let Some(dtype) = self.factors.filter(|dtype| dtype.is_float() && dtype.bits() < 32) {
+            narrow(&mut network.graph, dtype);
+        }
         let mut session = session(network.graph, self.device, &self.model.sources).await?;
         session.keep_initial(network.initial);
         #[cfg(not(target_arch = "wasm32"))]

@@ -37,6 +37,9 @@ impl Emitter<'_> {
             Expr::Literal(value) => return Ok(self.unsigned_literal(value.bits() as u32)),
             Expr::Builtin(Builtin::WorkgroupId(axis)) => return Ok(self.component(self.workgroup_id, *axis)),
             Expr::Builtin(Builtin::LocalId(axis)) => return Ok(self.component(self.local_id, *axis)),
+            Expr::Builtin(builtin @ (Builtin::Subgroup | Builtin::SubgroupLane | Builtin::Subgroups)) => {
+                return Ok(self.subgroup_input(*builtin));
+            }
             Expr::Builtin(Builtin::Step(number)) => return Ok(self.steps[*number]),
             Expr::Variable(id) if let Some(Variable::Index(value)) = self.variables.get(id) => return Ok(*value),
             // x + -3 = x - 3

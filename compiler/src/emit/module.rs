@@ -12,7 +12,7 @@ use naga::{
 
 use super::EmitError;
 use crate::dtype::{DType, Scalar};
-use crate::kernel::{Access, Kernel, Type, VariableId};
+use crate::kernel::{Access, Builtin, Kernel, Type, VariableId};
 
 /// The kernel as a validated naga module with one compute entry point. The launch grid is not part of it.
 ///
@@ -29,7 +29,8 @@ pub(super) fn validated(kernel: &Kernel) -> Result<(Module, ModuleInfo), EmitErr
     emitter.block.extend_block(body);
     let module = emitter.finish();
     // Which types a target has, its writer knows; here all are allowed.
-    let capabilities = Capabilities::SHADER_FLOAT16 | Capabilities::SHADER_INT64 | Capabilities::FLOAT64;
+    let capabilities =
+        Capabilities::SHADER_FLOAT16 | Capabilities::SHADER_INT64 | Capabilities::FLOAT64 | Capabilities::SUBGROUP;
     match Validator::new(ValidationFlags::all(), capabilities).validate(&module) {
         Ok(info) => Ok((module, info)),
         Err(error) => {
@@ -65,6 +66,8 @@ pub(super) struct Emitter<'a> {
     pub shared: Vec<Handle<Expression>>,
     pub workgroup_id: Handle<Expression>,
     pub local_id: Handle<Expression>,
+    /// What the kernel asks of subgroups, u32: arguments of the function.
+    subgroup_inputs: HashMap<Builtin, Handle<Expression>>,
     /// The values of the kernel's steps, u32.
     pub steps: Vec<Handle<Expression>>,
     /// By number, once declared.
@@ -93,6 +96,7 @@ impl<'a> Emitter<'a> {
             block: Block::new(),
             buffers: Vec::new(),
             shared: Vec::new(),
+            subgroup_inputs: HashMap::new(),
             steps: Vec::new(),
             variables: HashMap::new(),
             literals: HashMap::new(),
@@ -166,6 +170,25 @@ impl<'a> Emitter<'a> {
             None => TypeInner::Scalar(scalar),
         };
         self.module.types.insert(naga::Type { name: None, inner }, Span::UNDEFINED)
+    }
+
+    /// What the launch says of subgroups.
+    pub fn subgroup_input(&mut self, builtin: Builtin) -> Handle<Expression> {
+        if let Some(&known) = self.subgroup_inputs.get(&builtin) {
+            return known;
+        }
+        let (name, binding) = match builtin {
+            Builtin::SubgroupLane => ("subgroup_lane", BuiltIn::SubgroupInvocationId),
+            Builtin::Subgroups => ("subgroups", BuiltIn::NumSubgroups),
+            _ => ("subgroup", BuiltIn::SubgroupId),
+        };
+        let ty = self.ty(Type::scalar(DType::U32));
+        let (name, binding) = (Some(name.into()), Some(Binding::BuiltIn(binding)));
+        let number = self.function.arguments.len() as u32;
+        self.function.arguments.push(FunctionArgument { name, ty, binding });
+        let value = self.function.expressions.append(Expression::FunctionArgument(number), Span::UNDEFINED);
+        self.subgroup_inputs.insert(builtin, value);
+        value
     }
 
     fn finish(mut self) -> Module {

@@ -1,11 +1,15 @@
 //! Statements of kernels as statements of naga.
 
-use naga::{Barrier, BinaryOperator, Block, Expression, Handle, LocalVariable, Span, Statement};
+use naga::{
+    Barrier, BinaryOperator, Block, CollectiveOperation, Expression, Handle, LocalVariable, Span, Statement,
+    SubgroupOperation,
+};
 
 use super::EmitError;
 use super::module::{Emitter, Variable};
 use crate::dtype::DType;
 use crate::kernel::{Expr, Stmt, Type, VariableId};
+use crate::scalar::BinaryOp;
 
 impl Emitter<'_> {
     /// The statements as a block, which is not put anywhere.
@@ -32,6 +36,21 @@ impl Emitter<'_> {
                 let value = self.value(value)?;
                 self.store(pointer, value);
                 self.variables.insert(*id, Variable::Local(pointer));
+            }
+            Stmt::Collect(id, op, value) => {
+                let argument = self.value(value)?;
+                let ty = self.ty(self.kernel.variables[*id].ty);
+                let result = Expression::SubgroupOperationResult { ty };
+                let result = self.function.expressions.append(result, Span::UNDEFINED);
+                let op = match op {
+                    BinaryOp::Mul => SubgroupOperation::Mul,
+                    BinaryOp::Max => SubgroupOperation::Max,
+                    BinaryOp::Min => SubgroupOperation::Min,
+                    _ => SubgroupOperation::Add,
+                };
+                let collective_op = CollectiveOperation::Reduce;
+                self.push(Statement::SubgroupCollectiveOperation { op, collective_op, argument, result });
+                self.name(*id, Variable::Value(result));
             }
             Stmt::Assign(id, value) => {
                 let value = self.value(value)?;

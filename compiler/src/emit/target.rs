@@ -3,7 +3,7 @@
 use naga::back::{glsl, hlsl, msl, spv, wgsl};
 use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
 use naga::valid::ModuleInfo;
-use naga::{Module, ResourceBinding, Scalar, ShaderStage, TypeInner};
+use naga::{Expression, Module, ResourceBinding, Scalar, ShaderStage, TypeInner};
 
 use super::EmitError;
 use super::disassembly::disassemble;
@@ -104,7 +104,7 @@ pub fn write(kernel: &Kernel, target: Target) -> Result<Listing, EmitError> {
         }
     }
     let written = match target {
-        Target::Wgsl => wgsl::write_string(&module, &info, wgsl::WriterFlags::empty()).map_err(|e| e.to_string()),
+        Target::Wgsl => write_wgsl(&module, &info).map_err(|e| e.to_string()),
         Target::Msl => write_msl(kernel, &module, &info).map_err(|e| e.to_string()),
         Target::Hlsl => write_hlsl(kernel, &module, &info).map_err(|e| e.to_string()),
         Target::Glsl => write_glsl(kernel, &module, &info).map_err(|e| e.to_string()),
@@ -131,6 +131,15 @@ const UNCHECKED: BoundsCheckPolicies = BoundsCheckPolicies {
 fn bindings(kernel: &Kernel) -> impl Iterator<Item = (ResourceBinding, u32)> {
     (0..(kernel.buffers.len() + kernel.steps.len()) as u32)
         .map(|binding| (ResourceBinding { group: 0, binding }, binding))
+}
+
+fn write_wgsl(module: &Module, info: &ModuleInfo) -> Result<String, wgsl::Error> {
+    let text = wgsl::write_string(module, info, wgsl::WriterFlags::empty())?;
+    // Browsers want to be told of subgroups, which naga does not.
+    let collects = |expression: &Expression| matches!(expression, Expression::SubgroupOperationResult { .. });
+    let mut expressions = module.entry_points.iter().flat_map(|entry| entry.function.expressions.iter());
+    let enable = if expressions.any(|(_, expression)| collects(expression)) { "enable subgroups;\n" } else { "" };
+    Ok(format!("{enable}{text}"))
 }
 
 fn write_msl(kernel: &Kernel, module: &Module, info: &ModuleInfo) -> Result<String, msl::Error> {

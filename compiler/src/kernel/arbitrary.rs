@@ -17,7 +17,7 @@ impl std::fmt::Debug for Printed {
 pub(crate) fn kernel(dtypes: &'static [DType]) -> impl Strategy<Value = Printed> {
     prop::collection::vec(any::<u32>(), 20..400).prop_map(move |entropy| {
         let mut source = Source { entropy, at: 0, dtypes, scope: Vec::new() };
-        let mut builder = Builder::new("k", [8, 4, 1], [3, 2, 1]);
+        let mut builder = Builder::new("k", [32, 1, 1], [3, 2, 1]);
         for dtype in dtypes {
             let ty = Type::vector(*dtype, source.lanes());
             builder.read("a", ty, 16);
@@ -107,6 +107,13 @@ impl Source {
                         b.if_else(condition, block, block);
                     }
                 }
+                9 if uniform && self.below(2) == 0 => {
+                    let ty = Type::vector(DType::I32, self.lanes());
+                    let op = [BinaryOp::Add, BinaryOp::Mul, BinaryOp::Max, BinaryOp::Min][self.below(4)];
+                    let value = self.expr(b, ty, 3);
+                    let collected = b.collect("all", op, value);
+                    self.scope.push((collected, ty, false));
+                }
                 9 if uniform => b.barrier(),
                 _ => break,
             }
@@ -192,7 +199,11 @@ impl Source {
         }
         if ty == Type::I32 && self.below(2) == 0 {
             let axis = self.below(3) as u8;
-            return if self.below(2) == 0 { Expr::local(axis) } else { Expr::workgroup(axis) };
+            return match self.below(5) {
+                0 | 1 => Expr::local(axis),
+                2 | 3 => Expr::workgroup(axis),
+                _ => Expr::Builtin([Builtin::Subgroup, Builtin::SubgroupLane, Builtin::Subgroups][axis as usize]),
+            };
         }
         let value = [0.0, 1.0, -2.5, 1e-7, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 3e4, -7.0][self.below(9)];
         Expr::Literal(Scalar::from_f64(ty.dtype, value))

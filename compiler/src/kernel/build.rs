@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::text::is_reserved;
 use super::{Access, Buffer, Expr, Invalid, Kernel, Shared, Stmt, Type, Variable, VariableId};
+use crate::scalar::BinaryOp;
 
 /// A kernel being written. Statements go to the innermost open block; names are made unique; the first mistake (a value
 /// without a type, an assignment to no variable) is kept and comes out of [`Builder::finish`].
@@ -103,6 +104,14 @@ impl Builder {
         let value = value.into();
         let id = self.declare(name, &value);
         self.block.push(Stmt::Var(id, value));
+        Expr::Variable(id)
+    }
+
+    /// A name for what the subgroup's invocations have of a value, combined.
+    pub fn collect(&mut self, name: &str, op: BinaryOp, value: impl Into<Expr>) -> Expr {
+        let value = value.into();
+        let id = self.declare(name, &value);
+        self.block.push(Stmt::Collect(id, op, value));
         Expr::Variable(id)
     }
 

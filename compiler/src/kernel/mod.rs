@@ -14,7 +14,8 @@
 //! - operand types match as the variants say; indices are i32 scalars; conditions are bool scalars;
 //! - operations are those that shaders have: [`is_native_unary`], [`is_native_binary`];
 //! - a kernel reads only `Read` and `Update` buffers, and writes only `Write` and `Update` ones;
-//! - barriers stand where control flow is uniform: outside any `If` and any loop whose bounds depend on the invocation.
+//! - barriers and `Collect` stand where control flow is uniform: outside any `If` and any loop whose bounds depend on the
+//!   invocation.
 //!
 //! The text form ([`Kernel`]'s `Display`) parses back to an equal kernel ([`Kernel::parse`]), one statement a line.
 //! [`Builder`] and the constructors of [`Expr`] are how kernels are written.
@@ -106,6 +107,11 @@ pub enum Builtin {
     LocalId(u8),
     /// The number of [`Kernel::steps`] at this position.
     Step(usize),
+    /// The number of the invocation's subgroup in the workgroup, its own in the subgroup, and how many subgroups there are.
+    /// A subgroup has 4 to 128 invocations, the last one perhaps fewer.
+    Subgroup,
+    SubgroupLane,
+    Subgroups,
 }
 
 /// A value without side effects.
@@ -159,6 +165,9 @@ pub enum Stmt {
     /// A variable and its first value.
     Var(VariableId, Expr),
     Assign(VariableId, Expr),
+    /// A value that never changes: those of all invocations of the subgroup, combined by `Add`, `Mul`, `Max` or `Min`, of
+    /// which the sum and the product are rounded in some order.
+    Collect(VariableId, BinaryOp, Expr),
     /// To an element of a `Write` or `Update` buffer.
     Store {
         buffer: usize,

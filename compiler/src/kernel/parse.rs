@@ -224,6 +224,17 @@ impl<'a> Parser<'a> {
                 return Ok(Stmt::If { condition, then, otherwise });
             }
             "barrier" => Stmt::Barrier,
+            "subgroup" => {
+                let name = self.next();
+                self.expect("=")?;
+                let word = self.next();
+                let op = BinaryOp::parse(word).ok_or_else(|| format!("an operation expected, not `{word}`"))?;
+                self.expect("(")?;
+                let value = self.expr(0)?;
+                self.expect(")")?;
+                let id = self.declare(name, self.kernel.type_of(&value)?);
+                Stmt::Collect(id, op, value)
+            }
             "let" | "var" => {
                 let name = self.next();
                 self.expect("=")?;
@@ -311,6 +322,15 @@ impl<'a> Parser<'a> {
             "local" => {
                 self.expect(".")?;
                 Ok(Expr::Builtin(Builtin::LocalId(self.axis()?)))
+            }
+            "subgroup" => {
+                self.expect(".")?;
+                match self.next() {
+                    "id" => Ok(Expr::Builtin(Builtin::Subgroup)),
+                    "lane" => Ok(Expr::Builtin(Builtin::SubgroupLane)),
+                    "count" => Ok(Expr::Builtin(Builtin::Subgroups)),
+                    name => Err(format!("one of id, lane, count expected, not `{name}`")),
+                }
             }
             "-" => {
                 let number = self.next();

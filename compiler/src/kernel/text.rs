@@ -18,7 +18,7 @@
 //! }
 //! ```
 //!
-//! `step` declares a number that each launch gives. `//` and `%` are [`Expr::Quotient`] and [`Expr::Remainder`]; `f32(x)` casts; operations without an infix sign are
+//! `step` declares a number that each launch gives; `subgroup total = add(x);` is [`Stmt::Collect`]. `//` and `%` are [`Expr::Quotient`] and [`Expr::Remainder`]; `f32(x)` casts; operations without an infix sign are
 //! calls by name. A literal that is neither i32, f32 nor bool carries its type: `3_u32`, `inf_f16`.
 
 use std::fmt::{self, Display, Formatter};
@@ -28,7 +28,7 @@ use crate::dtype::{DType, Scalar};
 use crate::scalar::BinaryOp;
 
 /// Words that can't be names.
-const RESERVED: [&str; 17] = [
+const RESERVED: [&str; 18] = [
     "kernel",
     "read",
     "write",
@@ -44,6 +44,7 @@ const RESERVED: [&str; 17] = [
     "barrier",
     "workgroup",
     "local",
+    "subgroup",
     "true",
     "false",
 ];
@@ -132,6 +133,7 @@ impl Display for StmtText<'_> {
         match stmt {
             Stmt::Let(id, value) => write!(f, "let {} = {};", variable(*id), text(value)),
             Stmt::Var(id, value) => write!(f, "var {} = {};", variable(*id), text(value)),
+            Stmt::Collect(id, op, value) => write!(f, "subgroup {} = {}({});", variable(*id), op.name(), text(value)),
             Stmt::Assign(id, value) => write!(f, "{} = {};", variable(*id), text(value)),
             Stmt::Store { buffer, index, value } => {
                 write!(f, "{}[{}] = {};", name(&kernel.buffers, *buffer, |b| &b.name), text(index), text(value))
@@ -188,6 +190,9 @@ impl Kernel {
             Expr::Variable(id) => f.write_str(name(&self.variables, *id, |v| &v.name)),
             Expr::Builtin(Builtin::WorkgroupId(axis)) => write!(f, "workgroup.{}", lane(*axis)),
             Expr::Builtin(Builtin::LocalId(axis)) => write!(f, "local.{}", lane(*axis)),
+            Expr::Builtin(Builtin::Subgroup) => write!(f, "subgroup.id"),
+            Expr::Builtin(Builtin::SubgroupLane) => write!(f, "subgroup.lane"),
+            Expr::Builtin(Builtin::Subgroups) => write!(f, "subgroup.count"),
             Expr::Builtin(Builtin::Step(number)) => f.write_str(name(&self.steps, *number, |step| step)),
             Expr::Load { buffer, index } => write!(f, "{}[{}]", name(&self.buffers, *buffer, |b| &b.name), text(index)),
             Expr::LoadShared { shared, index } => {

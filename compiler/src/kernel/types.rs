@@ -32,6 +32,12 @@ pub fn is_native_binary(op: BinaryOp, dtype: DType) -> bool {
     }
 }
 
+/// Whether subgroups combine values of `dtype` by `op`.
+pub(super) fn is_collective(op: BinaryOp, dtype: DType) -> bool {
+    use BinaryOp::*;
+    matches!(op, Add | Mul | Max | Min) && matches!(dtype, DType::I32 | DType::U32 | DType::F16 | DType::F32)
+}
+
 /// Whether kernels have the type at all.
 pub(super) fn is_native(dtype: DType) -> bool {
     !matches!(dtype, DType::I8 | DType::I16 | DType::U8 | DType::U16 | DType::BF16)
@@ -54,6 +60,10 @@ impl Kernel {
             Expr::Builtin(Builtin::WorkgroupId(axis) | Builtin::LocalId(axis)) => match axis {
                 0..3 => Ok(Type::I32),
                 _ => Err(format!("a launch has no axis {axis}")),
+            },
+            Expr::Builtin(Builtin::Subgroup | Builtin::SubgroupLane | Builtin::Subgroups) => match self.workgroup {
+                [_, 1, 1] => Ok(Type::I32),
+                _ => Err("subgroups are counted in workgroups of one dimension alone".into()),
             },
             Expr::Builtin(Builtin::Step(number)) if *number < self.steps.len() => Ok(Type::I32),
             Expr::Builtin(Builtin::Step(number)) => Err(format!("there is no step number {number}")),

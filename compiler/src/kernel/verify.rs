@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fmt;
 
 use super::text::{StmtText, is_reserved};
-use super::types::is_native;
+use super::types::{is_collective, is_native};
 use super::{Access, Builtin, Expr, Kernel, Stmt, Type, VariableId};
 use crate::dtype::DType;
 
@@ -120,6 +120,15 @@ impl Walk<'_> {
                 self.check_declaration(*id, ty).map_err(at)?;
                 self.declared.push(Declared { in_scope: true, assignable, uniform });
             }
+            Stmt::Collect(..) if !uniform => return Err(at("some invocations may not reach this".into())),
+            Stmt::Collect(id, op, value) => {
+                let ty = self.ty(value).map_err(at)?;
+                if !is_collective(*op, ty.dtype) {
+                    return Err(at(format!("subgroups have no `{}` of {ty}", op.name())));
+                }
+                self.check_declaration(*id, ty).map_err(at)?;
+                self.declared.push(Declared { in_scope: true, assignable: false, uniform: false });
+            }
             Stmt::Assign(id, value) => {
                 let ty = self.ty(&Expr::Variable(*id)).map_err(at)?;
                 if !self.declared[*id].assignable {
@@ -200,7 +209,8 @@ impl Walk<'_> {
         let varies = expr.find(&mut |e| match e {
             Expr::Variable(id) => !self.declared[*id].uniform,
             Expr::Load { buffer, .. } => self.kernel.buffers[*buffer].access != Access::Read,
-            Expr::Builtin(Builtin::LocalId(_)) | Expr::LoadShared { .. } => true,
+            Expr::Builtin(Builtin::LocalId(_) | Builtin::Subgroup | Builtin::SubgroupLane) => true,
+            Expr::LoadShared { .. } => true,
             _ => false,
         });
         varies.is_none()

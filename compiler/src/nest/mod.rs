@@ -117,6 +117,15 @@ pub enum Leaf {
     Statistic(Aggregation, Value),
 }
 
+impl Leaf {
+    fn load(&self) -> Option<&Load> {
+        match self {
+            Leaf::Load(load) => Some(load),
+            _ => None,
+        }
+    }
+}
+
 /// A tensor that the nest writes, or a part of one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Output {
@@ -261,9 +270,14 @@ impl Nest {
 
     /// Loads of both programs, in order.
     pub fn loads(&self) -> impl Iterator<Item = &Load> {
-        self.body.leaves().chain(self.epilogue.leaves()).filter_map(|leaf| match leaf {
-            Leaf::Load(load) => Some(load),
-            _ => None,
-        })
+        self.body_loads().chain(self.epilogue_loads())
+    }
+
+    pub fn body_loads(&self) -> impl Iterator<Item = &Load> {
+        self.body.leaves().filter_map(Leaf::load)
+    }
+
+    pub fn epilogue_loads(&self) -> impl Iterator<Item = &Load> {
+        self.epilogue.leaves().filter_map(Leaf::load)
     }
 }

@@ -6,7 +6,7 @@ use crate::graph::{Graph, NodeId, Op, Scan};
 use crate::nest::{self, Axis, Members, Nest, Window};
 use crate::passes::{Group, fuse, storage};
 use crate::profile::{Execution, Profile};
-use crate::schedule::{self, ScheduleError};
+use crate::schedule::{self, Divided, ScheduleError};
 use crate::tensor::{Tensor, TensorType};
 
 use super::memory::{assign_slots, keep};
@@ -185,8 +185,28 @@ impl<'a> Planner<'a> {
             }
         };
         let operands = operands.into_iter().map(|id| Ok(self.stored(scope, id)?.buffer));
-        let operands = operands.collect::<Result<_, PlanError>>()?;
+        let operands = operands.collect::<Result<Vec<BufferId>, PlanError>>()?;
         let outputs = places.iter().map(|place| place.buffer).collect();
+        let divided = match &work {
+            Work::Nest(nest) => schedule::divide(nest, self.profile),
+            Work::PrngValue { .. } | Work::PrngState { .. } => None,
+        };
+        let Some(Divided { first, first_operands, second, second_operands, parts }) = divided else {
+            self.steps.push(Planned { values, routine: name, work, operands, outputs, graph, root });
+            return Ok(());
+        };
+        let parts = self.buffer(graph, root, &parts, Content::passing(&parts))?;
+        let of = |numbers: Vec<usize>| numbers.into_iter().map(|number| operands[number]).collect::<Vec<BufferId>>();
+        self.steps.push(Planned {
+            values: vec![self.value_names.unique(&format!("{}.parts", graph.value_name(root)))],
+            routine: first.name.clone(),
+            work: Work::Nest(Box::new(first)),
+            operands: of(first_operands),
+            outputs: vec![parts],
+            graph,
+            root,
+        });
+        let (operands, work) = ([of(second_operands), vec![parts]].concat(), Work::Nest(Box::new(second)));
         self.steps.push(Planned { values, routine: name, work, operands, outputs, graph, root });
         Ok(())
     }

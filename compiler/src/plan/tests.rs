@@ -251,8 +251,8 @@ fn a_nest_of_a_loop() {
     let plan = plan(&recurrent(500), &Profile::generic());
     let routine = &plan.routines[plan.steps[plan.loops[0].steps.start].routine];
     insta::assert_snapshot!(routine, @"
-    schedule contraction block 16x16x16 thread 2x2
-    launch [1, 1, 1] workgroups of [8, 8, 1]
+    schedule contraction block 16x16x16 thread 2x2 warp 8 buffers 1 band 1
+    launch [1, 1, 1] workgroups of [64, 1, 1]
     nest simple_rnn_h [b: 4, u: 16] sum [k: 16] in loops [t: 500]
       in0: f32[4, 16]
       in1: f32[16, 16]

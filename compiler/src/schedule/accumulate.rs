@@ -6,7 +6,7 @@ use crate::kernel::{Builder, Expr};
 use crate::scalar::{BinaryOp, Inst};
 
 use super::point::Point;
-use super::values::{Unsupported, Values};
+use super::values::{Unsupported, Values, compute_type};
 
 /// Kernel variables: the aggregated value, and where the nest needs them whether any point counted and, for the arg
 /// forms, the position of the best one.
@@ -100,6 +100,35 @@ impl Accumulator {
         };
         b.assign(&self.value, combined);
         self.mark(b, point, valid)
+    }
+
+    /// The operation by which subgroups combine it; `None` where it is not the value alone, or not of a type that they have.
+    pub fn collects(&self, point: &Point) -> Option<BinaryOp> {
+        let dtype = compute_type(point.nest.accumulator()?, point.profile)?;
+        let op = match point.nest.aggregation? {
+            Aggregation::Sum => BinaryOp::Add,
+            Aggregation::Product => BinaryOp::Mul,
+            Aggregation::Max => BinaryOp::Max,
+            Aggregation::Min => BinaryOp::Min,
+            _ => return None,
+        };
+        let exact = dtype == point.nest.accumulator()? && matches!(dtype, DType::I32 | DType::U32 | DType::F32);
+        // What a subgroup makes of NaN is its own affair; a sum or product has it in any case.
+        let ordered = !dtype.is_float() || matches!(op, BinaryOp::Add | BinaryOp::Mul);
+        (exact && ordered && self.written.is_none()).then_some(op)
+    }
+
+    /// The aggregate of the lanes of one that is a vector.
+    pub fn joined(&self, b: &mut Builder, point: &Point, width: u8) -> Result<Accumulator, Unsupported> {
+        let lane = |vector: &Option<Expr>, lane: u8| vector.as_ref().map(|vector| vector.clone().lane(lane));
+        let value = b.var("acc", self.value.clone().lane(0));
+        let written = lane(&self.written, 0).map(|written| b.var("written", written));
+        let position = lane(&self.position, 0).map(|position| b.var("best", position));
+        let joined = Accumulator { value, written, position };
+        for n in 1..width {
+            joined.merge(b, point, self.value.clone().lane(n), lane(&self.written, n), lane(&self.position, n))?;
+        }
+        Ok(joined)
     }
 
     fn mark(&self, b: &mut Builder, point: &Point, valid: Option<Expr>) -> Result<(), Unsupported> {

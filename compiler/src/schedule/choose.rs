@@ -1,82 +1,210 @@
-//! The default schedule of a nest: the template that suits its roles and sizes, and tile sizes by predicted time.
+//! The space of schedules of a nest, ranked by predicted time: the first is what it gets without tuning.
 
+use crate::graph::Aggregation;
 use crate::nest::{Nest, Roles};
 use crate::profile::{Execution, Profile};
 
-use super::contraction::{extents, shared_bytes};
-use super::point::vector_lanes;
+use super::contraction::extents;
+use super::cost::{of_pointwise, of_reduction, of_tiling};
+use super::staging::{loads, vector_of};
 use super::values::compute_type;
-use super::{Schedule, Tiling};
+use super::{Along, Schedule, Slicing, Tiling, lanes, reduction};
 
-/// Invocations in a workgroup of the pointwise and reduction templates.
-const WORKGROUP: u32 = 128;
+/// Sizes of blocks, and of register tiles: rows and columns.
+const BLOCKS: [u32; 4] = [128, 64, 32, 16];
+const DEPTHS: [u32; 3] = [16, 8, 32];
+const THREADS: [(u32, u32); 8] = [(8, 8), (8, 4), (4, 8), (4, 4), (2, 4), (4, 2), (2, 2), (1, 4)];
 
-/// Vectors of a row that an invocation has, where there are more than enough.
+/// Rows of a product that one invocation of a reduction computes together, at most.
+const FEW_ROWS: usize = 8;
+
+/// Vectors of a row with statistics that an invocation has, where there are more than enough.
 const COLUMNS: usize = 4;
 
-/// Reductions of at least this many points, over at most this many places, get a workgroup a place.
-const LONG_REDUCTION: usize = 256;
-const FEW_PLACES: usize = 32768;
-
-/// Workgroups that keep a device busy.
-const BUSY: f64 = 64.0;
-
-/// Tilings tried, of 256 invocations and fewer.
-const TILINGS: [Tiling; 5] = [
-    Tiling { block_rows: 128, block_columns: 128, block_reduction: 8, thread_rows: 8, thread_columns: 8 },
-    Tiling { block_rows: 64, block_columns: 64, block_reduction: 16, thread_rows: 4, thread_columns: 4 },
-    Tiling { block_rows: 32, block_columns: 64, block_reduction: 16, thread_rows: 4, thread_columns: 4 },
-    Tiling { block_rows: 32, block_columns: 32, block_reduction: 16, thread_rows: 4, thread_columns: 2 },
-    Tiling { block_rows: 16, block_columns: 16, block_reduction: 16, thread_rows: 2, thread_columns: 2 },
-];
+/// How much more a schedule may take than the best and count as equal: predictions are no better.
+const EQUAL: f64 = 1.1;
 
 /// The schedule that `nest` gets without tuning.
 pub fn choose(nest: &Nest, profile: &Profile) -> Schedule {
-    if profile.execution == Execution::Native {
-        return Schedule::Native;
-    }
-    if let Some(tiling) = nest.roles().and_then(|roles| tiling(nest, profile, &roles)) {
-        return Schedule::Contraction(tiling);
-    }
-    let workgroup = WORKGROUP.min(profile.max_invocations).min(profile.max_workgroup[0]);
-    let (places, points) = (nest.places(), nest.reduction_points());
-    if nest.aggregation.is_some() && points >= LONG_REDUCTION && places <= FEW_PLACES.min(profile.max_grid as usize) {
-        return Schedule::Reduction { workgroup: 1 << workgroup.ilog2() };
-    }
-    let width = if vector_lanes(nest).is_some() { 4 } else { 1 };
-    if !nest.columns().is_empty() {
-        // Some columns each, so that a workgroup has several rows where these are short, and all invocations where they are long.
-        let vectors = nest.row_length().div_ceil(width as usize);
-        let lanes = vectors.div_ceil(COLUMNS).next_power_of_two().min(1 << workgroup.ilog2()) as u32;
-        return Schedule::Rows { workgroup: 1 << workgroup.ilog2(), lanes, width };
-    }
-    Schedule::Pointwise { workgroup, width }
+    let mut ranked = ranked(nest, profile);
+    if ranked.is_empty() { Schedule::Native } else { ranked.swap_remove(0).1 }
 }
 
-/// The tiling of least predicted time, where a tiled product pays at all.
-fn tiling(nest: &Nest, profile: &Profile, roles: &Roles) -> Option<Tiling> {
-    let [rows, columns, depth, batch] = extents(nest, roles);
-    let element = compute_type(nest.body.dtype(roles.left), profile)?.size();
-    if rows < 4 || columns < 4 || depth < 4 || element > 4 {
-        return None;
+/// Every schedule that suits `nest` on a device: first the one that it gets without tuning, then by predicted time.
+pub fn candidates(nest: &Nest, profile: &Profile) -> Vec<Schedule> {
+    ranked(nest, profile).into_iter().map(|(_, schedule)| schedule).collect()
+}
+
+/// The candidates with the seconds that they are predicted to take. Of templates whose best are about equal the first counts:
+/// tiles, then one invocation a place, then several.
+pub(super) fn ranked(nest: &Nest, profile: &Profile) -> Vec<(f64, Schedule)> {
+    if profile.execution == Execution::Native {
+        return vec![(0.0, Schedule::Native)];
     }
-    // Each place of the register tile gets its own copy of the epilogue's code.
-    let most_places = if nest.epilogue.insts.len() > 8 { 16 } else { 64 };
-    let fits = |t: &&Tiling| {
-        shared_bytes(t, element) <= profile.max_shared_bytes
-            && t.invocations() <= profile.max_invocations
-            && t.thread_rows * t.thread_columns <= most_places
-            && [columns.div_ceil(t.block_columns as usize), rows.div_ceil(t.block_rows as usize), batch]
-                .iter()
-                .all(|&blocks| blocks <= profile.max_grid as usize)
+    if !nest.columns().is_empty() {
+        return rows(nest, profile).into_iter().map(|schedule| (profile.rates.launch, schedule)).collect();
+    }
+    let tiled = nest.roles().map_or(Vec::new(), |roles| {
+        let tilings = tilings(nest, profile, &roles).into_iter();
+        tilings.map(|t| (of_tiling(nest, profile, &roles, &t), Schedule::Contraction(t))).collect()
+    });
+    let sliced = match nest.aggregation {
+        // Of a place that at most one point falls on there is nothing to combine.
+        None | Some(Aggregation::Assign) => Vec::new(),
+        Some(_) => {
+            let slicings = slicings(nest, profile).into_iter();
+            slicings.map(|s| (of_reduction(nest, profile, &s), Schedule::Reduction(s))).collect()
+        }
     };
-    let time = |t: &Tiling| {
-        let (down, across) = (rows.div_ceil(t.block_rows as usize), columns.div_ceil(t.block_columns as usize));
-        let padded = (down * t.block_rows as usize) as f64 * (across * t.block_columns as usize) as f64;
-        // Loads from workgroup memory for each multiply-add, about half as fast.
-        let loads = 1.0 / t.thread_rows as f64 + 1.0 / t.thread_columns as f64;
-        let occupancy = ((down * across * batch) as f64 / BUSY).min(1.0);
-        padded * (1.0 + 2.0 * loads) / occupancy
+    let templates = [tiled, pointwise(nest, profile), sliced];
+    let least = |all: &[(f64, Schedule)]| all.iter().map(|(time, _)| *time).fold(f64::INFINITY, f64::min);
+    let bests = templates.each_ref().map(|all| least(all));
+    let best = bests.iter().copied().fold(f64::INFINITY, f64::min);
+    let preferred = bests.into_iter().find(|&time| time <= EQUAL * best).unwrap_or(best);
+    let mut all = templates.concat();
+    all.sort_by(|a, b| a.0.total_cmp(&b.0));
+    if let Some(first) = all.iter().position(|(time, _)| *time == preferred) {
+        all[..=first].rotate_right(1);
+    }
+    all
+}
+
+fn pointwise(nest: &Nest, profile: &Profile) -> Vec<(f64, Schedule)> {
+    let widths: &[u8] = match nest.free.checked_sub(1).and_then(|axis| lanes::of_places(nest, axis, 4)) {
+        Some(_) => &[4, 1],
+        None => &[1],
     };
-    TILINGS.iter().filter(fits).min_by(|a, b| time(a).total_cmp(&time(b))).copied()
+    let mut all = Vec::new();
+    for &width in widths {
+        for workgroup in [128, 256, 64] {
+            let workgroup = workgroup.min(profile.max_invocations).min(profile.max_workgroup[0]);
+            all.push((of_pointwise(nest, profile, workgroup, width), Schedule::Pointwise { workgroup, width }));
+        }
+    }
+    all
+}
+
+/// Rows with statistics: some columns each, so that a workgroup has several rows where these are short, and all invocations
+/// where they are long.
+fn rows(nest: &Nest, profile: &Profile) -> Vec<Schedule> {
+    let last = nest.free.saturating_sub(1);
+    let width = if lanes::of_places(nest, last, 4).is_some() { 4 } else { 1 };
+    let vectors = nest.row_length().div_ceil(width as usize);
+    let limit = profile.max_invocations.min(profile.max_workgroup[0]);
+    let mut all = Vec::new();
+    for workgroup in [128, 256, 64].map(|workgroup| 1 << u32::min(workgroup, limit).ilog2()) {
+        let lanes = vectors.div_ceil(COLUMNS).next_power_of_two().min(workgroup as usize) as u32;
+        for lanes in [lanes, 2 * lanes, lanes / 2] {
+            if (1..=workgroup).contains(&lanes) {
+                all.push(Schedule::Rows { workgroup, lanes, width });
+            }
+        }
+    }
+    all
+}
+
+/// How a reduction may be sliced.
+fn slicings(nest: &Nest, profile: &Profile) -> Vec<Slicing> {
+    let limit = profile.max_invocations.min(profile.max_workgroup[0]);
+    let mut rows = vec![1];
+    if let Some(roles) = nest.roles() {
+        let [rows_count, columns, ..] = extents(nest, &roles);
+        rows.extend([rows_count, columns].into_iter().find(|count| (2..=FEW_ROWS).contains(count)).map(|c| c as u32));
+    }
+    let element = nest.accumulator().and_then(|dtype| compute_type(dtype, profile)).map_or(4, |dtype| dtype.size());
+    let mut all = Vec::new();
+    for along in [Along::Points, Along::Places] {
+        for (width, &rows) in [4, 1].into_iter().flat_map(|width| rows.iter().map(move |rows| (width, rows))) {
+            let one = Slicing { places: 1, slices: 1, along, width, rows };
+            if reduction::vectors(nest, &one).is_none() {
+                continue;
+            }
+            let of_place = if along == Along::Places { width as u32 } else { 1 };
+            for workgroup in [128, 256, 64].into_iter().filter(|&workgroup| workgroup <= limit) {
+                let most = workgroup.min(nest.reduction_points().next_power_of_two() as u32);
+                for slices in [256, 128, 64, 32, 16, 8, 4, 2].into_iter().filter(|&slices| slices <= most) {
+                    let s = Slicing { places: workgroup / slices, slices, ..one };
+                    if s.places == 1 && along == Along::Places && width == 1 {
+                        continue;
+                    }
+                    // Each has a value, and perhaps whether it is one and where.
+                    let words = (element as u32 + 8) * of_place * rows * workgroup;
+                    let groups = nest.places() / (rows * of_place) as usize;
+                    let launches = groups.div_ceil(s.places as usize) <= profile.max_grid as usize;
+                    let idle = s.places > 1 && groups < s.places as usize / 2;
+                    if words <= profile.max_shared_bytes && launches && !idle {
+                        all.push(s);
+                    }
+                }
+            }
+        }
+    }
+    all
+}
+
+/// The tilings of a product that suit the device, and its sizes: no block is twice what would do.
+fn tilings(nest: &Nest, profile: &Profile, roles: &Roles) -> Vec<Tiling> {
+    let [rows, columns, depth, batch] = extents(nest, roles);
+    let Some(dtype) = compute_type(nest.body.dtype(roles.left), profile) else { return Vec::new() };
+    if rows < 4 || columns < 4 || depth < 4 || dtype.size() > 4 {
+        return Vec::new();
+    }
+    let suits = |block: u32, count: usize| block == BLOCKS[3] || (block as usize) < 2 * count;
+    let code = nest.epilogue.insts.len();
+    let factor_code = nest.body.insts.len() * loads(nest, roles.left).count().max(1);
+    let mut all = Vec::new();
+    for block_rows in BLOCKS.into_iter().filter(|&block| suits(block, rows)) {
+        for block_columns in BLOCKS.into_iter().filter(|&block| suits(block, columns)) {
+            for (thread_rows, thread_columns) in THREADS {
+                for block_reduction in DEPTHS {
+                    let plain = Tiling {
+                        block_rows,
+                        block_columns,
+                        block_reduction,
+                        thread_rows,
+                        thread_columns,
+                        warp_rows: 1,
+                        buffers: 1,
+                        band: 1,
+                    };
+                    let blocks = [columns.div_ceil(block_columns as usize), rows.div_ceil(block_rows as usize), batch];
+                    // Each place, or vector, of the register tile gets its own copy of the epilogue's code, each slot of
+                    // an invocation one of the factor's.
+                    let copies = (thread_rows * thread_columns.div_ceil(vector_of(thread_columns))) as usize;
+                    let staged = (block_rows.max(block_columns) * block_reduction) as usize;
+                    let fits = (16..=profile.max_invocations.min(profile.max_workgroup[0]))
+                        .contains(&plain.invocations())
+                        && code * copies <= 512
+                        && factor_code * staged <= 256 * plain.invocations() as usize
+                        && blocks.iter().all(|&blocks| blocks <= profile.max_grid as usize);
+                    if fits {
+                        all.extend(variants(&plain, depth, blocks[1]));
+                    }
+                }
+            }
+        }
+    }
+    all.retain(|t| t.shared_bytes(dtype.size()) <= profile.max_shared_bytes);
+    all
+}
+
+/// A tiling with every order of its invocations and workgroups, and number of buffers.
+fn variants(plain: &Tiling, depth: usize, down: usize) -> Vec<Tiling> {
+    let (across, rows) = plain.threads();
+    let mut all = Vec::new();
+    for warp_rows in [4, 8, 2, 1] {
+        let width = (32 / warp_rows).min(across);
+        if !rows.is_multiple_of(warp_rows) || !across.is_multiple_of(width) || (width == across && warp_rows > 1) {
+            continue;
+        }
+        for buffers in [1, 2] {
+            if buffers == 2 && depth <= plain.block_reduction as usize {
+                continue;
+            }
+            for band in [1, 4, 8].into_iter().filter(|&band| band == 1 || down.is_multiple_of(band as usize)) {
+                all.push(Tiling { warp_rows, buffers, band, ..*plain });
+            }
+        }
+    }
+    all
 }

@@ -1,20 +1,31 @@
 //! The contraction template: a tiled matrix product.
 //!
-//! A workgroup computes a block of rows and columns. For each block of the reduction, its invocations stage both factors
-//! in workgroup memory (evaluating whatever was fused into them, and zeros where guards fail), then each multiplies its
-//! own register tile. An invocation's rows and columns are spread at strides of the workgroup's, so that neighbours read
-//! neighbouring words of workgroup memory and write neighbouring places.
+//! A workgroup computes a block of rows and columns. For each block of the reduction its invocations stage both factors in
+//! workgroup memory (see `staging.rs`), then each multiplies its own register tile: for each reduction point it reads its rows
+//! and its columns as short vectors and adds their products to accumulators that are vectors along the columns. The vectors
+//! of an invocation are spread at strides of the workgroup's, so that neighbours read neighbouring vectors of workgroup
+//! memory and write neighbouring places; 32 invocations that follow each other cover a warp tile as square as can be, which
+//! reads the fewest.
+//!
+//! With two buffers the next block's factors are read into registers while this one is multiplied, and stored after that to
+//! the buffer that is not read: one barrier a block instead of two, and memory is never waited for.
 
-use crate::affine::Affine;
-use crate::dtype::{DType, Scalar};
-use crate::kernel::{Builder, Expr, Kernel, Type};
-use crate::nest::{Leaf, Load, Nest, Roles};
+use crate::dtype::Scalar;
+use crate::kernel::{Builder, Expr, Kernel};
+use crate::nest::{Nest, Roles};
 use crate::profile::Profile;
-use crate::scalar::{Inst, Value};
 
-use super::point::{Point, declare, operands};
+use super::lanes::{Wanted, agree, reads, singly, stores, writes};
+use super::point::{Point, declare};
+use super::staging::{Side, Slots, vector_of};
 use super::values::{Unsupported, Values, compute_type};
 use super::{ScheduleError, Tiling};
+
+/// Invocations of a warp tile.
+const WARP: u32 = 32;
+
+/// Multiply-adds of an invocation in a turn of the innermost loop, about, of 8 reduction points at most.
+const UNROLLED: u32 = 256;
 
 /// The kernel of a nest with these roles.
 pub(super) fn contraction(
@@ -25,69 +36,120 @@ pub(super) fn contraction(
 ) -> Result<Kernel, ScheduleError> {
     let t = *tiling;
     let [rows, columns, depth, batch] = extents(nest, roles);
-    let (across, down) = (t.block_columns / t.thread_columns, t.block_rows / t.thread_rows);
     let blocks = [columns.div_ceil(t.block_columns as usize), rows.div_ceil(t.block_rows as usize), batch];
     let mut grid = [0; 3];
     for (axis, &count) in blocks.iter().enumerate() {
         let fits = u32::try_from(count).ok().filter(|&c| c <= profile.max_grid);
         grid[axis] = fits.ok_or(ScheduleError::TooManyPlaces)?;
     }
-    let mut builder = Builder::new(&nest.name, [across, down, 1], grid);
+    let threads = t.invocations();
+    let mut builder = Builder::new(&nest.name, [threads, 1, 1], grid);
     let b = &mut builder;
-    let left = Side::new(nest, roles, true, t.block_rows, t.block_reduction);
-    let right = Side::new(nest, roles, false, t.block_columns, t.block_reduction);
-    let mut lanes = vec![1; nest.operands.len() + nest.outputs.len()];
-    let threads = across * down;
-    for side in [&left, &right] {
-        if let Some(load) = side.vector_load(nest, threads) {
-            lanes[load.operand] = 4;
-        }
-    }
+    let (lanes, [left, right], lanes_out) = vectors(nest, roles, &t)?;
     let buffers = declare(nest, profile, b, lanes)?;
     let dtype = compute_type(nest.body.dtype(roles.left), profile)
         .ok_or_else(|| Unsupported { what: format!("values of type {}", nest.body.dtype(roles.left)) })?;
-    let [left_tile, right_tile] = [("left", &left), ("right", &right)]
-        .map(|(name, side)| b.shared(name, Type::scalar(dtype), (side.pitch() * t.block_reduction) as usize));
-
-    let mut point = Point::new(nest, profile, &buffers, 1);
+    let mut point = Point::new(nest, profile, &buffers);
     point.set_position(b, &roles.batch, &Expr::workgroup(2));
-    let first_row = b.let_("first_row", Expr::workgroup(1) * t.block_rows as i32);
-    let first_column = b.let_("first_column", Expr::workgroup(0) * t.block_columns as i32);
-    let zero = Values { b, profile, lanes: 1 }.constant(Scalar::zero(nest.body.dtype(roles.left)))?;
-    let tile: Vec<Vec<Expr>> = (0..t.thread_rows)
-        .map(|r| (0..t.thread_columns).map(|c| b.var(&format!("acc_{r}_{c}"), &zero)).collect())
-        .collect();
+    let [block_row, block_column] = place_of_workgroup(b, &t, grid);
+    let first_row = b.let_("first_row", block_row * t.block_rows as i32);
+    let first_column = b.let_("first_column", block_column * t.block_columns as i32);
+    let lane = b.let_("lane", Expr::local(0));
+    let [y, x] = place_in_workgroup(b, &t, &lane);
 
-    let lane = b.let_("lane", Expr::local(1) * across as i32 + Expr::local(0));
-    b.for_("first", 0, depth as i32, t.block_reduction, |b, first| -> Result<(), ScheduleError> {
-        left.stage(b, &point, left_tile, &lane, threads, &first_row, rows, &first, depth)?;
-        right.stage(b, &point, right_tile, &lane, threads, &first_column, columns, &first, depth)?;
-        b.barrier();
-        multiply(b, &t, &tile, dtype, (left_tile, &left), (right_tile, &right), across, down);
-        b.barrier();
-        Ok(())
-    })?;
+    let zero = Scalar::zero(nest.body.dtype(roles.left));
+    let zeros = |b: &mut Builder, lanes: u32| Values { b, profile, lanes: lanes as u8 }.constant(zero);
+    let mut tile: Vec<Vec<Expr>> = Vec::new();
+    for r in 0..t.thread_rows {
+        let zero = zeros(b, right.lanes)?;
+        tile.push((0..t.thread_columns / right.lanes).map(|c| b.var(&format!("acc_{r}_{c}"), &zero)).collect());
+    }
+    let factors = [(left, &first_row), (right, &first_column)].map(|(side, start)| {
+        let array = b.shared(side.name, side.element(dtype), (side.words() * t.buffers) as usize);
+        Factor { slots: side.slots(b, &point, &lane, threads, start), side, array }
+    });
 
-    for (r, tile_row) in tile.iter().enumerate() {
-        let row = b.let_("row", first_row.clone() + Expr::local(1) + (r as u32 * down) as i32);
-        b.if_(below(&row, rows, t.block_rows), |b| -> Result<(), ScheduleError> {
-            let mut of_row = fork(&point);
-            of_row.set_position(b, &roles.rows, &row);
-            for (c, value) in tile_row.iter().enumerate() {
-                let column = b.let_("column", first_column.clone() + Expr::local(0) + (c as u32 * across) as i32);
-                b.if_(below(&column, columns, t.block_columns), |b| -> Result<(), ScheduleError> {
-                    let mut at = fork(&of_row);
-                    at.set_position(b, &roles.columns, &column);
-                    let results = at.program(b, &nest.epilogue, Some((value, &true.into())))?;
-                    let place = b.let_("place", at.affine(&nest.place()));
-                    at.store(b, &place, results);
-                    Ok(())
+    let (block, all) = (t.block_reduction, depth as i32);
+    if t.buffers == 1 {
+        b.for_("first", 0, all, block, |b, first| -> Result<(), ScheduleError> {
+            for Factor { side, slots, array } in &factors {
+                side.read(b, slots, &first, |b, _, elements| {
+                    elements.iter().for_each(|(word, element)| b.store_shared(*array, word, element));
                 })?;
+            }
+            b.barrier();
+            multiply(b, &t, &tile, &factors, [&y, &x], &0.into());
+            b.barrier();
+            Ok(())
+        })?;
+    } else {
+        let mut ahead = Vec::new();
+        for factor in &factors {
+            let zero = zeros(b, factor.side.lanes)?;
+            let slots = factor.side.elements(&factor.slots);
+            let elements = |count: usize, b: &mut Builder| (0..count).map(|_| b.var("ahead", &zero)).collect();
+            ahead.push(slots.into_iter().map(|count| elements(count, b)).collect::<Vec<Vec<Expr>>>());
+        }
+        fetch(b, &factors, &ahead, &0.into())?;
+        put(b, &factors, &ahead, &0.into());
+        b.barrier();
+        b.for_("first", 0, all, block, |b, first| -> Result<(), ScheduleError> {
+            let buffer = b.let_("buffer", first.clone().quotient(block).remainder(2));
+            let next = b.let_("next", first + block as i32);
+            let more: Expr = b.let_("more", next.clone().lt(all));
+            b.if_(more.clone(), |b| fetch(b, &factors, &ahead, &next))?;
+            multiply(b, &t, &tile, &factors, [&y, &x], &buffer);
+            b.if_(more, |b| {
+                let other = b.let_("other", Expr::from(1) - buffer);
+                put(b, &factors, &ahead, &other);
+            });
+            b.barrier();
+            Ok(())
+        })?;
+    }
+
+    let [Factor { side: left, .. }, Factor { side: right, .. }] = &factors;
+    let (across, down) = t.threads();
+    for (r, tile_row) in (0..).zip(&tile) {
+        let (group, within) = (r / left.lanes, r % left.lanes);
+        let row = first_row.clone() + (y.clone() + (group * down) as i32) * left.lanes as i32 + within as i32;
+        let row = b.let_("row", row);
+        b.if_(below(&row, rows, t.block_rows), |b| -> Result<(), ScheduleError> {
+            let mut of_row = point.clone();
+            of_row.set_position(b, &roles.rows, &row);
+            for (c, value) in (0..).zip(tile_row) {
+                let column = first_column.clone() + (x.clone() + (c * across) as i32) * right.lanes as i32;
+                let column = b.let_("column", column);
+                for part in (0..right.lanes).step_by(lanes_out as usize) {
+                    let column = column.clone() + part as i32;
+                    b.if_(below(&column, columns, t.block_columns), |b| -> Result<(), ScheduleError> {
+                        let value =
+                            if lanes_out == right.lanes { value.clone() } else { value.clone().lane(part as u8) };
+                        let mut at = of_row.clone();
+                        at.set_position(b, &roles.columns, &column);
+                        if let Some(&axis) = roles.columns.last() {
+                            at = at.vector(axis, lanes_out as u8);
+                        }
+                        let value = Values { b, profile, lanes: at.lanes }.narrow(zero.dtype, value);
+                        let results =
+                            at.program(b, &nest.epilogue, Some((&value, &Expr::from(true).splat(at.lanes))))?;
+                        let place = b.let_("place", at.affine(&nest.place()));
+                        at.store(b, &place, results);
+                        Ok(())
+                    })?;
+                }
             }
             Ok(())
         })?;
     }
     Ok(builder.finish()?)
+}
+
+/// A factor with its part of workgroup memory.
+struct Factor<'a> {
+    side: Side<'a>,
+    slots: Slots<'a>,
+    array: usize,
 }
 
 /// Rows, columns, reduction points and batch of a nest with these roles.
@@ -96,12 +158,35 @@ pub(super) fn extents(nest: &Nest, roles: &Roles) -> [usize; 4] {
         .map(|axes| axes.iter().map(|&a| nest.axes[a].extent).product())
 }
 
-/// Columns that padding adds to a row of a staged tile, so that a walk down it does not stay in one memory bank.
-const PADDING: u32 = 1;
+/// The lanes of each buffer, the factors with how they are read, and the columns that the epilogue computes at once: as
+/// many vectors as agree with each other, those of the factors first.
+fn vectors<'a>(nest: &'a Nest, roles: &'a Roles, t: &Tiling) -> Result<(Vec<u8>, [Side<'a>; 2], u32), ScheduleError> {
+    let sides = [true, false].map(|left| Side::new(nest, roles, left, t));
+    let width = vector_of(t.thread_columns);
+    let [left, right] = sides.each_ref().map(|side| (side.wanted(), side.singly()));
+    let last = (stored_together(nest, roles, width), [singly(nest.epilogue_loads()), stores(nest, 1)].concat());
+    let wish = |part: &(Option<Wanted>, Wanted), vector: bool| match (vector, part) {
+        (true, (wanted, _)) => wanted.clone(),
+        (false, (_, singly)) => Some(singly.clone()),
+    };
+    for choice in 0..8 {
+        let vector = [choice & 2 == 0, choice & 4 == 0, choice & 1 == 0];
+        let wishes = [wish(&left, vector[0]), wish(&right, vector[1]), wish(&last, vector[2])];
+        let [Some(left), Some(right), Some(last)] = &wishes else { continue };
+        if let Some(lanes) = agree(nest, [left, right, last]) {
+            let [left, right] = sides;
+            let sides = [left.reading(vector[0]), right.reading(vector[1])];
+            return Ok((lanes, sides, if vector[2] { width } else { 1 }));
+        }
+    }
+    Err(ScheduleError::Internal("buffers of two types"))
+}
 
-/// Bytes of workgroup memory that a tiling takes.
-pub(super) fn shared_bytes(tiling: &Tiling, element: usize) -> u32 {
-    (tiling.block_rows + tiling.block_columns + 2 * PADDING) * tiling.block_reduction * element as u32
+/// How the buffers of the epilogue are wanted, where it can compute `width` neighbouring columns as a vector.
+fn stored_together(nest: &Nest, roles: &Roles, width: u32) -> Option<Wanted> {
+    let &axis = roles.columns.last().filter(|_| width > 1)?;
+    let (reads, writes) = (reads(nest, nest.epilogue_loads(), axis, width as u8), writes(nest, axis, width as u8));
+    Some([reads?, writes?].concat())
 }
 
 /// `index < count`, which needs no test where blocks divide the extent.
@@ -109,188 +194,80 @@ fn below(index: &Expr, count: usize, block: u32) -> Expr {
     if count.is_multiple_of(block as usize) { true.into() } else { index.clone().lt(count as i32) }
 }
 
-fn fork<'a>(point: &Point<'a>) -> Point<'a> {
-    Point { variables: point.variables.clone(), ..Point::new(point.nest, point.profile, point.buffers, point.lanes) }
+/// The row and the column of the workgroup's block, in blocks. Workgroups that run at the same time follow each other: in
+/// bands of a few rows of blocks they read fewer different blocks of the factors, which the cache then holds.
+fn place_of_workgroup(b: &mut Builder, t: &Tiling, [across, ..]: [u32; 3]) -> [Expr; 2] {
+    if t.band == 1 {
+        return [Expr::workgroup(1), Expr::workgroup(0)];
+    }
+    let number = b.let_("number", Expr::workgroup(1) * across as i32 + Expr::workgroup(0));
+    let within = b.let_("within", number.clone().remainder(t.band * across));
+    let row = number.quotient(t.band * across) * t.band as i32 + within.clone().remainder(t.band);
+    [row, within.quotient(t.band)]
 }
 
-/// One factor: how its block is staged in workgroup memory, as `[reduction][row or column]`.
-struct Side<'a> {
-    factor: Value,
-    /// Its own free axes: rows or columns.
-    axes: &'a [usize],
-    reduction: &'a [usize],
-    guards: &'a [Affine],
-    block: u32,
-    block_reduction: u32,
-    /// Neighbouring invocations read along the reduction, rather than along the rows or columns.
-    along_reduction: bool,
+/// The row and the column of an invocation among those of its workgroup.
+fn place_in_workgroup(b: &mut Builder, t: &Tiling, lane: &Expr) -> [Expr; 2] {
+    let (across, _) = t.threads();
+    let width = (WARP / t.warp_rows).min(across);
+    if width == across {
+        return [b.let_("y", lane.clone().quotient(across)), b.let_("x", lane.clone().remainder(across))];
+    }
+    let in_warp = lane.clone().remainder(width * t.warp_rows);
+    let warp = lane.clone().quotient(width * t.warp_rows);
+    let (down_of_warp, warps) = (t.warp_rows as i32, across / width);
+    let y = warp.clone().quotient(warps) * down_of_warp + in_warp.clone().quotient(width);
+    let x = warp.remainder(warps) * width as i32 + in_warp.remainder(width);
+    [b.let_("y", y), b.let_("x", x)]
 }
 
-impl<'a> Side<'a> {
-    fn new(nest: &Nest, roles: &'a Roles, left: bool, block: u32, block_reduction: u32) -> Side<'a> {
-        let (factor, axes, guards) = match left {
-            true => (roles.left, &roles.rows, &roles.left_guards),
-            false => (roles.right, &roles.columns, &roles.right_guards),
-        };
-        let innermost = roles.reduction.last().copied();
-        let along_reduction = innermost.is_some_and(|axis| {
-            loads(nest, factor).any(|load| load.offset.coefficient(axis) == 1)
-                && !loads(nest, factor).any(|load| axes.last().is_some_and(|&a| load.offset.coefficient(a) == 1))
-        });
-        Side { factor, axes, reduction: &roles.reduction, guards, block, block_reduction, along_reduction }
+/// Reads the blocks of both factors at `first` into registers.
+fn fetch(b: &mut Builder, factors: &[Factor; 2], ahead: &[Vec<Vec<Expr>>], first: &Expr) -> Result<(), ScheduleError> {
+    for (Factor { side, slots, .. }, ahead) in factors.iter().zip(ahead) {
+        side.read(b, slots, first, |b, slot, elements| {
+            ahead[slot].iter().zip(elements).for_each(|(register, (_, element))| b.assign(register, element));
+        })?;
     }
-
-    /// Words between a staged tile's rows.
-    fn pitch(&self) -> u32 {
-        self.block + PADDING
-    }
-
-    /// The factor's load, where four neighbours along the staging direction can be read as one vector.
-    fn vector_load<'n>(&self, nest: &'n Nest, threads: u32) -> Option<&'n Load> {
-        let Inst::Leaf(Leaf::Load(load)) = &nest.body.insts[self.factor].0 else { return None };
-        let (axis, block) = match self.along_reduction {
-            true => (*self.reduction.last()?, self.block_reduction),
-            false => (*self.axes.last()?, self.block),
-        };
-        let multiple_of_4 = |v: usize, c: i64| v == axis || c % 4 == 0;
-        let suits = load.dynamic.is_empty()
-            && load.when.is_empty()
-            && self.guards.is_empty()
-            && load.offset.coefficient(axis) == 1
-            && load.offset.terms().iter().all(|&(v, c)| multiple_of_4(v, c))
-            && load.offset.offset() % 4 == 0
-            && nest.axes[axis].extent.is_multiple_of(4)
-            && nest.operands[load.operand].elements().is_multiple_of(4)
-            && block.is_multiple_of(4)
-            && (self.block * self.block_reduction).is_multiple_of(4 * threads)
-            // A buffer has one type in a kernel.
-            && nest.loads().filter(|other| other.operand == load.operand).count() == 1;
-        suits.then_some(load)
-    }
-
-    /// Stages the block whose first row or column is `start` (of `count`) and first reduction point `first` (of `depth`).
-    #[allow(clippy::too_many_arguments)] // the two ranges and who reads them
-    fn stage(
-        &self,
-        b: &mut Builder,
-        point: &Point,
-        tile: usize,
-        lane: &Expr,
-        threads: u32,
-        start: &Expr,
-        count: usize,
-        first: &Expr,
-        depth: usize,
-    ) -> Result<(), ScheduleError> {
-        let nest = point.nest;
-        let width = if self.vector_load(nest, threads).is_some() { 4 } else { 1 };
-        let elements = self.block * self.block_reduction / width;
-        b.for_("slot", lane, elements as i32, threads, |b, slot| -> Result<(), ScheduleError> {
-            // Neighbouring slots are neighbours along the direction of reading.
-            let inner_block = if self.along_reduction { self.block_reduction } else { self.block };
-            let inner = b.let_("inner", slot.clone().remainder(inner_block / width) * width as i32);
-            let outer = b.let_("outer", slot.quotient(inner_block / width));
-            let (own, k) = if self.along_reduction { (outer, inner) } else { (inner, outer) };
-            let index = b.let_("index", start + &own);
-            let reduced = b.let_("reduced", first + &k);
-            let inside = below(&index, count, self.block).and(below(&reduced, depth, self.block_reduction));
-            let word = b.let_("word", k * self.pitch() as i32 + own);
-            let step = if self.along_reduction { self.pitch() as i32 } else { 1 };
-            let dtype = nest.body.dtype(self.factor);
-            let zero = Values { b, profile: point.profile, lanes: 1 }.constant(Scalar::zero(dtype))?;
-            let zero = zero.splat(width as u8);
-            let known = inside.as_bool() == Some(true) && self.guards.is_empty();
-            let staged = if known { None } else { Some(b.var("staged", &zero)) };
-            let read = |b: &mut Builder| -> Result<Expr, ScheduleError> {
-                let mut at = fork(point);
-                at.set_position(b, self.axes, &index);
-                at.set_position(b, self.reduction, &reduced);
-                if width == 4 {
-                    let load = self.vector_load(nest, threads).ok_or(ScheduleError::Internal("a lost load"))?;
-                    return Ok(b.let_("four", Expr::load(load.operand, at.affine(&load.offset).quotient(4))));
-                }
-                let holds = at.holds(self.guards);
-                if holds.as_bool() == Some(true) {
-                    return Ok(at.values(b, &nest.body, &[self.factor], None)?[self.factor].clone());
-                }
-                let value = b.var("value", &zero);
-                b.if_(holds, |b| -> Result<(), ScheduleError> {
-                    let factor = at.values(b, &nest.body, &[self.factor], None)?[self.factor].clone();
-                    b.assign(&value, factor);
-                    Ok(())
-                })?;
-                Ok(value)
-            };
-            let value = match staged {
-                None => read(b)?,
-                Some(staged) => {
-                    b.if_(inside, |b| -> Result<(), ScheduleError> {
-                        let value = read(b)?;
-                        b.assign(&staged, value);
-                        Ok(())
-                    })?;
-                    staged
-                }
-            };
-            for part in 0..width {
-                let value = if width == 1 { value.clone() } else { value.clone().lane(part as u8) };
-                b.store_shared(tile, word.clone() + part as i32 * step, value);
-            }
-            Ok(())
-        })
-    }
+    Ok(())
 }
 
-/// The loads that a value of the body needs.
-fn loads(nest: &Nest, value: Value) -> impl Iterator<Item = &Load> {
-    let mut needed = vec![false; nest.body.insts.len()];
-    needed[value] = true;
-    for v in (0..needed.len()).rev() {
-        if needed[v] {
-            operands(&nest.body.insts[v].0).into_iter().for_each(|o| needed[o] = true);
+/// Stores the registers to workgroup memory.
+fn put(b: &mut Builder, factors: &[Factor; 2], ahead: &[Vec<Vec<Expr>>], buffer: &Expr) {
+    for (Factor { side, slots, array }, ahead) in factors.iter().zip(ahead) {
+        for (number, registers) in ahead.iter().enumerate() {
+            let (exists, words) = side.places(slots, number);
+            b.if_(exists, |b| {
+                for (register, word) in registers.iter().zip(words) {
+                    b.store_shared(*array, word + buffer.clone() * side.words() as i32, register);
+                }
+            });
         }
     }
-    nest.body.insts.iter().enumerate().filter_map(move |(v, (inst, _))| match inst {
-        Inst::Leaf(Leaf::Load(load)) if needed[v] => Some(load),
-        _ => None,
-    })
 }
 
 /// Multiplies the staged blocks into the register tile.
-#[allow(clippy::too_many_arguments)] // two tiles, and the shape of the workgroup
-fn multiply(
-    b: &mut Builder,
-    t: &Tiling,
-    tile: &[Vec<Expr>],
-    dtype: DType,
-    (left_tile, left): (usize, &Side),
-    (right_tile, right): (usize, &Side),
-    across: u32,
-    down: u32,
-) {
-    // Enough independent multiply-adds between turns of the loop.
-    let unroll = (64 / (t.thread_rows * t.thread_columns)).clamp(1, t.block_reduction);
+fn multiply(b: &mut Builder, t: &Tiling, tile: &[Vec<Expr>], factors: &[Factor; 2], at: [&Expr; 2], buffer: &Expr) {
+    let (across, down) = t.threads();
+    let is_float = b.ty(&tile[0][0]).is_ok_and(|ty| ty.dtype.is_float());
+    let turns = UNROLLED / (t.thread_rows * t.thread_columns);
+    let unroll = 1 << turns.clamp(1, t.block_reduction.min(8)).ilog2();
+    let bases = [0, 1].map(|n| b.let_("base", buffer.clone() * factors[n].side.words() as i32 + at[n]));
     b.for_("k", 0, t.block_reduction as i32, unroll, |b, k| {
         for turn in 0..unroll as i32 {
-            let k = b.let_("step", k.clone() + turn);
-            let row = k.clone() * left.pitch() as i32 + Expr::local(1);
-            let column = k * right.pitch() as i32 + Expr::local(0);
-            let read = |b: &mut Builder, name: &str, array: usize, first: &Expr, count: u32, stride: u32| {
-                (0..count)
-                    .map(|i| {
-                        b.let_(&format!("{name}{i}"), Expr::load_shared(array, first.clone() + (i * stride) as i32))
-                    })
-                    .collect::<Vec<_>>()
-            };
-            let rows = read(b, "l", left_tile, &row, t.thread_rows, down);
-            let columns = read(b, "r", right_tile, &column, t.thread_columns, across);
-            for (x, accumulators) in rows.iter().zip(tile) {
+            let [rows, columns] =
+                [(0, "l", t.thread_rows, down), (1, "r", t.thread_columns, across)].map(|(n, name, count, stride)| {
+                    let Factor { side, array, .. } = &factors[n];
+                    let first = (k.clone() + turn) * side.pitch() as i32 + &bases[n];
+                    let read = |group: u32| Expr::load_shared(*array, first.clone() + (group * stride) as i32);
+                    (0..count / side.lanes).map(|group| b.let_(name, read(group))).collect::<Vec<Expr>>()
+                });
+            let (of_rows, of_columns) = (factors[0].side.lanes, factors[1].side.lanes as u8);
+            for (r, accumulators) in (0..).zip(tile) {
+                let row = &rows[(r / of_rows) as usize];
+                let x = if of_rows == 1 { row.clone() } else { row.clone().lane((r % of_rows) as u8) };
                 for (y, accumulator) in columns.iter().zip(accumulators) {
-                    let sum = match dtype.is_float() {
-                        true => x.clone().fma(y, accumulator),
-                        false => accumulator + x.clone() * y,
-                    };
-                    b.assign(accumulator, sum);
+                    let x = x.clone().splat(of_columns);
+                    b.assign(accumulator, if is_float { x.fma(y, accumulator) } else { accumulator + x * y });
                 }
             }
         }

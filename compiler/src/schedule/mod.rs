@@ -2,22 +2,28 @@
 //!
 //! Four templates serve every nest: [`Schedule::Contraction`] the sums of products with rows and columns,
 //! [`Schedule::Reduction`] long reductions to few places, [`Schedule::Rows`] what knows statistics of its rows,
-//! [`Schedule::Pointwise`] everything else. They are chosen by the
-//! roles and sizes of axes, never by what the nest was in the source.
+//! [`Schedule::Pointwise`] everything else. They are chosen by the roles and sizes of axes, never by what the nest was in the
+//! source: [`candidates`] enumerates the whole space, and a model of what each would take ranks it. A reduction too long for
+//! the places that it has is divided in two nests ([`divide`]).
 
 mod accumulate;
 mod choose;
 mod contraction;
+mod cost;
+mod divide;
+mod lanes;
 mod point;
 mod pointwise;
 mod prng;
 mod reduction;
 mod rows;
+mod staging;
 mod values;
 
 use std::fmt;
 
-pub use choose::choose;
+pub use choose::{candidates, choose};
+pub use divide::{Divided, divide};
 pub use prng::{prng_state, prng_value};
 pub use values::Unsupported;
 
@@ -32,12 +38,37 @@ pub enum Schedule {
     Native,
     /// One invocation computes `width` places that follow each other along the last free axis, its reduction in a loop.
     Pointwise { workgroup: u32, width: u8 },
-    /// A workgroup computes one place: its invocations stride over the reduction and combine in a tree.
-    Reduction { workgroup: u32 },
+    /// Several invocations compute a place, each a slice of its reduction, and combine in a tree: see [`Slicing`].
+    Reduction(Slicing),
     /// `lanes` invocations compute a row, `width` columns at a time, and keep its statistics.
     Rows { workgroup: u32, lanes: u32, width: u8 },
     /// Workgroup tiles and register tiles of a product of two operands: see [`Tiling`].
     Contraction(Tiling),
+}
+
+/// How a workgroup divides a reduction. Its invocations are `places * slices`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Slicing {
+    /// Places that a workgroup computes, or vectors of them.
+    pub places: u32,
+    /// Invocations that share a place: a power of two.
+    pub slices: u32,
+    /// What invocations that follow each other are neighbours in.
+    pub along: Along,
+    /// Neighbours in that direction that an invocation reads as one vector: 1 or 4.
+    pub width: u8,
+    /// Places that an invocation computes together: all rows of a product that has but a few, so that what they share is read
+    /// once.
+    pub rows: u32,
+}
+
+/// The direction in which memory is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Along {
+    /// The last free axis that is not one of the rows computed together.
+    Places,
+    /// The last reduction axis.
+    Points,
 }
 
 /// The tile sizes of a contraction; rows, columns and reduction are the flattened axes of each role.
@@ -46,17 +77,35 @@ pub struct Tiling {
     /// Rows and columns that a workgroup computes.
     pub block_rows: u32,
     pub block_columns: u32,
-    /// Reduction points staged in workgroup memory at a time.
+    /// Reduction points staged in workgroup memory at a time: a power of two.
     pub block_reduction: u32,
     /// Rows and columns that an invocation computes in registers; they divide the block's.
     pub thread_rows: u32,
     pub thread_columns: u32,
+    /// Rows of invocations among 32 that follow each other; they divide the workgroup's.
+    pub warp_rows: u32,
+    /// 2: the next block is read while one is multiplied.
+    pub buffers: u32,
+    /// Rows of blocks whose workgroups run together, for the cache's sake; they divide the grid's.
+    pub band: u32,
 }
 
 impl Tiling {
+    /// Invocations of a workgroup along the columns and along the rows.
+    pub fn threads(&self) -> (u32, u32) {
+        (self.block_columns / self.thread_columns, self.block_rows / self.thread_rows)
+    }
+
+    /// Bytes of workgroup memory that it takes at most, with elements of so many bytes.
+    fn shared_bytes(&self, element: usize) -> u32 {
+        // A row of a staged block may have one more vector of four.
+        (self.block_rows + self.block_columns + 8) * self.block_reduction * self.buffers * element as u32
+    }
+
     /// Invocations in a workgroup.
     pub fn invocations(&self) -> u32 {
-        (self.block_rows / self.thread_rows) * (self.block_columns / self.thread_columns)
+        let (across, down) = self.threads();
+        across * down
     }
 }
 
@@ -65,15 +114,19 @@ impl fmt::Display for Schedule {
         match self {
             Schedule::Native => write!(f, "native"),
             Schedule::Pointwise { workgroup, width } => write!(f, "pointwise workgroup {workgroup} width {width}"),
-            Schedule::Reduction { workgroup } => write!(f, "reduction workgroup {workgroup}"),
+            Schedule::Reduction(s) => {
+                let along = if s.along == Along::Places { "places" } else { "points" };
+                write!(f, "reduction places {} slices {} along {along} width {}", s.places, s.slices, s.width)?;
+                if s.rows > 1 { write!(f, " rows {}", s.rows) } else { Ok(()) }
+            }
             Schedule::Rows { workgroup, lanes, width } => {
                 write!(f, "rows workgroup {workgroup} lanes {lanes} width {width}")
             }
-            Schedule::Contraction(t) => write!(
-                f,
-                "contraction block {}x{}x{} thread {}x{}",
-                t.block_rows, t.block_columns, t.block_reduction, t.thread_rows, t.thread_columns
-            ),
+            Schedule::Contraction(t) => {
+                write!(f, "contraction block {}x{}x{}", t.block_rows, t.block_columns, t.block_reduction)?;
+                write!(f, " thread {}x{} warp {}", t.thread_rows, t.thread_columns, t.warp_rows)?;
+                write!(f, " buffers {} band {}", t.buffers, t.band)
+            }
         }
     }
 }
@@ -121,7 +174,7 @@ pub fn kernel(nest: &Nest, schedule: &Schedule, profile: &Profile) -> Result<Opt
     match schedule {
         Schedule::Native => Ok(None),
         Schedule::Pointwise { workgroup, width } => pointwise::pointwise(nest, profile, *workgroup, *width).map(Some),
-        Schedule::Reduction { workgroup } => reduction::reduction(nest, profile, *workgroup).map(Some),
+        Schedule::Reduction(slicing) => reduction::reduction(nest, profile, slicing).map(Some),
         Schedule::Rows { workgroup, lanes, width } => rows::rows(nest, profile, *workgroup, *lanes, *width).map(Some),
         Schedule::Contraction(tiling) => {
             let roles = nest.roles().ok_or(ScheduleError::Internal("a contraction without roles"))?;

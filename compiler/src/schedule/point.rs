@@ -6,13 +6,12 @@ use crate::kernel::{Builder, Expr, Type};
 use crate::nest::{Leaf, Load, Nest, Output};
 use crate::profile::Profile;
 use crate::scalar::{Inst, Program, Value};
-use crate::tensor::TensorType;
 
 use super::values::{Unsupported, Values};
 
 /// The buffers of a nest's kernel: operands, then the outputs that are not written over one of these.
 pub(super) struct Buffers {
-    /// Lanes of the elements of each operand, then each output: 4 where the kernel reads or writes it as vectors.
+    /// Lanes of the elements of each operand, then each output: more than 1 where the kernel reads or writes it as vectors.
     pub lanes: Vec<u8>,
     /// The buffer's number of each output.
     outputs: Vec<usize>,
@@ -43,47 +42,103 @@ pub(super) fn declare(nest: &Nest, profile: &Profile, b: &mut Builder, lanes: Ve
     Ok(Buffers { lanes, outputs })
 }
 
-/// A point of the nest in a kernel that is being written.
+/// A point of the nest in a kernel that is being written, or a few neighbours as a vector.
 #[derive(Clone)]
 pub(super) struct Point<'a> {
     pub nest: &'a Nest,
     pub profile: &'a Profile,
     pub buffers: &'a Buffers,
-    /// Places that one value covers, along the last free axis: 1 or 4.
+    /// How many points one value covers, and the axis along which they are neighbours.
     pub lanes: u8,
+    pub along: usize,
     /// The variables known so far: axes, then derived.
     pub variables: Vec<Option<Expr>>,
     /// The statistics of the point's row known so far, by their numbers in the epilogue.
     pub statistics: Vec<(Value, Expr)>,
+    /// Values of the body that are known.
+    pub known: Vec<Option<Expr>>,
+    prepared: Vec<Prepared>,
+}
+
+/// An expression of which a part has a name.
+#[derive(Clone)]
+struct Prepared {
+    whole: Affine,
+    part: Expr,
+    rest: Affine,
 }
 
 impl<'a> Point<'a> {
-    pub fn new(nest: &'a Nest, profile: &'a Profile, buffers: &'a Buffers, lanes: u8) -> Point<'a> {
+    pub fn new(nest: &'a Nest, profile: &'a Profile, buffers: &'a Buffers) -> Point<'a> {
         let mut variables = vec![None; nest.axes.len() + nest.derived.len()];
         for (number, variable) in nest.loops().enumerate() {
             variables[variable] = Some(Expr::step(number));
         }
-        Point { nest, profile, buffers, lanes, variables, statistics: Vec::new() }
+        let known = vec![None; nest.body.insts.len()];
+        Point {
+            nest,
+            profile,
+            buffers,
+            lanes: 1,
+            along: 0,
+            variables,
+            known,
+            prepared: Vec::new(),
+            statistics: Vec::new(),
+        }
+    }
+
+    /// The vector of `lanes` neighbours along an axis that begins here.
+    pub fn vector(self, axis: usize, lanes: u8) -> Point<'a> {
+        Point { lanes, along: axis, ..self }
+    }
+
+    /// Gives the parts of expressions that are known by now a name, so that loops inside need not compute them again.
+    pub fn prepare<'e>(&mut self, b: &mut Builder, affines: impl Iterator<Item = &'e Affine>) {
+        for affine in affines {
+            let (known, rest): (Vec<_>, Vec<_>) =
+                affine.terms().iter().copied().partition(|&(variable, _)| self.variables[variable].is_some());
+            if known.is_empty() || rest.is_empty() || self.prepared.iter().any(|p| p.whole == *affine) {
+                continue;
+            }
+            let [part, rest] = [(known, affine.offset()), (rest, 0)]
+                .map(|(terms, offset)| Affine::new(terms, offset).unwrap_or_default());
+            let part = b.let_("base", self.affine(&part));
+            self.prepared.push(Prepared { whole: affine.clone(), part, rest });
+        }
     }
 
     /// Makes an axis' value known, and those derived variables that follow from what is now known.
     pub fn set(&mut self, b: &mut Builder, axis: usize, value: Expr) {
         let name = self.nest.variable_name(axis);
         self.variables[axis] = Some(b.let_(&name, value));
+        self.derive(b, vec![axis], None);
+    }
+
+    /// Takes the values of `axes`, and of what is derived from these alone, from another point.
+    pub fn share(&mut self, b: &mut Builder, other: &Point, axes: &[usize]) {
+        axes.iter().for_each(|&axis| self.variables[axis].clone_from(&other.variables[axis]));
+        self.derive(b, axes.to_vec(), Some(other));
+    }
+
+    /// Computes the derived variables that follow from those that have `changed`.
+    fn derive(&mut self, b: &mut Builder, mut changed: Vec<usize>, other: Option<&Point>) {
         let bounds = self.nest.variable_bounds();
-        let mut changed = vec![axis];
         for (number, derived) in self.nest.derived.iter().enumerate() {
             let variable = self.nest.axes.len() + number;
             let stale = derived.numerator.variables().any(|v| changed.contains(&v));
             let known = derived.numerator.variables().all(|v| self.variables[v].is_some());
             if known && (stale || self.variables[variable].is_none()) {
+                let same = other.filter(|_| derived.numerator.variables().all(|v| changed.contains(&v)));
+                self.variables[variable] = same.and_then(|other| other.variables[variable].clone()).or_else(|| {
+                    // Quotients want numerators of at least 0: shift by a multiple of the divisor.
+                    let low = derived.numerator.bounds(&bounds).map_or(0, |(low, _)| low);
+                    let shift = if low < 0 { -low.div_euclid(derived.denominator) } else { 0 };
+                    let numerator = self.affine(&derived.numerator) + (shift * derived.denominator) as i32;
+                    let value = numerator.quotient(derived.denominator as u32) - shift as i32;
+                    Some(b.let_(&format!("q{number}"), value))
+                });
                 changed.push(variable);
-                // Quotients want numerators of at least 0: shift by a multiple of the divisor.
-                let low = derived.numerator.bounds(&bounds).map_or(0, |(low, _)| low);
-                let shift = if low < 0 { -low.div_euclid(derived.denominator) } else { 0 };
-                let numerator = self.affine(&derived.numerator) + (shift * derived.denominator) as i32;
-                let value = numerator.quotient(derived.denominator as u32) - shift as i32;
-                self.variables[variable] = Some(b.let_(&format!("q{number}"), value));
             }
         }
     }
@@ -105,6 +160,9 @@ impl<'a> Point<'a> {
 
     /// The value of an affine expression of known variables.
     pub fn affine(&self, affine: &Affine) -> Expr {
+        if let Some(prepared) = self.prepared.iter().find(|prepared| prepared.whole == *affine) {
+            return prepared.part.clone() + self.affine(&prepared.rest);
+        }
         let mut sum: Option<Expr> = None;
         for &(variable, coefficient) in affine.terms() {
             let value = self.variables[variable].clone().unwrap_or_else(|| 0.into());
@@ -144,15 +202,21 @@ impl<'a> Point<'a> {
         wanted: &[Value],
         accumulated: Option<(&Expr, &Expr)>,
     ) -> Result<Vec<Expr>, Unsupported> {
+        let is_body = std::ptr::eq(program, &self.nest.body);
+        let known = |value: Value| self.known.get(value).and_then(Option::as_ref).filter(|_| is_body);
         let mut needed = vec![false; program.insts.len()];
         wanted.iter().for_each(|&w| needed[w] = true);
         for value in (0..program.insts.len()).rev() {
-            if needed[value] {
+            if needed[value] && known(value).is_none() {
                 operands(&program.insts[value].0).into_iter().for_each(|o| needed[o] = true);
             }
         }
         let mut done: Vec<Expr> = Vec::with_capacity(program.insts.len());
         for (value, needed) in needed.into_iter().enumerate() {
+            if let Some(known) = known(value) {
+                done.push(known.clone());
+                continue;
+            }
             if !needed {
                 done.push(0.into());
                 continue;
@@ -195,16 +259,11 @@ impl<'a> Point<'a> {
     /// The value of an index expression in each lane.
     pub fn index(&self, affine: &Affine) -> Expr {
         let first = self.affine(affine);
-        let step = self.lane_step(affine) as i32;
+        let step = affine.coefficient(self.along) as i32;
         if self.lanes == 1 || step == 0 {
             return first.splat(self.lanes);
         }
         Expr::vector((0..self.lanes as i32).map(|lane| first.clone() + lane * step).collect())
-    }
-
-    /// How much an expression grows from lane to lane.
-    fn lane_step(&self, affine: &Affine) -> i64 {
-        if self.nest.free == 0 { 0 } else { affine.coefficient(self.nest.free - 1) }
     }
 
     fn load(
@@ -221,10 +280,9 @@ impl<'a> Point<'a> {
             address = address + done(*value) * *stride as i32;
         }
         let read = |address: Expr| -> Expr {
-            if self.buffers.lanes[load.operand] == 1 {
-                Expr::load(load.operand, address).splat(self.lanes)
-            } else {
-                Expr::load(load.operand, address.quotient(4))
+            match self.buffers.lanes[load.operand] {
+                1 => Expr::load(load.operand, address).splat(self.lanes),
+                lanes => Expr::load(load.operand, address.quotient(lanes as u32)),
             }
         };
         if load.when.is_empty() {
@@ -253,51 +311,8 @@ impl<'a> Point<'a> {
         let lanes = self.buffers.lanes[self.nest.operands.len() + output];
         let stored = Values { b, profile: self.profile, lanes }.stored(ty.dtype, result);
         let position = if *position == self.nest.place() { place.clone() } else { self.affine(position) };
-        let position = if lanes == 1 { position } else { position.quotient(4) };
-        b.store(self.buffers.outputs[output], position, stored);
+        b.store(self.buffers.outputs[output], position.quotient(lanes as u32), stored);
     }
-}
-
-/// Whether every buffer access of a nest can be of 4 neighbours along the last free axis; the lanes of each buffer.
-pub(super) fn vector_lanes(nest: &Nest) -> Option<Vec<u8>> {
-    let last = nest.free.checked_sub(1)?;
-    if !nest.axes[last].extent.is_multiple_of(4) {
-        return None;
-    }
-    // A lane must not see a change in anything but loads of neighbours and index values.
-    let still = |a: &Affine| a.coefficient(last) == 0;
-    let derived_still = nest.derived.iter().all(|d| still(&d.numerator));
-    if !derived_still || !nest.guards.iter().chain(&nest.position).all(still) {
-        return None;
-    }
-    // Whether `position` of a tensor is that of four neighbours that are one vector of it.
-    let is_vector = |position: &Affine, tensor: &TensorType| {
-        position.coefficient(last) == 1
-            && position.terms().iter().all(|&(v, c)| v == last || c % 4 == 0)
-            && position.offset() % 4 == 0
-            && tensor.elements().is_multiple_of(4)
-    };
-    let of_places = |(number, _): &(usize, &Output)| !nest.is_of_rows(*number);
-    let mut outputs = nest.outputs.iter().enumerate().filter(of_places);
-    if !outputs.all(|(_, output)| is_vector(&output.position, &output.ty)) {
-        return None;
-    }
-    let mut lanes: Vec<Option<u8>> = vec![None; nest.operands.len()];
-    for load in nest.loads() {
-        if !load.dynamic.is_empty() || !load.when.iter().all(still) {
-            return None;
-        }
-        let wanted = match load.offset.coefficient(last) {
-            0 => 1,
-            _ if is_vector(&load.offset, &nest.operands[load.operand]) => 4,
-            _ => return None,
-        };
-        if lanes[load.operand].replace(wanted).is_some_and(|before| before != wanted) {
-            return None;
-        }
-    }
-    let outputs = (0..nest.outputs.len()).map(|output| if nest.is_of_rows(output) { 1 } else { 4 });
-    Some(lanes.into_iter().map(|l| l.unwrap_or(1)).chain(outputs).collect())
 }
 
 /// The values that an instruction reads, those of a load's run-time indices among them.

@@ -5,19 +5,21 @@ use crate::nest::Nest;
 use crate::profile::Profile;
 
 use super::accumulate::Accumulator;
-use super::point::{Point, declare, vector_lanes};
+use super::lanes;
+use super::point::{Point, declare};
 use super::{ScheduleError, grid};
 
-/// The kernel; `width` is 1, or 4 where [`vector_lanes`] allows it.
+/// The kernel; `width` is 1, or 4 where [`lanes::of_places`] allows it.
 pub(super) fn pointwise(nest: &Nest, profile: &Profile, workgroup: u32, width: u8) -> Result<Kernel, ScheduleError> {
     let invocations = nest.places() / width as usize;
     let grid = grid(invocations.div_ceil(workgroup as usize), profile)?;
     let mut builder = Builder::new(&nest.name, [workgroup, 1, 1], grid);
     let b = &mut builder;
     let scalar = vec![1; nest.operands.len() + nest.outputs.len()];
-    let lanes = if width == 1 { Some(scalar) } else { vector_lanes(nest) };
+    let last = nest.free.saturating_sub(1);
+    let lanes = if width == 1 { Some(scalar) } else { lanes::of_places(nest, last, width) };
     let buffers = declare(nest, profile, b, lanes.ok_or(ScheduleError::Internal("unaligned vectors"))?)?;
-    let mut point = Point::new(nest, profile, &buffers, width);
+    let mut point = Point::new(nest, profile, &buffers).vector(last, width);
     let group =
         if grid[1] == 1 { Expr::workgroup(0) } else { Expr::workgroup(1) * grid[0] as i32 + Expr::workgroup(0) };
     let id = b.let_("id", group * workgroup as i32 + Expr::local(0));

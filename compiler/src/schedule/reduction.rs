@@ -1,61 +1,213 @@
-//! The reduction template: a workgroup computes one place. Its invocations stride over the reduction points, then
-//! combine their values in a tree through workgroup memory.
+//! The reduction template: several invocations compute a place. Each aggregates a slice of the reduction points, for one
+//! place, a vector of neighbouring ones, or a few that share what they read; then they combine in a tree.
+//!
+//! Sums down columns, rows of any length, matrix-vector products and sums of everything are all this, told apart by the
+//! direction in which neighbouring invocations walk: that in which memory runs.
+//!
+//! Where the device has subgroups, and all of a workgroup computes one place, these combine first, whatever their size, and
+//! one value of each goes through workgroup memory.
 
-use crate::kernel::{Builder, Expr, Kernel, Type};
+use crate::dtype::DType;
+use crate::kernel::{Builder, Builtin, Expr, Kernel, Type};
 use crate::nest::Nest;
 use crate::profile::Profile;
 
 use super::accumulate::Accumulator;
 use super::point::{Point, declare};
 use super::values::{Unsupported, Values, compute_type};
-use super::{ScheduleError, grid};
-use crate::dtype::DType;
+use super::{Along, ScheduleError, Slicing, grid, lanes};
 
-/// The kernel; `workgroup` is a power of two.
-pub(super) fn reduction(nest: &Nest, profile: &Profile, workgroup: u32) -> Result<Kernel, ScheduleError> {
-    let grid = grid(nest.places(), profile)?;
-    if grid[0] as usize * grid[1] as usize != nest.places() {
-        return Err(ScheduleError::Internal("a workgroup without a place"));
+/// Invocations of the smallest subgroups.
+const LEAST_SUBGROUP: u32 = 4;
+
+/// The free axes that an invocation computes together: the rows of a product, or its columns, that are `rows` in all; and the
+/// others.
+pub(super) fn divided(nest: &Nest, rows: u32) -> Option<(Vec<usize>, Vec<usize>)> {
+    if rows == 1 {
+        return Some((Vec::new(), (0..nest.free).collect()));
     }
+    let roles = nest.roles()?;
+    let points = |axes: &[usize]| axes.iter().map(|&axis| nest.axes[axis].extent).product::<usize>();
+    let together = [roles.rows, roles.columns].into_iter().find(|axes| points(axes) == rows as usize)?;
+    let others = (0..nest.free).filter(|axis| !together.contains(axis)).collect();
+    Some((together, others))
+}
+
+/// The lanes of the buffers under a slicing; `None` where vectors do not suit the nest.
+pub(super) fn vectors(nest: &Nest, s: &Slicing) -> Option<Vec<u8>> {
+    let (_, others) = divided(nest, s.rows)?;
+    match (s.width, s.along) {
+        (1, _) => Some(vec![1; nest.operands.len() + nest.outputs.len()]),
+        (width, Along::Places) => lanes::of_places(nest, *others.last()?, width),
+        (width, Along::Points) => lanes::of_points(nest, width),
+    }
+}
+
+/// The kernel.
+pub(super) fn reduction(nest: &Nest, profile: &Profile, s: &Slicing) -> Result<Kernel, ScheduleError> {
+    let unsuited = ScheduleError::Internal("a slicing that does not suit the nest");
+    let (together, others) = divided(nest, s.rows).ok_or(unsuited.clone())?;
+    let across = if s.along == Along::Places { s.width } else { 1 };
+    let groups = nest.places() / s.rows as usize / across as usize;
+    let grid = grid(groups.div_ceil(s.places as usize), profile)?;
+    let workgroup = s.places * s.slices;
     let mut builder = Builder::new(&nest.name, [workgroup, 1, 1], grid);
     let b = &mut builder;
-    let buffers = declare(nest, profile, b, vec![1; nest.operands.len() + nest.outputs.len()])?;
-    let mut point = Point::new(nest, profile, &buffers, 1);
-    let place =
-        if grid[1] == 1 { Expr::workgroup(0) } else { Expr::workgroup(1) * grid[0] as i32 + Expr::workgroup(0) };
-    let place = b.let_("place", place);
-    point.set_position(b, &(0..nest.free).collect::<Vec<_>>(), &place);
-    let Some(accumulator) = Accumulator::declare(b, &point)? else {
-        return Err(ScheduleError::Internal("a reduction without an aggregation"));
-    };
-    let axes: Vec<usize> = nest.reduction().collect();
-    let mut inner = Point { variables: point.variables.clone(), ..Point::new(nest, profile, &buffers, 1) };
-    b.for_("step", Expr::local(0), nest.reduction_points() as i32, workgroup, |b, step| {
-        inner.set_position(b, &axes, &step);
-        accumulator.add(b, &inner)
-    })?;
+    let buffers = declare(nest, profile, b, vectors(nest, s).ok_or(unsuited)?)?;
 
-    let tree = Tree::declare(b, &point, &accumulator, workgroup as usize)?;
-    tree.store(b, &point, &accumulator);
-    b.barrier();
-    let mut half = workgroup / 2;
-    while half >= 1 {
-        b.if_(Expr::local(0).lt(half as i32), |b| -> Result<(), ScheduleError> {
-            let (value, written, position) = tree.load(b, &point, Expr::local(0) + half as i32);
-            accumulator.merge(b, &point, value, written, position)?;
-            tree.store(b, &point, &accumulator);
-            Ok(())
-        })?;
-        b.barrier();
-        half /= 2;
+    let lane = b.let_("lane", Expr::local(0));
+    let (place, slice) = match s.along {
+        Along::Places => (lane.clone().remainder(s.places), lane.clone().quotient(s.places)),
+        Along::Points => (lane.clone().quotient(s.slices), lane.clone().remainder(s.slices)),
+    };
+    let slice = b.let_("slice", slice);
+    let group =
+        if grid[1] == 1 { Expr::workgroup(0) } else { Expr::workgroup(1) * grid[0] as i32 + Expr::workgroup(0) };
+    let group = b.let_("group", group * s.places as i32 + place);
+    let all = grid[0] as usize * grid[1] as usize * s.places as usize == groups;
+    let inside = if all { true.into() } else { group.clone().lt(groups as i32) };
+    let inside = b.let_("inside", inside);
+
+    let mut first = Point::new(nest, profile, &buffers);
+    first.set_position(b, &others, &(group * across as i32));
+    let conditions = nest.body_loads().flat_map(|load| &load.when).chain(&nest.guards);
+    first.prepare(b, nest.body_loads().map(|load| &load.offset).chain(conditions));
+    let mut rows = Vec::new();
+    for row in 0..s.rows as i32 {
+        let mut at = first.clone();
+        at.set_position(b, &together, &row.into());
+        if let (Along::Places, Some(&axis)) = (s.along, others.last()) {
+            at = at.vector(axis, s.width);
+        }
+        rows.push(at);
     }
-    b.if_(Expr::local(0).equals(0), |b| -> Result<(), ScheduleError> {
-        let (value, written) = accumulator.read();
-        let results = point.program(b, &nest.epilogue, Some((&value, &written)))?;
-        point.store(b, &place, results);
+    let accumulators = rows.iter().map(|at| {
+        let inner = if s.along == Along::Points { along_points(at, s.width) } else { at.clone() };
+        let accumulator = Accumulator::declare(b, &inner)?;
+        accumulator.ok_or(ScheduleError::Internal("a reduction without an aggregation"))
+    });
+    let mut accumulators = accumulators.collect::<Result<Vec<Accumulator>, ScheduleError>>()?;
+    b.if_(inside.clone(), |b| points(b, nest, s, &slice, &first, &rows, &accumulators))?;
+
+    if s.along == Along::Points && s.width > 1 {
+        for (accumulator, at) in accumulators.iter_mut().zip(&rows) {
+            *accumulator = accumulator.joined(b, at, s.width)?;
+        }
+    }
+    let collects = rows.iter().zip(&accumulators).all(|(at, accumulator)| accumulator.collects(at).is_some());
+    if profile.subgroups && s.places == 1 && s.slices > 1 && collects {
+        for (at, accumulator) in rows.iter().zip(&accumulators) {
+            collect(b, at, accumulator, workgroup)?;
+        }
+    } else if s.slices > 1 {
+        let step = if s.along == Along::Places { s.places } else { 1 };
+        let trees =
+            accumulators.iter().zip(&rows).map(|(accumulator, at)| Tree::declare(b, at, accumulator, workgroup));
+        let trees = trees.collect::<Result<Vec<Tree>, Unsupported>>()?;
+        let mut half = s.slices;
+        while half >= 1 {
+            // Those of the upper half write what those of the lower half read.
+            if half < s.slices {
+                b.if_(slice.clone().lt(half as i32), |b| -> Result<(), ScheduleError> {
+                    for ((tree, at), accumulator) in trees.iter().zip(&rows).zip(&accumulators) {
+                        let (value, written, position) = tree.load(b, at, lane.clone() + (half * step) as i32);
+                        accumulator.merge(b, at, value, written, position)?;
+                    }
+                    Ok(())
+                })?;
+            }
+            if half > 1 {
+                let writes = slice.clone().ge((half / 2) as i32).and(slice.clone().lt(half as i32));
+                b.if_(writes, |b| {
+                    let each = trees.iter().zip(&rows).zip(&accumulators);
+                    each.for_each(|((tree, at), accumulator)| tree.store(b, at, &lane, accumulator));
+                });
+                b.barrier();
+            }
+            half /= 2;
+        }
+    }
+    let writes = if s.slices > 1 { slice.equals(0).and(inside) } else { inside };
+    b.if_(writes, |b| -> Result<(), ScheduleError> {
+        for (at, accumulator) in rows.iter().zip(&accumulators) {
+            let (value, written) = accumulator.read();
+            let results = at.program(b, &nest.epilogue, Some((&value, &written)))?;
+            let place = b.let_("place", at.affine(&nest.place()));
+            at.store(b, &place, results);
+        }
         Ok(())
     })?;
     Ok(builder.finish()?)
+}
+
+/// Leaves the first invocation with what all of the workgroup have: each subgroup combines its own, then the first
+/// invocation those of the subgroups, in order.
+fn collect(b: &mut Builder, at: &Point, accumulator: &Accumulator, workgroup: u32) -> Result<(), ScheduleError> {
+    let Some(op) = accumulator.collects(at) else { return Ok(()) };
+    let own = b.collect("collected", op, &accumulator.value);
+    b.assign(&accumulator.value, own);
+    let tree = Tree::declare(b, at, accumulator, workgroup.div_ceil(LEAST_SUBGROUP))?;
+    let [subgroup, lane, count] = [Builtin::Subgroup, Builtin::SubgroupLane, Builtin::Subgroups].map(Expr::Builtin);
+    b.if_(lane.equals(0), |b| tree.store(b, at, &subgroup, accumulator));
+    b.barrier();
+    b.if_(Expr::local(0).equals(0), |b| {
+        b.for_("subgroup_step", 1, count, 1, |b, number| -> Result<(), ScheduleError> {
+            let (value, written, position) = tree.load(b, at, number);
+            Ok(accumulator.merge(b, at, value, written, position)?)
+        })
+    })
+}
+
+fn along_points<'a>(at: &Point<'a>, width: u8) -> Point<'a> {
+    match at.nest.reduction().last() {
+        Some(axis) => at.clone().vector(axis, width),
+        None => at.clone(),
+    }
+}
+
+/// Aggregates the points of a slice, in each row.
+fn points(
+    b: &mut Builder,
+    nest: &Nest,
+    s: &Slicing,
+    slice: &Expr,
+    first: &Point,
+    rows: &[Point],
+    accumulators: &[Accumulator],
+) -> Result<(), ScheduleError> {
+    let axes: Vec<usize> = nest.reduction().collect();
+    let deep = if s.along == Along::Points { s.width } else { 1 };
+    let steps = nest.reduction_points() / deep as usize;
+    // What all rows read is read once.
+    let shared: Vec<usize> = match (s.rows, divided(nest, s.rows)) {
+        (1, _) | (_, None) => Vec::new(),
+        (_, Some((together, _))) => {
+            let depend = nest.dependencies(&nest.body);
+            let is_shared = |value: &usize| !together.iter().any(|&axis| depend[*value][axis]);
+            nest.roles().into_iter().flat_map(|roles| [roles.left, roles.right]).filter(is_shared).collect()
+        }
+    };
+    b.for_("step", slice, steps as i32, s.slices, |b, step| -> Result<(), ScheduleError> {
+        let mut common = first.clone();
+        common.set_position(b, &axes, &(step * deep as i32));
+        let lanes = rows[0].clone();
+        common = match s.along {
+            Along::Points => along_points(&common, s.width),
+            Along::Places => common.vector(lanes.along, lanes.lanes),
+        };
+        // Elsewhere guards protect its address.
+        if nest.guards.is_empty() {
+            let values = common.values(b, &nest.body, &shared, None)?;
+            shared.iter().for_each(|&value| common.known[value] = Some(values[value].clone()));
+        }
+        for (row, accumulator) in rows.iter().zip(accumulators) {
+            let mut at = common.clone();
+            let own: Vec<usize> = (0..nest.free).filter(|&axis| common.variables[axis].is_none()).collect();
+            at.share(b, row, &own);
+            accumulator.add(b, &at)?;
+        }
+        Ok(())
+    })
 }
 
 /// Workgroup arrays that hold each invocation's accumulator; bools as u32.
@@ -67,33 +219,35 @@ struct Tree {
 }
 
 impl Tree {
-    fn declare(b: &mut Builder, point: &Point, acc: &Accumulator, length: usize) -> Result<Tree, Unsupported> {
-        let dtype = point.nest.accumulator().unwrap_or(DType::F32);
-        let compute = compute_type(dtype, point.profile)
-            .ok_or_else(|| Unsupported { what: format!("values of type {dtype}") })?;
+    fn declare(b: &mut Builder, at: &Point, acc: &Accumulator, length: u32) -> Result<Tree, Unsupported> {
+        let (dtype, length) = (at.nest.accumulator().unwrap_or(DType::F32), length as usize);
+        let compute =
+            compute_type(dtype, at.profile).ok_or_else(|| Unsupported { what: format!("values of type {dtype}") })?;
         let stored = if compute == DType::Bool { DType::U32 } else { compute };
-        let values = b.shared("partial", Type::scalar(stored), length);
-        let written = acc.written.is_some().then(|| b.shared("partial_written", Type::scalar(DType::U32), length));
-        let positions = acc.position.is_some().then(|| b.shared("partial_position", Type::I32, length));
+        let of = |dtype| Type::vector(dtype, at.lanes);
+        let values = b.shared("partial", of(stored), length);
+        let written = acc.written.is_some().then(|| b.shared("partial_written", of(DType::U32), length));
+        let positions = acc.position.is_some().then(|| b.shared("partial_position", of(DType::I32), length));
         Ok(Tree { dtype, values, written, positions })
     }
 
-    fn store(&self, b: &mut Builder, point: &Point, acc: &Accumulator) {
-        let value = Values { b, profile: point.profile, lanes: 1 }.stored(self.dtype, acc.value.clone());
-        b.store_shared(self.values, Expr::local(0), value);
+    fn store(&self, b: &mut Builder, at: &Point, index: &Expr, acc: &Accumulator) {
+        let value = Values { b, profile: at.profile, lanes: at.lanes }.stored(self.dtype, acc.value.clone());
+        b.store_shared(self.values, index, value);
         if let (Some(array), Some(written)) = (self.written, &acc.written) {
-            b.store_shared(array, Expr::local(0), written.clone().cast(DType::U32));
+            b.store_shared(array, index, written.clone().cast(DType::U32));
         }
         if let (Some(array), Some(position)) = (self.positions, &acc.position) {
-            b.store_shared(array, Expr::local(0), position);
+            b.store_shared(array, index, position);
         }
     }
 
-    fn load(&self, b: &mut Builder, point: &Point, index: Expr) -> (Expr, Option<Expr>, Option<Expr>) {
-        let values = Values { b, profile: point.profile, lanes: 1 };
+    fn load(&self, b: &mut Builder, at: &Point, index: Expr) -> (Expr, Option<Expr>, Option<Expr>) {
+        let index = b.let_("from", index);
+        let values = Values { b, profile: at.profile, lanes: at.lanes };
         let value = values.loaded(self.dtype, Expr::load_shared(self.values, &index));
         let written = self.written.map(|a| values.loaded(DType::Bool, Expr::load_shared(a, &index)));
-        let position = self.positions.map(|a| Expr::load_shared(a, &index));
-        (b.let_("other", value), written.map(|w| b.let_("other_written", w)), position)
+        let positions = self.positions.map(|a| Expr::load_shared(a, &index));
+        (b.let_("other", value), written.map(|w| b.let_("other_written", w)), positions)
     }
 }

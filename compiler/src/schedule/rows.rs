@@ -11,9 +11,9 @@ use crate::nest::{Leaf, Nest};
 use crate::profile::Profile;
 use crate::scalar::{BinaryOp, Inst, Value};
 
-use super::point::{Point, declare, vector_lanes};
+use super::point::{Point, declare};
 use super::values::{Unsupported, Values, compute_type};
-use super::{ScheduleError, grid};
+use super::{ScheduleError, grid, lanes as vectors};
 
 /// The most copies of the program, each of another part of the row.
 const MOST_COPIES: usize = 8;
@@ -22,7 +22,7 @@ const MOST_COPIES: usize = 8;
 const MOST_INSTRUCTIONS: usize = 512;
 
 /// The kernel. `lanes` invocations, a power of two and a divisor of `workgroup`, compute a row, `width` columns at a time: 1, or 4
-/// where [`vector_lanes`] allows it.
+/// where [`vectors::of_places`] allows it.
 pub(super) fn rows(
     nest: &Nest,
     profile: &Profile,
@@ -36,7 +36,8 @@ pub(super) fn rows(
     let mut builder = Builder::new(&nest.name, [workgroup, 1, 1], grid);
     let b = &mut builder;
     let scalar = vec![1; nest.operands.len() + nest.outputs.len()];
-    let vectors = if width == 1 { Some(scalar) } else { vector_lanes(nest) };
+    let last = nest.free.saturating_sub(1);
+    let vectors = if width == 1 { Some(scalar) } else { vectors::of_places(nest, last, width) };
     let buffers = declare(nest, profile, b, vectors.ok_or(ScheduleError::Internal("unaligned vectors"))?)?;
     let group =
         if grid[1] == 1 { Expr::workgroup(0) } else { Expr::workgroup(1) * grid[0] as i32 + Expr::workgroup(0) };
@@ -54,7 +55,7 @@ pub(super) fn rows(
     if !all {
         row = b.let_("row", row.binary(BinaryOp::Min, count as i32 - 1));
     }
-    let mut point = Point::new(nest, profile, &buffers, width);
+    let mut point = Point::new(nest, profile, &buffers).vector(last, width);
     point.set_position(b, &(0..nest.rows).collect::<Vec<_>>(), &row);
     let mut rows = Rows { nest, profile, lanes, workgroup, width, lane, row, is_own, point };
     let copies = nest.row_length().div_ceil(lanes as usize * width as usize);

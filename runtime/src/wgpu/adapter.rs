@@ -1,8 +1,9 @@
 //! Adapters: which GPUs there are, what they can do, and opening one.
 
-use tile_compiler::profile::{Execution, Profile};
+use tile_compiler::profile::{Execution, Profile, Rates};
 use wgpu::{
-    Adapter, Backends, DeviceDescriptor, DeviceType, Features, Instance, InstanceDescriptor, InstanceFlags, Limits,
+    Adapter, AdapterInfo, Backends, DeviceDescriptor, DeviceType, Features, Instance, InstanceDescriptor,
+    InstanceFlags, Limits,
 };
 
 use super::gpu::Gpu;
@@ -65,7 +66,7 @@ pub async fn list() -> Vec<DeviceInfo> {
             },
             memory: memory(adapter),
             features: feature_names(adapter.features()),
-            profile: profile(info.name.clone(), &adapter.limits(), adapter.features()),
+            profile: profile(&info, &adapter.limits(), adapter.features()),
             adapter: info.name,
             default: best == Some(n),
         }
@@ -101,9 +102,9 @@ pub async fn open(number: Option<usize>) -> Result<Gpu, Error> {
 }
 
 /// What the compiler is to know about a device of these limits and features.
-pub fn profile(name: String, limits: &Limits, features: Features) -> Profile {
+pub fn profile(info: &AdapterInfo, limits: &Limits, features: Features) -> Profile {
     Profile {
-        name,
+        name: info.name.clone(),
         execution: Execution::Shader,
         max_invocations: limits.max_compute_invocations_per_workgroup,
         max_workgroup: [
@@ -118,6 +119,19 @@ pub fn profile(name: String, limits: &Limits, features: Features) -> Profile {
         max_buffer_bytes: limits.max_buffer_size,
         f16: features.contains(Features::SHADER_F16),
         int64: features.contains(Features::SHADER_INT64),
+        subgroups: features.contains(Features::SUBGROUP),
+        rates: rates(info.device_type),
+    }
+}
+
+/// What devices of a kind reach, about: no adapter says it of itself.
+fn rates(device_type: DeviceType) -> Rates {
+    match device_type {
+        DeviceType::DiscreteGpu | DeviceType::VirtualGpu => {
+            Rates { cores: 64, flops: 2e13, memory: 7e11, cache: 3e12, cache_bytes: 3e7, ..Rates::GPU }
+        }
+        DeviceType::IntegratedGpu => Rates { cores: 12, flops: 3e12, memory: 1e11, cache: 5e11, ..Rates::GPU },
+        DeviceType::Cpu | DeviceType::Other => Rates::GPU,
     }
 }
 

@@ -43,7 +43,7 @@ impl Gpu {
 
     /// A device that an app brings, and on which its own callbacks stay.
     pub fn shared(name: String, device: Device, queue: Queue) -> Gpu {
-        let profile = adapter::profile(device.adapter_info().name, &device.limits(), device.features());
+        let profile = adapter::profile(&device.adapter_info(), &device.limits(), device.features());
         let descriptor = PipelineCacheDescriptor { label: None, data: None, fallback: true };
         // SAFETY: it starts without data.
         let pipeline_cache = (device.features().contains(Features::PIPELINE_CACHE))

@@ -1,0 +1,90 @@
+//! Products of narrower floats: each factor of a sum of products is rounded to a type that takes half the memory, and
+//! multiplied and summed in f32 as before. All else, statistics and sums of other kinds, stays as it is, and so do inputs and
+//! outputs. This is no simplification: results are those of the narrower type, and it runs only where a user asks for it.
+//!
+//! Example, with f16: the factors of `P[n, u] = +(X[n, k] * W[k, u])` become `cast X` and `cast W`, and the body
+//! `f32(x) * f32(w)`. The cast of a weight depends on no input, so that it is made once; that of an activation belongs to what
+//! computes it.
+//!
+//! Why it is sound: a product of two f16 is exact in f32, so that an error comes from rounding the factors alone, each by
+//! 2^-11 of itself at most; what is beyond the range of the type becomes infinite, as a cast says.
+
+use std::collections::HashMap;
+
+use crate::dtype::DType;
+use crate::graph::{Aggregation, Contraction, ContractionLeaf, Graph, NodeId, Op};
+use crate::scalar::{BinaryOp, Inst, Program};
+use crate::tensor::TensorType;
+
+/// Rounds the factors of all products to `dtype`, a float.
+pub fn narrow(graph: &mut Graph, dtype: DType) {
+    let mut casts: HashMap<NodeId, NodeId> = HashMap::new();
+    for id in graph.topological() {
+        if let Some(mut parts) = graph.take_scan(id) {
+            narrow(&mut parts.body, dtype);
+            graph.put_scan(id, parts);
+        }
+        let Op::Contraction(contraction) = &graph.node(id).op else { continue };
+        if !is_sum_of_products(contraction) {
+            continue;
+        }
+        let mut contraction = contraction.clone();
+        let mut operands = graph.operands(id);
+        let factors = operands.len() - usize::from(contraction.default);
+        for operand in &mut operands[..factors] {
+            if graph.dtype(*operand) == DType::F32 {
+                *operand = *casts.entry(*operand).or_insert_with(|| {
+                    let ty = TensorType::new(dtype, graph.shape(*operand));
+                    graph.add(Op::Cast, ty, &[*operand])
+                });
+            }
+        }
+        let is_narrow = |access: usize| graph.dtype(operands[contraction.accesses[access].operand]) == dtype;
+        let mut body = Program::default();
+        body.results = body.append(&contraction.body, |body: &mut Program<ContractionLeaf>, leaf, wide| match leaf {
+            ContractionLeaf::Access(access) if wide == DType::F32 && is_narrow(*access) => {
+                let value = body.push(Inst::Leaf(leaf.clone()), dtype);
+                body.cast(value, wide)
+            }
+            _ => body.push(Inst::Leaf(leaf.clone()), wide),
+        });
+        contraction.body = body;
+        graph.set(id, Op::Contraction(contraction), &operands);
+    }
+}
+
+/// Whether it sums products of f32.
+fn is_sum_of_products(contraction: &Contraction) -> bool {
+    let Contraction { aggregation, body, .. } = contraction;
+    let result = body.results[0];
+    let is_product = matches!(body.insts[result], (Inst::Binary(BinaryOp::Mul, a, b), DType::F32) if a != b);
+    *aggregation == Aggregation::Sum && is_product
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::after;
+    use super::*;
+
+    #[test]
+    fn factors_of_products_are_rounded_and_nothing_else() {
+        fn halved(graph: &mut Graph) {
+            narrow(graph, DType::F16);
+        }
+        insta::assert_snapshot!(after(&[halved], "\
+graph f(%0, %1) -> (S = %3)
+%0 = input X : f32[4, 3]
+%1 = input W : f32[3, 5]
+%2 = contract sum [n, u] (n: 0..4, u: 0..5, k: 0..3) { v0 = %0[n, k]; v1 = %1[k, u]; v2 = mul v0 v1; yield v2 } : f32[4, 5]  # P
+%3 = contract sum [n] (n: 0..4, u: 0..5) { v0 = %2[n, u]; yield v0 } : f32[4]  # S
+"), @"
+        graph f(%0, %1) -> (S = %5)
+        %0 = input X : f32[4, 3]
+        %1 = input W : f32[3, 5]
+        %2 = cast %0 : f16[4, 3]
+        %3 = cast %1 : f16[3, 5]
+        %4 = contract sum [n, u] (n: 0..4, u: 0..5, k: 0..3) { v0 = %2[n, k]; v1 = cast v0 : f32; v2 = %3[k, u]; v3 = cast v2 : f32; v4 = mul v1 v3; yield v4 } : f32[4, 5]  # P
+        %5 = contract sum [n] (n: 0..4, u: 0..5) { v0 = %4[n, u]; yield v0 } : f32[4]  # S
+        ");
+    }
+}

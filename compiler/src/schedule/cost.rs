@@ -1,0 +1,163 @@
+//! How long a schedule would take, roughly: the most of what its arithmetic, its workgroup memory, the cache and memory would
+//! take alone, and a launch. All are slower where too few invocations run at a time to hide what they wait for. Only the order
+//! of the predictions counts.
+
+use std::collections::HashMap;
+
+use crate::affine::Affine;
+use crate::nest::{Load, Nest, Roles};
+use crate::profile::Profile;
+
+use super::contraction::extents;
+use super::staging::loads;
+use super::{Along, Slicing, Tiling, reduction};
+
+/// What a core holds: invocations, their registers, and bytes of workgroup memory.
+const INVOCATIONS: f64 = 1024.0;
+const REGISTERS: f64 = 65536.0;
+const SHARED: f64 = 65536.0;
+
+/// Registers of an invocation besides its tile.
+const OWN_REGISTERS: u32 = 32;
+
+/// Operations that a core must have under way to be busy all the time.
+const UNDER_WAY: f64 = 2048.0;
+
+/// Bytes of workgroup memory that a core reads in the time of an operation on f32.
+const SHARED_RATE: f64 = 0.5;
+
+/// Bytes that memory moves at least, and those of a vector of four.
+const SECTOR: f64 = 32.0;
+
+/// Seconds that a workgroup waits at a barrier, that one invocation takes for a step of a loop which reads memory, and that
+/// memory takes to answer.
+const BARRIER: f64 = 1e-7;
+const STEP: f64 = 1e-8;
+const ANSWER: f64 = 4e-7;
+
+const WORD: f64 = 4.0;
+
+/// Seconds that a tiled product takes.
+pub(super) fn of_tiling(nest: &Nest, profile: &Profile, roles: &Roles, t: &Tiling) -> f64 {
+    let rates = &profile.rates;
+    let [rows, columns, depth, batch] = extents(nest, roles);
+    let down = rows.div_ceil(t.block_rows as usize) as f64;
+    let across = columns.div_ceil(t.block_columns as usize) as f64;
+    let blocks = down * across * batch as f64;
+    let threads = t.invocations() as f64;
+    let turns = depth.div_ceil(t.block_reduction as usize) as f64;
+    let staged = ((t.block_rows + t.block_columns) * t.block_reduction) as f64;
+
+    // Workgroups that a core runs at a time.
+    let ahead = if t.buffers == 2 { staged / threads } else { 0.0 };
+    let tile = t.thread_rows * t.thread_columns;
+    let registers = (tile + t.thread_rows + t.thread_columns + OWN_REGISTERS) as f64 + ahead;
+    let room = (INVOCATIONS / threads).min(REGISTERS / (registers * threads)).min(SHARED / t.shared_bytes(4) as f64);
+    let of_core = (blocks / rates.cores as f64).ceil();
+    let together = room.floor().max(1.0).min(of_core);
+    let hidden = if t.buffers == 2 { 1.5 } else { 1.0 };
+    let busy = (together * threads * (tile as f64).min(8.0) * hidden / UNDER_WAY).min(1.0);
+
+    // What a core does for a block.
+    let points = (t.block_rows * t.block_columns) as f64 * turns * t.block_reduction as f64;
+    let width = (32 / t.warp_rows).min(t.threads().0);
+    let warp = (t.warp_rows * t.thread_rows + width * t.thread_columns) as f64;
+    let issued = (t.thread_rows.div_ceil(4) + t.thread_columns.div_ceil(4)) as f64 * 32.0;
+    let read = points / (32.0 * tile as f64) * (warp * WORD + issued);
+    let slots = |left: bool| if is_read_in_vectors(nest, roles, left) { 2.0 } else { 6.0 };
+    let staging =
+        turns * t.block_reduction as f64 * (t.block_rows as f64 * slots(true) + t.block_columns as f64 * slots(false));
+    let core = rates.flops / rates.cores as f64;
+    let work = (2.0 * points / busy).max((read + turns * staged * WORD) / SHARED_RATE) + 2.0 * staging / busy;
+    let arithmetic = of_core * work / core + of_core / together * turns * (3 - t.buffers) as f64 * BARRIER / 4.0;
+
+    // Workgroups that run together share what they read.
+    let cached = blocks * turns * staged * WORD;
+    let wave = (rates.cores as f64 * together).min(blocks);
+    let high = if t.band > 1 { t.band as f64 } else { (wave / across).ceil() }.min(down);
+    let wide = (wave / high).min(across);
+    let fresh = (high * t.block_rows as f64 + wide * t.block_columns as f64) * depth as f64 * WORD * blocks / wave;
+    let once = footprint(nest);
+    let fetched = if once < rates.cache_bytes { once } else { fresh.max(once) };
+    let waits = if t.buffers == 2 { ANSWER } else { turns * ANSWER };
+    let alone = waits + turns * t.block_reduction as f64 * tile as f64 * STEP / 32.0;
+    rates.launch + arithmetic.max(cached / rates.cache).max(fetched / rates.memory).max(alone)
+}
+
+/// Whether a factor's memory runs along one of its axes in steps of one, without conditions: then it is read in vectors.
+fn is_read_in_vectors(nest: &Nest, roles: &Roles, left: bool) -> bool {
+    let (factor, axes) = if left { (roles.left, &roles.rows) } else { (roles.right, &roles.columns) };
+    let last = [axes.last(), roles.reduction.last()];
+    let runs = |load: &Load| {
+        let mut axes = last.iter().flatten();
+        axes.any(|&&axis| load.offset.coefficient(axis) == 1 && nest.axes[axis].extent.is_multiple_of(4))
+    };
+    loads(nest, factor).all(runs)
+}
+
+/// Seconds that a reduction in slices takes.
+pub(super) fn of_reduction(nest: &Nest, profile: &Profile, s: &Slicing) -> f64 {
+    let Some((_, others)) = reduction::divided(nest, s.rows) else { return f64::INFINITY };
+    let (axis, wide, deep) = match s.along {
+        Along::Places => (others.last().copied(), s.width as f64, 1.0),
+        Along::Points => (nest.reduction().last(), 1.0, s.width as f64),
+    };
+    // Neighbours beyond the end of the axis are no neighbours in memory.
+    let run = s.width as u32 * if s.along == Along::Places { s.places } else { s.slices };
+    let run = axis.map_or(1.0, |axis| nest.axes[axis].extent as f64 / run as f64).clamp(0.25, 1.0);
+    let steps = nest.reduction_points() as f64 / deep / s.slices as f64;
+    let workgroups = (nest.places() as f64 / s.rows as f64 / wide / s.places as f64).ceil();
+    let waves = (workgroups * (s.places * s.slices) as f64 / (profile.rates.cores as f64 * INVOCATIONS)).ceil();
+    let tree = s.slices.ilog2() as f64 * BARRIER * (1.0 + s.rows as f64 * wide / 4.0);
+    let time = streaming(nest, profile, axis, s.width, s.rows, workgroups) * steps.ceil() / steps / run;
+    profile.rates.launch + time.max(ANSWER + waves * steps.ceil() * STEP) + waves * tree
+}
+
+/// Seconds that one invocation for each place, or four, takes.
+pub(super) fn of_pointwise(nest: &Nest, profile: &Profile, workgroup: u32, width: u8) -> f64 {
+    let invocations = nest.places() as f64 / width as f64;
+    let waves = (invocations / (profile.rates.cores as f64 * INVOCATIONS)).ceil();
+    let workgroups = (invocations / workgroup as f64).ceil();
+    let time = streaming(nest, profile, nest.free.checked_sub(1), width, 1, workgroups);
+    profile.rates.launch + time.max(ANSWER + waves * nest.reduction_points() as f64 * STEP)
+}
+
+/// Seconds that memory and arithmetic take where all that is needed is read from memory or a cache, by invocations that are
+/// neighbours along `axis`.
+fn streaming(nest: &Nest, profile: &Profile, axis: Option<usize>, width: u8, rows: u32, workgroups: f64) -> f64 {
+    let rates = &profile.rates;
+    let (places, points) = (nest.places() as f64, nest.reduction_points() as f64);
+    let coalesced = |load: &Load| match axis.map(|axis| load.offset.coefficient(axis)) {
+        Some(0) | None => WORD / width as f64 / 8.0,
+        Some(1 | -1) if load.dynamic.is_empty() => WORD,
+        Some(_) => SECTOR,
+    };
+    let of_body: f64 = nest.body_loads().map(coalesced).sum();
+    let of_epilogue: f64 = nest.epilogue_loads().map(coalesced).sum::<f64>() + WORD * nest.outputs.len() as f64;
+    let shared = if rows > 1 { 1.0 + rows as f64 / 2.0 } else { 1.0 };
+    let cached = places * (points * of_body / shared + of_epilogue);
+    let operations = places * (points * (nest.body.insts.len() + 2) as f64 + nest.epilogue.insts.len() as f64);
+    // A core alone has more than its share of the bandwidth.
+    let busy = (4.0 * workgroups / rates.cores as f64).min(1.0);
+    let time = (2.0 * operations / rates.flops).max(cached / (2.0 * rates.cache)).max(footprint(nest) / rates.memory);
+    time / busy
+}
+
+/// Bytes that a nest reads and writes if it does so once.
+fn footprint(nest: &Nest) -> f64 {
+    let mut read: HashMap<usize, f64> = HashMap::new();
+    for load in nest.loads() {
+        let all = nest.operands[load.operand].elements() as f64;
+        let bytes = read.entry(load.operand).or_insert(0.0);
+        *bytes = bytes.max(if load.dynamic.is_empty() { extent(nest, &load.offset).min(all) } else { all });
+    }
+    let written = (nest.outputs.len() * nest.places()) as f64;
+    WORD * (read.values().sum::<f64>() + written)
+}
+
+/// The number of values that an expression has at most.
+fn extent(nest: &Nest, affine: &Affine) -> f64 {
+    let bounds = nest.variable_bounds();
+    let of = |(variable, _): &(usize, i64)| bounds.get(*variable).map_or(1.0, |(low, high)| (high - low) as f64 + 1.0);
+    affine.terms().iter().map(of).product()
+}

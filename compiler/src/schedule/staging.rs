@@ -1,0 +1,279 @@
+//! A factor of a tiled product, and how its blocks get into workgroup memory: as `[reduction][row or column]`, whatever was
+//! fused into it evaluated, and zeros where guards fail.
+//!
+//! An element of the staged tile is a vector of neighbouring rows (or columns): what an invocation multiplies with at once.
+//! A slot is what an invocation reads together and stores: one such vector, or, where the factor's memory runs along the
+//! reduction and can be read in vectors, those of four reduction points, which it transposes in registers. Neighbouring
+//! invocations have slots that are neighbours in the factor's memory.
+
+use crate::affine::Affine;
+use crate::dtype::{DType, Scalar};
+use crate::kernel::{Builder, Expr, Type};
+use crate::nest::{Leaf, Load, Nest, Roles};
+use crate::scalar::{Inst, Value};
+
+use super::lanes::{Wanted, is_still, reads, singly};
+use super::point::{Point, operands};
+use super::values::Values;
+use super::{ScheduleError, Tiling};
+
+/// Reduction points that a slot reads as a vector.
+const DEEP: u32 = 4;
+
+pub(super) struct Side<'a> {
+    nest: &'a Nest,
+    pub name: &'static str,
+    /// A value of the nest's body.
+    pub factor: Value,
+    /// Its own free axes, rows or columns, and the number of their points.
+    axes: &'a [usize],
+    count: usize,
+    reduction: &'a [usize],
+    depth: usize,
+    guards: &'a [Affine],
+    /// Its own points, and reduction points, in a block.
+    block: u32,
+    block_depth: u32,
+    /// In an element of the staged tile.
+    pub lanes: u32,
+    /// The factor's memory runs along the reduction, rather than along its own axes.
+    along_reduction: bool,
+    /// It is read in vectors along its memory.
+    vector: bool,
+}
+
+/// What one invocation stages at one turn.
+struct Slot<'a> {
+    /// Whether there is one for this invocation.
+    exists: Expr,
+    /// The first reduction point, within the block, and the first element of the staged tile.
+    k: Expr,
+    word: Expr,
+    /// The points that are read, without their reduction; a vector of its own points is one.
+    points: Vec<(Point<'a>, Expr)>,
+}
+
+/// The slots of an invocation.
+pub(super) struct Slots<'a> {
+    /// What is known of all its points.
+    point: Point<'a>,
+    slots: Vec<Slot<'a>>,
+}
+
+impl<'a> Side<'a> {
+    pub fn new(nest: &'a Nest, roles: &'a Roles, left: bool, t: &Tiling) -> Side<'a> {
+        let (name, factor, axes, guards, block, own) = match left {
+            true => ("left", roles.left, &roles.rows, &roles.left_guards, t.block_rows, t.thread_rows),
+            false => ("right", roles.right, &roles.columns, &roles.right_guards, t.block_columns, t.thread_columns),
+        };
+        let points = |axes: &[usize]| axes.iter().map(|&axis| nest.axes[axis].extent).product();
+        let runs = |axis: Option<&usize>| {
+            axis.is_some_and(|&axis| loads(nest, factor).any(|load| load.offset.coefficient(axis) == 1))
+        };
+        Side {
+            nest,
+            name,
+            factor,
+            axes,
+            count: points(axes),
+            reduction: &roles.reduction,
+            depth: points(&roles.reduction),
+            guards,
+            block,
+            block_depth: t.block_reduction,
+            lanes: vector_of(own),
+            along_reduction: runs(roles.reduction.last()) && !runs(axes.last()),
+            vector: false,
+        }
+    }
+
+    /// How the factor's loads are wanted as vectors along its memory, where that can be.
+    pub fn wanted(&self) -> Option<Wanted> {
+        let (&axis, width) = match self.along_reduction {
+            true => (self.reduction.last()?, DEEP),
+            false => (self.axes.last()?, self.lanes),
+        };
+        let still = self.guards.iter().all(|guard| is_still(guard, axis));
+        let fits = still && width > 1 && self.block_depth.is_multiple_of(DEEP);
+        let wanted = reads(self.nest, loads(self.nest, self.factor), axis, width as u8).filter(|_| fits)?;
+        wanted.iter().any(|&(_, lanes)| lanes > 1).then_some(wanted)
+    }
+
+    /// The same, one by one.
+    pub fn singly(&self) -> Wanted {
+        singly(loads(self.nest, self.factor))
+    }
+
+    /// Reads in vectors, if `vector`.
+    pub fn reading(self, vector: bool) -> Side<'a> {
+        Side { vector, ..self }
+    }
+
+    /// Elements of the staged tile from one reduction point to the next. Where neighbouring invocations store down a column
+    /// of the tile, one is added, so that they do not meet in one memory bank.
+    pub fn pitch(&self) -> u32 {
+        self.block / self.lanes + u32::from(self.along_reduction)
+    }
+
+    /// Elements of the staged tile.
+    pub fn words(&self) -> u32 {
+        self.pitch() * self.block_depth
+    }
+
+    /// Reduction points in a slot.
+    fn deep(&self) -> u32 {
+        if self.vector && self.along_reduction { DEEP } else { 1 }
+    }
+
+    /// The slots of the invocation `lane` of `threads`, in the block whose first own point is `start`.
+    pub fn slots(&self, b: &mut Builder, point: &Point<'a>, lane: &Expr, threads: u32, start: &Expr) -> Slots<'a> {
+        let (across, down) = (self.block / self.lanes, self.block_depth / self.deep());
+        let count = across * down;
+        let slots = (0..count.div_ceil(threads)).map(|turn| {
+            let slot = b.let_("slot", lane.clone() + (turn * threads) as i32);
+            let exists = if (turn + 1) * threads <= count { true.into() } else { slot.clone().lt(count as i32) };
+            // Slots that are not there have an address, too.
+            let (k, own) = match self.along_reduction {
+                true => (slot.clone().remainder(down), slot.quotient(down)),
+                false => (slot.clone().quotient(across), slot.remainder(across)),
+            };
+            let (k, own) = (b.let_(&format!("{}_k", self.name), k * self.deep() as i32), b.let_(self.name, own));
+            let word = b.let_("word", k.clone() * self.pitch() as i32 + &own);
+            let first = b.let_("index", start + own * self.lanes as i32);
+            let whole = self.vector && !self.along_reduction;
+            let points = (0..if whole { 1 } else { self.lanes }).map(|number| {
+                let index = first.clone() + number as i32;
+                let mut at = point.clone();
+                at.set_position(b, self.axes, &index);
+                let loads: Vec<&Load> = loads(self.nest, self.factor).collect();
+                let conditions = loads.iter().flat_map(|load| &load.when).chain(self.guards);
+                at.prepare(b, loads.iter().map(|load| &load.offset).chain(conditions));
+                let inside = match self.count.is_multiple_of(self.block as usize) {
+                    true => true.into(),
+                    false => index.lt(self.count as i32),
+                };
+                match (self.vector, self.axes.last(), self.reduction.last()) {
+                    (true, Some(&axis), _) if !self.along_reduction => at = at.vector(axis, self.lanes as u8),
+                    (true, _, Some(&axis)) => at = at.vector(axis, DEEP as u8),
+                    _ => {}
+                }
+                (at, inside)
+            });
+            let points = points.collect();
+            Slot { exists, k, word, points }
+        });
+        let slots = slots.collect();
+        Slots { point: point.clone(), slots }
+    }
+
+    /// The type of an element of the staged tile.
+    pub fn element(&self, dtype: DType) -> Type {
+        Type::vector(dtype, self.lanes as u8)
+    }
+
+    /// Reads the block whose first reduction point is `first`, and gives each slot's elements to `then`, with where they go.
+    pub fn read(
+        &self,
+        b: &mut Builder,
+        slots: &Slots<'a>,
+        first: &Expr,
+        mut then: impl FnMut(&mut Builder, usize, &[(Expr, Expr)]),
+    ) -> Result<(), ScheduleError> {
+        // Where blocks divide the innermost axis the others are the same in all of a block.
+        let inner = self.reduction.last().map_or(1, |&axis| self.nest.axes[axis].extent);
+        let split = self.reduction.len() > 1 && inner.is_multiple_of(self.block_depth as usize);
+        let start = split.then(|| {
+            let mut start = slots.point.clone();
+            start.set_position(b, self.reduction, first);
+            start
+        });
+        for (number, slot) in slots.slots.iter().enumerate() {
+            b.if_(slot.exists.clone(), |b| -> Result<(), ScheduleError> {
+                let reduced = b.let_("reduced", first + &slot.k);
+                let below = match self.depth.is_multiple_of(self.block_depth as usize) {
+                    true => true.into(),
+                    false => reduced.clone().lt(self.depth as i32),
+                };
+                let mut values = Vec::new();
+                let mut first_point: Option<Point> = None;
+                for (point, inside) in &slot.points {
+                    let mut at = point.clone();
+                    match (&first_point, &start, self.reduction.last()) {
+                        (Some(known), ..) => at.share(b, known, self.reduction),
+                        (None, Some(start), Some(&axis)) => {
+                            at.share(b, start, self.reduction);
+                            let value = start.variables[axis].clone().unwrap_or_else(|| 0.into()) + &slot.k;
+                            at.set(b, axis, value);
+                        }
+                        _ => at.set_position(b, self.reduction, &reduced),
+                    }
+                    values.push(self.value(b, &at, inside.clone().and(&below))?);
+                    first_point.get_or_insert(at);
+                }
+                let elements: Vec<(Expr, Expr)> = match self.deep() {
+                    1 => vec![(slot.word.clone(), Expr::vector(values))],
+                    deep => (0..deep)
+                        .map(|k| {
+                            let lanes = values.iter().map(|value| value.clone().lane(k as u8)).collect();
+                            (slot.word.clone() + (k * self.pitch()) as i32, Expr::vector(lanes))
+                        })
+                        .collect(),
+                };
+                then(b, number, &elements);
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// How many elements each slot has, by slot.
+    pub fn elements(&self, slots: &Slots) -> Vec<usize> {
+        vec![self.deep() as usize; slots.slots.len()]
+    }
+
+    /// Whether a slot is there for this invocation, and where its elements go.
+    pub fn places(&self, slots: &Slots, number: usize) -> (Expr, Vec<Expr>) {
+        let slot = &slots.slots[number];
+        let words = (0..self.deep()).map(|k| slot.word.clone() + (k * self.pitch()) as i32);
+        (slot.exists.clone(), words.collect())
+    }
+
+    /// The factor at a point, 0 unless `counts` and the guards hold.
+    fn value(&self, b: &mut Builder, at: &Point, counts: Expr) -> Result<Expr, ScheduleError> {
+        let body = &self.nest.body;
+        let counts = counts.and(at.holds(self.guards));
+        let factor = |b: &mut Builder| at.values(b, body, &[self.factor], None).map(|v| v[self.factor].clone());
+        if counts.as_bool() == Some(true) {
+            return Ok(factor(b)?);
+        }
+        let values = Values { b, profile: at.profile, lanes: at.lanes };
+        let zero = values.constant(Scalar::zero(body.dtype(self.factor)))?;
+        let value = b.var(self.name, zero);
+        b.if_(counts, |b| -> Result<(), ScheduleError> {
+            let factor = factor(b)?;
+            b.assign(&value, factor);
+            Ok(())
+        })?;
+        Ok(value)
+    }
+}
+
+/// The most lanes of vectors that make up `count` rows or columns.
+pub(super) fn vector_of(count: u32) -> u32 {
+    [4, 2].into_iter().find(|&lanes| count.is_multiple_of(lanes)).unwrap_or(1)
+}
+
+/// The loads that a value of the body needs.
+pub(super) fn loads(nest: &Nest, value: Value) -> impl Iterator<Item = &Load> {
+    let mut needed = vec![false; nest.body.insts.len()];
+    needed[value] = true;
+    for v in (0..needed.len()).rev() {
+        if needed[v] {
+            operands(&nest.body.insts[v].0).into_iter().for_each(|o| needed[o] = true);
+        }
+    }
+    nest.body.insts.iter().enumerate().filter_map(move |(v, (inst, _))| match inst {
+        Inst::Leaf(Leaf::Load(load)) if needed[v] => Some(load),
+        _ => None,
+    })
+}
