@@ -71,9 +71,9 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Writes next values of weights over these, where a device has kernels that can.
+    /// Writes next values of weights over these.
     pub fn overwriting(self) -> Planner<'a> {
-        Planner { overwrites: self.profile.execution == Execution::Shader, ..self }
+        Planner { overwrites: true, ..self }
     }
 
     /// The plan of a graph whose scans are settled: see [`crate::passes::settle`].

@@ -237,7 +237,7 @@ impl Side {
     fn bind<'a, T: Number>(&'a self, nest: &'a Nest, launch: Launch<'a>) -> Bound<'a, T> {
         match self {
             Side::Gathered { operand, places, .. } => {
-                let Operand { bytes, first } = launch.operands[*operand];
+                let Operand { bytes, first, .. } = launch.operands[*operand];
                 Bound::Gathered(Gather::new(elements(bytes), first, places, launch.steps))
             }
             Side::Computed(computed) => Bound::Computed { nest, computed, launch },

@@ -1,7 +1,7 @@
 //! A nest at work: its buffers, and the epilogue that ends every way of running it.
 
 use super::machine::Machine;
-use super::memory::{Launch, bytes_of, elements, elements_mut};
+use super::memory::{Launch, Output, bytes_of, elements, elements_mut};
 use super::number::Number;
 use super::pool;
 use super::shared::Shared;
@@ -10,20 +10,6 @@ use super::tape::{ACCUMULATOR, CHUNK, Tape, WRITTEN};
 use std::ops::Range;
 use tile_compiler::affine::Affine;
 use tile_compiler::nest::Nest;
-
-/// What a nest writes: a tensor, or the part of one that holds the places to be computed.
-pub struct Output<'a> {
-    bytes: Shared<'a, u8>,
-    /// The number of the element that `bytes` starts with.
-    first: usize,
-}
-
-impl<'a> Output<'a> {
-    /// The elements from number `first` on.
-    pub fn new(bytes: &'a mut [u8], first: usize) -> Self {
-        Self { bytes: Shared::new(bytes), first }
-    }
-}
 
 /// Where in an output the places' elements are.
 pub enum Position {
@@ -85,7 +71,8 @@ impl<'a> Job<'a> {
             // SAFETY: places are split between threads, so that no other part in use holds these.
             Some(unsafe { bytes.slice(range) })
         };
-        let direct = if self.outputs.len() == 1 { part(0) } else { None };
+        let is_alone = self.outputs.len() == 1 && self.nest.outputs[0].over.is_none();
+        let direct = if is_alone { part(0) } else { None };
         if epilogue.run_into(places.start, places.len(), direct) {
             return;
         }

@@ -1,7 +1,7 @@
 //! A thread at work on a [`Tape`].
 
 use super::fused::{Fused, Term};
-use super::memory::{Launch, Operand, Plain, Register, bytes_of, elements, elements_mut, prefetch};
+use super::memory::{Launch, Operand, Output, Plain, Register, bytes_of, elements, elements_mut, prefetch};
 use super::number::{Bool, Number, from_scalar, typed};
 use super::space::{Piece, Walker};
 use super::tape::{Action, CHUNK, Reader, Step, Tape};
@@ -261,7 +261,7 @@ impl<'t> Machine<'t> {
                 spread(dtype, to, self.length);
             }
             if let At::Operand(operand, place) = self.at[step.value] {
-                let Operand { bytes: from, first } = self.operands[operand];
+                let Operand { bytes: from, first, .. } = self.operands[operand];
                 to[..self.length * size].copy_from_slice(&from[(place - first) * size..][..self.length * size]);
             }
         }
@@ -286,10 +286,28 @@ impl<'t> Machine<'t> {
         fused.apply(given, terms, out);
     }
 
+    /// Reads a chunk of what will be written over it: of the same places, as [`tile_compiler::nest::Nest::may_overwrite`] says.
+    fn load_own<T: Number>(&mut self, reader: &Reader, output: &Output, start: usize, out: &mut [T]) -> usize {
+        let lines = &reader.offset;
+        let step = if lines.steps[0] == 1 { usize::MAX } else { 1 };
+        lines.walk(&self.tape.space, &mut self.walker, start, out.len(), |piece| {
+            for (number, out) in out[piece.at..][..piece.length].chunks_mut(step).enumerate() {
+                let at = (piece.values[0] + number as i64 * lines.steps[0]) as usize - output.first;
+                // SAFETY: these places are this thread's to compute, and it writes none of them before it has read them.
+                let own = unsafe { output.bytes.slice(at * size_of::<T>()..(at + out.len()) * size_of::<T>()) };
+                out.copy_from_slice(elements(own));
+            }
+        });
+        out.len()
+    }
+
     /// Reads a chunk: in place if its elements follow each other, else into `out`. Returns how many elements that made.
     fn load<T: Number>(&mut self, reader: &Reader, start: usize, value: Value, out: &mut [T]) -> usize {
         let (space, length) = (&self.tape.space, out.len());
         let operand = self.operands[reader.operand];
+        if let Some(output) = operand.over {
+            return self.load_own(reader, output, start, out);
+        }
         let data: &[T] = elements(operand.bytes);
         let first = operand.first as i64;
         let whole = reader.conditions.all_hold(space, &mut self.walker, start, length);

@@ -1,5 +1,7 @@
 //! Bytes aligned to cache lines, seen as elements of whatever type a nest says.
 
+use super::shared::Shared;
+
 /// One cache line; the unit of allocation gives every buffer its alignment.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
@@ -19,11 +21,27 @@ macro_rules! plain {
 plain!(u8 u16 u32 u64 i8 i16 i32 i64 f32 f64 half::f16 half::bf16);
 
 /// What a nest reads: a tensor, or the part of one that the nest's places need.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Operand<'a> {
     pub bytes: &'a [u8],
     /// The number of the element that `bytes` starts with.
     pub first: usize,
+    /// The output that is written over it: then it has no bytes of its own.
+    pub over: Option<&'a Output<'a>>,
+}
+
+/// What a nest writes: a tensor, or the part of one that holds the places to be computed.
+pub struct Output<'a> {
+    pub bytes: Shared<'a, u8>,
+    /// The number of the element that `bytes` starts with.
+    pub first: usize,
+}
+
+impl<'a> Output<'a> {
+    /// The elements from number `first` on.
+    pub fn new(bytes: &'a mut [u8], first: usize) -> Self {
+        Self { bytes: Shared::new(bytes), first }
+    }
 }
 
 /// What a launch gives a nest to read.
@@ -44,7 +62,7 @@ impl<'a> Operand<'a> {
 
 impl<'a> From<&'a [u8]> for Operand<'a> {
     fn from(bytes: &'a [u8]) -> Self {
-        Self { bytes, first: 0 }
+        Self { bytes, first: 0, over: None }
     }
 }
 

@@ -34,8 +34,7 @@ pub mod gemm;
 pub mod peak;
 mod places;
 
-pub use job::Output;
-pub use memory::Operand;
+pub use memory::{Operand, Output};
 pub use prepared::{Packed, Prepared, RunError, run};
 pub(crate) use steps::Steps;
 

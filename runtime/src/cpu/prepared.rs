@@ -2,8 +2,8 @@
 
 use super::contraction::{Contraction, PackedRight};
 use super::direct::Direct;
-use super::job::{Job, Output, Position};
-use super::memory::{Launch, Operand};
+use super::job::{Job, Position};
+use super::memory::{Launch, Operand, Output};
 use super::reduction::Reduction;
 use super::scatter::Scatter;
 use super::space::Space;
@@ -113,9 +113,20 @@ impl Prepared {
     }
 
     /// Computes every output, at `steps` of the loops around the nest: reads `operands` and overwrites `outputs`, in the nest's order. Operands that
-    /// are `packed` may be empty.
-    pub fn run(&self, steps: &[usize], operands: &[Operand], packed: Option<&Packed>, outputs: &[Output]) {
+    /// are `packed`, or that an output is written over, may be empty.
+    pub fn run<'a>(
+        &self,
+        steps: &[usize],
+        operands: &[Operand<'a>],
+        packed: Option<&Packed>,
+        outputs: &'a [Output<'a>],
+    ) {
         let Self { nest, epilogue, way, positions } = self;
+        let over = |operand: usize| nest.outputs.iter().position(|output| output.over == Some(operand));
+        let operand =
+            |(number, operand): (usize, &Operand<'a>)| Operand { over: over(number).map(|n| &outputs[n]), ..*operand };
+        let operands: Vec<Operand> = operands.iter().enumerate().map(operand).collect();
+        let operands = &operands[..];
         let job = Job { nest, epilogue, launch: Launch { operands, steps }, outputs, positions };
         match way {
             Way::Pointwise => job.pointwise(0..nest.places()),

@@ -178,7 +178,9 @@ impl Tape {
             free.extend(done.into_iter().map(|read| register_of[read]).filter(|r| *r != usize::MAX));
             tape.steps.push(Step { value, register, action });
         }
-        if let [(x, ACCUMULATOR)] = tape.given[..] {
+        if let [(x, ACCUMULATOR)] = tape.given[..]
+            && nest.outputs.iter().all(|output| output.over.is_none())
+        {
             tape.fused = Fused::of(&mut tape, x);
         }
         tape.row = tape.rows().filter(|row| *row >= SHORTEST_ROW).min();

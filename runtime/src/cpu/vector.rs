@@ -184,10 +184,30 @@ widest! {
     }
 }
 
+/// Magnitudes of divisors whose reciprocals, and what is left of a division by them, are neither too large nor too small.
+const EVEN_DIVISORS: std::ops::RangeInclusive<f32> = 1e-18..=1e18;
+
+/// `out = a / b` by the reciprocal of `b`: what the rounded product leaves of `a` corrects it, so that the quotient is rounded as that of a
+/// division (P. Markstein, 1990), at a fraction of its time.
+#[inline(always)]
+fn divide(a: &[f32], b: f32, out: &mut [f32]) {
+    let reciprocal = 1.0 / b;
+    map(a, out, |x| {
+        let quotient = x * reciprocal;
+        let rest = (-quotient).mul_add(b, x);
+        // An infinite quotient leaves nothing that could correct it.
+        if rest.is_nan() { quotient } else { rest.mul_add(reciprocal, quotient) }
+    });
+}
+
 widest! {
     /// `out = op(a, b)` with one of the two the same for all elements: `b`, or `a` if `swapped`. For the operations of f32 that matter most;
     /// false for others, and `out` is as it was.
     pub fn binary_scalar(op: BinaryOp, a: &[f32], b: f32, swapped: bool, out: &mut [f32]) -> bool {
+        if FUSED && op == BinaryOp::Div && !swapped && EVEN_DIVISORS.contains(&b.abs()) {
+            divide(a, b, out);
+            return true;
+        }
         macro_rules! each {
             ($($name:ident)*) => { match (op, swapped) {
                 $((BinaryOp::$name, false) => map(a, out, |x| f32::binary(BinaryOp::$name, x, b)),
