@@ -353,14 +353,14 @@ impl<T: Float + Number> Store<T> for Epilogue<'_> {
         let width = tile.columns.len();
         let place = |row: usize, column: usize| batch[tile.batch] + rows[row] + columns[column];
         let consecutive = runs[tile.columns.start] as usize >= width;
-        if consecutive && let Some(sums) = tile.whole() {
+        if consecutive {
             // Rows whose places follow each other are finished together.
             let mut first = tile.rows.start;
             while first < tile.rows.end {
                 let follows = |row: &usize| rows[*row] == rows[row - 1] + width;
                 let count = 1 + (first + 1..tile.rows.end).take_while(follows).count();
-                let sums = &sums[(first - tile.rows.start) * width..][..count * width];
-                self.job.complete(&mut machine, place(first, tile.columns.start), sums);
+                let place = place(first, tile.columns.start);
+                tile.together(first..first + count, |sums| self.job.complete(&mut machine, place, sums));
                 first += count;
             }
             return self.give(machine);

@@ -105,10 +105,21 @@ impl<'t> Machine<'t> {
         self.length = length;
         let tape = self.tape;
         for (step, period) in &tape.steady {
-            self.at[step.value] = At::Steady(step.register, start % period);
+            self.at[step.value] = match period {
+                1 => At::Uniform(step.register, Spread::All),
+                _ => At::Steady(step.register, start % period),
+            };
         }
         for (number, step) in tape.steps.iter().enumerate() {
             let last = number + 1 == tape.steps.len() && step.value == tape.results[0];
+            if let Action::Select(c, a, b) = step.action
+                && self.is_uniform(c)
+                && !(last && sink.is_some())
+            {
+                // What is chosen for the whole chunk stays where it is: the tape keeps it there as long.
+                self.at[step.value] = self.at[if self.value::<Bool>(c)[0].0 != 0 { a } else { b }];
+                continue;
+            }
             if last
                 && !matches!(step.action, Action::Load(_))
                 && let Some(out) = sink.take()

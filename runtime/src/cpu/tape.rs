@@ -109,8 +109,13 @@ impl Tape {
         results.iter().for_each(|&r| last_use[r] = Some(usize::MAX));
         let insts: Vec<Inst<Leaf>> = (0..count).map(|value| effective(program, value)).collect();
         for value in (0..count).rev() {
-            if last_use[value].is_some() {
-                reads(&insts[value]).for_each(|read| last_use[read] = last_use[read].max(Some(value)));
+            if last_use[value].is_none() {
+                continue;
+            }
+            reads(&insts[value]).for_each(|read| last_use[read] = last_use[read].max(Some(value)));
+            // A choice may be where what it chose is.
+            if let Inst::Select(_, a, b) = insts[value] {
+                [a, b].into_iter().for_each(|side| last_use[side] = last_use[side].max(last_use[value]));
             }
         }
         let periods = periods(nest, &insts, &space, guards);

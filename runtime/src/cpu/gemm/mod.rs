@@ -25,6 +25,7 @@ pub use pack::{Axis, Gather, Pack, Panel, Places, View};
 pub use packed::Packed;
 pub use window::{Coordinate, Frame, Window};
 
+use super::memory::Plain;
 use super::pool;
 use super::scratch;
 use super::shared::Shared;
@@ -93,10 +94,22 @@ impl<'a, T> Tile<'a, T> {
         self.rows.clone().zip(lines.map(move |line| &line[..width]))
     }
 
-    /// All sums, row by row, where there is nothing between the rows.
-    pub fn whole(&self) -> Option<&'a [T]> {
+    /// Calls `f` with the sums of some rows, row by row.
+    pub fn together(&self, rows: Range<usize>, f: impl FnOnce(&[T]))
+    where
+        T: Plain,
+    {
         let width = self.columns.len();
-        (self.stride == width).then(|| &self.data[..self.rows.len() * width])
+        let sums = &self.data[(rows.start - self.rows.start) * self.stride..];
+        if self.stride == width || rows.len() == 1 {
+            return f(&sums[..rows.len() * width]);
+        }
+        scratch::with(rows.len() * width, |together: &mut [T]| {
+            for (to, from) in together.chunks_mut(width).zip(sums.chunks(self.stride)) {
+                to.copy_from_slice(&from[..width]);
+            }
+            f(together);
+        });
     }
 }
 
