@@ -253,6 +253,126 @@ graph embed(%0, %1) -> (Y = %2)
     ");
 }
 
+/// Four groups, of which two are as large as X, and two aggregate its rows.
+#[test]
+fn a_softmax_is_one_nest() {
+    insta::assert_snapshot!(nests("\
+graph softmax(%0) -> (Y = %5)
+%0 = input X : f32[64, 6, 10]
+%1 = contract max [i, j, 0] (i: 0..64, j: 0..6, k: 0..10) { v0 = %0[i, j, k]; yield v0 } : f32[64, 6, 1]
+%2 = sub %0 %1 : f32[64, 6, 10]
+%3 = exp %2 : f32[64, 6, 10]
+%4 = contract sum [i, j, 0] (i: 0..64, j: 0..6, k: 0..10) { v0 = %3[i, j, k]; yield v0 } : f32[64, 6, 1]
+%5 = div %3 %4 : f32[64, 6, 10]  # Y
+"), @r"
+    nest y [i0i1: 384] columns [i2: 10]
+      in0: f32[64, 6, 10]
+      out0: f32[64, 6, 10]
+      each
+        v0 = in0[10*i0i1 + i2] : f32
+        v1 = max over columns of v0 : f32
+        v2 = sub v0 v1 : f32
+        v3 = exp v2 : f32
+        v4 = sum over columns of v3 : f32
+        v5 = div v3 v4 : f32
+        yield v5
+    ");
+}
+
+/// A statistic that is wanted itself has an element for each row.
+#[test]
+fn outputs_of_rows() {
+    insta::assert_snapshot!(nests("\
+graph centred(%0) -> (Y = %2, Sum = %1)
+%0 = input X : f32[64, 10]
+%1 = contract sum [i, 0] (i: 0..64, k: 0..10) { v0 = %0[i, k]; yield v0 } : f32[64, 1]  # Sum
+%2 = sub %0 %1 : f32[64, 10]  # Y
+"), @r"
+    nest y [i0: 64] columns [i1: 10]
+      in0: f32[64, 10]
+      out0[i0]: f32[64, 1]
+      out1: f32[64, 10]
+      each
+        v0 = in0[10*i0 + i1] : f32
+        v1 = sum over columns of v0 : f32
+        v2 = sub v0 v1 : f32
+        yield v1 v2
+    ");
+}
+
+/// An optimizer's update is in the epilogue of the contraction that gives the gradient.
+#[test]
+fn an_update_is_part_of_its_gradient() {
+    insta::assert_snapshot!(nests("\
+graph step(%0, %1, %2, %3) -> (M = %6, W = %8)
+%0 = input X : f32[5, 7]
+%1 = input D : f32[5, 3]
+%2 = input OldM : f32[7, 3]
+%3 = input OldW : f32[7, 3]
+%4 = contract sum [k, n] (k: 0..7, n: 0..3, m: 0..5) { v0 = %0[m, k]; v1 = %1[m, n]; v2 = mul v0 v1; yield v2 } : f32[7, 3]  # G
+%9 = constant 0.5 : f32[]
+%5 = mul %2 %9 : f32[7, 3]
+%6 = add %5 %4 : f32[7, 3]  # M
+%7 = mul %6 %9 : f32[7, 3]
+%8 = sub %3 %7 : f32[7, 3]  # W
+"), @r"
+    nest w [k: 7, n: 3] sum [m: 5]
+      in0: f32[5, 7]
+      in1: f32[5, 3]
+      in2: f32[7, 3]
+      in3: f32[7, 3]
+      out0: f32[7, 3]
+      out1: f32[7, 3]
+      body
+        v0 = in0[k + 7*m] : f32
+        v1 = in1[n + 3*m] : f32
+        v2 = mul v0 v1 : f32
+        yield v2
+      epilogue
+        v0 = in2[3*k + n] : f32
+        v1 = 0.5 : f32
+        v2 = mul v0 v1 : f32
+        v3 = accumulator : f32
+        v4 = add v2 v3 : f32
+        v5 = in3[3*k + n] : f32
+        v6 = mul v4 v1 : f32
+        v7 = sub v5 v6 : f32
+        yield v4 v7
+    ");
+}
+
+/// What is read away from its place, here the row as far from the other end, is in memory.
+#[test]
+fn what_is_read_elsewhere_is_stored() {
+    insta::assert_snapshot!(nests("\
+graph shifted(%0) -> (Y = %3)
+%0 = input X : f32[64, 10]
+%1 = contract sum [i, 0] (i: 0..64, k: 0..10) { v0 = %0[i, k]; yield v0 } : f32[64, 1]  # Sum
+%2 = contract assign [i, k] (i: 0..64, k: 0..10) { v0 = %0[i, k]; v1 = %1[63 - i, 0]; v2 = sub v0 v1; yield v2 } : f32[64, 10]
+%3 = exp %2 : f32[64, 10]  # Y
+"), @r"
+    nest sum [i: 64] sum [k: 10]
+      in0: f32[64, 10]
+      out0: f32[64, 1]
+      body
+        v0 = in0[10*i + k] : f32
+        yield v0
+      epilogue
+        v0 = accumulator : f32
+        yield v0
+    nest y [i0: 64, i1: 10]
+      in0: f32[64, 10]
+      in1: f32[64, 1]
+      out0: f32[64, 10]
+      each
+        v0 = in0[10*i0 + i1] : f32
+        v1 = in1[-i0 + 63] : f32
+        v2 = sub v0 v1 : f32
+        v3 = exp v2 : f32
+        yield v3
+    ");
+}
+
 fn build(graph: &Graph, group: &Group, memory: &dyn Fn(NodeId) -> Option<Window>) -> (Nest, Vec<NodeId>) {
     let whole = |id: &NodeId| (*id, vec![Window::whole(&graph.node(*id).ty)]);
     let roots: Vec<_> = group.roots.iter().map(whole).collect();
