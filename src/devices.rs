@@ -12,12 +12,13 @@ pub struct Devices {
     json: bool,
 }
 
-/// The device of this name, else of `TILE_DEVICE`, else the best.
-pub fn open(name: Option<&str>) -> Result<Device, Error> {
-    match name.map(str::to_string).or_else(|| std::env::var("TILE_DEVICE").ok()) {
-        Some(name) => Device::named(&name),
-        None => Device::best(),
-    }
+/// The device of this name, else of `TILE_DEVICE`, else the best; it may have to be `exact`.
+pub fn open(name: Option<&str>, exact: bool) -> Result<Device, Error> {
+    let device = match name.map(str::to_string).or_else(|| std::env::var("TILE_DEVICE").ok()) {
+        Some(name) => Device::named(&name)?,
+        None => Device::best()?,
+    };
+    Ok(if exact { device.exact() } else { device })
 }
 
 /// Lists every device; the default one has a star.

@@ -40,6 +40,9 @@ pub struct Run {
     /// Round the factors of products to f16 or bf16, and sum them in f32
     #[arg(long, value_name = "TYPE", value_parser = narrow_float)]
     factors: Option<DType>,
+    /// On cpu: compute sums of products term by term, without Winograd's way for convolutions
+    #[arg(long)]
+    exact: bool,
     /// Write each output as DIR/NAME.npy instead of showing it
     #[arg(long, value_name = "DIR")]
     output_dir: Option<PathBuf>,
@@ -54,7 +57,7 @@ pub fn run(arguments: &Run, terminal: &Terminal) -> Result<(), Failure> {
     let mut given = read_inputs(arguments, &source)?;
     let entry = arguments.sizes.entry.as_deref();
     as_trained(&source.model, entry, &bindings(arguments), &mut given).map_err(|error| source.failed(&error))?;
-    let device = open(arguments.device.as_deref()).map_err(|error| source.failed(&error))?;
+    let device = open(arguments.device.as_deref(), arguments.exact).map_err(|error| source.failed(&error))?;
     let started = Instant::now();
     let mut session = session(arguments, &source, &device, &given)?;
     terminal.detail(&format!("device {}; compiled in {:.1?}", device.name(), started.elapsed()));

@@ -22,7 +22,10 @@ pub struct Device(pub(crate) Kind);
 
 #[derive(Clone)]
 pub(crate) enum Kind {
-    Cpu,
+    Cpu {
+        /// Whether sums of products are computed term by term.
+        exact: bool,
+    },
     Reference,
     Check(Arc<Profile>),
     #[cfg(feature = "wgpu")]
@@ -36,7 +39,7 @@ pub(crate) enum Kind {
 impl Device {
     /// This processor.
     pub fn cpu() -> Device {
-        Device(Kind::Cpu)
+        Device(Kind::Cpu { exact: false })
     }
 
     /// The reference interpreter.
@@ -47,6 +50,16 @@ impl Device {
     /// The kernel checker, on the kernels that a device of this (shader) profile would be given.
     pub fn check(profile: Profile) -> Device {
         Device(Kind::Check(Arc::new(profile)))
+    }
+
+    /// The same device, but it computes every sum of products term by term. Otherwise `cpu` computes convolutions by windows of 3 × 3, where that is faster,
+    /// by Winograd's way, of which the rounding is at most about twice as large, and a NaN or an infinity reaches some results beside those that meet it.
+    /// The other devices are exact anyway.
+    pub fn exact(mut self) -> Device {
+        if let Kind::Cpu { exact } = &mut self.0 {
+            *exact = true;
+        }
+        self
     }
 
     /// The async form of [`Device::best`], for where there is no waiting, as in a browser.
@@ -86,7 +99,7 @@ impl Device {
     /// The name by which [`Device::named`] finds it: `cpu`, `wgpu:0`.
     pub fn name(&self) -> &str {
         match &self.0 {
-            Kind::Cpu => "cpu",
+            Kind::Cpu { .. } => "cpu",
             Kind::Reference => "reference",
             Kind::Check(_) => "check",
             #[cfg(feature = "wgpu")]
@@ -97,7 +110,7 @@ impl Device {
     /// What the compiler knows of it.
     pub fn profile(&self) -> Profile {
         match &self.0 {
-            Kind::Cpu | Kind::Reference => Profile::cpu(),
+            Kind::Cpu { .. } | Kind::Reference => Profile::cpu(),
             Kind::Check(profile) => (**profile).clone(),
             #[cfg(feature = "wgpu")]
             Kind::Wgpu { gpu, .. } => gpu.profile.clone(),

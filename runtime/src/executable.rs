@@ -26,7 +26,7 @@ impl Executable {
     /// Makes ready a plan for the device's profile. On a GPU it binds the weights that the store has, and this then has all of them.
     pub async fn new(device: &Device, plan: Plan, store: &mut Store) -> Result<Executable, Error> {
         match &device.0 {
-            Kind::Cpu => HostExecutable::cpu(plan).map(Executable::Host),
+            Kind::Cpu { exact } => HostExecutable::cpu(plan, *exact).map(Executable::Host),
             Kind::Check(_) => HostExecutable::check(plan).map(Executable::Host),
             Kind::Reference => Err(Error::Internal { what: "the reference device runs graphs, not plans".into() }),
             #[cfg(feature = "wgpu")]

@@ -30,15 +30,15 @@ enum Engine {
 }
 
 impl HostExecutable {
-    /// The plan on the cpu device.
-    pub fn cpu(plan: Plan) -> Result<HostExecutable, Error> {
+    /// The plan on the cpu device, which may have to be `exact`.
+    pub fn cpu(plan: Plan, exact: bool) -> Result<HostExecutable, Error> {
         // What does not fit is found before any of it is looked at.
         let largest = plan.buffers.iter().max_by_key(|buffer| buffer.bytes());
         if let Some(buffer) = largest.filter(|buffer| !Block::fits(buffer.bytes())) {
             let what = format!("{}, {} bytes", buffer.ty, buffer.bytes());
             return Err(Error::OutOfMemory { device: "cpu".into(), what });
         }
-        let steps = Steps::new(&plan);
+        let steps = Steps::new(&plan, exact);
         let memory = Memory::new(&plan, "cpu", &steps.without_memory())?;
         HostExecutable::new(plan, memory, Engine::Cpu(Box::new(steps)))
     }

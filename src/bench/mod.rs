@@ -46,6 +46,9 @@ pub struct Bench {
     /// Where to run: cpu, wgpu, wgpu:N [default: TILE_DEVICE, else the best real GPU, else cpu]; the GPU of cpu-vs-gpu
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
+    /// On cpu: compute sums of products term by term, without Winograd's way for convolutions
+    #[arg(long)]
+    exact: bool,
     /// How many repetitions to time [default: as many as fit some seconds]
     #[arg(long, value_name = "N")]
     iterations: Option<NonZeroUsize>,
@@ -130,7 +133,7 @@ fn open_devices(arguments: &Bench, started: Instant, terminal: &Terminal) -> Res
     let before = started.elapsed();
     let target = |name: Option<&str>| {
         let opening = Instant::now();
-        let device = open(name)?;
+        let device = open(name, arguments.exact)?;
         Ok(Target { device, startup: before + opening.elapsed(), peak: None })
     };
     let failed = |error: Error| terminal.failure(&error, Path::new(&arguments.what));

@@ -70,6 +70,9 @@ pub struct Train {
     /// Where to train: cpu, wgpu, wgpu:N [default: TILE_DEVICE, else the best real GPU, else cpu]
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
+    /// On cpu: compute sums of products term by term, without Winograd's way for convolutions
+    #[arg(long)]
+    exact: bool,
     #[command(flatten)]
     sizes: Sizes,
 }
@@ -79,7 +82,7 @@ pub fn train(arguments: &Train, terminal: &Terminal) -> Result<(), Failure> {
     let failed = |error: Error| source.failed(&error);
     let validation = arguments.validation.as_deref().map(Validated::parse).transpose()?;
     outputs(arguments)?;
-    let device = open(arguments.device.as_deref()).map_err(failed)?;
+    let device = open(arguments.device.as_deref(), arguments.exact).map_err(failed)?;
     let builder = arguments.sizes.apply_to_trainer(source.model.trainer(&device));
     let builder = arguments.freeze.iter().fold(builder, |builder, path| builder.freeze(path));
     let mut trainer = builder.build().map_err(failed)?;

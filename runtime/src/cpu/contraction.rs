@@ -171,7 +171,7 @@ impl Contraction {
 }
 
 /// The nest's roles with the last free axis a column, so that places follow each other along columns.
-fn oriented(nest: &Nest) -> Option<Roles> {
+pub fn oriented(nest: &Nest) -> Option<Roles> {
     let mut roles = nest.roles()?;
     let last = nest.free.checked_sub(1)?;
     if roles.rows.contains(&last) {
@@ -247,7 +247,7 @@ impl Side {
     /// Whether it is the same at every step of the loops around the nest, but for what is in memory.
     fn is_steady(&self) -> bool {
         match self {
-            Side::Gathered { places, .. } => places.loops.iter().flatten().all(|coefficient| *coefficient == 0),
+            Side::Gathered { places, .. } => places.is_steady(),
             Side::Computed(_) => false,
         }
     }

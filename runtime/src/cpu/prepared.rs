@@ -3,11 +3,12 @@
 use super::contraction::{Contraction, PackedRight};
 use super::direct::Direct;
 use super::job::{Job, Position};
-use super::memory::{Launch, Operand, Output};
+use super::memory::{Launch, Operand, Output, Register};
 use super::reduction::Reduction;
 use super::scatter::Scatter;
 use super::space::Space;
 use super::tape::Tape;
+use super::winograd::Winograd;
 use std::fmt;
 use tile_compiler::nest::Nest;
 
@@ -40,6 +41,7 @@ impl std::error::Error for RunError {}
 enum Way {
     /// No aggregation.
     Pointwise,
+    Winograd(Box<Winograd>),
     Contraction(Box<Contraction>),
     Direct(Box<Direct>),
     Scatter(Box<Scatter>),
@@ -55,16 +57,27 @@ pub struct Prepared {
 }
 
 /// An operand in the form that a nest's runs want it in.
-pub struct Packed(PackedRight);
+pub struct Packed(Form);
+
+enum Form {
+    /// The right factor of a product.
+    Right(PackedRight),
+    /// The kernel of a convolution, transformed.
+    Points(Register),
+}
 
 impl Prepared {
     /// Prepares a nest, which must be verified. `kept` says which operands change seldom: that may decide the way it runs.
-    pub fn new(nest: &Nest, kept: &dyn Fn(usize) -> bool) -> Self {
+    /// An `exact` one computes sums of products term by term.
+    pub fn new(nest: &Nest, kept: &dyn Fn(usize) -> bool, exact: bool) -> Self {
         let free = Space::new(nest, 0..nest.free);
         let epilogue = Tape::new(nest, &nest.epilogue, &nest.epilogue.results, free, &[]);
         let way = match (nest.aggregation, nest.accumulator()) {
             (Some(aggregation), Some(dtype)) => {
-                if let Some(contraction) = Contraction::new(nest, kept) {
+                let winograd = if exact { None } else { Winograd::new(nest, kept) };
+                if let Some(winograd) = winograd {
+                    Way::Winograd(Box::new(winograd))
+                } else if let Some(contraction) = Contraction::new(nest, kept) {
                     Way::Contraction(Box::new(contraction))
                 } else if let Some(direct) = Direct::new(nest) {
                     Way::Direct(Box::new(direct))
@@ -83,6 +96,7 @@ impl Prepared {
     /// The operands that [`Prepared::pack`] packs: those of one factor of a product. Runs that are given the packed form do not read them.
     pub fn packs(&self) -> Vec<usize> {
         match &self.way {
+            Way::Winograd(winograd) => winograd.packs(&self.nest),
             Way::Contraction(contraction) => contraction.packs(&self.nest),
             _ => Vec::new(),
         }
@@ -90,11 +104,11 @@ impl Prepared {
 
     /// Packs the operands of [`Prepared::packs`] for any number of runs; the others need not be there.
     pub fn pack(&self, operands: &[Operand]) -> Option<Packed> {
+        let steps = vec![0; self.nest.loops];
+        let launch = Launch { operands, steps: &steps };
         match &self.way {
-            Way::Contraction(contraction) => {
-                let steps = vec![0; self.nest.loops];
-                Some(Packed(contraction.pack(&self.nest, Launch { operands, steps: &steps })))
-            }
+            Way::Winograd(winograd) => Some(Packed(Form::Points(winograd.pack(launch)))),
+            Way::Contraction(contraction) => Some(Packed(Form::Right(contraction.pack(&self.nest, launch)))),
             _ => None,
         }
     }
@@ -106,8 +120,8 @@ impl Prepared {
 
     /// The bytes of the operand that the packed form holds.
     pub fn unpack(&self, packed: &Packed) -> Option<Vec<u8>> {
-        match &self.way {
-            Way::Contraction(contraction) => contraction.unpack(&packed.0),
+        match (&self.way, &packed.0) {
+            (Way::Contraction(contraction), Form::Right(packed)) => contraction.unpack(packed),
             _ => None,
         }
     }
@@ -130,7 +144,16 @@ impl Prepared {
         let job = Job { nest, epilogue, launch: Launch { operands, steps }, outputs, positions };
         match way {
             Way::Pointwise => job.pointwise(0..nest.places()),
-            Way::Contraction(contraction) => contraction.run(&job, packed.map(|packed| &packed.0)),
+            Way::Winograd(winograd) => {
+                let kernel =
+                    packed.and_then(|Packed(form)| if let Form::Points(points) = form { Some(points) } else { None });
+                winograd.run(&job, kernel);
+            }
+            Way::Contraction(contraction) => {
+                let right =
+                    packed.and_then(|Packed(form)| if let Form::Right(right) = form { Some(right) } else { None });
+                contraction.run(&job, right);
+            }
             Way::Direct(direct) => direct.run(&job),
             Way::Scatter(scatter) => scatter.run(&job),
             Way::Reduction(reduction) => reduction.run(&job, 0..nest.places()),
@@ -147,7 +170,7 @@ pub fn run(nest: &Nest, steps: &[usize], operands: &[&[u8]], outputs: &mut [&mut
     check(nest, steps, operands, outputs)?;
     let operands: Vec<Operand> = operands.iter().map(|bytes| Operand::from(*bytes)).collect();
     let outputs: Vec<Output> = outputs.iter_mut().map(|bytes| Output::new(bytes, 0)).collect();
-    Prepared::new(nest, &|_| false).run(steps, &operands, None, &outputs);
+    Prepared::new(nest, &|_| false, false).run(steps, &operands, None, &outputs);
     Ok(())
 }
 

@@ -33,6 +33,16 @@ impl<'a, T> Shared<'a, T> {
         let _ = range;
     }
 
+    /// The number of elements.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Where they start.
+    pub fn start(&self) -> *mut T {
+        self.start
+    }
+
     /// One part; panics if it reaches past the end.
     ///
     /// # Safety

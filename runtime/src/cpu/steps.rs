@@ -45,8 +45,8 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// Makes the plan's steps ready.
-    pub fn new(plan: &Plan) -> Steps {
+    /// Makes the plan's steps ready; where they are to be `exact`, sums of products are computed term by term.
+    pub fn new(plan: &Plan, exact: bool) -> Steps {
         let is_kept = |content: &Content| matches!(content, Content::Weight | Content::Constant(_) | Content::Kept);
         let mut kept: Vec<bool> = plan.buffers.iter().map(|buffer| is_kept(&buffer.content)).collect();
         plan.updates.iter().for_each(|(weight, _)| kept[plan.weights[*weight].buffer] = false);
@@ -58,7 +58,7 @@ impl Steps {
             let flags: Vec<bool> = step.operands.iter().map(|&id| kept[id]).collect();
             let work = match &routine.work {
                 Work::Nest(nest) => {
-                    let prepare = || Arc::new(Prepared::new(nest, &|operand| flags[operand]));
+                    let prepare = || Arc::new(Prepared::new(nest, &|operand| flags[operand], exact));
                     let nest = prepared.entry((step.routine, flags.clone())).or_insert_with(prepare).clone();
                     let packs = nest.packs();
                     let pays = !ahead && !packs.is_empty() && packs.iter().all(|&operand| flags[operand]);

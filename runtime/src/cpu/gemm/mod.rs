@@ -21,6 +21,7 @@ mod task;
 mod window;
 
 pub use kernel::{Float, Layout};
+pub(super) use kernel::{Kernels, Run, Strided};
 pub use pack::{Axis, Gather, Pack, Panel, Places, View};
 pub use packed::Packed;
 pub use window::{Coordinate, Frame, Window};
@@ -29,7 +30,6 @@ use super::memory::Plain;
 use super::pool;
 use super::scratch;
 use super::shared::Shared;
-use kernel::Kernels;
 use packed::pack;
 use std::ops::Range;
 use task::{Panels, Task};

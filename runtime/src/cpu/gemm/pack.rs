@@ -141,6 +141,11 @@ impl Places {
         Self { k: self.k.reordered(order), window, ..self.clone() }
     }
 
+    /// Whether they are the same at every step of the loops around the product.
+    pub fn is_steady(&self) -> bool {
+        self.loops.iter().flatten().all(|coefficient| *coefficient == 0)
+    }
+
     /// A matrix without guards: outer axis × reduction axis, each (length, stride).
     pub fn matrix(outer: (usize, isize), k: (usize, isize)) -> Self {
         Self::new(Axis::strided(1, 0), Axis::strided(outer.0, outer.1), Axis::strided(k.0, k.1))
