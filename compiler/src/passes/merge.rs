@@ -6,7 +6,7 @@
 //! that gives the gradient.
 //!
 //! A group is merged with one whose value it reads, where that saves traffic and harms neither: the places are the same, or
-//! one aggregates the rows of the other; rows are many enough to keep a device busy, or few in all.
+//! one aggregates the rows of the other; rows are many enough to keep a device busy, or short.
 //!
 //! Why it is sound: [`crate::nest::build`] refuses what one nest cannot compute, a value that is read away from its place. A group
 //! is moved only where everything that it reads still comes before it, and all that reads it after.
@@ -25,8 +25,8 @@ const LONGEST_ROW: usize = 1 << 16;
 /// So many rows keep a device busy.
 const BUSY_ROWS: usize = 64;
 
-/// So many elements are not worth being divided.
-const FEW_ELEMENTS: usize = 1 << 14;
+/// A row of at most so many elements takes a workgroup less time than further launches would, even if other workgroups have nothing to do.
+const SHORT_ROW: usize = 1 << 13;
 
 /// Terms of a contraction up to which a long epilogue, for which a shader keeps fewer sums in registers, is still cheaper
 /// than another pass over memory.
@@ -191,7 +191,7 @@ impl<'g> Merging<'g> {
         // Elsewhere the columns of a row are far from each other in memory.
         let follow_each_other =
             nest.loads().all(|load| load.dynamic.is_empty() && matches!(load.offset.coefficient(nest.free - 1), 0 | 1));
-        follow_each_other && nest.row_length() <= LONGEST_ROW && (rows >= BUSY_ROWS || nest.places() <= FEW_ELEMENTS)
+        follow_each_other && nest.row_length() <= LONGEST_ROW && (rows >= BUSY_ROWS || nest.row_length() <= SHORT_ROW)
     }
 
     /// Puts a group in the place of the two that it is made of.
