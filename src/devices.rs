@@ -3,7 +3,7 @@
 use tile_runtime::{Device, DeviceInfo, Error};
 
 use crate::json;
-use crate::terminal::{Failure, print};
+use crate::terminal::{Failure, Terminal, print};
 
 #[derive(clap::Args)]
 pub struct Devices {
@@ -12,12 +12,13 @@ pub struct Devices {
     json: bool,
 }
 
-/// The device of this name, else of `TILE_DEVICE`, else the best; it may have to be `exact`.
-pub fn open(name: Option<&str>, exact: bool) -> Result<Device, Error> {
+/// The device of this name, else of `TILE_DEVICE`, else the best; it may have to be `exact`. Says what it warns of.
+pub fn open(name: Option<&str>, exact: bool, terminal: &Terminal) -> Result<Device, Error> {
     let device = match name.map(str::to_string).or_else(|| std::env::var("TILE_DEVICE").ok()) {
         Some(name) => Device::named(&name)?,
         None => Device::best()?,
     };
+    device.warnings().iter().for_each(|warning| terminal.note(warning));
     Ok(if exact { device.exact() } else { device })
 }
 

@@ -51,8 +51,10 @@ enum Kind {
     Ast,
     /// The tensor graph, optimised
     Graph,
-    /// The steps of a run, and the memory that they need
+    /// The steps of a run: the memory, the operations and the time that they need at least
     Plan,
+    /// Why the plan is as it is: for each step what was fused, its schedule and the reason, and its predicted time
+    Explain,
     /// The loop nests that the steps run, with their schedules
     Nests,
     /// The nests as kernels
@@ -199,6 +201,7 @@ fn of_program(kind: Kind, graph: &Graph, plan: &Plan) -> Result<Vec<Listing>, Fa
         Kind::Graph => whole("graph", graph.to_string()),
         Kind::Dot => whole("dot", graph.dot()),
         Kind::Plan => whole("plan", plan.to_string()),
+        Kind::Explain => whole("explain", plan.explain().to_string()),
         Kind::Nests => Ok(nests(plan)),
         Kind::Kernels => Ok(kernels(plan)),
         Kind::Wgsl => shaders(plan, Target::Wgsl),

@@ -13,6 +13,7 @@ mod run;
 mod source;
 mod summary;
 mod terminal;
+mod trace;
 mod train;
 
 use std::process::ExitCode;

@@ -8,7 +8,7 @@ use tile_compiler::dtype::DType;
 use tile_compiler::lower::{Binding, Bindings};
 use tile_runtime::data::npy;
 use tile_runtime::train::as_trained;
-use tile_runtime::{Device, Outputs, Scalar, Session, Tensor};
+use tile_runtime::{Device, Error, Outputs, Scalar, Session, Tensor};
 
 use crate::arguments::{Input, Sizes, input, narrow_float};
 use crate::devices::open;
@@ -17,6 +17,7 @@ use crate::preview::preview;
 use crate::random::random;
 use crate::source::Source;
 use crate::terminal::{Failure, Terminal, print};
+use crate::trace::TraceFile;
 
 #[derive(clap::Args)]
 pub struct Run {
@@ -49,6 +50,9 @@ pub struct Run {
     /// Print the results as JSON
     #[arg(long)]
     json: bool,
+    /// Write when each kernel was at work, for chrome://tracing or Perfetto
+    #[arg(long, value_name = "FILE.json")]
+    trace: Option<PathBuf>,
 }
 
 /// Runs the entry once.
@@ -57,7 +61,7 @@ pub fn run(arguments: &Run, terminal: &Terminal) -> Result<(), Failure> {
     let mut given = read_inputs(arguments, &source)?;
     let entry = arguments.sizes.entry.as_deref();
     as_trained(&source.model, entry, &bindings(arguments), &mut given).map_err(|error| source.failed(&error))?;
-    let device = open(arguments.device.as_deref(), arguments.exact).map_err(|error| source.failed(&error))?;
+    let device = open(arguments.device.as_deref(), arguments.exact, terminal).map_err(|error| source.failed(&error))?;
     let started = Instant::now();
     let mut session = session(arguments, &source, &device, &given)?;
     terminal.detail(&format!("device {}; compiled in {:.1?}", device.name(), started.elapsed()));
@@ -73,7 +77,10 @@ pub fn run(arguments: &Run, terminal: &Terminal) -> Result<(), Failure> {
         return Err(Failure::input(format!("the program's weights have no values: {how}. They are{weights}")));
     }
     let started = Instant::now();
-    let outputs = session.run(inputs).map_err(|error| source.failed(&error))?;
+    let outputs = match &arguments.trace {
+        Some(path) => traced(&mut session, inputs, &source, &device, path, terminal)?,
+        None => session.run(inputs).map_err(|error| source.failed(&error))?,
+    };
     terminal.detail(&format!("ran in {:.1?}", started.elapsed()));
 
     let mut files = Vec::new();
@@ -92,6 +99,32 @@ pub fn run(arguments: &Run, terminal: &Terminal) -> Result<(), Failure> {
         lines.map(|((name, tensor), file)| format!("{name} {} {}\n", tensor.ty(), file.display())).collect()
     };
     print(text.as_bytes())
+}
+
+/// Runs the session with a trace, which goes to the file `path`.
+fn traced(
+    session: &mut Session,
+    inputs: Vec<(String, Tensor)>,
+    source: &Source,
+    device: &Device,
+    path: &Path,
+    terminal: &Terminal,
+) -> Result<Outputs, Failure> {
+    let failed = |error: Error| source.failed(&error);
+    for (name, tensor) in &inputs {
+        session.set(name, tensor).map_err(failed)?;
+    }
+    // The first run of all does more than others.
+    session.execute().map_err(failed)?;
+    match (session.trace().map_err(failed)?, session.plan()) {
+        (Some(trace), Some(plan)) => {
+            let mut file = TraceFile::default();
+            file.add(&plan.name, device.name(), plan, &trace);
+            file.write(path)?;
+        }
+        _ => terminal.note(&format!("no trace was written: {} has no clock for kernels", device.name())),
+    }
+    session.read().map_err(failed)
 }
 
 /// What the options say of the entry's inputs, arrays apart.

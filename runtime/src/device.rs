@@ -107,6 +107,16 @@ impl Device {
         }
     }
 
+    /// What a user may want to know although it changes no result, such as that kernels compiled by an earlier process could not
+    /// be used.
+    pub fn warnings(&self) -> Vec<String> {
+        match &self.0 {
+            #[cfg(feature = "wgpu")]
+            Kind::Wgpu { gpu, .. } => gpu.compiled.warnings(),
+            _ => Vec::new(),
+        }
+    }
+
     /// What the compiler knows of it.
     pub fn profile(&self) -> Profile {
         match &self.0 {

@@ -10,6 +10,8 @@ use crate::device::{Device, Kind};
 use crate::error::Error;
 use crate::host::HostExecutable;
 use crate::store::{Memory, Store, Stored};
+#[cfg(not(target_arch = "wasm32"))]
+use crate::trace::Trace;
 #[cfg(feature = "wgpu")]
 use crate::wgpu::{GpuExecutable, GpuWatched};
 
@@ -62,11 +64,37 @@ impl Executable {
 
     /// Runs the program once, on inputs that have all been given. The outputs stay on the device.
     pub async fn execute(&mut self) -> Result<(), Error> {
+        self.repeat(1).await
+    }
+
+    /// The same so many times; a device that works beside the host is handed all runs at once.
+    pub async fn repeat(&mut self, runs: u32) -> Result<(), Error> {
         match self {
-            Executable::Reference(reference) => reference.execute(),
-            Executable::Host(host) => host.execute(),
+            Executable::Reference(reference) => (0..runs).try_for_each(|_| reference.execute()),
+            Executable::Host(host) => (0..runs).try_for_each(|_| host.execute()),
             #[cfg(feature = "wgpu")]
-            Executable::Gpu(gpu) => gpu.execute().await,
+            Executable::Gpu(gpu) => gpu.repeat(runs).await,
+        }
+    }
+
+    /// As [`Executable::execute`], with the time of each launch; `None` where there is no such thing.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub async fn trace(&mut self) -> Result<Option<Trace>, Error> {
+        match self {
+            Executable::Reference(_) => Ok(None),
+            Executable::Host(host) => host.trace(),
+            #[cfg(feature = "wgpu")]
+            Executable::Gpu(gpu) => gpu.trace().await,
+        }
+    }
+
+    /// The plan that it runs.
+    pub fn plan(&self) -> Option<&Plan> {
+        match self {
+            Executable::Reference(_) => None,
+            Executable::Host(host) => Some(&host.plan),
+            #[cfg(feature = "wgpu")]
+            Executable::Gpu(gpu) => Some(&gpu.plan),
         }
     }
 

@@ -10,10 +10,11 @@ use crate::cpu::Steps;
 use crate::error::Error;
 use crate::storage::{from_storage, to_storage};
 use crate::store::{self, Store, Stored};
+use crate::trace::Trace;
 
 /// A plan with its memory.
 pub struct HostExecutable {
-    plan: Plan,
+    pub plan: Plan,
     memory: Memory,
     engine: Engine,
 }
@@ -121,6 +122,14 @@ impl HostExecutable {
                 plan.launches(launch)
             }
         }
+    }
+
+    /// As [`HostExecutable::execute`], with the time of each launch; `None` under the kernel checker, which is not made to be fast.
+    pub fn trace(&mut self) -> Result<Option<Trace>, Error> {
+        let HostExecutable { plan, memory, engine } = self;
+        let Engine::Cpu(steps) = engine else { return Ok(None) };
+        let launches = steps.trace(plan, memory).map_err(|what| Error::Internal { what: what.into() })?;
+        Ok(Some(Trace { launches, handing_over: None }))
     }
 
     /// Takes its weights' memory from the store, those that this has.

@@ -16,10 +16,12 @@
 //! A [`Model`] is a checked program, a [`Device`] is a place to run it, and a [`Session`] is the program compiled for
 //! given shapes on one device, with its memory there. `error` has what can go wrong, `data` the files that hold tensors,
 //! `wgpu`, `cpu` and `check` the devices; `host` runs plans on host memory, `storage` converts to what devices store,
-//! and in `store` sessions share weights.
+//! in `store` sessions share weights, and `cache` keeps what the next process need not find out again.
 
 #[cfg(feature = "ndarray")]
 pub mod array;
+#[cfg(all(feature = "wgpu", not(target_family = "wasm")))]
+mod cache;
 pub mod check;
 mod checked;
 pub mod cpu;
@@ -33,6 +35,7 @@ mod prng;
 mod session;
 mod storage;
 mod store;
+mod trace;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod train;
 pub mod weights;
@@ -45,5 +48,6 @@ pub use model::{InputType, Model, SessionBuilder};
 pub use session::{Outputs, Session};
 pub use tile_compiler::dtype::{DType, Scalar};
 pub use tile_compiler::lower::{Network, Setting};
-pub use tile_compiler::plan::Cost;
+pub use tile_compiler::plan::{Cost, Plan};
 pub use tile_compiler::tensor::{Tensor, TensorType};
+pub use trace::{TimedLaunch, Trace};

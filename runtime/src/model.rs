@@ -219,10 +219,7 @@ async fn planned(
     })?;
     let ports = |ports: &[Port]| ports.iter().map(|p| (p.name.clone(), p.ty.clone())).collect();
     let (inputs, weights, outputs) = (ports(&plan.inputs), ports(&plan.weights), ports(&plan.outputs));
-    let cost = plan.cost();
-    let mut session = Session::new(inputs, weights, outputs, Executable::new(device, plan, store).await?);
-    session.keep_cost(cost);
-    Ok(session)
+    Ok(Session::new(inputs, weights, outputs, Executable::new(device, plan, store).await?))
 }
 
 /// What says the type of an input: a [`TensorType`], or a shape, whose elements are then f32.

@@ -7,14 +7,14 @@ use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::graph::{Graph, NodeId};
 use tile_compiler::lower::Network;
 use tile_compiler::passes::dead;
-use tile_compiler::plan::Cost;
+use tile_compiler::plan::{Cost, Plan};
 use tile_compiler::tensor::{Tensor, TensorType};
 
 use crate::device::Device;
 use crate::error::Error;
 use crate::executable::Executable;
 #[cfg(not(target_arch = "wasm32"))]
-use crate::{executable::Watched, store::Store, train::TrainerBuilder};
+use crate::{executable::Watched, store::Store, trace::Trace, train::TrainerBuilder};
 
 /// Bytes of first values that are computed together; a larger weight's are computed alone.
 #[cfg(not(target_arch = "wasm32"))]
@@ -30,7 +30,6 @@ pub struct Session {
     executable: Executable,
     /// Computes the first values of the weights; see [`Network::initial`].
     initial: Graph,
-    cost: Option<Cost>,
     /// How its model would be trained.
     #[cfg(not(target_arch = "wasm32"))]
     pub(crate) origin: Option<TrainerBuilder>,
@@ -59,7 +58,6 @@ impl Session {
             outputs,
             executable,
             initial: Graph::default(),
-            cost: None,
             #[cfg(not(target_arch = "wasm32"))]
             origin: None,
         }
@@ -69,13 +67,14 @@ impl Session {
         self.initial = initial;
     }
 
-    pub(crate) fn keep_cost(&mut self, cost: Cost) {
-        self.cost = Some(cost);
+    /// What it runs; the reference interpreter has no plan.
+    pub fn plan(&self) -> Option<&Plan> {
+        self.executable.plan()
     }
 
-    /// What a run costs by its plan; the reference interpreter has none.
+    /// What a run costs by its plan.
     pub fn cost(&self) -> Option<Cost> {
-        self.cost
+        self.plan().map(Plan::cost)
     }
 
     /// Names and types of the inputs, in the order of the program's header. Those bound to constants are not among them.
@@ -226,9 +225,24 @@ impl Session {
     /// Runs the program on inputs and weights that have all been given by [`Session::set`], and waits until it is done. The outputs
     /// stay on the device, for [`Session::read`].
     pub fn execute(&mut self) -> Result<(), Error> {
+        self.repeat(1)
+    }
+
+    /// The same so many times. A device that works beside the host is handed all runs at once: the time that they take is the
+    /// device's.
+    pub fn repeat(&mut self, runs: u32) -> Result<(), Error> {
         let kept: Vec<bool> = self.given.iter().map(|given| given.kept).collect();
         self.all_given(&kept)?;
-        pollster::block_on(self.executable.execute())
+        pollster::block_on(self.executable.repeat(runs))
+    }
+
+    /// As [`Session::execute`], and says when each of the plan's steps was at work; looking at the clock makes the run a little slower.
+    /// `None`, and no run, where there is no such thing: on the reference interpreter, under the kernel checker, and on adapters
+    /// without timestamps.
+    pub fn trace(&mut self) -> Result<Option<Trace>, Error> {
+        let kept: Vec<bool> = self.given.iter().map(|given| given.kept).collect();
+        self.all_given(&kept)?;
+        pollster::block_on(self.executable.trace())
     }
 
     /// Runs a session that was made with a store, after which each weight that the program changes has its next value. Does not

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use tile_runtime::{Cost, Device, Error, Session};
 
 use super::memory;
+use super::profile::Traced;
 use super::training::Training;
 use super::workload::{Budget, Case};
 use crate::arguments::{Sizes, setting_text};
@@ -14,6 +15,10 @@ use crate::terminal::{Failure, Terminal};
 
 /// From what weights and inputs are made: any values will do.
 const SEED: u64 = 1;
+
+/// Seconds beside which the clock does not matter, nor the time to hand runs over to a GPU and to wait for the last.
+const REPETITION: f64 = 1e-3;
+const REPETITION_OF_GPU: f64 = 1e-2;
 
 /// What was measured of a case. Times are in seconds.
 pub struct Measurement {
@@ -49,39 +54,52 @@ impl Measurement {
     }
 }
 
-/// Measures a case. `startup` is the time from the process' start until the device was open. With `iterations`, as many
-/// repetitions as that; else as many as fit the case's budget.
+/// What is to be measured of a case.
+#[derive(Clone, Copy)]
+pub struct Wanted {
+    /// How many repetitions; as many as fit the case's budget, if that is not said.
+    pub iterations: Option<usize>,
+    /// Whether kernels are to be timed after that, where the device can.
+    pub traces: bool,
+}
+
+/// Measures a case. `startup` is the time from the process' start until the device was open.
 pub fn measure(
     case: &Case,
     sizes: &Sizes,
     device: &Device,
     startup: Duration,
-    iterations: Option<usize>,
+    wanted: Wanted,
     terminal: &Terminal,
-) -> Result<Measurement, Failure> {
+) -> Result<(Measurement, Option<Traced>), Failure> {
     memory::forget_peak();
     let started = Instant::now();
     let source = match case.text {
         Some(text) => Source::of(case.path.as_ref(), text.to_string(), terminal),
         None => Source::load(case.path.as_ref(), terminal),
     }?;
-    let (first_result, times, cost) = match case.training {
+    let (first_result, times, cost, peak_memory, traced) = match case.training {
         None => {
             let mut session = ready(case, sizes, &source, device)?;
-            let run = |session: &mut Session| session.execute().map_err(|error| source.failed(&error));
-            run(&mut session)?;
+            let repeat = |session: &mut Session, runs| session.repeat(runs).map_err(|error| source.failed(&error));
+            repeat(&mut session, 1)?;
             session.read().map_err(|error| source.failed(&error))?;
             let first_result = startup + started.elapsed();
-            (first_result, times(|| run(&mut session), case.budget, iterations)?, session.cost())
+            let least = if device.name() == "cpu" { REPETITION } else { REPETITION_OF_GPU };
+            let times = times(|runs| repeat(&mut session, runs), least, case.budget, wanted.iterations)?;
+            let peak_memory = memory::peak();
+            let traced = if wanted.traces { Traced::new(&mut session) } else { Ok(None) };
+            (first_result, times, session.cost(), peak_memory, traced.map_err(|error| source.failed(&error))?)
         }
         Some(steps) => {
             let batch = batch(case, sizes);
             Training::new(sizes, &source, device, batch, 1)?.epoch()?;
             let first_result = startup + started.elapsed();
             let mut training = Training::new(sizes, &source, device, batch, steps)?;
-            let mut times = times(|| training.epoch(), case.budget, iterations)?;
+            let epochs = |runs| (0..runs).try_for_each(|_| training.epoch());
+            let mut times = times(epochs, REPETITION, case.budget, wanted.iterations)?;
             times.iter_mut().for_each(|time| *time /= steps as f64);
-            (first_result, times, None)
+            (first_result, times, None, memory::peak(), None)
         }
     };
     let measurement = Measurement {
@@ -94,7 +112,7 @@ pub fn measure(
         fastest: times[0],
         repetitions: times.len(),
         cost,
-        peak_memory: memory::peak(),
+        peak_memory,
     };
     let milliseconds = |seconds: f64| format!("{:.1} ms", seconds * 1e3);
     terminal.detail(&format!(
@@ -105,7 +123,7 @@ pub fn measure(
         milliseconds(startup.as_secs_f64()),
         milliseconds(measurement.median),
     ));
-    Ok(measurement)
+    Ok((measurement, traced))
 }
 
 /// Samples in a step of training: what the case's only size is.
@@ -132,16 +150,16 @@ fn ready(case: &Case, sizes: &Sizes, source: &Source, device: &Device) -> Result
     Ok(session)
 }
 
-/// Seconds of each repetition, the least first. A repetition is as many runs as take a millisecond, so that the clock does not
-/// matter, and counts by their mean.
+/// Seconds of each repetition, the least first. A repetition is as many runs as take `least` seconds, and counts by their mean.
 fn times(
-    mut run: impl FnMut() -> Result<(), Failure>,
+    mut run: impl FnMut(u32) -> Result<(), Failure>,
+    least: f64,
     budget: Budget,
     iterations: Option<usize>,
 ) -> Result<Vec<f64>, Failure> {
     let mut repeat = |runs: u32| {
         let started = Instant::now();
-        (0..runs).try_for_each(|_| run())?;
+        run(runs)?;
         Ok(started.elapsed().as_secs_f64() / f64::from(runs))
     };
     let started = Instant::now();
@@ -155,7 +173,7 @@ fn times(
         last = repeat(1)?;
         runs += 1;
     }
-    let runs = (1e-3 / f64::max(last, 1e-8)).ceil() as u32;
+    let runs = (least / f64::max(last, 1e-8)).ceil() as u32;
     let started = Instant::now();
     let mut times = Vec::new();
     let enough = |repetitions: usize| match iterations {

@@ -1,11 +1,13 @@
 //! `tilec bench WHAT`: how fast a program is, from nothing to its first result and then run after run.
 //!
-//! `workload` has what is measured, `measure` times it, `training` makes it train, `peak` is what it is compared with, `report` and `chart` show it.
+//! `workload` has what is measured, `measure` times it, `training` makes it train, `profile` times its kernels, `peak` is what it is compared
+//! with, `report` and `chart` show it.
 
 mod chart;
 mod measure;
 mod memory;
 mod peak;
+mod profile;
 mod report;
 mod training;
 mod workload;
@@ -16,13 +18,15 @@ use std::time::{Duration, Instant};
 
 use tile_runtime::{Device, Error};
 
-use self::measure::measure;
+use self::measure::{Wanted, measure};
 use self::peak::{Peak, peak};
+use self::profile::{Profile, Traced};
 use self::report::Row;
-use self::workload::{CPU_VS_GPU, Case, NAMES, SWEEPS, bundled, file};
+use self::workload::{ALL, CPU_VS_GPU, Case, NAMES, SWEEPS, bundled, file};
 use crate::arguments::Sizes;
 use crate::devices::open;
 use crate::terminal::{Failure, Terminal, print};
+use crate::trace::TraceFile;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -34,11 +38,13 @@ GFLOP/s: operations on floats, counted from the plan; a multiply-add is two. GB/
 intermediate results are not counted. Peaks are measured in the same process: multiply-adds on registers, and a triad on large arrays.
 The bundled workloads: batch 1 and images of 224 x 224 for mobilenet, resnet50 and vgg19; batch 1 and 1024 places for
 transformer-encoder; batches of 32 and 128 for mnist-mlp and mnist-cnn, which infer, and then train: there the median is that of a
-step (forward, backward, update), with what puts its batch together; 4096 x 1024 for elementwise (gelu), softmax and layernorm
-(after a gelu); --dim and --set change that.")]
+step (forward, backward, update), with what puts its batch together; 4096 x 1024 for scale (a copy, times 2), elementwise (gelu),
+softmax and layernorm (after a gelu); --dim and --set change that. What keeps a GPU busy is measured by `all`: matmul of 4096, the four
+just named of 8192 x 4096, mobilenet, resnet50 and transformer-encoder. A GPU is handed as many runs together as take ten milliseconds.
+With --profile the times of kernels are the medians of some more runs, on a GPU by its own clock, on the cpu by the host's.")]
 pub struct Bench {
     /// A Tile file, or a bundled workload: matmul, mobilenet, resnet50, vgg19, transformer-encoder, mnist-mlp, mnist-cnn,
-    /// elementwise, softmax, layernorm, cpu-vs-gpu
+    /// scale, elementwise, softmax, layernorm, cpu-vs-gpu, all
     #[arg(value_name = "WHAT")]
     what: String,
     #[command(flatten)]
@@ -58,6 +64,12 @@ pub struct Bench {
     /// Print a line of JSON for each measurement
     #[arg(long)]
     json: bool,
+    /// Say for each step of a run how long its kernels take, beside what the device does at most
+    #[arg(long)]
+    profile: bool,
+    /// Write when each kernel of a run was at work, for chrome://tracing or Perfetto
+    #[arg(long, value_name = "FILE.json")]
+    trace: Option<PathBuf>,
 }
 
 /// Measures a workload and prints a line for each case. `started` is when the process did.
@@ -66,11 +78,15 @@ pub fn bench(arguments: &Bench, started: Instant, terminal: &Terminal) -> Result
     let failed = |error: Error| terminal.failure(&error, Path::new(&arguments.what));
     let mut devices = open_devices(arguments, started, terminal)?;
     let mut rows = Vec::new();
+    let wanted = Wanted {
+        iterations: arguments.iterations.map(NonZeroUsize::get),
+        traces: arguments.profile || arguments.trace.is_some(),
+    };
+    let mut trace_file = TraceFile::default();
     for case in &cases {
         for target in &mut devices {
             let Target { device, startup, peak: known } = target;
-            let iterations = arguments.iterations.map(NonZeroUsize::get);
-            let measurement = measure(case, &arguments.sizes, device, *startup, iterations, terminal)?;
+            let (measurement, traced) = measure(case, &arguments.sizes, device, *startup, wanted, terminal)?;
             // After the first measurement, whose memory and time to the first result are a program's alone.
             if known.is_none() {
                 *known = Some(peak(device).map_err(failed)?);
@@ -80,6 +96,19 @@ pub fn bench(arguments: &Bench, started: Instant, terminal: &Terminal) -> Result
                 print(report::HEADER.as_bytes())?;
             }
             print(if arguments.json { row.json() } else { row.text() }.as_bytes())?;
+            match &traced {
+                Some(Traced { plan, traces }) => {
+                    if arguments.profile {
+                        let profile = Profile::new(plan, traces);
+                        print(if arguments.json { profile.json(&row) } else { profile.text(row.peak) }.as_bytes())?;
+                    }
+                    let what = format!("{} {}", row.measurement.workload, row.measurement.variant);
+                    traces.last().into_iter().for_each(|trace| trace_file.add(&what, device.name(), plan, trace));
+                }
+                None if wanted.traces && case.training.is_some() => terminal.note("steps of training are not profiled"),
+                None if wanted.traces => terminal.note(&format!("{} has no clock for kernels", device.name())),
+                None => {}
+            }
             rows.push(row);
         }
     }
@@ -87,6 +116,9 @@ pub fn bench(arguments: &Bench, started: Instant, terminal: &Terminal) -> Result
         for Target { device, peak, .. } in &devices {
             print(report::footer(device.name(), peak.flatten()).as_bytes())?;
         }
+    }
+    if let Some(path) = &arguments.trace {
+        trace_file.write(path)?;
     }
     match &arguments.plot {
         Some(path) => chart::draw(&rows, path),
@@ -106,6 +138,9 @@ fn cases(arguments: &Bench) -> Result<Vec<Case>, Failure> {
     let sized = !(sizes.shape.is_empty() && sizes.dim.is_empty() && sizes.set.is_empty() && sizes.entry.is_none());
     if SWEEPS.contains(&what.as_str()) && sized {
         return Err(Failure::usage(format!("`{what}` sweeps over sizes of its own: give a file, to measure others")));
+    }
+    if what == ALL && sized {
+        return Err(Failure::usage("`all` has sizes of its own: name one of its workloads, to measure others"));
     }
     if let Some(cases) = bundled(what) {
         return Ok(cases);
@@ -133,7 +168,7 @@ fn open_devices(arguments: &Bench, started: Instant, terminal: &Terminal) -> Res
     let before = started.elapsed();
     let target = |name: Option<&str>| {
         let opening = Instant::now();
-        let device = open(name, arguments.exact)?;
+        let device = open(name, arguments.exact, terminal)?;
         Ok(Target { device, startup: before + opening.elapsed(), peak: None })
     };
     let failed = |error: Error| terminal.failure(&error, Path::new(&arguments.what));

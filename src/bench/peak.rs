@@ -16,6 +16,13 @@ pub struct Peak {
     pub bandwidth: f64,
 }
 
+impl Peak {
+    /// The seconds that so many operations and bytes take at least.
+    pub fn least(&self, flops: u64, bytes: u64) -> f64 {
+        (flops as f64 / self.flops).max(bytes as f64 / self.bandwidth)
+    }
+}
+
 /// Multiply-adds for each element of [`CHAIN`].
 const LINKS: usize = 256;
 const CHAIN: &str = "function chain(X[N]) -> (Y) { Y = X; for i in range(256) { Y = Y * 0.999 + 0.001; } }";

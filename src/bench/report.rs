@@ -79,18 +79,18 @@ pub fn footer(device: &str, peak: Option<Peak>) -> String {
 }
 
 /// Six significant digits.
-fn number(value: Option<f64>) -> String {
+pub fn number(value: Option<f64>) -> String {
     let rounded = value.and_then(|value| format!("{value:.5e}").parse::<f64>().ok());
     rounded.filter(|value| value.is_finite()).map_or("null".into(), |value| value.to_string())
 }
 
 /// Three significant digits, or all before the point.
-fn significant(value: f64) -> String {
+pub fn significant(value: f64) -> String {
     let decimals = if value > 0.0 { (2 - value.log10().floor() as i32).clamp(0, 6) } else { 0 };
     format!("{value:.*}", decimals as usize)
 }
 
-fn time(seconds: f64) -> String {
+pub fn time(seconds: f64) -> String {
     match seconds {
         s if s < 1e-3 => format!("{} µs", significant(s * 1e6)),
         s if s < 1.0 => format!("{} ms", significant(s * 1e3)),

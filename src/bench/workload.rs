@@ -32,7 +32,7 @@ pub struct Case {
 }
 
 /// What `tilec bench` takes as WHAT, besides files.
-pub const NAMES: [&str; 11] = [
+pub const NAMES: [&str; 13] = [
     "matmul",
     "mobilenet",
     "resnet50",
@@ -40,14 +40,19 @@ pub const NAMES: [&str; 11] = [
     "transformer-encoder",
     "mnist-mlp",
     "mnist-cnn",
+    "scale",
     "elementwise",
     "softmax",
     "layernorm",
     CPU_VS_GPU,
+    ALL,
 ];
 
 /// The workload that runs on two devices.
 pub const CPU_VS_GPU: &str = "cpu-vs-gpu";
+
+/// The workload of several that keep a GPU busy.
+pub const ALL: &str = "all";
 
 /// The names of the workloads that sweep over a size.
 pub const SWEEPS: [&str; 2] = ["matmul", CPU_VS_GPU];
@@ -60,6 +65,9 @@ const SHORT: Budget = Budget { warm_up: Duration::from_millis(500), measured: Du
 const ROWS: [usize; 6] = [16, 64, 256, 1024, 4096, 16384];
 const COLUMNS: usize = 1024;
 const SQUARES: [usize; 6] = [64, 128, 256, 512, 1024, 2048];
+/// Sizes for [`ALL`]: a product that takes some milliseconds, and arrays larger than caches that every adapter can bind.
+const LARGE_SQUARE: usize = 4096;
+const LARGE: [(&str, usize); 2] = [("N", 8192), ("C", 4096)];
 
 /// The cases of the bundled workload of this name.
 pub fn bundled(name: &str) -> Option<Vec<Case>> {
@@ -79,6 +87,7 @@ pub fn bundled(name: &str) -> Option<Vec<Case>> {
         "transformer-encoder" => one("transformer_encoder.tile", TRANSFORMER_ENCODER, &[("N", 1), ("T", 1024)]),
         "mnist-mlp" => inference_and_training("mnist_mlp.tile", MNIST_MLP, 32, 100),
         "mnist-cnn" => inference_and_training("mnist_cnn.tile", MNIST_CNN, 128, 4),
+        "scale" => one("scale.tile", SCALE, &rows(4096)),
         "elementwise" => one("elementwise.tile", ELEMENTWISE, &rows(4096)),
         "softmax" => one("softmax.tile", SOFTMAX, &rows(4096)),
         "layernorm" => one("gelu_layer_norm.tile", GELU_LAYER_NORM, &rows(4096)),
@@ -89,6 +98,17 @@ pub fn bundled(name: &str) -> Option<Vec<Case>> {
             let elementwise = sweep("elementwise", "elementwise.tile", ELEMENTWISE);
             let softmax = sweep("softmax", "softmax.tile", SOFTMAX);
             SQUARES.into_iter().map(matmul).chain(elementwise).chain(softmax).collect()
+        }
+        ALL => {
+            let large = |name, file, text| case(name, file, text, &LARGE, SHORT);
+            let arrays = [
+                large("scale", "scale.tile", SCALE),
+                large("elementwise", "elementwise.tile", ELEMENTWISE),
+                large("softmax", "softmax.tile", SOFTMAX),
+                large("layernorm", "gelu_layer_norm.tile", GELU_LAYER_NORM),
+            ];
+            let networks = ["mobilenet", "resnet50", "transformer-encoder"].into_iter().filter_map(bundled).flatten();
+            std::iter::once(Case { size: None, ..matmul(LARGE_SQUARE) }).chain(arrays).chain(networks).collect()
         }
         _ => return None,
     })
@@ -113,6 +133,7 @@ fn case(workload: &str, path: &str, text: &'static str, dims: &[(&str, usize)], 
 
 const MATMUL: &str = include_str!("../../examples/matmul.tile");
 const SOFTMAX: &str = include_str!("../../examples/softmax.tile");
+const SCALE: &str = "function scale(X[N, C]) -> (Y) { Y = 2.0 * X; }";
 const ELEMENTWISE: &str = include_str!("elementwise.tile");
 const GELU_LAYER_NORM: &str = include_str!("gelu_layer_norm.tile");
 const MOBILENET: &str = include_str!("../../examples/models/mobilenet.tile");
@@ -131,7 +152,7 @@ mod tests {
         for name in NAMES {
             let cases = bundled(name).unwrap();
             let inferring = cases.iter().filter(|case| case.training.is_none()).count();
-            assert_eq!(inferring > 1, SWEEPS.contains(&name), "{name}");
+            assert_eq!(inferring > 1, SWEEPS.contains(&name) || name == ALL, "{name}");
             assert!(cases.iter().all(|case| case.size.is_some() == SWEEPS.contains(&name)), "{name}");
         }
         assert!(bundled("matmull").is_none());

@@ -82,7 +82,7 @@ pub fn train(arguments: &Train, terminal: &Terminal) -> Result<(), Failure> {
     let failed = |error: Error| source.failed(&error);
     let validation = arguments.validation.as_deref().map(Validated::parse).transpose()?;
     outputs(arguments)?;
-    let device = open(arguments.device.as_deref(), arguments.exact).map_err(failed)?;
+    let device = open(arguments.device.as_deref(), arguments.exact, terminal).map_err(failed)?;
     let builder = arguments.sizes.apply_to_trainer(source.model.trainer(&device));
     let builder = arguments.freeze.iter().fold(builder, |builder, path| builder.freeze(path));
     let mut trainer = builder.build().map_err(failed)?;

@@ -147,10 +147,11 @@ fn wrong_usage() {
         err
     };
     assert_snapshot!(said(&["mobilnet"]), @"error: there is no workload or file `mobilnet`; did you mean `mobilenet`?");
-    assert_snapshot!(said(&["everything"]), @"error: there is no workload or file `everything`; the workloads are matmul, mobilenet, resnet50, vgg19, transformer-encoder, mnist-mlp, mnist-cnn, elementwise, softmax, layernorm, cpu-vs-gpu");
+    assert_snapshot!(said(&["everything"]), @"error: there is no workload or file `everything`; the workloads are matmul, mobilenet, resnet50, vgg19, transformer-encoder, mnist-mlp, mnist-cnn, scale, elementwise, softmax, layernorm, cpu-vs-gpu, all");
     assert_snapshot!(said(&["mobilenet", "--plot", "m.svg"]), @"error: `mobilenet` is measured in one size: there is nothing to plot; matmul and cpu-vs-gpu sweep over sizes");
     assert_snapshot!(said(&["examples/matmul.tile", "--plot", "m.svg"]), @"error: `examples/matmul.tile` is measured in one size: there is nothing to plot; matmul and cpu-vs-gpu sweep over sizes");
     assert_snapshot!(said(&["matmul", "--dim", "M=3"]), @"error: `matmul` sweeps over sizes of its own: give a file, to measure others");
+    assert_snapshot!(said(&["all", "--dim", "N=3"]), @"error: `all` has sizes of its own: name one of its workloads, to measure others");
     assert_snapshot!(said(&["softmax", "--iterations", "0"]), @"
     error: invalid value '0' for '--iterations <N>': number would be zero for non-zero type
 
@@ -206,6 +207,7 @@ fn bundled() {
         ("transformer-encoder", ["N=2", "T=3"]),
         ("mnist-mlp", ["N=2", "N=2"]),
         ("mnist-cnn", ["N=2", "N=2"]),
+        ("scale", ["N=2", "C=3"]),
         ("elementwise", ["N=2", "C=3"]),
     ] {
         let run = tilec(["bench", name, "--dim", dims[0], "--dim", dims[1], "--iterations", "1", "--json"]).ok();

@@ -4,7 +4,7 @@ use insta::assert_snapshot;
 
 use crate::tilec::{devices, empty_folder, program, tilec};
 
-const KINDS: &str = "tokens,ast,graph,plan,nests,kernels,wgsl,msl,spirv,hlsl,glsl,dot";
+const KINDS: &str = "tokens,ast,graph,plan,explain,nests,kernels,wgsl,msl,spirv,hlsl,glsl,dot";
 
 #[test]
 fn check_is_silent_about_what_is_right() {
@@ -68,6 +68,7 @@ fn emit_into_a_folder() {
     c.wgsl
     matmul.ast
     matmul.dot
+    matmul.explain
     matmul.graph
     matmul.plan
     matmul.tokens

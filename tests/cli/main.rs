@@ -1,9 +1,11 @@
 //! What a user sees of `tilec`.
 
 mod bench;
+mod cache;
 mod commands;
 mod errors;
 mod examples;
+mod profile;
 mod readme;
 mod threads;
 mod tilec;

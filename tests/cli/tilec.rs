@@ -26,10 +26,20 @@ impl Run {
 
 /// Runs `tilec` in the repository's root.
 pub fn tilec<S: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item = S>) -> Run {
+    tilec_with(&[], arguments)
+}
+
+/// The same with environment variables. It keeps nothing in the user's folders.
+pub fn tilec_with<S: AsRef<std::ffi::OsStr>>(
+    variables: &[(&str, &str)],
+    arguments: impl IntoIterator<Item = S>,
+) -> Run {
     let output = Command::new(env!("CARGO_BIN_EXE_tilec"))
         .args(arguments)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .env("TILE_DEVICE", "cpu")
+        .env("TILE_CACHE", "")
+        .envs(variables.iter().copied())
         .output()
         .expect("tilec starts");
     Run {

@@ -8,6 +8,7 @@ use crate::affine::Affine;
 use crate::dtype::DType;
 use crate::graph::Aggregation;
 use crate::nest::{Leaf, Nest};
+use crate::profile::Rates;
 use crate::scalar::{Inst, Program};
 
 /// What a step or a plan costs.
@@ -23,6 +24,13 @@ pub struct Cost {
     pub bytes: u64,
 }
 
+impl Cost {
+    /// The seconds below which a device of these rates cannot stay: those of its arithmetic or of its memory, whichever are more.
+    pub fn roofline(&self, rates: &Rates) -> f64 {
+        (self.flops as f64 / rates.flops).max(self.bytes as f64 / rates.memory)
+    }
+}
+
 impl Add for Cost {
     type Output = Cost;
 
@@ -32,7 +40,7 @@ impl Add for Cost {
 }
 
 impl Plan {
-    /// What a run costs. For its traffic with intermediate results, add up [`Plan::step_cost`] times [`Plan::turns`].
+    /// What a run costs. For its traffic with intermediate results there is [`Plan::traffic`].
     pub fn cost(&self) -> Cost {
         let flops = |(step, turns): (&Step, u64)| self.step_cost(step).flops.saturating_mul(turns);
         let flops = self.steps.iter().zip(self.turns()).map(flops).fold(0, u64::saturating_add);
@@ -42,6 +50,20 @@ impl Plan {
         used.extend(self.all_loops().flat_map(|around| &around.carries).map(|carry| carry.first));
         let lasting = used.into_iter().map(|id| &self.buffers[id]).filter(|buffer| !passes(&buffer.content));
         Cost { flops, bytes: lasting.map(|buffer| buffer.bytes()).fold(0, u64::saturating_add) }
+    }
+
+    /// The bytes of memory that a run needs on the device: of all that is given, kept and computed, temporaries in their slots.
+    pub fn memory(&self) -> u64 {
+        let has_own =
+            |content: &Content| !matches!(content, Content::Temporary { .. } | Content::Carried | Content::Over { .. });
+        let own = self.buffers.iter().filter(|buffer| has_own(&buffer.content)).map(|buffer| buffer.bytes());
+        own.chain(self.slots.iter().copied()).fold(0, u64::saturating_add)
+    }
+
+    /// The sum of the [`Cost::roofline`]s of a run's launches.
+    pub fn roofline(&self) -> f64 {
+        let seconds = |(step, turns)| self.step_cost(step).roofline(&self.profile.rates) * turns as f64;
+        self.steps.iter().zip(self.turns()).map(seconds).sum()
     }
 
     /// How often a run launches each of the steps.

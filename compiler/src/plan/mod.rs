@@ -18,6 +18,7 @@
 
 mod cost;
 mod error;
+mod explain;
 mod launches;
 mod memory;
 mod overwrite;
@@ -25,9 +26,11 @@ mod planner;
 #[cfg(test)]
 mod tests;
 mod text;
+mod traffic;
 
 pub use cost::Cost;
 pub use error::PlanError;
+pub use explain::Explanation;
 pub use launches::Launch;
 pub(crate) use planner::Planner;
 
@@ -147,6 +150,8 @@ pub type RoutineId = usize;
 pub struct Step {
     /// What readers call the value that each output holds: `encoder[3].ff1.Y`.
     pub values: Vec<String>,
+    /// What readers call all that it computes of the source, as far as that has names.
+    pub fused: Vec<String>,
     pub routine: RoutineId,
     /// The buffers read: those behind the nest's operands.
     pub operands: Vec<BufferId>,

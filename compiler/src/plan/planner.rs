@@ -1,6 +1,6 @@
 //! From a graph to its plan: buffers, routines, steps and loops, group by group.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::graph::{Graph, NodeId, Op, Scan};
 use crate::nest::{self, Axis, Members, Nest, Window};
@@ -29,6 +29,7 @@ pub(crate) struct Planner<'a> {
 /// A step whose routine is not made yet.
 pub(super) struct Planned<'a> {
     values: Vec<String>,
+    fused: Vec<String>,
     /// The routine's, where it gets one of its own.
     routine: String,
     pub work: Work,
@@ -149,6 +150,7 @@ impl<'a> Planner<'a> {
     fn step(&mut self, scope: &mut Scope<'a>, group: &Group) -> Result<(), PlanError> {
         let graph = scope.graph;
         let root = group.main();
+        let fused = scope.fused(&group.roots);
         let mut roots = Vec::with_capacity(group.roots.len());
         let mut places = Vec::new();
         let mut values = Vec::new();
@@ -192,13 +194,14 @@ impl<'a> Planner<'a> {
             Work::PrngValue { .. } | Work::PrngState { .. } => None,
         };
         let Some(Divided { first, first_operands, second, second_operands, parts }) = divided else {
-            self.steps.push(Planned { values, routine: name, work, operands, outputs, graph, root });
+            self.steps.push(Planned { values, fused, routine: name, work, operands, outputs, graph, root });
             return Ok(());
         };
         let parts = self.buffer(graph, root, &parts, Content::passing(&parts))?;
         let of = |numbers: Vec<usize>| numbers.into_iter().map(|number| operands[number]).collect::<Vec<BufferId>>();
         self.steps.push(Planned {
             values: vec![self.value_names.unique(&format!("{}.parts", graph.value_name(root)))],
+            fused: fused.clone(),
             routine: first.name.clone(),
             work: Work::Nest(Box::new(first)),
             operands: of(first_operands),
@@ -207,15 +210,15 @@ impl<'a> Planner<'a> {
             root,
         });
         let (operands, work) = ([of(second_operands), vec![parts]].concat(), Work::Nest(Box::new(second)));
-        self.steps.push(Planned { values, routine: name, work, operands, outputs, graph, root });
+        self.steps.push(Planned { values, fused, routine: name, work, operands, outputs, graph, root });
         Ok(())
     }
 
     /// The step, with its routine.
     fn made(&mut self, step: Planned) -> Result<Step, PlanError> {
-        let Planned { values, routine, work, operands, outputs, graph, root } = step;
+        let Planned { values, fused, routine, work, operands, outputs, graph, root } = step;
         let routine = self.routine(graph, root, &routine, work)?;
-        Ok(Step { values, routine, operands, outputs })
+        Ok(Step { values, fused, routine, operands, outputs })
     }
 
     /// Adds the steps of a scan, and gives their loop; `None` where there is nothing to compute.
@@ -417,6 +420,22 @@ impl<'g> Scope<'g> {
     /// Wants the value of `id`, perhaps a reshape of one that is computed, at a place.
     fn want(&mut self, id: NodeId, place: Place) {
         self.wanted.entry(storage(self.graph, id)).or_default().push(place);
+    }
+
+    /// The names of what is computed for `roots` that is not in memory yet.
+    fn fused(&self, roots: &[NodeId]) -> Vec<String> {
+        let (mut values, mut pending) = (Vec::new(), roots.to_vec());
+        let mut seen: HashSet<NodeId> = roots.iter().copied().collect();
+        while let Some(id) = pending.pop() {
+            values.push(id);
+            let unmet = |id: &NodeId| self.window(storage(self.graph, *id)).is_none() && seen.insert(*id);
+            pending.extend(self.graph.operands(id).into_iter().filter(unmet));
+        }
+        values.sort_unstable();
+        let mut names: Vec<String> = values.into_iter().map(|id| self.graph.value_name(id)).collect();
+        names.retain(|name| !name.starts_with('%'));
+        names.dedup();
+        names
     }
 
     /// Where in memory a node is, if it is there.

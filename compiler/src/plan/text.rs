@@ -3,9 +3,11 @@
 use std::fmt;
 
 use super::{Content, Loop, Plan, Port, Routine, Work};
+use crate::profile::Rates;
 
 /// The totals, then a line for each step in order; those of a loop are indented, under a line for it. Bytes are those of
-/// whole tensors, or of the parts that a turn of a loop uses, as the device stores them; 1 KB is 1000 bytes.
+/// whole tensors, or of the parts that a turn of a loop uses, as the device stores them; 1 KB is 1000 bytes. Operations are
+/// as [`super::Cost`] counts them; the time is the least that a device of the profile's rates needs for a launch.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (steps, routines) = (counted(self.all_steps().count(), "step"), counted(self.routines.len(), "kernel"));
@@ -41,15 +43,31 @@ impl fmt::Display for Plan {
         }
         let (_, size) = total(|content| *content == Content::Output);
         writeln!(f, "    outputs      {size:>9}  {}", ports(&self.outputs))?;
+        writeln!(f, "    memory       {:>9}  for all of these", bytes(self.memory()))?;
+        self.totals(f)?;
         f.write_str("\n")?;
         self.table(f)
     }
 }
 
 impl Plan {
+    /// What a run costs.
+    fn totals(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (traffic, least) = (self.traffic(), self.least_traffic());
+        let times = traffic as f64 / least.max(1) as f64;
+        writeln!(f, "    traffic      {:>9}  {times:.2} times the least, {}", bytes(traffic), bytes(least))?;
+        writeln!(f, "    operations   {:>9}", scaled(self.cost().flops, ""))?;
+        let Rates { flops, memory, .. } = self.profile.rates;
+        let speed = format!("{}FLOP/s and {}B/s", scaled(flops as u64, " "), scaled(memory as u64, " "));
+        writeln!(f, "    time         {:>9}  at least, with {speed}", seconds(self.roofline()))
+    }
+
     fn table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = self.buffer_names();
-        let mut rows = vec![["step", "value", "kernel", "type", "in", "reads", "writes", "operands"].map(String::from)];
+        let mut rows = vec![
+            ["step", "value", "kernel", "type", "in", "reads", "writes", "operations", "time", "operands"]
+                .map(String::from),
+        ];
         let ahead = self.prelude.len();
         let mut headings = vec![Vec::new(); self.all_steps().count()];
         self.loops.iter().for_each(|around| head(around, ahead, 0, &mut headings));
@@ -60,6 +78,7 @@ impl Plan {
             let tensors: Vec<u64> = (0..step.operands.len() + step.outputs.len()).map(|n| self.used(step, n)).collect();
             let (read, written) = tensors.split_at(step.operands.len());
             let is_within = |around: &&Loop| number.checked_sub(ahead).is_some_and(|n| around.steps.contains(&n));
+            let cost = self.step_cost(step);
             let depth = self.all_loops().filter(is_within).count();
             rows.push([
                 number.to_string(),
@@ -69,11 +88,13 @@ impl Plan {
                 list(&|id| self.place(id), &step.outputs),
                 bytes(read.iter().sum()),
                 bytes(written.iter().sum()),
+                scaled(cost.flops, ""),
+                seconds(cost.roofline(&self.profile.rates)),
                 list(&|id| names[id].clone(), &step.operands),
             ]);
         }
         let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-        let widths: [usize; 8] = std::array::from_fn(width);
+        let widths: [usize; 10] = std::array::from_fn(width);
         for (number, row) in rows.iter().enumerate() {
             match ahead {
                 0 => {}
@@ -87,7 +108,7 @@ impl Plan {
             let mut line = String::new();
             for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
                 let cell =
-                    if matches!(column, 0 | 5 | 6) { format!("{cell:>width$}") } else { format!("{cell:width$}") };
+                    if matches!(column, 0 | 5..=8) { format!("{cell:>width$}") } else { format!("{cell:width$}") };
                 line += &format!("{cell}  ");
             }
             writeln!(f, "{}", line.trim_end())?;
@@ -96,7 +117,7 @@ impl Plan {
     }
 
     /// What readers call each buffer.
-    fn buffer_names(&self) -> Vec<String> {
+    pub(super) fn buffer_names(&self) -> Vec<String> {
         let constant = |id: usize| format!("constant {}", self.buffers[id].ty);
         let mut names: Vec<String> = (0..self.buffers.len()).map(constant).collect();
         for port in self.outputs.iter().chain(self.given()) {
@@ -113,7 +134,7 @@ impl Plan {
     }
 
     /// `f16[3]`, or `u8[3] as u32` where the device stores another type.
-    fn stored_type(&self, id: usize) -> String {
+    pub(super) fn stored_type(&self, id: usize) -> String {
         let buffer = &self.buffers[id];
         match buffer.storage == buffer.ty.dtype {
             true => buffer.ty.to_string(),
@@ -122,7 +143,7 @@ impl Plan {
     }
 
     /// Where a step's result goes.
-    fn place(&self, id: usize) -> String {
+    pub(super) fn place(&self, id: usize) -> String {
         match &self.buffers[id].content {
             Content::Temporary { slot } => format!("slot {slot}"),
             Content::Kept => "kept".to_owned(),
@@ -160,32 +181,57 @@ impl fmt::Display for Routine {
 }
 
 /// `1 step`, `2 steps`
-fn counted(count: usize, noun: &str) -> String {
+pub(super) fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 /// `999 B`, `1.5 KB`, `12.0 GB`
-fn bytes(count: u64) -> String {
+pub(super) fn bytes(count: u64) -> String {
+    scaled(count, " ") + "B"
+}
+
+/// `999`, `1.5K`, `12.0G`: thousands by their letters, with what stands before these.
+pub(super) fn scaled(count: u64, space: &str) -> String {
     if count < 1000 {
-        return format!("{count} B");
+        return format!("{count}{space}");
     }
-    let units = ["KB", "MB", "GB", "TB", "PB", "EB"];
+    let units = ["K", "M", "G", "T", "P", "E"];
     let mut size = count as f64 / 1000.0;
     let mut unit = 0;
     while size >= 999.95 && unit + 1 < units.len() {
         size /= 1000.0;
         unit += 1;
     }
-    format!("{size:.1} {}", units[unit])
+    format!("{size:.1}{space}{}", units[unit])
+}
+
+/// `0.2 ns`, `1.5 µs`, `12.0 s`
+pub(super) fn seconds(time: f64) -> String {
+    let units = ["ns", "µs", "ms"];
+    let mut time = time * 1e9;
+    for unit in units {
+        if time < 999.95 {
+            return format!("{time:.1} {unit}");
+        }
+        time /= 1000.0;
+    }
+    format!("{time:.1} s")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::bytes;
+    use super::{bytes, scaled, seconds};
 
     #[test]
     fn bytes_for_a_person() {
         let sizes = [0, 999, 1000, 1549, 999_949, 999_950, 12_000_000_000, u64::MAX];
         assert_eq!(sizes.map(bytes), ["0 B", "999 B", "1.0 KB", "1.5 KB", "999.9 KB", "1.0 MB", "12.0 GB", "18.4 EB"]);
+        assert_eq!([7, 1_500, 2_000_000].map(|count| scaled(count, "")), ["7", "1.5K", "2.0M"]);
+    }
+
+    #[test]
+    fn times_for_a_person() {
+        let times = [0.0, 2e-10, 1.5e-6, 0.999949e-3, 0.99996, 12345.0];
+        assert_eq!(times.map(seconds), ["0.0 ns", "0.2 ns", "1.5 µs", "999.9 µs", "1.0 s", "12345.0 s"]);
     }
 }

@@ -15,6 +15,7 @@ mod lanes;
 mod point;
 mod pointwise;
 mod prng;
+mod reason;
 mod reduction;
 mod rows;
 mod staging;

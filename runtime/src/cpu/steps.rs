@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Instant;
 
 use tile_compiler::plan::{BufferId, Content, Launch, Plan, Work};
 
@@ -12,6 +13,7 @@ use super::prepared::{Packed, Prepared};
 use super::{Operand, Output};
 use crate::host::{Block, Memory};
 use crate::prng;
+use crate::trace::TimedLaunch;
 
 /// What a step runs.
 enum StepWork {
@@ -134,6 +136,26 @@ impl Steps {
 
     /// Runs every step, those of the prelude where it must.
     pub fn run(&mut self, plan: &Plan, memory: &mut Memory) -> Result<(), &'static str> {
+        self.run_prelude(plan, memory)?;
+        plan.launches(|launch| self.steps[launch.number].run(launch, &self.packs, memory))
+    }
+
+    /// The same with a look at the clock around each launch.
+    pub fn trace(&mut self, plan: &Plan, memory: &mut Memory) -> Result<Vec<TimedLaunch>, &'static str> {
+        self.run_prelude(plan, memory)?;
+        let mut launches = Vec::new();
+        let begun = Instant::now();
+        plan.launches(|launch| {
+            let start = begun.elapsed();
+            self.steps[launch.number].run(launch, &self.packs, memory)?;
+            let seconds = (begun.elapsed() - start).as_secs_f64();
+            launches.push(TimedLaunch { step: launch.number, start: start.as_secs_f64(), seconds });
+            Ok::<(), &str>(())
+        })?;
+        Ok(launches)
+    }
+
+    fn run_prelude(&mut self, plan: &Plan, memory: &mut Memory) -> Result<(), &'static str> {
         if std::mem::take(&mut self.stale) {
             plan.prelude_launches(|launch| self.ahead[launch.number].run(launch, &self.packs, memory))?;
             for pack in &mut self.packs {
@@ -144,7 +166,7 @@ impl Steps {
                 pack.packed = pack.nest.pack(&operands);
             }
         }
-        plan.launches(|launch| self.steps[launch.number].run(launch, &self.packs, memory))
+        Ok(())
     }
 }
 

@@ -31,7 +31,8 @@ fn routine(kernel: &str) -> Routine {
 }
 
 fn step(operands: &[BufferId], routine: usize, outputs: &[BufferId]) -> Step {
-    Step { values: vec!["step".into(); outputs.len()], routine, operands: operands.into(), outputs: outputs.into() }
+    let values = vec!["step".into(); outputs.len()];
+    Step { values, fused: vec![], routine, operands: operands.into(), outputs: outputs.into() }
 }
 
 fn port(name: &str, dtype: DType, shape: &[usize], buffer: BufferId) -> Port {

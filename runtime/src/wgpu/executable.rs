@@ -4,49 +4,58 @@
 //! Each slot of temporaries is a buffer of its own: wgpu orders launches by the buffers that they share. A loop's launches
 //! are recorded turn after turn; the number of the turn is in a uniform buffer that holds them all, at a dynamic offset.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use tile_compiler::dtype::DType;
-use tile_compiler::kernel::{Access, Kernel};
+use tile_compiler::kernel::Kernel;
 use tile_compiler::plan::{self, BufferId, Content, Plan, Port, RoutineId};
 use tile_compiler::tensor::{Tensor, TensorType};
 use wgpu::{
-    BindGroup, BindGroupDescriptor, BindGroupEntry, BindGroupLayoutDescriptor, BindGroupLayoutEntry, BindingResource,
-    BindingType, Buffer, BufferBinding, BufferBindingType, BufferDescriptor, BufferSize, BufferUsages, CommandEncoder,
-    CommandEncoderDescriptor, ComputePassDescriptor, ComputePipeline, ComputePipelineDescriptor,
-    PipelineCompilationOptions, PipelineLayoutDescriptor, ShaderModuleDescriptor, ShaderRuntimeChecks, ShaderSource,
-    ShaderStages, SubmissionIndex,
+    BindGroup, BindGroupDescriptor, BindGroupEntry, BindingResource, Buffer, BufferBinding, BufferDescriptor,
+    BufferSize, BufferUsages, CommandEncoder, CommandEncoderDescriptor, ComputePass, ComputePassDescriptor,
+    ComputePipeline, SubmissionIndex,
 };
 
 use super::gpu::{Gpu, Mapping, aligned};
+use super::pipeline::pipelines;
 use crate::error::Error;
-use crate::executable::{emit, kernel};
+use crate::executable::kernel;
 use crate::storage::{from_storage, to_storage};
 use crate::store::{self, Store, Stored};
 
 /// A plan made ready to run.
 pub struct GpuExecutable {
-    gpu: Arc<Gpu>,
-    plan: Plan,
+    pub(super) gpu: Arc<Gpu>,
+    pub plan: Plan,
     /// The memory behind each of the plan's buffers; temporaries of one slot share theirs, and what is carried has none.
     buffers: Vec<Option<Buffer>>,
     prelude: Vec<Launch>,
-    launches: Vec<Launch>,
+    pub(super) launches: Vec<Launch>,
     /// The prelude must run before the next run.
     stale: bool,
     readbacks: Vec<Readback>,
 }
 
 /// A step at one turn of each loop around it.
-struct Launch {
+pub(super) struct Launch {
+    /// Its number.
+    pub step: usize,
     pipeline: ComputePipeline,
     bindings: BindGroup,
     /// Where the turns that the kernel asks for are.
     turns: Vec<u32>,
     grid: [u32; 3],
+}
+
+impl Launch {
+    pub fn record(&self, pass: &mut ComputePass) {
+        let [x, y, z] = self.grid;
+        pass.set_pipeline(&self.pipeline);
+        pass.set_bind_group(0, &self.bindings, &self.turns);
+        pass.dispatch_workgroups(x, y, z);
+    }
 }
 
 /// A buffer with the numbers 0, 1, … of turns, each `stride` bytes after the one before it.
@@ -104,8 +113,9 @@ impl GpuExecutable {
                 store.put(&port.name, Stored { ty: port.ty.clone(), storage, memory, given: false });
             }
         }
+        let pipelines = pipelines(&gpu, &plan, checked).await?;
         let (prelude, launches) =
-            gpu.scoped("to compile the program's kernels", || prepare(&gpu, &plan, &buffers, checked)).await?;
+            gpu.scoped("to bind the program's buffers", || bind(&gpu, &plan, &buffers, &pipelines)).await?;
         let readbacks = gpu.scoped("to allocate memory for the results", || Ok(readbacks(&gpu, &plan))).await?;
         Ok(GpuExecutable { gpu, plan, buffers, prelude, launches, stale: true, readbacks })
     }
@@ -133,11 +143,14 @@ impl GpuExecutable {
         from_storage(&view, storage, &port.ty).ok_or_else(|| Error::unstorable(&port.ty, storage))
     }
 
-    /// Runs every step, those of the prelude where it must, and waits for the last.
-    pub async fn execute(&mut self) -> Result<(), Error> {
-        let submission = self.submit(true, false).await?;
-        self.stale = false;
-        self.gpu.wait(submission)
+    /// Runs every step so many times, those of the prelude where it must, and waits for the last.
+    pub async fn repeat(&mut self, runs: u32) -> Result<(), Error> {
+        let mut last = None;
+        for _ in 0..runs {
+            last = Some(self.submit(true, false).await?);
+            self.stale = false;
+        }
+        last.map_or(Ok(()), |submission| self.gpu.wait(submission))
     }
 
     /// Runs every step, those of the prelude where it must, after which the next values of weights are their values. Does not
@@ -208,7 +221,7 @@ impl GpuExecutable {
     }
 
     /// Hands over to the device, in one submission, all launches if `execute`, then the copies of the results if `read`.
-    async fn submit(&self, execute: bool, read: bool) -> Result<SubmissionIndex, Error> {
+    pub(super) async fn submit(&self, execute: bool, read: bool) -> Result<SubmissionIndex, Error> {
         let submit = || {
             let mut encoder = self.gpu.device.create_command_encoder(&CommandEncoderDescriptor::default());
             if execute {
@@ -228,12 +241,7 @@ impl GpuExecutable {
     fn record(&self, encoder: &mut CommandEncoder) {
         let mut pass = encoder.begin_compute_pass(&ComputePassDescriptor::default());
         let prelude = if self.stale { self.prelude.as_slice() } else { &[] };
-        for launch in prelude.iter().chain(&self.launches) {
-            let [x, y, z] = launch.grid;
-            pass.set_pipeline(&launch.pipeline);
-            pass.set_bind_group(0, &launch.bindings, &launch.turns);
-            pass.dispatch_workgroups(x, y, z);
-        }
+        prelude.iter().chain(&self.launches).for_each(|launch| launch.record(&mut pass));
     }
 
     /// The outputs that `submission` copies.
@@ -315,20 +323,18 @@ fn upload(gpu: &Gpu, plan: &Plan, buffers: &[Option<Buffer>], id: usize, tensor:
     Ok(())
 }
 
-/// Compiles every kernel, and binds the buffers of every launch of the prelude and of a run; launches of a step with the same
+/// Binds the buffers of every launch of the prelude and of a run, once for all runs; launches of a routine with the same
 /// buffers share a binding.
-fn prepare(
+fn bind(
     gpu: &Gpu,
     plan: &Plan,
     buffers: &[Option<Buffer>],
-    checked: bool,
+    pipelines: &[ComputePipeline],
 ) -> Result<(Vec<Launch>, Vec<Launch>), Error> {
     let kernels: Vec<&Kernel> = plan.routines.iter().map(kernel).collect::<Result<_, _>>()?;
-    let pipelines: Vec<ComputePipeline> =
-        kernels.iter().map(|kernel| compile(gpu, kernel, checked)).collect::<Result<_, _>>()?;
     let turns = Turns::new(gpu, plan);
     let mut bound: HashMap<(RoutineId, Vec<BufferId>), BindGroup> = HashMap::new();
-    let mut prepare = |launch: &plan::Launch| {
+    let mut bind = |launch: &plan::Launch| {
         let routine = launch.step.routine;
         let (kernel, pipeline) = (kernels[routine], &pipelines[routine]);
         let ids = plan.routines[routine].bound(launch.operands, launch.outputs);
@@ -354,11 +360,11 @@ fn prepare(
             }
         };
         let turns = launch.turns.iter().take(kernel.steps.len()).map(|&turn| turn as u32 * turns.stride).collect();
-        Ok::<_, Error>(Launch { pipeline: pipeline.clone(), bindings, turns, grid: kernel.grid })
+        Ok::<_, Error>(Launch { step: launch.number, pipeline: pipeline.clone(), bindings, turns, grid: kernel.grid })
     };
     let (mut prelude, mut launches) = (Vec::new(), Vec::new());
-    plan.prelude_launches(|launch| prepare(launch).map(|launch| prelude.push(launch)))?;
-    plan.launches(|launch| prepare(launch).map(|launch| launches.push(launch)))?;
+    plan.prelude_launches(|launch| bind(launch).map(|launch| prelude.push(launch)))?;
+    plan.launches(|launch| bind(launch).map(|launch| launches.push(launch)))?;
     Ok((prelude, launches))
 }
 
@@ -380,46 +386,6 @@ impl Turns {
         gpu.queue.write_buffer(&buffer, 0, &numbers);
         Turns { buffer, stride }
     }
-}
-
-fn compile(gpu: &Gpu, kernel: &Kernel, checked: bool) -> Result<ComputePipeline, Error> {
-    let module = emit(kernel)?;
-    let label = Some(kernel.name.as_str());
-    let descriptor = ShaderModuleDescriptor { label, source: ShaderSource::Naga(Cow::Owned(module)) };
-    let checks = if checked { ShaderRuntimeChecks::checked() } else { ShaderRuntimeChecks::unchecked() };
-    // SAFETY: the compiler has proven that every access of a kernel is within its buffer and every divisor not 0, and
-    // its loops are counted; the buffers bound have the kernel's lengths.
-    let module = unsafe { gpu.device.create_shader_module_trusted(descriptor, checks) };
-    let storage = |access| BufferBindingType::Storage { read_only: access == Access::Read };
-    let buffers = kernel.buffers.iter().map(|buffer| (storage(buffer.access), false));
-    let steps = kernel.steps.iter().map(|_| (BufferBindingType::Uniform, true));
-    let entries: Vec<BindGroupLayoutEntry> = (0..)
-        .zip(buffers.chain(steps))
-        .map(|(binding, (ty, has_dynamic_offset))| BindGroupLayoutEntry {
-            binding,
-            visibility: ShaderStages::COMPUTE,
-            ty: BindingType::Buffer { ty, has_dynamic_offset, min_binding_size: None },
-            count: None,
-        })
-        .collect();
-    let bind_group_layout =
-        gpu.device.create_bind_group_layout(&BindGroupLayoutDescriptor { label, entries: &entries });
-    let layout = gpu.device.create_pipeline_layout(&PipelineLayoutDescriptor {
-        label,
-        bind_group_layouts: &[Some(&bind_group_layout)],
-        immediate_size: 0,
-    });
-    Ok(gpu.device.create_compute_pipeline(&ComputePipelineDescriptor {
-        label,
-        layout: Some(&layout),
-        module: &module,
-        entry_point: None,
-        compilation_options: PipelineCompilationOptions {
-            zero_initialize_workgroup_memory: false,
-            ..PipelineCompilationOptions::default()
-        },
-        cache: gpu.pipeline_cache.as_ref(),
-    }))
 }
 
 /// A mappable buffer for each one that holds outputs.

@@ -9,10 +9,11 @@ use std::task::{Context, Poll, Waker};
 use tile_compiler::profile::Profile;
 use wgpu::{
     Buffer, BufferDescriptor, BufferUsages, BufferView, CommandEncoder, CommandEncoderDescriptor, Device, ErrorFilter,
-    Features, MapMode, PipelineCache, PipelineCacheDescriptor, PollType, Queue, SubmissionIndex,
+    MapMode, PollType, Queue, SubmissionIndex,
 };
 
 use super::adapter;
+use super::pipeline_cache::Compiled;
 use crate::error::Error;
 
 /// An open device with its queue.
@@ -22,7 +23,7 @@ pub struct Gpu {
     pub queue: Queue,
     pub profile: Profile,
     /// What the driver has compiled, for all sessions.
-    pub pipeline_cache: Option<PipelineCache>,
+    pub compiled: Compiled,
     /// Why the device was lost, once it is.
     lost: Arc<Mutex<Option<String>>>,
     /// How often commands were handed over.
@@ -33,7 +34,8 @@ pub struct Gpu {
 impl Gpu {
     /// A device that nobody else uses.
     pub fn own(name: String, device: Device, queue: Queue) -> Gpu {
-        let gpu = Gpu::shared(name, device, queue);
+        let compiled = Compiled::kept(&device);
+        let gpu = Gpu { compiled, ..Gpu::shared(name, device, queue) };
         let lost = gpu.lost.clone();
         gpu.device.set_device_lost_callback(move |_, reason| *lock(&lost) = Some(reason));
         // Every call that can fail is within an error scope; what wgpu does between them, such as freeing, must not panic.
@@ -44,16 +46,13 @@ impl Gpu {
     /// A device that an app brings, and on which its own callbacks stay.
     pub fn shared(name: String, device: Device, queue: Queue) -> Gpu {
         let profile = adapter::profile(&device.adapter_info(), &device.limits(), device.features());
-        let descriptor = PipelineCacheDescriptor { label: None, data: None, fallback: true };
-        // SAFETY: it starts without data.
-        let pipeline_cache = (device.features().contains(Features::PIPELINE_CACHE))
-            .then(|| unsafe { device.create_pipeline_cache(&descriptor) });
+        let compiled = Compiled::new(&device);
         Gpu {
             name,
             device,
             queue,
             profile,
-            pipeline_cache,
+            compiled,
             lost: Arc::default(),
             #[cfg(test)]
             submissions: Default::default(),
@@ -199,6 +198,6 @@ impl Future for Mapping {
 }
 
 /// The content, also where a thread panicked while it held the lock.
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+pub fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,0 +1,55 @@
+//! Why a nest has its schedule, in a sentence.
+
+use crate::nest::Nest;
+
+use super::contraction::extents;
+use super::{Schedule, Slicing, Tiling};
+
+impl Schedule {
+    /// Why `nest` has it.
+    pub fn reason(&self, nest: &Nest) -> String {
+        let plural = |count: usize| if count == 1 { "" } else { "s" };
+        let (places, points) = (nest.places(), nest.reduction_points());
+        let sizes = format!("{points} point{} for {places} place{}", plural(points), plural(places));
+        match self {
+            Schedule::Native => "the cpu device chooses by the axes' roles and sizes".into(),
+            Schedule::Pointwise { width, .. } => {
+                let what = match nest.aggregation {
+                    None => "nothing is aggregated".into(),
+                    Some(_) => format!("{sizes}: an invocation for each place"),
+                };
+                match width {
+                    1 => what,
+                    _ => format!("{what}; {width} neighbours at a time are neighbours in memory, too"),
+                }
+            }
+            Schedule::Reduction(Slicing { slices, .. }) => {
+                format!("{sizes}: {slices} invocations for each place combine them in a tree")
+            }
+            Schedule::Rows { lanes, width, .. } => {
+                let rows = places / nest.row_length().max(1);
+                let [rows, columns] = [(rows, "row"), (nest.row_length(), "column")]
+                    .map(|(count, noun)| format!("{count} {noun}{}", plural(count)));
+                format!(
+                    "statistics of {rows} of {columns}: {lanes} invocations for each row, {width} of its columns at a time"
+                )
+            }
+            Schedule::Contraction(tiling) => tiling.reason(nest),
+        }
+    }
+}
+
+impl Tiling {
+    fn reason(&self, nest: &Nest) -> String {
+        let Some(roles) = nest.roles() else { return "a sum of products".into() };
+        let [rows, columns, ..] = extents(nest, &roles);
+        let blocks = [(rows, self.block_rows), (columns, self.block_columns)];
+        let padded: usize = blocks.iter().map(|&(size, block)| size.next_multiple_of(block as usize)).product();
+        let loads = 1.0 / f64::from(self.thread_rows) + 1.0 / f64::from(self.thread_columns);
+        format!(
+            "{rows} rows times {columns} columns, in tiles that are {:.0}% full, with {loads:.2} loads from workgroup memory \
+             a multiply-add",
+            100.0 * (rows * columns) as f64 / padded.max(1) as f64
+        )
+    }
+}

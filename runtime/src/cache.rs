@@ -1,0 +1,183 @@
+//! [`CacheFile`]: what one process found out and the next need not, in a file of the user's cache folder.
+//!
+//! A file says what its content is for, its key, and has a checksum: content that was cut short, changed or made for something else is
+//! never given out. Files are replaced as a whole, so that processes may share them. `TILE_CACHE` names another folder; where it is
+//! empty nothing is kept.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What every file begins with. Another form of file gets another number.
+const MAGIC: &str = "tilec cache 1";
+
+/// A file, which need not be there.
+#[derive(Clone, Debug)]
+pub struct CacheFile {
+    path: PathBuf,
+    /// One line.
+    key: String,
+    /// The checksum of its content, as far as it is known.
+    known: Option<String>,
+}
+
+impl CacheFile {
+    /// The file of this name in the user's cache folder, for content with this key; `None` where there is no such folder.
+    pub fn new(name: &str, key: &str) -> Option<CacheFile> {
+        Some(CacheFile::within(&folder(|variable| std::env::var_os(variable))?, name, key))
+    }
+
+    fn within(folder: &Path, name: &str, key: &str) -> CacheFile {
+        CacheFile { path: folder.join(name), key: key.replace(char::is_control, " "), known: None }
+    }
+
+    /// Its content; `None` where there is no file.
+    ///
+    /// # Errors
+    /// A sentence on why the file is of no use.
+    pub fn read(&mut self) -> Result<Option<Vec<u8>>, String> {
+        let useless = |why: &str| format!("{} is not used: {why}", self.path.display());
+        let bytes = match fs::read(&self.path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(useless(&error.to_string())),
+        };
+        let mut rest = &bytes[..];
+        let mut line = || {
+            let end = rest.iter().position(|&byte| byte == b'\n')?;
+            let (line, after) = rest.split_at(end);
+            rest = &after[1..];
+            std::str::from_utf8(line).ok()
+        };
+        let (magic, key, sum) = (line(), line(), line());
+        match () {
+            () if magic != Some(MAGIC) => Err(useless("it is no cache file of this version")),
+            () if key != Some(&self.key) => Err(useless("it was made for another device or version")),
+            () if sum != Some(&checksum(rest)) => Err(useless("it is damaged")),
+            () => {
+                self.known = sum.map(str::to_owned);
+                Ok(Some(rest.to_vec()))
+            }
+        }
+    }
+
+    /// Replaces its content, where it is another.
+    ///
+    /// # Errors
+    /// A sentence on why it could not be written.
+    pub fn write(&mut self, content: &[u8]) -> Result<(), String> {
+        let sum = checksum(content);
+        if self.known.as_ref() == Some(&sum) {
+            return Ok(());
+        }
+        let head = format!("{MAGIC}\n{}\n{sum}\n", self.key);
+        let unfinished = self.path.with_extension(format!("{}.tmp", std::process::id()));
+        let write = || {
+            self.path.parent().map_or(Ok(()), fs::create_dir_all)?;
+            fs::write(&unfinished, [head.as_bytes(), content].concat())?;
+            fs::rename(&unfinished, &self.path)
+        };
+        if let Err(error) = write() {
+            // What is left of it is of no use; that it cannot be removed either is no news.
+            let _ = fs::remove_file(&unfinished);
+            return Err(format!("{} cannot be written: {error}", self.path.display()));
+        }
+        self.known = Some(sum);
+        Ok(())
+    }
+}
+
+/// The folder in which this program keeps what it can make again.
+fn folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    if let Some(own) = variable("TILE_CACHE") {
+        return (!own.is_empty()).then(|| own.into());
+    }
+    let given = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let users = match std::env::consts::OS {
+        "windows" => given("LOCALAPPDATA"),
+        "macos" | "ios" => given("HOME").map(|home| home.join("Library/Caches")),
+        _ => given("XDG_CACHE_HOME").or_else(|| given("HOME").map(|home| home.join(".cache"))),
+    };
+    users.map(|users| users.join("tilec"))
+}
+
+/// FNV-1a in 64 bits, with the length: it is to tell damage, not malice.
+fn checksum(content: &[u8]) -> String {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    format!("{} bytes {:016x}", content.len(), content.iter().fold(0xcbf2_9ce4_8422_2325, step))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn empty_folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("tilec-test-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        folder
+    }
+
+    #[test]
+    fn what_was_written_is_read_again() {
+        let folder = empty_folder("cache");
+        let file = CacheFile::within(&folder, "pipelines", "an adapter\nand its driver");
+        assert_eq!(file.clone().read(), Ok(None));
+        for content in [&b""[..], b"one\ntwo\0", &[7; 10_000]] {
+            file.clone().write(content).unwrap();
+            assert_eq!(file.clone().read(), Ok(Some(content.to_vec())));
+        }
+        // What is there already is not written again.
+        let mut known = file.clone();
+        known.read().unwrap();
+        fs::remove_file(&file.path).unwrap();
+        known.write(&[7; 10_000]).unwrap();
+        assert!(!file.path.exists());
+        known.write(b"another").unwrap();
+        assert!(file.path.exists());
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn other_content_is_refused() {
+        let folder = empty_folder("refused");
+        let mut file = CacheFile::within(&folder, "pipelines", "this device");
+        file.write(b"some content").unwrap();
+        let whole = fs::read(folder.join("pipelines")).unwrap();
+        let said =
+            |file: &CacheFile| file.clone().read().unwrap_err().replace(&file.path.display().to_string(), "FILE");
+        assert_eq!(
+            said(&CacheFile::within(&folder, "pipelines", "that device")),
+            "FILE is not used: it was made for another device or version"
+        );
+        for length in 0..whole.len() {
+            fs::write(&file.path, &whole[..length]).unwrap();
+            assert!(said(&file).starts_with("FILE is not used: it "));
+        }
+        for at in 0..whole.len() {
+            let mut changed = whole.clone();
+            changed[at] ^= 1;
+            fs::write(&file.path, changed).unwrap();
+            assert!(said(&file).starts_with("FILE is not used: it "));
+        }
+        fs::remove_dir_all(&folder).unwrap();
+        fs::write(&folder, b"no folder").unwrap();
+        assert!(file.write(b"other content").unwrap_err().contains(" cannot be written: "));
+        fs::remove_file(&folder).unwrap();
+    }
+
+    #[test]
+    fn folders() {
+        let with = |variables: &[(&str, &str)]| {
+            folder(|name| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into()))
+        };
+        assert_eq!(with(&[]), None);
+        assert_eq!(with(&[("TILE_CACHE", ""), ("HOME", "/home/me")]), None);
+        assert_eq!(with(&[("TILE_CACHE", "here"), ("HOME", "/home/me")]), Some("here".into()));
+        if cfg!(target_os = "linux") {
+            assert_eq!(with(&[("HOME", "/home/me")]), Some("/home/me/.cache/tilec".into()));
+            assert_eq!(with(&[("HOME", "/home/me"), ("XDG_CACHE_HOME", "/cache")]), Some("/cache/tilec".into()));
+        }
+    }
+}

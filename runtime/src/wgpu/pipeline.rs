@@ -1,0 +1,107 @@
+//! The pipelines of a plan's kernels, each compiled once, by as many threads as there are processors where there are threads.
+
+use std::borrow::Cow;
+
+use tile_compiler::kernel::{Access, Buffer, Kernel};
+use tile_compiler::plan::Plan;
+use wgpu::{
+    BindGroupLayoutDescriptor, BindGroupLayoutEntry, BindingType, BufferBindingType, BufferSize, ComputePipeline,
+    ComputePipelineDescriptor, PipelineCompilationOptions, PipelineLayoutDescriptor, ShaderModuleDescriptor,
+    ShaderRuntimeChecks, ShaderSource, ShaderStages,
+};
+
+use super::gpu::Gpu;
+use crate::error::Error;
+use crate::executable::{emit, kernel};
+
+/// A pipeline for each of the plan's routines. With `checked`, kernels check their accesses as they run.
+pub async fn pipelines(gpu: &Gpu, plan: &Plan, checked: bool) -> Result<Vec<ComputePipeline>, Error> {
+    let kernels: Vec<&Kernel> = plan.routines.iter().map(kernel).collect::<Result<_, _>>()?;
+    let pipelines = compile_all(gpu, &kernels, checked).await?;
+    gpu.compiled.keep();
+    Ok(pipelines)
+}
+
+#[cfg(target_family = "wasm")]
+async fn compile_all(gpu: &Gpu, kernels: &[&Kernel], checked: bool) -> Result<Vec<ComputePipeline>, Error> {
+    gpu.scoped(DOING, || kernels.iter().map(|kernel| compile(gpu, kernel, checked)).collect()).await
+}
+
+#[cfg(not(target_family = "wasm"))]
+async fn compile_all(gpu: &Gpu, kernels: &[&Kernel], checked: bool) -> Result<Vec<ComputePipeline>, Error> {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    let next = AtomicUsize::new(0);
+    // Takes kernels as long as there are any. Error scopes are a thread's own.
+    let work = || {
+        let mut compiled = Vec::new();
+        while let Some((number, kernel)) =
+            Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|n| Some((n, kernels.get(n)?)))
+        {
+            compiled.push((number, pollster::block_on(gpu.scoped(DOING, || compile(gpu, kernel, checked)))));
+        }
+        compiled
+    };
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(kernels.len());
+    let mut compiled = std::thread::scope(|scope| {
+        let helpers: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+        let mut compiled = work();
+        for helper in helpers {
+            let panicked = |_| Error::Internal { what: "a thread that compiles kernels panicked".into() };
+            compiled.extend(helper.join().map_err(panicked)?);
+        }
+        Ok::<_, Error>(compiled)
+    })?;
+    compiled.sort_by_key(|(number, _)| *number);
+    compiled.into_iter().map(|(_, pipeline)| pipeline).collect()
+}
+
+/// What is done here, for errors.
+const DOING: &str = "to compile the program's kernels";
+
+fn compile(gpu: &Gpu, kernel: &Kernel, checked: bool) -> Result<ComputePipeline, Error> {
+    let module = emit(kernel)?;
+    let label = Some(kernel.name.as_str());
+    let descriptor = ShaderModuleDescriptor { label, source: ShaderSource::Naga(Cow::Owned(module)) };
+    let checks = if checked { ShaderRuntimeChecks::checked() } else { ShaderRuntimeChecks::unchecked() };
+    // SAFETY: the compiler has proven that every access of a kernel is within its buffer and every divisor not 0, and
+    // its loops are counted; the buffers bound have the kernel's lengths.
+    let module = unsafe { gpu.device.create_shader_module_trusted(descriptor, checks) };
+    // Sizes that are said here are looked at when buffers are bound, and not at every launch.
+    let buffers = kernel.buffers.iter().map(|buffer| BindingType::Buffer {
+        ty: BufferBindingType::Storage { read_only: buffer.access == Access::Read },
+        has_dynamic_offset: false,
+        min_binding_size: BufferSize::new(bytes(buffer)),
+    });
+    let turns = kernel.steps.iter().map(|_| BindingType::Buffer {
+        ty: BufferBindingType::Uniform,
+        has_dynamic_offset: true,
+        min_binding_size: BufferSize::new(size_of::<u32>() as u64),
+    });
+    let entries: Vec<BindGroupLayoutEntry> = (0..)
+        .zip(buffers.chain(turns))
+        .map(|(binding, ty)| BindGroupLayoutEntry { binding, visibility: ShaderStages::COMPUTE, ty, count: None })
+        .collect();
+    let bind_group_layout =
+        gpu.device.create_bind_group_layout(&BindGroupLayoutDescriptor { label, entries: &entries });
+    let layout = gpu.device.create_pipeline_layout(&PipelineLayoutDescriptor {
+        label,
+        bind_group_layouts: &[Some(&bind_group_layout)],
+        immediate_size: 0,
+    });
+    Ok(gpu.device.create_compute_pipeline(&ComputePipelineDescriptor {
+        label,
+        layout: Some(&layout),
+        module: &module,
+        entry_point: None,
+        compilation_options: PipelineCompilationOptions {
+            zero_initialize_workgroup_memory: false,
+            ..PipelineCompilationOptions::default()
+        },
+        cache: gpu.compiled.cache(),
+    }))
+}
+
+fn bytes(buffer: &Buffer) -> u64 {
+    (buffer.length * usize::from(buffer.ty.lanes) * buffer.ty.dtype.size()) as u64
+}

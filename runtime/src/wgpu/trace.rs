@@ -1,0 +1,82 @@
+//! When the launches of a run were at work: each in a pass of its own, which the device puts between two timestamps.
+
+use std::time::Instant;
+
+use wgpu::{
+    Buffer, BufferDescriptor, BufferUsages, CommandEncoderDescriptor, ComputePassDescriptor,
+    ComputePassTimestampWrites, Features, QuerySetDescriptor, QueryType,
+};
+
+use super::executable::GpuExecutable;
+use super::gpu::Mapping;
+use crate::error::Error;
+use crate::trace::{TimedLaunch, Trace};
+
+/// Launches whose timestamps are in one set of queries.
+const LAUNCHES_IN_A_SET: usize = wgpu::QUERY_SET_MAX_QUERIES as usize / 2;
+/// Bytes of the timestamps of a launch.
+const BYTES: u64 = 2 * wgpu::QUERY_SIZE as u64;
+
+impl GpuExecutable {
+    /// Runs every step twice: as always, to see how long that keeps the host busy, and with timestamps. `None` where the device has none.
+    pub async fn trace(&mut self) -> Result<Option<Trace>, Error> {
+        if !self.gpu.device.features().contains(Features::TIMESTAMP_QUERY) {
+            return Ok(None);
+        }
+        // Whatever a first run alone does is done.
+        self.repeat(1).await?;
+        let started = Instant::now();
+        let submission = self.submit(true, false).await?;
+        let handing_over = Some(started.elapsed().as_secs_f64());
+        self.gpu.wait(submission)?;
+
+        let target = self.gpu.mappable(BYTES * self.launches.len().max(1) as u64);
+        let submission =
+            self.gpu.scoped("to run the program with timestamps", || Ok(self.submit_timed(&target))).await?;
+        let mapping = Mapping::start(&target);
+        self.gpu.wait(submission)?;
+        let view = self.gpu.read(&target, mapping).await?;
+        let tick = f64::from(self.gpu.queue.get_timestamp_period()) * 1e-9;
+        let ticks: Vec<u64> =
+            view.chunks_exact(8).map(|b| u64::from_le_bytes(b.try_into().unwrap_or_default())).collect();
+        let first = ticks.first().copied().unwrap_or_default();
+        let timed = |(launch, ticks): (&super::executable::Launch, &[u64])| TimedLaunch {
+            step: launch.step,
+            start: ticks[0].saturating_sub(first) as f64 * tick,
+            seconds: ticks[1].saturating_sub(ticks[0]) as f64 * tick,
+        };
+        let launches = self.launches.iter().zip(ticks.chunks_exact(2)).map(timed).collect();
+        Ok(Some(Trace { launches, handing_over }))
+    }
+
+    /// Hands over all launches, between timestamps that go to `target`.
+    fn submit_timed(&self, target: &Buffer) -> wgpu::SubmissionIndex {
+        let device = &self.gpu.device;
+        let mut encoder = device.create_command_encoder(&CommandEncoderDescriptor::default());
+        let resolved = device.create_buffer(&BufferDescriptor {
+            label: None,
+            size: BYTES * LAUNCHES_IN_A_SET as u64,
+            usage: BufferUsages::QUERY_RESOLVE | BufferUsages::COPY_SRC,
+            mapped_at_creation: false,
+        });
+        for (number, launches) in self.launches.chunks(LAUNCHES_IN_A_SET).enumerate() {
+            let count = 2 * launches.len() as u32;
+            let queries = device.create_query_set(&QuerySetDescriptor { label: None, ty: QueryType::Timestamp, count });
+            for (launch, at) in launches.iter().zip((0..).step_by(2)) {
+                let mut pass = encoder.begin_compute_pass(&ComputePassDescriptor {
+                    label: None,
+                    timestamp_writes: Some(ComputePassTimestampWrites {
+                        query_set: &queries,
+                        beginning_of_pass_write_index: Some(at),
+                        end_of_pass_write_index: Some(at + 1),
+                    }),
+                });
+                launch.record(&mut pass);
+            }
+            encoder.resolve_query_set(&queries, 0..count, &resolved, 0);
+            let (at, size) = ((number * LAUNCHES_IN_A_SET) as u64 * BYTES, launches.len() as u64 * BYTES);
+            encoder.copy_buffer_to_buffer(&resolved, 0, target, at, size);
+        }
+        self.gpu.submit(encoder)
+    }
+}
