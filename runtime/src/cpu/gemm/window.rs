@@ -204,13 +204,27 @@ impl Frame<'_> {
         to[..first * stride].fill(T::default());
         to[end * stride..].fill(T::default());
         let origin = origin + (low + first as isize) * coordinate.stride as isize;
-        if at + 1 < self.sides.len() {
+        if let Some(start) = self.side_by_side(at) {
+            let from = &data[(origin + start) as usize..][..(end - first) * stride];
+            copy_short(from, &mut to[first * stride..end * stride]);
+        } else if at + 1 < self.sides.len() {
             for (i, to) in to[first * stride..end * stride].chunks_mut(*stride).enumerate() {
                 self.fill_from(at + 1, data, origin + (i * coordinate.stride) as isize, to);
             }
         } else if first < end {
             copy_short(&data[origin as usize..][..end - first], &mut to[first..end]);
         }
+    }
+
+    /// Whether all that the box has of the coordinate after number `at`, the last, lies side by side for all of `at`, in the operand as in the
+    /// box: a line of pixels with all their channels. Then where the first begins.
+    fn side_by_side(&self, at: usize) -> Option<isize> {
+        let (side, coordinate) = (self.sides.get(at + 1)?, &self.window.coordinates[at + 1]);
+        let stride = self.sides[at].stride;
+        let is_last = at + 2 == self.sides.len() && coordinate.stride == 1;
+        let is_whole = side.extent == stride && self.window.coordinates[at].stride == stride;
+        let is_there = coordinate.within.start <= side.low && side.low + side.extent as isize <= coordinate.within.end;
+        (is_last && is_whole && is_there).then_some(side.low)
     }
 
     /// Where a row begins in the box, and how many elements further the next one does.
