@@ -18,7 +18,7 @@ pub fn open(name: Option<&str>, exact: bool, terminal: &Terminal) -> Result<Devi
         Some(name) => Device::named(&name)?,
         None => Device::best()?,
     };
-    device.warnings().iter().for_each(|warning| terminal.note(warning));
+    terminal.warn_of(&device);
     Ok(if exact { device.exact() } else { device })
 }
 

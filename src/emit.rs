@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::ValueEnum;
 use tile_compiler::dtype::DType;
@@ -10,7 +11,7 @@ use tile_compiler::graph::Graph;
 use tile_compiler::kernel::Kernel;
 use tile_compiler::lower::{Binding, Bindings, Targets, lower, train};
 use tile_compiler::passes::narrow;
-use tile_compiler::pipeline;
+use tile_compiler::pipeline::{self, Options};
 use tile_compiler::plan::{Plan, Routine};
 use tile_compiler::profile::Profile;
 use tile_compiler::tensor::TensorType;
@@ -18,6 +19,7 @@ use tile_lang::ast::Function;
 use tile_lang::diagnostic::Diagnostic;
 
 use crate::arguments::{Sizes, assume_sizes, narrow_float};
+use crate::devices::open;
 use crate::source::Source;
 use crate::terminal::{Failure, Terminal, print};
 
@@ -32,9 +34,10 @@ pub struct Emit {
     /// Write a file for each listing here, instead of all to standard output
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// The device profile to schedule for
-    #[arg(long, value_name = "NAME", default_value = "generic")]
-    target: ProfileName,
+    /// What to schedule for: generic, what every browser and every adapter has, which never depends on the machine; cpu, the embedded
+    /// device; or a device of this machine, such as wgpu:0, with what `tilec tune` has found for it
+    #[arg(long, value_name = "NAME", default_value = "generic", value_parser = scheduled)]
+    target: Scheduled,
     /// Round the factors of products to f16 or bf16, and sum them in f32
     #[arg(long, value_name = "TYPE", value_parser = narrow_float, conflicts_with = "train")]
     factors: Option<DType>,
@@ -69,12 +72,22 @@ enum Kind {
     Dot,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum ProfileName {
-    /// What every browser and every adapter has; never depends on the machine
+/// What `--target` names.
+#[derive(Clone)]
+enum Scheduled {
     Generic,
-    /// The embedded cpu device
     Cpu,
+    Device(String),
+}
+
+fn scheduled(text: &str) -> Result<Scheduled, String> {
+    match text {
+        "generic" => Ok(Scheduled::Generic),
+        "cpu" => Ok(Scheduled::Cpu),
+        "wgpu" => Ok(Scheduled::Device(text.into())),
+        _ if text.starts_with("wgpu:") => Ok(Scheduled::Device(text.into())),
+        _ => Err("the targets are generic, cpu, wgpu and wgpu:N".into()),
+    }
 }
 
 /// The size of every dimension that nothing gives.
@@ -114,9 +127,13 @@ pub fn emit(arguments: &Emit, sizes: &Sizes, terminal: &Terminal) -> Result<(), 
 }
 
 fn compile(arguments: &Emit, sizes: &Sizes, source: &Source, terminal: &Terminal) -> Result<(Graph, Plan), Failure> {
-    let profile = match arguments.target {
-        ProfileName::Generic => Profile::generic(),
-        ProfileName::Cpu => Profile::cpu(),
+    let (profile, tuned) = match &arguments.target {
+        Scheduled::Generic => (Profile::generic(), Arc::default()),
+        Scheduled::Cpu => (Profile::cpu(), Arc::default()),
+        Scheduled::Device(name) => {
+            let device = open(Some(name), false, terminal).map_err(|error| source.failed(&error))?;
+            (device.profile(), device.tuned())
+        }
     };
     let program = source.model.program();
     let entry = sizes.entry.as_deref();
@@ -138,8 +155,8 @@ fn compile(arguments: &Emit, sizes: &Sizes, source: &Source, terminal: &Terminal
         narrow(&mut graph, dtype);
     }
     pipeline::optimise(&mut graph);
-    let plan = if arguments.train { pipeline::plan_updates } else { pipeline::plan };
-    let plan = plan(&graph, &profile).map_err(|error| match error.diagnostic(&graph) {
+    let options = Options { updates: arguments.train, tuned };
+    let plan = pipeline::plan_with(&graph, &profile, &options).map_err(|error| match error.diagnostic(&graph) {
         Some(diagnostic) => source.rejected(&[diagnostic]),
         None => Failure::machine(error.to_string()),
     })?;

@@ -6,6 +6,7 @@ mod check;
 mod devices;
 mod emit;
 mod fmt;
+mod interrupt;
 mod json;
 mod preview;
 mod random;
@@ -15,6 +16,7 @@ mod summary;
 mod terminal;
 mod trace;
 mod train;
+mod tune;
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -60,6 +62,8 @@ enum Command {
     Run(run::Run),
     /// Train a model
     Train(Box<train::Train>),
+    /// Find the fastest schedules for a program's kernels on a device, by measurements
+    Tune(tune::Tune),
     /// Show a model's layers and count its weights
     Summary(summary::Summary),
     /// Measure how fast programs run
@@ -78,6 +82,7 @@ fn main() -> ExitCode {
         (Some(Command::Fmt(arguments)), _) => fmt::fmt(&arguments, &terminal),
         (Some(Command::Run(arguments)), _) => run::run(&arguments, &terminal),
         (Some(Command::Train(arguments)), _) => train::train(&arguments, &terminal),
+        (Some(Command::Tune(arguments)), _) => tune::tune(&arguments, &terminal),
         (Some(Command::Summary(arguments)), _) => summary::summary(&arguments, &terminal),
         (Some(Command::Bench(arguments)), _) => bench::bench(&arguments, started, &terminal),
         (Some(Command::Devices(arguments)), _) => devices::devices(&arguments),

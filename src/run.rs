@@ -8,7 +8,7 @@ use tile_compiler::dtype::DType;
 use tile_compiler::lower::{Binding, Bindings};
 use tile_runtime::data::npy;
 use tile_runtime::train::as_trained;
-use tile_runtime::{Device, Error, Outputs, Scalar, Session, Tensor};
+use tile_runtime::{Device, Error, Outputs, Scalar, Session, SessionBuilder, Tensor};
 
 use crate::arguments::{Input, Sizes, input, narrow_float};
 use crate::devices::open;
@@ -18,17 +18,15 @@ use crate::random::random;
 use crate::source::Source;
 use crate::terminal::{Failure, Terminal, print};
 use crate::trace::TraceFile;
+use crate::tune::Tuned;
 
 #[derive(clap::Args)]
 pub struct Run {
     /// A Tile file
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// An input: an array, which brings its type and shape (X=x.npy), or a constant (S=3, S=2.5)
-    #[arg(long, value_name = "X=VALUE", value_parser = input)]
-    input: Vec<(String, Input)>,
     #[command(flatten)]
-    sizes: Sizes,
+    inputs: Inputs,
     /// The weights, by path: a .safetensors or .npz file
     #[arg(long, value_name = "FILE")]
     weights: Option<PathBuf>,
@@ -38,12 +36,11 @@ pub struct Run {
     /// Where to run: cpu, wgpu, wgpu:N [default: TILE_DEVICE, else the best real GPU, else cpu]
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
-    /// Round the factors of products to f16 or bf16, and sum them in f32
-    #[arg(long, value_name = "TYPE", value_parser = narrow_float)]
-    factors: Option<DType>,
     /// On cpu: compute sums of products term by term, without Winograd's way for convolutions
     #[arg(long)]
     exact: bool,
+    #[command(flatten)]
+    tuned: Tuned,
     /// Write each output as DIR/NAME.npy instead of showing it
     #[arg(long, value_name = "DIR")]
     output_dir: Option<PathBuf>,
@@ -55,15 +52,32 @@ pub struct Run {
     trace: Option<PathBuf>,
 }
 
+/// What a program is compiled for.
+#[derive(clap::Args)]
+pub struct Inputs {
+    /// An input: an array, which brings its type and shape (X=x.npy), or a constant (S=3, S=2.5)
+    #[arg(long, value_name = "X=VALUE", value_parser = input)]
+    input: Vec<(String, Input)>,
+    #[command(flatten)]
+    pub sizes: Sizes,
+    /// Round the factors of products to f16 or bf16, and sum them in f32
+    #[arg(long, value_name = "TYPE", value_parser = narrow_float)]
+    factors: Option<DType>,
+}
+
 /// Runs the entry once.
 pub fn run(arguments: &Run, terminal: &Terminal) -> Result<(), Failure> {
     let source = Source::load(&arguments.file, terminal)?;
-    let mut given = read_inputs(arguments, &source)?;
-    let entry = arguments.sizes.entry.as_deref();
-    as_trained(&source.model, entry, &bindings(arguments), &mut given).map_err(|error| source.failed(&error))?;
+    let mut given = read_inputs(&arguments.inputs, &source)?;
+    let entry = arguments.inputs.sizes.entry.as_deref();
+    as_trained(&source.model, entry, &bindings(&arguments.inputs), &mut given)
+        .map_err(|error| source.failed(&error))?;
     let device = open(arguments.device.as_deref(), arguments.exact, terminal).map_err(|error| source.failed(&error))?;
+    let builder = builder(&arguments.inputs, &source, &device, &given)?;
+    arguments.tuned.apply(&device, terminal, |tune| builder.tune(tune).map_err(|error| source.failed(&error)))?;
     let started = Instant::now();
-    let mut session = session(arguments, &source, &device, &given)?;
+    let mut session = builder.build().map_err(|error| source.failed(&error))?;
+    terminal.warn_of(&device);
     terminal.detail(&format!("device {}; compiled in {:.1?}", device.name(), started.elapsed()));
     let inputs = inputs(arguments, &source, &session, given)?;
     if let Some(weights) = &arguments.weights {
@@ -128,7 +142,7 @@ fn traced(
 }
 
 /// What the options say of the entry's inputs, arrays apart.
-fn bindings(arguments: &Run) -> Bindings {
+pub fn bindings(arguments: &Inputs) -> Bindings {
     let mut bindings = arguments.sizes.bindings();
     for (name, input) in &arguments.input {
         if let Input::Number(value) = input {
@@ -141,7 +155,7 @@ fn bindings(arguments: &Run) -> Bindings {
 }
 
 /// The arrays that the command line names.
-fn read_inputs(arguments: &Run, source: &Source) -> Result<BTreeMap<String, Tensor>, Failure> {
+pub fn read_inputs(arguments: &Inputs, source: &Source) -> Result<BTreeMap<String, Tensor>, Failure> {
     let mut given = BTreeMap::new();
     for (name, input) in &arguments.input {
         let Input::File(path) = input else { continue };
@@ -155,12 +169,13 @@ fn read_inputs(arguments: &Run, source: &Source) -> Result<BTreeMap<String, Tens
     Ok(given)
 }
 
-fn session(
-    arguments: &Run,
-    source: &Source,
-    device: &Device,
+/// The program, for what is given; `given` are the arrays.
+pub fn builder<'a>(
+    arguments: &Inputs,
+    source: &'a Source,
+    device: &'a Device,
     given: &BTreeMap<String, Tensor>,
-) -> Result<Session, Failure> {
+) -> Result<SessionBuilder<'a>, Failure> {
     let mut builder = arguments.sizes.apply(source.model.on(device));
     for (name, ty) in &arguments.sizes.shape {
         if let Some(tensor) = given.get(name).filter(|tensor| tensor.ty() != ty) {
@@ -180,7 +195,7 @@ fn session(
             builder = builder.constant(name, *value);
         }
     }
-    builder.build().map_err(|error| source.failed(&error))
+    Ok(builder)
 }
 
 /// A tensor for every input of the session.
@@ -199,7 +214,7 @@ fn inputs(
             (None, None) => {
                 let what = format!("input `{name}`, {ty}, is missing");
                 let help = format!("give it an array with `--input {name}=x.npy`, or random values with `--random 1`");
-                return Err(source.wrong_input(arguments.sizes.entry.as_deref(), name, "E0302", &what, &help));
+                return Err(source.wrong_input(arguments.inputs.sizes.entry.as_deref(), name, "E0302", &what, &help));
             }
         };
         inputs.push((name.to_string(), tensor));

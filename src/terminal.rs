@@ -1,18 +1,21 @@
 //! What goes to standard error, and how a command ends.
 
+use std::cell::RefCell;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
 use tile_lang::Sources;
 use tile_lang::diagnostic::Diagnostic;
-use tile_runtime::{Blame, Error};
+use tile_runtime::{Blame, Device, Error};
 
 /// How much to say, and whether in colour.
 pub struct Terminal {
     pub quiet: bool,
     pub verbose: bool,
     pub color: bool,
+    /// What was told once, and need not be told again.
+    told: RefCell<Vec<String>>,
 }
 
 /// Why a command did not do its work (most wrong usage apart: clap ends with exit code 2). The text is ready to print: diagnostics with their source, or one line.
@@ -62,7 +65,7 @@ impl Failure {
 impl Terminal {
     pub fn new(quiet: bool, verbose: bool) -> Terminal {
         let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        Terminal { quiet, verbose, color: wanted && std::io::stderr().is_terminal() }
+        Terminal { quiet, verbose, color: wanted && std::io::stderr().is_terminal(), told: RefCell::default() }
     }
 
     /// Something that the user should know.
@@ -70,6 +73,20 @@ impl Terminal {
         if !self.quiet {
             tell(&format!("note: {text}\n"));
         }
+    }
+
+    /// The same, unless it was told before.
+    pub fn note_once(&self, text: &str) {
+        let mut told = self.told.borrow_mut();
+        if !told.iter().any(|known| known == text) {
+            self.note(text);
+            told.push(text.to_owned());
+        }
+    }
+
+    /// What a device warns of.
+    pub fn warn_of(&self, device: &Device) {
+        device.warnings().iter().for_each(|warning| self.note_once(warning));
     }
 
     /// Something that the user asked to know, with `--verbose`.

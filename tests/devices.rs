@@ -60,6 +60,11 @@ proptest! {
     }
 
     #[test]
+    fn attention_on_the_cpu(case in generate::attention()) {
+        check(&case, &[Device::cpu()])?;
+    }
+
+    #[test]
     fn scans_on_the_cpu(case in generate::scan()) {
         check(&case, &[Device::cpu()])?;
     }
@@ -88,6 +93,12 @@ proptest! {
 
     #[test]
     fn rows_on_the_gpu(case in generate::rows()) {
+        check(&case, &[Device::named("check").unwrap()])?;
+        check(&case, &ADAPTERS)?;
+    }
+
+    #[test]
+    fn attention_on_the_gpu(case in generate::attention()) {
         check(&case, &[Device::named("check").unwrap()])?;
         check(&case, &ADAPTERS)?;
     }

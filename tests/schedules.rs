@@ -62,7 +62,7 @@ fn case() -> impl Strategy<Value = Case> {
     )
 }
 
-const KINDS: usize = 12;
+const KINDS: usize = 13;
 
 type Shapes = Vec<(&'static str, Vec<usize>)>;
 
@@ -110,7 +110,17 @@ fn program(kind: usize, m: usize, n: usize, k: usize, b: usize) -> (String, Shap
             vec![b.min(5), n],
             vec![("X", vec![b.min(5), 36 * k]), ("W", vec![n, 36 * k])],
         ),
-        _ => of("i, j = >(X[k, i, j])", vec![m.min(5), n], vec![("X", vec![40 * k, m.min(5), n])]),
+        11 => of("i, j = >(X[k, i, j])", vec![m.min(5), n], vec![("X", vec![40 * k, m.min(5), n])]),
+        // A product of a product, which is one kernel where there are rows and points enough.
+        _ => {
+            let (sum, shapes, output) = of(
+                "b, i, j = +(A[b, i, s] * V[b, s, j])",
+                vec![batch, m, n],
+                vec![("X", vec![batch, m, 9]), ("W", vec![batch, k, 9]), ("V", vec![batch, k, n])],
+            );
+            let scores = format!("S[b, i, s: {batch}, {m}, {k}] = +(X[b, i, d] * W[b, s, d]); A = relu(S - 3.0);");
+            (format!("{scores} {sum}"), shapes, output)
+        }
     }
 }
 
@@ -153,6 +163,8 @@ fn check(case: &Case) -> Result<(), TestCaseError> {
         let Work::Nest(nest) = &routine.work else { continue };
         let all = candidates(nest, &profile);
         let schedule = all[pick % all.len()].clone();
+        // What tuning keeps of it is its text.
+        prop_assert_eq!(schedule.to_string().parse(), Ok(schedule.clone()));
         routine.kernel =
             kernel(nest, &schedule, &profile).unwrap_or_else(|error| panic!("{schedule}: {error}\n{nest}"));
         chosen.push(schedule.to_string());

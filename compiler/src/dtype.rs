@@ -77,6 +77,25 @@ impl DType {
         }
     }
 
+    /// The most by which rounding to a float type changes a value, relative to it.
+    pub fn epsilon(self) -> f64 {
+        match self {
+            DType::BF16 => 2f64.powi(-8),
+            DType::F16 => 2f64.powi(-11),
+            DType::F32 => 2f64.powi(-24),
+            _ => 2f64.powi(-53),
+        }
+    }
+
+    /// The smallest normal number of a float type: devices may take what is below it for 0.
+    pub fn smallest(self) -> f64 {
+        match self {
+            DType::F16 => 2f64.powi(-14),
+            DType::BF16 | DType::F32 => 2f64.powi(-126),
+            _ => f64::MIN_POSITIVE,
+        }
+    }
+
     /// Value bits; a bool has one, so that every other type is wider.
     pub fn bits(self) -> u32 {
         if self == DType::Bool { 1 } else { 8 * self.size() as u32 }

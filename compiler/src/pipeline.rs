@@ -1,9 +1,12 @@
 //! The whole compiler on one page: every pass is a call here, in the order in which it runs.
 
+use std::sync::Arc;
+
 use crate::graph::Graph;
-use crate::passes::{dead, fold, hoist, settle, share};
+use crate::passes::{dead, fold, hoist, join, settle, share};
 use crate::plan::{Plan, PlanError, Planner};
-use crate::profile::Profile;
+use crate::profile::{Execution, Profile};
+use crate::schedule::Tuned;
 
 /// Rewrites `graph` into an equal one that costs less.
 pub fn optimise(graph: &mut Graph) {
@@ -18,18 +21,37 @@ pub fn optimise(graph: &mut Graph) {
 /// ([`crate::schedule::choose`]) and a kernel ([`crate::schedule::kernel`]) for each nest, and memory for what passes between
 /// them.
 pub fn plan(graph: &Graph, profile: &Profile) -> Result<Plan, PlanError> {
-    Planner::new(profile).plan(&settled(graph))
+    plan_with(graph, profile, &Options::default())
 }
 
 /// As [`plan`], for runs each of which changes the weights: the outputs with the names of weights are written over them where
 /// that is safe.
 pub fn plan_updates(graph: &Graph, profile: &Profile) -> Result<Plan, PlanError> {
-    Planner::new(profile).overwriting().plan(&settled(graph))
+    plan_with(graph, profile, &Options { updates: true, ..Options::default() })
 }
 
-fn settled(graph: &Graph) -> Graph {
+/// What else a plan depends on.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Whether each run changes the weights: see [`plan_updates`].
+    pub updates: bool,
+    /// Schedules that are preferred to [`crate::schedule::choose`]'s.
+    pub tuned: Arc<Tuned>,
+}
+
+/// As [`plan`], with options.
+pub fn plan_with(graph: &Graph, profile: &Profile, options: &Options) -> Result<Plan, PlanError> {
+    Planner::new(profile, &options.tuned, options.updates).plan(&settled(graph, profile))
+}
+
+fn settled(graph: &Graph, profile: &Profile) -> Graph {
     let mut graph = graph.clone();
     settle(&mut graph);
+    // A cpu has no launches to save, and reads slices more slowly than whole tensors.
+    if profile.execution == Execution::Shader {
+        join(&mut graph);
+        dead(&mut graph);
+    }
     debug_assert_eq!(graph.verify(), Ok(()));
     graph
 }

@@ -107,7 +107,7 @@ impl Tensor {
 
     /// An f32 tensor; `None` unless there are exactly as many values as elements.
     pub fn from_f32(shape: impl Into<Vec<usize>>, values: &[f32]) -> Option<Tensor> {
-        Tensor::from_scalars(TensorType::new(DType::F32, shape), values.iter().map(|&v| Scalar::f32(v)))
+        Tensor::from_bytes(TensorType::new(DType::F32, shape), values.iter().flat_map(|v| v.to_le_bytes()).collect())
     }
 
     pub fn ty(&self) -> &TensorType {

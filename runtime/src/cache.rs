@@ -28,7 +28,12 @@ impl CacheFile {
         Some(CacheFile::within(&folder(|variable| std::env::var_os(variable))?, name, key))
     }
 
-    fn within(folder: &Path, name: &str, key: &str) -> CacheFile {
+    /// Where it is, or would be.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn within(folder: &Path, name: &str, key: &str) -> CacheFile {
         CacheFile { path: folder.join(name), key: key.replace(char::is_control, " "), known: None }
     }
 
@@ -102,10 +107,15 @@ fn folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     users.map(|users| users.join("tilec"))
 }
 
-/// FNV-1a in 64 bits, with the length: it is to tell damage, not malice.
+/// The hash with the length: it is to tell damage, not malice.
 fn checksum(content: &[u8]) -> String {
+    format!("{} bytes {:016x}", content.len(), hash(content))
+}
+
+/// FNV-1a in 64 bits.
+pub fn hash(content: &[u8]) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    format!("{} bytes {:016x}", content.len(), content.iter().fold(0xcbf2_9ce4_8422_2325, step))
+    content.iter().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
 #[cfg(test)]

@@ -112,8 +112,21 @@ impl Device {
     pub fn warnings(&self) -> Vec<String> {
         match &self.0 {
             #[cfg(feature = "wgpu")]
-            Kind::Wgpu { gpu, .. } => gpu.compiled.warnings(),
+            Kind::Wgpu { gpu, .. } => gpu.warnings(),
             _ => Vec::new(),
+        }
+    }
+
+    /// Whether there are schedules to tune for it, or a sentence why not.
+    pub fn tuning(&self) -> Result<(), &'static str> {
+        match &self.0 {
+            Kind::Cpu { .. } => Err(
+                "the cpu device has nothing to tune: how it divides its work follows from the sizes of its caches and registers",
+            ),
+            Kind::Reference => Err("the reference interpreter has nothing to tune: it runs no kernels"),
+            Kind::Check(_) => Err("the kernel checker has nothing to tune: it has no clock for kernels"),
+            #[cfg(feature = "wgpu")]
+            Kind::Wgpu { .. } => Ok(()),
         }
     }
 

@@ -88,6 +88,19 @@ impl Executable {
         }
     }
 
+    /// The seconds that a run takes on the device, of so many one after the other, without the prelude.
+    ///
+    /// # Errors
+    /// Also where nobody looks at the time.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub async fn time(&mut self, runs: u32) -> Result<f64, Error> {
+        #[cfg(feature = "wgpu")]
+        if let Executable::Gpu(gpu) = self {
+            return gpu.time(runs).await;
+        }
+        Err(Error::Internal { what: format!("{runs} runs of what has no clock") })
+    }
+
     /// The plan that it runs.
     pub fn plan(&self) -> Option<&Plan> {
         match self {

@@ -16,7 +16,7 @@
 //! A [`Model`] is a checked program, a [`Device`] is a place to run it, and a [`Session`] is the program compiled for
 //! given shapes on one device, with its memory there. `error` has what can go wrong, `data` the files that hold tensors,
 //! `wgpu`, `cpu` and `check` the devices; `host` runs plans on host memory, `storage` converts to what devices store,
-//! in `store` sessions share weights, and `cache` keeps what the next process need not find out again.
+//! in `store` sessions share weights, and `cache` keeps what the next process need not find out again; `tune` measures schedules.
 
 #[cfg(feature = "ndarray")]
 pub mod array;
@@ -38,6 +38,8 @@ mod store;
 mod trace;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod train;
+#[cfg(not(target_arch = "wasm32"))]
+pub mod tune;
 pub mod weights;
 #[cfg(feature = "wgpu")]
 mod wgpu;

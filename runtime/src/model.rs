@@ -4,9 +4,8 @@ use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::graph::{Graph, NodeId};
 use tile_compiler::lower::{Binding, Bindings, Network, Setting, lower};
 use tile_compiler::passes::narrow;
-use tile_compiler::pipeline;
-use tile_compiler::plan::{Plan, PlanError, Port};
-use tile_compiler::profile::Profile;
+use tile_compiler::pipeline::{self, Options};
+use tile_compiler::plan::{Plan, Port};
 use tile_compiler::tensor::TensorType;
 use tile_lang::diagnostic::Diagnostic;
 use tile_lang::{Checked, Loader, Program, Sources};
@@ -17,7 +16,10 @@ use crate::executable::{Executable, ReferenceExecutable, given_name};
 use crate::session::Session;
 use crate::store::Store;
 #[cfg(not(target_arch = "wasm32"))]
-use crate::train::TrainerBuilder;
+use crate::{
+    train::TrainerBuilder,
+    tune::{self, Tune, Tuning},
+};
 
 /// A checked program, not yet bound to shapes or a device.
 #[derive(Clone, Debug)]
@@ -138,6 +140,25 @@ impl SessionBuilder<'_> {
         lower(&self.model.program, self.entry.as_deref(), &self.bindings).map_err(faulty)
     }
 
+    /// The network, its factors rounded where that is wanted.
+    fn narrowed(&self) -> Result<Network, Error> {
+        let mut network = self.network()?;
+        if let Some(dtype) = self.factors.filter(|dtype| dtype.is_float() && dtype.bits() < 32) {
+            narrow(&mut network.graph, dtype);
+        }
+        Ok(network)
+    }
+
+    /// Measures schedules for the program's kernels, and keeps the best for the device: whatever is then built for it, here and in
+    /// other processes, uses them. See [`crate::tune`]. On a device that has nothing to tune nothing happens.
+    ///
+    /// # Errors
+    /// Those of [`SessionBuilder::build`]; what was found until an error is kept.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn tune(&self, tune: Tune) -> Result<Tuning, Error> {
+        tuned(self.narrowed()?.graph, self.device, &self.model.sources, &Options::default(), tune)
+    }
+
     /// Compiles the program and allocates its memory on the device.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn build(self) -> Result<Session, Error> {
@@ -155,10 +176,7 @@ impl SessionBuilder<'_> {
 
     /// The async form of [`SessionBuilder::build`].
     pub async fn build_async(self) -> Result<Session, Error> {
-        let mut network = self.network()?;
-        if let Some(dtype) = self.factors.filter(|dtype| dtype.is_float() && dtype.bits() < 32) {
-            narrow(&mut network.graph, dtype);
-        }
+        let network = self.narrowed()?;
         let mut session = session(network.graph, self.device, &self.model.sources).await?;
         session.keep_initial(network.initial);
         #[cfg(not(target_arch = "wasm32"))]
@@ -183,7 +201,7 @@ impl Session {
 
 /// The graph, which was made from `sources`, ready on the device.
 pub(crate) async fn session(graph: Graph, device: &Device, sources: &Sources) -> Result<Session, Error> {
-    planned(graph, device, sources, pipeline::plan, &mut Store::default()).await
+    planned(graph, device, sources, Options::default(), &mut Store::default()).await
 }
 
 /// The graph of a step, for [`Session::step`]: its weights are those of the store, which it has from [`Session::attach`] to
@@ -195,14 +213,14 @@ pub(crate) async fn step(
     sources: &Sources,
     store: &mut Store,
 ) -> Result<Session, Error> {
-    planned(graph, device, sources, pipeline::plan_updates, store).await
+    planned(graph, device, sources, Options { updates: true, ..Options::default() }, store).await
 }
 
 async fn planned(
     mut graph: Graph,
     device: &Device,
     sources: &Sources,
-    plan: fn(&Graph, &Profile) -> Result<Plan, PlanError>,
+    options: Options,
     store: &mut Store,
 ) -> Result<Session, Error> {
     if let Kind::Reference = device.0 {
@@ -212,14 +230,36 @@ async fn planned(
         let outputs = graph.outputs.iter().map(|(name, id)| (name.clone(), graph.node(*id).ty.clone())).collect();
         return Ok(Session::new(inputs, weights, outputs, Executable::Reference(ReferenceExecutable::new(graph))));
     }
-    pipeline::optimise(&mut graph);
-    let plan = plan(&graph, &device.profile()).map_err(|error| match error.diagnostic(&graph) {
-        Some(diagnostic) => Error::Program { sources: sources.clone(), diagnostics: vec![diagnostic] },
-        None => Error::Internal { what: error.to_string() },
-    })?;
+    #[cfg(not(target_arch = "wasm32"))]
+    let options = Options { tuned: device.tuned(), ..options };
+    let plan = plan(&mut graph, device, sources, &options)?;
+    #[cfg(not(target_arch = "wasm32"))]
+    device.note_unsuited(&plan);
     let ports = |ports: &[Port]| ports.iter().map(|p| (p.name.clone(), p.ty.clone())).collect();
     let (inputs, weights, outputs) = (ports(&plan.inputs), ports(&plan.weights), ports(&plan.outputs));
     Ok(Session::new(inputs, weights, outputs, Executable::new(device, plan, store).await?))
+}
+
+/// The graph's plan for the device.
+fn plan(graph: &mut Graph, device: &Device, sources: &Sources, options: &Options) -> Result<Plan, Error> {
+    pipeline::optimise(graph);
+    pipeline::plan_with(graph, &device.profile(), options).map_err(|error| match error.diagnostic(graph) {
+        Some(diagnostic) => Error::Program { sources: sources.clone(), diagnostics: vec![diagnostic] },
+        None => Error::Internal { what: error.to_string() },
+    })
+}
+
+/// Tunes the kernels of the graph's plan: see [`SessionBuilder::tune`].
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) fn tuned(
+    mut graph: Graph,
+    device: &Device,
+    sources: &Sources,
+    options: &Options,
+    tune: Tune,
+) -> Result<Tuning, Error> {
+    let plan = plan(&mut graph, device, sources, options)?;
+    tune::tune(&plan, device, tune)
 }
 
 /// What says the type of an input: a [`TensorType`], or a shape, whose elements are then f32.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tile_runtime::{Cost, Device, Error, Session};
+use tile_runtime::{Cost, Device, Error, Session, SessionBuilder};
 
 use super::memory;
 use super::profile::Traced;
@@ -12,6 +12,7 @@ use crate::arguments::{Sizes, setting_text};
 use crate::random::random;
 use crate::source::Source;
 use crate::terminal::{Failure, Terminal};
+use crate::tune::Tuned;
 
 /// From what weights and inputs are made: any values will do.
 const SEED: u64 = 1;
@@ -56,11 +57,13 @@ impl Measurement {
 
 /// What is to be measured of a case.
 #[derive(Clone, Copy)]
-pub struct Wanted {
+pub struct Wanted<'a> {
     /// How many repetitions; as many as fit the case's budget, if that is not said.
     pub iterations: Option<usize>,
     /// Whether kernels are to be timed after that, where the device can.
     pub traces: bool,
+    /// Whether kernels are to be tuned before.
+    pub tuned: &'a Tuned,
 }
 
 /// Measures a case. `startup` is the time from the process' start until the device was open.
@@ -69,15 +72,23 @@ pub fn measure(
     sizes: &Sizes,
     device: &Device,
     startup: Duration,
-    wanted: Wanted,
+    wanted: Wanted<'_>,
     terminal: &Terminal,
 ) -> Result<(Measurement, Option<Traced>), Failure> {
-    memory::forget_peak();
-    let started = Instant::now();
-    let source = match case.text {
+    let load = || match case.text {
         Some(text) => Source::of(case.path.as_ref(), text.to_string(), terminal),
         None => Source::load(case.path.as_ref(), terminal),
-    }?;
+    };
+    wanted.tuned.apply(device, terminal, |tune| {
+        let source = load()?;
+        match case.training {
+            None => builder(case, sizes, &source, device).tune(tune).map_err(|error| source.failed(&error)),
+            Some(_) => Training::new(sizes, &source, device, batch(case, sizes), 1)?.tune(tune),
+        }
+    })?;
+    memory::forget_peak();
+    let started = Instant::now();
+    let source = load()?;
     let (first_result, times, cost, peak_memory, traced) = match case.training {
         None => {
             let mut session = ready(case, sizes, &source, device)?;
@@ -114,6 +125,7 @@ pub fn measure(
         cost,
         peak_memory,
     };
+    terminal.warn_of(device);
     let milliseconds = |seconds: f64| format!("{:.1} ms", seconds * 1e3);
     terminal.detail(&format!(
         "{} {}: first result {}, of which {} until the device was open; median {}",
@@ -132,14 +144,16 @@ fn batch(case: &Case, sizes: &Sizes) -> usize {
     sizes.dim.iter().rev().chain(&case.dims).find(is_batch).map_or(1, |(_, size)| *size)
 }
 
+/// The case's program for its sizes.
+fn builder<'a>(case: &Case, sizes: &Sizes, source: &'a Source, device: &'a Device) -> SessionBuilder<'a> {
+    let builder = source.model.on(device);
+    sizes.apply(case.dims.iter().fold(builder, |builder, (name, size)| builder.dim(name, *size)))
+}
+
 /// The case compiled, with values for all its weights and inputs.
 fn ready(case: &Case, sizes: &Sizes, source: &Source, device: &Device) -> Result<Session, Failure> {
-    let mut builder = source.model.on(device);
-    for (name, size) in &case.dims {
-        builder = builder.dim(name, *size);
-    }
     let failed = |error: Error| source.failed(&error);
-    let mut session = sizes.apply(builder).build().map_err(failed)?;
+    let mut session = builder(case, sizes, source, device).build().map_err(failed)?;
     session.initialise(SEED).map_err(failed)?;
     let inputs: Vec<_> = session.inputs().map(|(name, ty)| (name.to_string(), ty.clone())).collect();
     for (name, ty) in inputs {

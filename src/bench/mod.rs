@@ -8,7 +8,7 @@ mod measure;
 mod memory;
 mod peak;
 mod profile;
-mod report;
+pub mod report;
 mod training;
 mod workload;
 
@@ -27,6 +27,7 @@ use crate::arguments::Sizes;
 use crate::devices::open;
 use crate::terminal::{Failure, Terminal, print};
 use crate::trace::TraceFile;
+use crate::tune::Tuned;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -55,6 +56,8 @@ pub struct Bench {
     /// On cpu: compute sums of products term by term, without Winograd's way for convolutions
     #[arg(long)]
     exact: bool,
+    #[command(flatten)]
+    tuned: Tuned,
     /// How many repetitions to time [default: as many as fit some seconds]
     #[arg(long, value_name = "N")]
     iterations: Option<NonZeroUsize>,
@@ -81,6 +84,7 @@ pub fn bench(arguments: &Bench, started: Instant, terminal: &Terminal) -> Result
     let wanted = Wanted {
         iterations: arguments.iterations.map(NonZeroUsize::get),
         traces: arguments.profile || arguments.trace.is_some(),
+        tuned: &arguments.tuned,
     };
     let mut trace_file = TraceFile::default();
     for case in &cases {

@@ -1,6 +1,7 @@
 //! Where the time of a run goes, step by step: the table and the lines of JSON of `tilec bench WHAT --profile`.
 
 use tile_compiler::plan::{self, Plan};
+use tile_compiler::schedule::Choice;
 use tile_runtime::{Error, Session, Trace};
 
 use super::peak::Peak;
@@ -24,6 +25,8 @@ pub struct Step {
     /// What readers call the value that it computes, and the kernel.
     pub value: String,
     pub kernel: String,
+    /// Whether its schedule was found by measurements.
+    pub tuned: bool,
     pub launches: u64,
     pub seconds: f64,
     pub flops: u64,
@@ -61,6 +64,7 @@ impl Profile {
                 number,
                 value: step.name(),
                 kernel: plan.routines[step.routine].name.clone(),
+                tuned: plan.routines[step.routine].choice == Choice::Tuned,
                 launches,
                 seconds: median(times),
                 flops: cost.flops.saturating_mul(launches),
@@ -89,7 +93,7 @@ impl Profile {
         let line = |number: &str, value: &str, kernel: &str, launches: u64, seconds: f64, flops: u64, bytes: u64| {
             let percent = |share: f64| format!("{:.0}%", share * 100.0);
             format!(
-                "  {number:>4}  {value:<values$}  {kernel:<kernels$} {launches:>8} {:>10} {:>6} {:>8} {:>8} {:>12}\n",
+                "  {number:>4}  {value:<values$}  {kernel:<kernels$} {launches:>8} {:>10} {:>6} {:>8} {:>8} {:>12}",
                 time(seconds),
                 percent(seconds / self.seconds()),
                 significant(flops as f64 / seconds * 1e-9),
@@ -99,10 +103,11 @@ impl Profile {
         };
         for s in &self.steps {
             text += &line(&s.number.to_string(), &s.value, &s.kernel, s.launches, s.seconds, s.flops, s.bytes);
+            text += if s.tuned { "  tuned\n" } else { "\n" };
         }
         let sum = |of: fn(&Step) -> u64| self.steps.iter().map(of).fold(0, u64::saturating_add);
         let launches = sum(|step| step.launches);
-        text += &line("", "all", "", launches, self.seconds(), sum(|step| step.flops), sum(|step| step.bytes));
+        text += &(line("", "all", "", launches, self.seconds(), sum(|step| step.flops), sum(|step| step.bytes)) + "\n");
         if let Some(seconds) = self.handing_over {
             let each = time(seconds / launches.max(1) as f64);
             text += &format!("  handed over by the host in {}, {each} a launch\n", time(seconds));
@@ -124,6 +129,7 @@ impl Profile {
                 ("step", step.number.to_string()),
                 ("value", json::string(&step.value)),
                 ("kernel", json::string(&step.kernel)),
+                ("tuned", step.tuned.to_string()),
                 ("launches", step.launches.to_string()),
                 ("time_s", number(Some(step.seconds))),
                 ("share", number(Some(step.seconds / self.seconds()))),
@@ -154,7 +160,7 @@ mod tests {
     fn a_table_of_steps() {
         let step = |number: usize, value: &str, launches, seconds, flops, bytes| {
             let (value, kernel) = (value.to_string(), "dense_relu".to_string());
-            Step { number, value, kernel, launches, seconds, flops, bytes }
+            Step { number, value, kernel, tuned: number == 1, launches, seconds, flops, bytes }
         };
         let steps =
             vec![step(0, "encoder[0].ff.Y", 1, 0.75e-3, 60_000_000, 12_000), step(1, "Z", 200, 0.25e-3, 0, 5_000_000)];
@@ -163,12 +169,12 @@ mod tests {
         insta::assert_snapshot!(profile.text(Some(peak)) + &profile.text(None), @"
         step  value            kernel     launches       time  share  GFLOP/s     GB/s  of roofline
            0  encoder[0].ff.Y  dense_relu        1     750 µs    75%     80.0   0.0160          80%
-           1  Z                dense_relu      200     250 µs    25%        0     20.0          50%
+           1  Z                dense_relu      200     250 µs    25%        0     20.0          50%  tuned
               all                              201    1.00 ms   100%     60.0     5.01          60%
         handed over by the host in 402 µs, 2.00 µs a launch
         step  value            kernel     launches       time  share  GFLOP/s     GB/s  of roofline
            0  encoder[0].ff.Y  dense_relu        1     750 µs    75%     80.0   0.0160            -
-           1  Z                dense_relu      200     250 µs    25%        0     20.0            -
+           1  Z                dense_relu      200     250 µs    25%        0     20.0            -  tuned
               all                              201    1.00 ms   100%     60.0     5.01            -
         handed over by the host in 402 µs, 2.00 µs a launch
         ");

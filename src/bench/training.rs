@@ -1,6 +1,7 @@
 //! Training on made-up digits, as `tilec train` does it.
 
 use tile_runtime::train::{Arrays, Fit, Trainer};
+use tile_runtime::tune::{Tune, Tuning};
 use tile_runtime::{DType, Device, Error, Scalar, Tensor, TensorType};
 
 use crate::arguments::Sizes;
@@ -46,6 +47,11 @@ impl<'a> Training<'a> {
         };
         let data = Arrays::new(images, labels).map_err(failed)?;
         Ok(Training { source, trainer, batch, data, epochs: 0 })
+    }
+
+    /// Tunes the kernels of a step.
+    pub fn tune(&mut self, tune: Tune) -> Result<Tuning, Failure> {
+        self.trainer.tune(&self.data, self.batch, tune).map_err(|error| self.source.failed(&error))
     }
 
     /// Goes through the samples once.

@@ -4,8 +4,6 @@ mod curves;
 mod progress;
 
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use tile_runtime::Error;
 use tile_runtime::data::folder;
@@ -15,8 +13,10 @@ use tile_runtime::train::{
 
 use crate::arguments::Sizes;
 use crate::devices::open;
+use crate::interrupt;
 use crate::source::Source;
 use crate::terminal::{Failure, Terminal};
+use crate::tune::Tuned;
 use progress::Line;
 
 #[derive(clap::Args)]
@@ -74,6 +74,8 @@ pub struct Train {
     #[arg(long)]
     exact: bool,
     #[command(flatten)]
+    tuned: Tuned,
+    #[command(flatten)]
     sizes: Sizes,
 }
 
@@ -109,8 +111,10 @@ pub fn train(arguments: &Train, terminal: &Terminal) -> Result<(), Failure> {
         (None, None) => {}
     }
     let epochs = arguments.epochs.unwrap_or(trainer.settings().epochs);
-    let interrupted = interrupts()?;
-    let mut fit = Fit::epochs(epochs).callback(Line::new(terminal)).callback(Interrupt(interrupted.clone()));
+    let batch_size = arguments.batch_size.unwrap_or(trainer.settings().batch_size);
+    arguments.tuned.apply(&device, terminal, |tune| trainer.tune(&*samples.train, batch_size, tune).map_err(failed))?;
+    interrupt::watch()?;
+    let mut fit = Fit::epochs(epochs).callback(Line::new(terminal)).callback(Interrupt);
     if let Some(path) = &arguments.save {
         fit = fit.callback(Checkpoint::last(path));
     }
@@ -145,7 +149,7 @@ pub fn train(arguments: &Train, terminal: &Terminal) -> Result<(), Failure> {
         (Err(error), Err(failure)) => return Err(failed(error).and(failure)),
     };
     let done = trainer.history().len();
-    if done < epochs && interrupted.load(Ordering::Relaxed) {
+    if done < epochs && interrupt::happened() {
         stopped(&mut trainer, arguments, terminal).map_err(failed)?;
         return Err(Failure::interrupted());
     }
@@ -255,11 +259,11 @@ fn class_weight(text: &str) -> Result<(i64, f32), String> {
 }
 
 /// Ends training after Ctrl-C.
-struct Interrupt(Arc<AtomicBool>);
+struct Interrupt;
 
 impl Callback for Interrupt {
     fn step(&mut self, state: &mut Progress) -> Result<(), Error> {
-        state.stop |= self.0.load(Ordering::Relaxed);
+        state.stop |= interrupt::happened();
         Ok(())
     }
 
@@ -268,7 +272,7 @@ impl Callback for Interrupt {
     }
 
     fn stops(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        interrupt::happened()
     }
 }
 
@@ -282,17 +286,4 @@ fn stopped(trainer: &mut Trainer, arguments: &Train, terminal: &Terminal) -> Res
         None => terminal.note("stopped; with `--save` there would be a file to resume from"),
     }
     Ok(())
-}
-
-/// Becomes true at the first Ctrl-C; the second one ends the process.
-fn interrupts() -> Result<Arc<AtomicBool>, Failure> {
-    let interrupted = Arc::new(AtomicBool::new(false));
-    let flag = interrupted.clone();
-    let handler = move || {
-        if flag.swap(true, Ordering::Relaxed) {
-            std::process::exit(130);
-        }
-    };
-    ctrlc::set_handler(handler).map_err(|error| Failure::machine(format!("cannot watch for Ctrl-C: {error}")))?;
-    Ok(interrupted)
 }

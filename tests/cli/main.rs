@@ -10,4 +10,5 @@ mod readme;
 mod threads;
 mod tilec;
 mod train;
+mod tune;
 mod weights;

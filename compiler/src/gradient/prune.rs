@@ -26,7 +26,7 @@ pub(super) fn prune(
     }
     for (number, access) in contraction.accesses.iter().enumerate().filter(|(number, _)| implied != Some(*number)) {
         // That an index known at run time is in range cannot be said but by the access.
-        if access.index.iter().any(|index| index.access.is_some()) {
+        if !access.is_fixed() {
             visit(&contraction, number, &mut order);
         }
     }

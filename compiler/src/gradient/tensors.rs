@@ -6,8 +6,8 @@ use super::contraction::uniform;
 use super::rules::{self, Algebra};
 use crate::affine::Affine;
 use crate::dtype::{DType, Scalar};
-use crate::graph::{Access, Aggregation, Contraction, ContractionLeaf, Graph, Index, IndexRange, NodeId, Op, Origin};
-use crate::scalar::{BinaryOp, Inst, Program, UnaryOp};
+use crate::graph::{Aggregation, Contraction, Graph, IndexRange, NodeId, Op, Origin};
+use crate::scalar::{BinaryOp, Program, UnaryOp};
 use crate::tensor::{TensorType, broadcast};
 use tile_lang::span::Span;
 
@@ -54,7 +54,7 @@ impl<'a> Tensors<'a> {
         body.results = vec![number];
         let op = Contraction {
             aggregation: Aggregation::Assign,
-            indices: ranges(shape),
+            indices: IndexRange::all(shape),
             output: (0..shape.len()).map(Affine::var).collect(),
             accesses: Vec::new(),
             constraints: Vec::new(),
@@ -87,19 +87,8 @@ impl<'a> Tensors<'a> {
         default: Option<NodeId>,
     ) -> NodeId {
         let dtype = self.graph.dtype(value);
-        let mut body = Program::default();
-        let leaf = body.push(Inst::Leaf(ContractionLeaf::Access(0)), dtype);
-        body.results = vec![leaf];
-        let index = index.into_iter().map(|affine| Index { affine, access: None }).collect();
-        let op = Contraction {
-            aggregation,
-            indices: ranges(extents),
-            output,
-            accesses: vec![Access { operand: 0, index }],
-            constraints: Vec::new(),
-            body,
-            default: default.is_some(),
-        };
+        let op = Contraction::of_tensor(aggregation, dtype, extents, output, index);
+        let op = Contraction { default: default.is_some(), ..op };
         let operands: Vec<NodeId> = [value].into_iter().chain(default).collect();
         self.add(Op::Contraction(Box::new(op)), TensorType::new(dtype, shape), &operands)
     }
@@ -153,15 +142,6 @@ impl<'a> Tensors<'a> {
         }
         parts
     }
-}
-
-/// Variables that run from 0.
-fn ranges(extents: &[usize]) -> Vec<IndexRange> {
-    let range = |(number, &extent): (usize, &usize)| {
-        let high = i64::try_from(extent).unwrap_or(i64::MAX);
-        IndexRange { name: format!("i{number}"), low: 0, high }
-    };
-    extents.iter().enumerate().map(range).collect()
 }
 
 impl Algebra for Tensors<'_> {

@@ -82,6 +82,29 @@ pub struct Access {
     pub index: Vec<Index>,
 }
 
+impl Access {
+    /// Of the element at an index without values that are known at run time.
+    pub fn fixed(operand: usize, index: Vec<Affine>) -> Access {
+        Access { operand, index: index.into_iter().map(|affine| Index { affine, access: None }).collect() }
+    }
+
+    /// Whether no coordinate depends on a value that is known at run time.
+    pub fn is_fixed(&self) -> bool {
+        self.index.iter().all(|index| index.access.is_none())
+    }
+}
+
+impl IndexRange {
+    /// Variables that run from 0 to these extents.
+    pub fn all(extents: &[usize]) -> Vec<IndexRange> {
+        let range = |(number, &extent): (usize, &usize)| {
+            let high = i64::try_from(extent).unwrap_or(i64::MAX);
+            IndexRange { name: format!("i{number}"), low: 0, high }
+        };
+        extents.iter().enumerate().map(range).collect()
+    }
+}
+
 /// What the leaves of a contraction's body read.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ContractionLeaf {
@@ -119,6 +142,29 @@ pub struct Contraction {
     /// Results: the value, then optionally a bool: whether the point counts.
     pub body: Program<ContractionLeaf>,
     pub default: bool,
+}
+
+impl Contraction {
+    /// The aggregate, at a place, of the elements at an index of one tensor, of type `dtype`: over variables that run to `extents`.
+    pub fn of_tensor(
+        aggregation: Aggregation,
+        dtype: DType,
+        extents: &[usize],
+        place: Vec<Affine>,
+        index: Vec<Affine>,
+    ) -> Contraction {
+        let mut body = Program::default();
+        body.results = vec![body.push(Inst::Leaf(ContractionLeaf::Access(0)), dtype)];
+        Contraction {
+            aggregation,
+            indices: IndexRange::all(extents),
+            output: place,
+            accesses: vec![Access::fixed(0, index)],
+            constraints: Vec::new(),
+            body,
+            default: false,
+        }
+    }
 }
 
 /// Whether what an access of an integer type reads is the value of an affine expression, which is at least 0 where the type

@@ -4,7 +4,9 @@
 //! Always true: a value is computed by [`crate::scalar`]'s definitions alone; sums and products of floats are kept in
 //! f64 and rounded once, though each term is rounded as it is computed; memory that cannot be had is an error.
 
+mod bounded;
 mod contraction;
+pub mod nest;
 mod random;
 mod scan;
 #[cfg(test)]
@@ -18,6 +20,7 @@ use crate::dtype::{DType, Scalar};
 use crate::graph::{Graph, NodeId, Op};
 use crate::tensor::{Tensor, TensorType};
 
+pub use bounded::Bounded;
 pub use random::prng_step;
 use walk::Walk;
 

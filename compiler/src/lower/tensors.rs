@@ -16,8 +16,8 @@ use super::weights::Collected;
 use super::{builtin, contraction, scan, weights};
 use crate::affine::Affine;
 use crate::dtype::{DType, Scalar};
-use crate::graph::{Access, Aggregation, Contraction, ContractionLeaf, Graph, Index, IndexRange, NodeId, Op, Origin};
-use crate::scalar::{BinaryOp, Inst, Program, UnaryOp};
+use crate::graph::{Aggregation, Contraction, Graph, NodeId, Op, Origin};
+use crate::scalar::{BinaryOp, UnaryOp};
 use crate::tensor::{TensorType, broadcast};
 
 /// The graph so far.
@@ -165,21 +165,8 @@ impl Tensors {
     /// The sum of all elements.
     pub fn total(&mut self, node: NodeId, span: Span) -> Lowered<NodeId> {
         let ty = self.graph.node(node).ty.clone();
-        let mut body = Program::default();
-        body.results = vec![body.push(Inst::Leaf(ContractionLeaf::Access(0)), ty.dtype)];
-        let range = |(axis, &size): (usize, &usize)| IndexRange { name: format!("i{axis}"), low: 0, high: size as i64 };
-        let sum = Contraction {
-            aggregation: Aggregation::Sum,
-            indices: ty.shape.iter().enumerate().map(range).collect(),
-            output: Vec::new(),
-            accesses: vec![Access {
-                operand: 0,
-                index: (0..ty.rank()).map(|axis| Index { affine: Affine::var(axis), access: None }).collect(),
-            }],
-            constraints: Vec::new(),
-            body,
-            default: false,
-        };
+        let index = (0..ty.rank()).map(Affine::var).collect();
+        let sum = Contraction::of_tensor(Aggregation::Sum, ty.dtype, &ty.shape, Vec::new(), index);
         self.add(Op::Contraction(Box::new(sum)), TensorType::scalar(ty.dtype), &[node], span)
     }
 

@@ -8,11 +8,17 @@ use super::build::{Builder, NestError};
 use super::{Leaf, Load, Window, derived_number};
 
 impl Builder<'_> {
-    /// The node whose memory a chain of reshapes shows, and where that is.
-    pub fn stored(&self, mut id: NodeId) -> Result<(NodeId, Window), NestError> {
+    /// The node that a chain of reshapes shows.
+    pub fn shown(&self, mut id: NodeId) -> NodeId {
         while matches!(self.graph.node(id).op, Op::Reshape) {
             id = self.graph.operands(id)[0];
         }
+        id
+    }
+
+    /// The same, and where it is in memory.
+    pub fn stored(&self, id: NodeId) -> Result<(NodeId, Window), NestError> {
+        let id = self.shown(id);
         if self.is_member(id) {
             return Err(NestError::Away { value: self.graph.value_name(id) });
         }
@@ -50,6 +56,24 @@ impl Builder<'_> {
             }
             _ => Some(self.derive(numerator.clone(), denominator)),
         }
+    }
+
+    /// The index in a node's shape of the element at a row-major position.
+    pub fn index_of(&mut self, id: NodeId, row_major: &Affine) -> Result<Vec<Affine>, NestError> {
+        let shape = self.graph.shape(id);
+        let mut index = vec![Affine::constant(0); shape.len()];
+        let mut rest = row_major.clone();
+        for axis in (0..shape.len()).rev() {
+            let size = i64::try_from(shape[axis]).map_err(|_| self.overflow())?;
+            let outer = match (axis, size) {
+                (0, _) => Some(Affine::constant(0)),
+                (_, 1) => Some(rest.clone()),
+                _ => self.quotient(&rest, size),
+            };
+            let own = outer.and_then(|outer| Some((rest.sub(&outer.scale(size)?)?, outer)));
+            (index[axis], rest) = own.ok_or_else(|| self.overflow())?;
+        }
+        Ok(index)
     }
 
     pub fn operand_number(&mut self, id: NodeId, window: &Window) -> usize {

@@ -10,14 +10,15 @@ use std::fmt;
 
 use crate::affine::Affine;
 use crate::dtype::{DType, Scalar};
-use crate::graph::{Aggregation, Contraction, Graph, NodeId, Op};
+use crate::graph::{Access, Aggregation, Contraction, Graph, NodeId, Op};
 use crate::scalar::{BinaryOp, Inst, Program, Value};
 use crate::tensor::TensorType;
 
-use super::gather::{Gather, gather};
+use super::gather::{Gather, gather_node};
+use super::inner::InnerSum;
 use super::name::kernel_name;
 use super::rows;
-use super::{Axis, Derived, Leaf, Nest, Output, Window};
+use super::{Axis, Derived, Inner, Leaf, Nest, Output, Window};
 
 /// What one nest computes of a graph.
 #[derive(Clone, Copy, Debug)]
@@ -27,8 +28,10 @@ pub struct Members<'a> {
     pub roots: &'a [(NodeId, Vec<Window>)],
     /// The node whose aggregation the nest performs: a root, or one that reaches these through elementwise nodes of the same shape.
     pub contraction: Option<NodeId>,
-    /// Contractions that aggregate over the columns of a row.
+    /// Contractions that aggregate over the columns of a row, or beside a contraction with inner sums, over its reduction.
     pub statistics: &'a [NodeId],
+    /// Contractions that what is aggregated reads, at each of its points.
+    pub inner: &'a [NodeId],
 }
 
 /// Why a group has no nest.
@@ -64,12 +67,14 @@ pub fn build(
     memory: &dyn Fn(NodeId) -> Option<Window>,
     loops: &[Axis],
 ) -> Result<(Nest, Vec<NodeId>), NestError> {
-    let Members { roots, contraction, statistics } = members;
+    let Members { roots, contraction, statistics, inner } = members;
     let &(main, _) = roots.last().ok_or(NestError::Internal("a nest that writes nothing"))?;
     let overflow = || NestError::Overflow { value: graph.value_name(main) };
     let (shape, rows) = match statistics {
-        [] => (graph.shape(main).to_vec(), graph.shape(main).len()),
-        _ => rows::space(graph, roots, statistics).ok_or(NestError::Internal("statistics of different rows"))?,
+        [_, ..] if contraction.is_none() => {
+            rows::space(graph, roots, statistics).ok_or(NestError::Internal("statistics of different rows"))?
+        }
+        _ => (graph.shape(main).to_vec(), graph.shape(main).len()),
     };
     let mut builder = Builder {
         graph,
@@ -83,32 +88,41 @@ pub fn build(
         operands: Vec::new(),
         contraction,
         statistics,
+        inner,
+        sums: Vec::new(),
+        of_body: None,
         guarded: false,
         empty: false,
         memo: HashMap::new(),
         computed: Vec::new(),
     };
-    let mut body = Program::default();
     let mut guards = Vec::new();
     let mut position = None;
     let mut aggregation = None;
     let gathered = match contraction {
         Some(id) => {
             let op = builder.contraction_op(id)?;
-            Some((id, op, builder.gather(id, op).ok_or_else(overflow)?))
+            Some((id, op, gather_node(graph, id, op).ok_or_else(overflow)?))
         }
         None => None,
     };
     builder.axes.extend(gathered.iter().flat_map(|(_, _, form)| form.reduction.iter().cloned()));
+    let reduction = builder.free..builder.axes.len();
+    for &id in inner {
+        let sum = builder.inner_sum(id)?;
+        builder.sums.push(sum);
+    }
     builder.first_loop = builder.axes.len();
     builder.axes.extend(loops.iter().cloned());
+    let later = builder.axes.len() - reduction.end;
     if let Some((id, op, form)) = gathered {
         builder.empty = form.empty;
         builder.guarded = !form.empty && !always_written(&form, &shape);
-        let form = form.within_loops(builder.first_loop, loops.len()).ok_or_else(overflow)?;
+        let form = form.with_axes(reduction.end, later).ok_or_else(overflow)?;
         builder.derived = form.derived;
         guards = form.guards;
         if !form.empty {
+            let mut body = Program::default();
             let (value, valid) = builder.body(&mut body, id, op, &form.indices, &[])?;
             let dtype = accumulator_type(op.aggregation, body.dtype(value));
             let value = widened(&mut body, value, dtype);
@@ -116,25 +130,41 @@ pub fn build(
             builder.guarded |= valid.is_some();
             aggregation = Some(op.aggregation);
             position = position_of(op, &form.indices).ok_or_else(overflow)?;
-            builder.memo.clear();
+            builder.of_body = Some((body, std::mem::take(&mut builder.memo)));
         }
     }
     let mut epilogue = Program::default();
-    let mut outputs = Vec::new();
-    for (root, windows) in roots {
-        let place = builder.place(*root)?;
+    let mut written: Vec<Vec<(Output, Value)>> = vec![Vec::new(); roots.len()];
+    let mut of_rows = None;
+    // What reads statistics of the points says where these are.
+    let (of_points, others): (Vec<usize>, Vec<usize>) =
+        (0..roots.len()).partition(|&root| builder.is_of_points(roots[root].0));
+    for number in others.into_iter().chain(of_points) {
+        let (root, windows) = &roots[number];
+        let place = match builder.point_of_statistic(*root) {
+            Some(point) => {
+                let last = point.iter().flat_map(|index| index.variables()).max();
+                of_rows = of_rows.max(Some(last.map_or(0, |last| last + 1)));
+                point
+            }
+            None => builder.place(*root)?,
+        };
         let result = builder.element(&mut epilogue, *root, &place, &[])?;
         let place = builder.row_major(*root, &place)?;
         for window in windows {
             let position = builder.position_of(window, &place)?;
-            outputs.push(Output { ty: window.tensor.clone(), position, over: None });
-            epilogue.results.push(result);
+            written[number].push((Output { ty: window.tensor.clone(), position, over: None }, result));
         }
     }
+    let outputs: Vec<Output>;
+    (outputs, epilogue.results) = written.into_iter().flatten().unzip();
+    let inner =
+        builder.sums.iter_mut().map(|sum| Inner { axes: sum.axes.clone(), body: std::mem::take(&mut sum.body) });
+    let inner: Vec<Inner> = inner.collect();
     let nest = Nest {
         name: kernel_name(graph, &builder.roots, contraction, &builder.computed),
         free: shape.len(),
-        rows,
+        rows: of_rows.unwrap_or(rows),
         loops: loops.len(),
         axes: builder.axes,
         derived: builder.derived,
@@ -142,10 +172,12 @@ pub fn build(
         operands: builder.operands.iter().map(|(_, tensor)| tensor.clone()).collect(),
         aggregation,
         position,
-        body,
+        body: builder.of_body.map(|(body, _)| body).unwrap_or_default(),
+        inner,
         epilogue,
         outputs,
     };
+    let nest = super::attention::postponed(nest);
     let operands = builder.operands.into_iter().map(|(id, _)| id).collect();
     let nest = super::split::split(nest).and_then(super::simplify::simplify);
     Ok((nest.ok_or_else(overflow)?, operands))
@@ -154,22 +186,20 @@ pub fn build(
 /// The contraction has no reduction axes: each place reads at most one point, so that it can be inlined.
 pub(crate) fn is_view(graph: &Graph, id: NodeId) -> bool {
     let Op::Contraction(op) = &graph.node(id).op else { return false };
-    let operands = graph.operands(id);
-    let shapes: Vec<Vec<usize>> = operands.iter().map(|&o| graph.shape(o).to_vec()).collect();
     !matches!(op.aggregation, Aggregation::ArgMax | Aggregation::ArgMin)
-        && op.accesses.iter().all(|a| a.index.iter().all(|i| i.access.is_none()))
+        && op.accesses.iter().all(Access::is_fixed)
         && op.body.results.len() == 1
-        && gather(op, graph.shape(id), &shapes).is_some_and(|g| g.reduction.iter().all(|axis| axis.extent == 1))
+        && gather_node(graph, id, op).is_some_and(|g| g.reduction.iter().all(|axis| axis.extent == 1))
 }
 
 /// Sums and products of the narrow floats are kept in f32 until the end.
-pub(super) fn accumulator_type(aggregation: Aggregation, dtype: DType) -> DType {
+fn accumulator_type(aggregation: Aggregation, dtype: DType) -> DType {
     let narrow = matches!(dtype, DType::F16 | DType::BF16);
     if narrow && matches!(aggregation, Aggregation::Sum | Aggregation::Product) { DType::F32 } else { dtype }
 }
 
 /// `value` as `dtype`; a product is made in it already, so that it is not rounded first.
-pub(super) fn widened(body: &mut Program<Leaf>, value: Value, dtype: DType) -> Value {
+fn widened(body: &mut Program<Leaf>, value: Value, dtype: DType) -> Value {
     match body.insts[value].0 {
         Inst::Binary(BinaryOp::Mul, a, b) if body.dtype(value) != dtype => {
             let (a, b) = (body.cast(a, dtype), body.cast(b, dtype));
@@ -226,7 +256,7 @@ fn free_name(graph: &Graph, contraction: Option<NodeId>, axis: usize) -> String 
     format!("i{axis}")
 }
 
-type MemoKey = (NodeId, Vec<Affine>, Vec<Affine>);
+pub(super) type MemoKey = (NodeId, Vec<Affine>, Vec<Affine>);
 
 /// A nest while it is built.
 pub(super) struct Builder<'a> {
@@ -244,14 +274,19 @@ pub(super) struct Builder<'a> {
     /// Nodes in memory, and the tensors in which they are.
     pub operands: Vec<(NodeId, TensorType)>,
     /// The node whose aggregation the nest performs.
-    contraction: Option<NodeId>,
-    statistics: &'a [NodeId],
+    pub contraction: Option<NodeId>,
+    pub statistics: &'a [NodeId],
+    pub inner: &'a [NodeId],
+    /// What the inner sums become.
+    pub sums: Vec<InnerSum>,
+    /// The body, and the elements in it, once it is built.
+    pub of_body: Option<(Program<Leaf>, HashMap<MemoKey, Value>)>,
     /// Some place of it may have no point that counts.
     guarded: bool,
     /// No place of it has one.
     empty: bool,
     /// Elements already in the program being built.
-    memo: HashMap<MemoKey, Value>,
+    pub memo: HashMap<MemoKey, Value>,
     /// The nodes computed so far, operands before their readers, without constants.
     computed: Vec<NodeId>,
 }
@@ -268,7 +303,20 @@ impl<'a> Builder<'a> {
 
     /// Whether the nest computes a node, so that it cannot read it from memory.
     pub fn is_member(&self, id: NodeId) -> bool {
-        self.roots.contains(&id) || self.statistics.contains(&id)
+        self.roots.contains(&id)
+            || self.is_of_points(id)
+            || self.statistics.contains(&id)
+            || self.contraction == Some(id)
+    }
+
+    /// Whether a node is computed where it is read.
+    fn is_inlined(&self, id: NodeId) -> bool {
+        self.is_of_points(id) || (!self.is_member(id) && (self.memory)(id).is_none())
+    }
+
+    /// Whether it is a sum or a statistic that the body reads, at whatever place.
+    pub fn is_of_points(&self, id: NodeId) -> bool {
+        self.inner.contains(&id) || (self.contraction.is_some() && self.statistics.contains(&id))
     }
 
     pub fn contraction_op(&self, id: NodeId) -> Result<&'a Contraction, NestError> {
@@ -278,9 +326,19 @@ impl<'a> Builder<'a> {
         }
     }
 
-    pub fn gather(&self, id: NodeId, op: &Contraction) -> Option<Gather> {
-        let shapes: Vec<Vec<usize>> = self.graph.operands(id).iter().map(|&o| self.graph.shape(o).to_vec()).collect();
-        gather(op, self.graph.shape(id), &shapes)
+    /// What a contraction aggregates where the variables of its gather form are `values`, in the type in which it is aggregated.
+    pub fn term(
+        &mut self,
+        program: &mut Program<Leaf>,
+        id: NodeId,
+        form: &Gather,
+        values: &[Affine],
+    ) -> Result<Value, NestError> {
+        let op = self.contraction_op(id)?;
+        let indices: Option<Vec<Affine>> = form.indices.iter().map(|index| index.substitute_all(values)).collect();
+        let (value, _) = self.body(program, id, op, &indices.ok_or_else(|| self.overflow())?, &[])?;
+        let dtype = accumulator_type(op.aggregation, program.dtype(value));
+        Ok(widened(program, value, dtype))
     }
 
     /// The value of `id`'s element at `index`, needed only where all of `when` are at least 0.
@@ -291,6 +349,10 @@ impl<'a> Builder<'a> {
         index: &[Affine],
         when: &[Affine],
     ) -> Result<Value, NestError> {
+        // Of what has one element along an axis, that is the index.
+        let sizes = self.graph.shape(id).iter();
+        let index = sizes.zip(index).map(|(&size, i)| if size == 1 { Affine::constant(0) } else { i.clone() });
+        let index = &index.collect::<Vec<Affine>>()[..];
         let key = (id, index.to_vec(), when.to_vec());
         if let Some(&value) = self.memo.get(&key) {
             return Ok(value);
@@ -299,7 +361,7 @@ impl<'a> Builder<'a> {
         let dtype = node.ty.dtype;
         let operands = self.graph.operands(id);
         let is_member = self.is_member(id);
-        if is_member && !self.is_place(id, index) {
+        if is_member && !self.is_of_points(id) && !self.is_place(id, index) {
             return Err(NestError::Away { value: self.graph.value_name(id) });
         }
         let window = if is_member { None } else { (self.memory)(id) };
@@ -309,12 +371,20 @@ impl<'a> Builder<'a> {
             self.load(program, id, &window, offset, when)
         } else if Some(id) == self.contraction {
             self.accumulated(program, id, index, when)?
+        } else if self.inner.contains(&id) {
+            self.inner_value(program, id, index, when)?
+        } else if self.is_of_points(id) {
+            self.statistic_of_points(program, id, index, when)?
         } else if self.statistics.contains(&id) {
             self.statistic(program, id)?
         } else {
             match &node.op {
                 Op::Constant(scalar) => program.constant(*scalar),
                 Op::Index { axis } => program.push(Inst::Leaf(Leaf::Index(index[*axis].clone())), DType::I32),
+                Op::Reshape if self.is_inlined(self.shown(id)) => {
+                    let index = self.index_of(operands[0], &self.row_major(id, index)?)?;
+                    self.element(program, operands[0], &index, when)?
+                }
                 Op::Reshape => {
                     let (storage, window) = self.stored(id)?;
                     let row_major = self.row_major(id, index)?;
@@ -402,9 +472,6 @@ impl<'a> Builder<'a> {
         index: &[Affine],
         when: &[Affine],
     ) -> Result<Value, NestError> {
-        if !self.is_place(id, index) {
-            return Err(NestError::Away { value: self.graph.value_name(id) });
-        }
         if self.empty {
             return self.unwritten(program, id, index, when);
         }

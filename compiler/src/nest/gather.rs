@@ -10,7 +10,7 @@
 //! axes' ranges and the other guards.
 
 use crate::affine::{Affine, Ranges, hermite, ranges};
-use crate::graph::Contraction;
+use crate::graph::{Contraction, Graph, NodeId};
 
 use super::{Axis, Derived, derived_number};
 
@@ -28,14 +28,20 @@ pub(crate) struct Gather {
 }
 
 impl Gather {
-    /// The same with `loops` more variables from number `first` on, before the derived ones.
-    pub fn within_loops(mut self, first: usize, loops: usize) -> Option<Gather> {
+    /// The same with `more` variables from number `first` on, before the derived ones.
+    pub fn with_axes(mut self, first: usize, more: usize) -> Option<Gather> {
         let derived = self.derived.iter_mut().map(|derived| &mut derived.numerator);
         for affine in derived.chain(&mut self.guards).chain(&mut self.indices) {
-            *affine = affine.map_variables(|v| if v >= first { v + loops } else { v })?;
+            *affine = affine.map_variables(|v| if v >= first { v + more } else { v })?;
         }
         Some(self)
     }
+}
+
+/// The gather form of a node that computes `op`.
+pub(crate) fn gather_node(graph: &Graph, id: NodeId, op: &Contraction) -> Option<Gather> {
+    let shapes: Vec<Vec<usize>> = graph.operands(id).iter().map(|&operand| graph.shape(operand).to_vec()).collect();
+    gather(op, graph.shape(id), &shapes)
 }
 
 /// The gather form of `contraction`, which writes places of `shape` and whose operands have `operand_shapes`.

@@ -6,6 +6,7 @@ use crate::graph::{Contraction, ContractionLeaf, NodeId};
 use crate::scalar::{BinaryOp, Inst, Program, Value};
 
 use super::build::{Builder, NestError};
+use super::gather::gather_node;
 use super::{Leaf, Load};
 
 impl<'a> Builder<'a> {
@@ -18,7 +19,7 @@ impl<'a> Builder<'a> {
         index: &[Affine],
         when: &[Affine],
     ) -> Result<Value, NestError> {
-        let form = self.gather(id, op).ok_or_else(|| self.overflow())?;
+        let form = gather_node(self.graph, id, op).ok_or_else(|| self.overflow())?;
         if form.empty {
             return self.unwritten(program, id, index, when);
         }
@@ -76,7 +77,7 @@ impl<'a> Builder<'a> {
             let operand = operands[access.operand];
             let affine: Option<Vec<Affine>> = access.index.iter().map(|i| i.affine.substitute_all(indices)).collect();
             let affine = affine.ok_or_else(|| self.overflow())?;
-            if access.index.iter().all(|i| i.access.is_none()) {
+            if access.is_fixed() {
                 values.push(self.element(program, operand, &affine, when)?);
                 continue;
             }

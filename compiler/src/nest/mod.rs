@@ -20,7 +20,8 @@
 //! - wherever a load is executed (its point counts, its `when` holds), its address is within its operand;
 //! - `when`, guards and loads of the epilogue mention no reduction axis, nor do positions in outputs;
 //! - for the arg forms, and only for them, `position` is there;
-//! - only epilogues of nests without an aggregation have statistics, and only with these are there columns.
+//! - epilogues of nests without an aggregation may have statistics, and bodies of nests with inner sums; only nests with
+//!   statistics have columns.
 //!
 //! A nest without an aggregation may know *statistics* of its rows: the first `rows` free axes number rows, the free axes
 //! after them are a row's columns, and a statistic is the aggregate of a value over all columns of its row. It lets values
@@ -33,34 +34,54 @@
 //!
 //! An output may then have one element for each row: the positions of such mention no column.
 //!
+//! A nest with an aggregation may have *inner sums*: each is a sum over axes of its own, which follow the reduction axes, at a
+//! point of the free and the reduction axes, and is read by the body alone. The body may then know statistics over the reduction
+//! axes, which the epilogue may read, too. That is attention: scores, their softmax, and the mean that it weighs, without a score in memory
+//! ([`Nest::attention`] says for which such nests there are kernels). Its columns are free axes on which no statistic depends:
+//!
+//! ```text
+//! inner0 sum [d]  v0 = in0[64*t + d]   v1 = in1[64*s + d]   v2 = mul v0 v1   yield v2
+//! body            v0 = inner0   v1 = max over points of v0   v2 = sub v0 v1   v3 = exp v2   v4 = in2[64*s + e]   v5 = mul v3 v4
+//!                 v6 = sum over points of v3   yield v5
+//! epilogue        v0 = accumulator   v1 = v6 of body   v2 = div v0 v1   yield v2
+//! ```
+//!
 //! Nests know buffers only by position: which tensor an operand is, the plan says.
 
 mod address;
+mod attention;
 mod build;
 mod gather;
 mod inline;
+mod inner;
 mod name;
 mod roles;
 mod rows;
 mod simplify;
 mod split;
+mod stages;
 #[cfg(test)]
 mod tests;
 mod text;
 mod verify;
 mod window;
 
+pub(crate) use attention::loads_of;
+pub use attention::{Attention, Score};
 pub(crate) use build::is_view;
 pub use build::{Members, NestError, build};
 pub use roles::Roles;
 pub(crate) use rows::row_form;
+pub use stages::Stages;
 pub use verify::InvalidNest;
 pub use window::Window;
+
+use std::borrow::Borrow;
 
 use crate::affine::Affine;
 use crate::dtype::DType;
 use crate::graph::Aggregation;
-use crate::scalar::{Program, Value};
+use crate::scalar::{Inst, Program, Value};
 use crate::tensor::TensorType;
 
 /// A loop of the nest.
@@ -102,6 +123,15 @@ pub struct Load {
     pub when: Vec<Affine>,
 }
 
+/// A sum over axes of its own, at a point of the free and the reduction axes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Inner {
+    /// The variables of its axes.
+    pub axes: std::ops::Range<usize>,
+    /// One result, summed. Its loads are executed at all points.
+    pub body: Program<Leaf>,
+}
+
 /// What the leaves of a nest's programs read.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Leaf {
@@ -113,16 +143,31 @@ pub enum Leaf {
     Accumulator,
     /// Epilogue only: whether any point counted, as bool.
     Written,
-    /// Epilogue only: the aggregate of a value before it over the columns of its row. Not of the arg forms, nor of assignments.
+    /// The aggregate of a value before it: over the columns of its row, in the epilogue; over all reduction points, in a body
+    /// with inner sums. Not of the arg forms, nor of assignments.
     Statistic(Aggregation, Value),
+    /// Body only: the inner sum of this number.
+    Inner(usize),
+    /// Epilogue only: a statistic of the body, by its number there.
+    OfBody(Value),
 }
 
 impl Leaf {
-    fn load(&self) -> Option<&Load> {
+    /// The load, if it is one.
+    pub fn load(&self) -> Option<&Load> {
         match self {
             Leaf::Load(load) => Some(load),
             _ => None,
         }
+    }
+}
+
+/// The values that an instruction of a nest's program reads, those of a load's run-time indices among them.
+pub(crate) fn operands(inst: &Inst<Leaf>) -> Vec<Value> {
+    match inst {
+        Inst::Leaf(Leaf::Load(load)) => load.dynamic.iter().map(|(value, _)| *value).collect(),
+        Inst::Leaf(Leaf::Statistic(_, value)) => vec![*value],
+        _ => inst.operands(),
     }
 }
 
@@ -141,11 +186,11 @@ pub struct Output {
 pub struct Nest {
     /// For readers and kernel listings: letters, digits, `_`.
     pub name: String,
-    /// The free axes, then the reduction axes, then the loops around the nest, the outermost first.
+    /// The free axes, then the reduction axes, then those of each inner sum, then the loops around the nest, the outermost first.
     pub axes: Vec<Axis>,
     /// How many of `axes` are free.
     pub free: usize,
-    /// How many of the free axes number the rows: all of them where there are no statistics.
+    /// How many of the free axes number the rows: all of them where nothing is of rows.
     pub rows: usize,
     /// How many of `axes` are loops around the nest.
     pub loops: usize,
@@ -159,6 +204,8 @@ pub struct Nest {
     /// Results: the value to aggregate (f16 and bf16 are summed and multiplied in f32), then optionally a bool: whether
     /// the point counts.
     pub body: Program<Leaf>,
+    /// The sums that the body reads.
+    pub inner: Vec<Inner>,
     /// One result for each output, of its type.
     pub epilogue: Program<Leaf>,
     pub outputs: Vec<Output>,
@@ -167,7 +214,7 @@ pub struct Nest {
 impl Nest {
     /// The reduction axes' variables.
     pub fn reduction(&self) -> std::ops::Range<usize> {
-        self.free..self.axes.len() - self.loops
+        self.free..self.inner.first().map_or(self.loops().start, |inner| inner.axes.start)
     }
 
     /// The variables of a row's columns.
@@ -177,7 +224,7 @@ impl Nest {
 
     /// The number of places in a row.
     pub fn row_length(&self) -> usize {
-        self.axes[self.columns()].iter().map(|a| a.extent).product()
+        self.points(self.columns())
     }
 
     /// Whether an output has an element for each row, instead of each place.
@@ -218,7 +265,7 @@ impl Nest {
         self.loops == 0
             && !self.is_of_rows(output)
             && self.operands[operand] == *ty
-            && !self.body.leaves().any(of_operand)
+            && self.body_loads().all(|load| load.operand != operand)
             && self.epilogue.leaves().filter(|leaf| of_operand(leaf)).all(is_here)
     }
 
@@ -230,14 +277,19 @@ impl Nest {
         nest
     }
 
+    /// The number of points of these axes.
+    pub fn points(&self, axes: impl IntoIterator<Item: Borrow<usize>>) -> usize {
+        axes.into_iter().map(|axis| self.axes[*axis.borrow()].extent).product()
+    }
+
     /// Number of places in each output.
     pub fn places(&self) -> usize {
-        self.axes[..self.free].iter().map(|a| a.extent).product()
+        self.points(0..self.free)
     }
 
     /// Number of reduction points for each place, valid or not.
     pub fn reduction_points(&self) -> usize {
-        self.axes[self.reduction()].iter().map(|a| a.extent).product()
+        self.points(self.reduction())
     }
 
     /// The type in which values are aggregated.
@@ -268,13 +320,15 @@ impl Nest {
         }
     }
 
-    /// Loads of both programs, in order.
+    /// Loads of all programs, in order.
     pub fn loads(&self) -> impl Iterator<Item = &Load> {
         self.body_loads().chain(self.epilogue_loads())
     }
 
+    /// Loads of what is aggregated, inner sums among it.
     pub fn body_loads(&self) -> impl Iterator<Item = &Load> {
-        self.body.leaves().filter_map(Leaf::load)
+        let inner = self.inner.iter().flat_map(|inner| inner.body.leaves());
+        inner.chain(self.body.leaves()).filter_map(Leaf::load)
     }
 
     pub fn epilogue_loads(&self) -> impl Iterator<Item = &Load> {

@@ -4,7 +4,7 @@ use crate::affine::Affine;
 use crate::graph::Aggregation;
 use crate::scalar::{BinaryOp, Inst, Program, Value};
 
-use super::{Leaf, Nest};
+use super::{Inner, Leaf, Nest, operands};
 
 /// A sum over `reduction` of `left * right`, where `left` depends on no column and `right` on no row.
 ///
@@ -77,21 +77,26 @@ impl Nest {
         let mut of: Vec<Vec<bool>> = Vec::with_capacity(program.insts.len());
         for (inst, _) in &program.insts {
             let mut axes = vec![false; self.axes.len()];
-            let mut operands = inst.operands();
             match inst {
                 Inst::Leaf(Leaf::Index(affine)) => self.depend(affine, &mut axes),
                 Inst::Leaf(Leaf::Load(load)) => {
                     load.when.iter().chain([&load.offset]).for_each(|a| self.depend(a, &mut axes));
-                    operands.extend(load.dynamic.iter().map(|(value, _)| *value));
                 }
-                Inst::Leaf(Leaf::Statistic(_, value)) => operands.push(*value),
+                Inst::Leaf(Leaf::OfBody(value)) => axes.clone_from(&self.dependencies(&self.body)[*value]),
+                Inst::Leaf(Leaf::Inner(number)) => {
+                    let Inner { axes: own, body } = &self.inner[*number];
+                    axes =
+                        body.results.iter().fold(axes, |axes, &result| either(axes, &self.dependencies(body)[result]));
+                    axes[own.clone()].fill(false);
+                }
                 _ => {}
             }
-            for operand in operands {
-                axes.iter_mut().zip(&of[operand]).for_each(|(a, &o)| *a |= o);
+            for operand in operands(inst) {
+                axes = either(axes, &of[operand]);
             }
             if let Inst::Leaf(Leaf::Statistic(..)) = inst {
                 axes[self.columns()].fill(false);
+                axes[self.reduction()].fill(false);
             }
             of.push(axes);
         }
@@ -99,7 +104,7 @@ impl Nest {
     }
 
     /// Marks the axes on which an expression depends, through derived variables too.
-    fn depend(&self, affine: &Affine, axes: &mut [bool]) {
+    pub(super) fn depend(&self, affine: &Affine, axes: &mut [bool]) {
         for variable in affine.variables() {
             match variable.checked_sub(self.axes.len()) {
                 None => axes[variable] = true,
@@ -107,4 +112,9 @@ impl Nest {
             }
         }
     }
+}
+
+fn either(mut a: Vec<bool>, b: &[bool]) -> Vec<bool> {
+    a.iter_mut().zip(b).for_each(|(a, &b)| *a |= b);
+    a
 }

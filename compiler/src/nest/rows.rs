@@ -4,11 +4,11 @@
 //! first two axes are the rows. M's place is the row's: [i0, i1, 0]; the index over which it sums is the column.
 
 use crate::affine::Affine;
-use crate::graph::{Aggregation, Contraction, Graph, NodeId, Op};
+use crate::graph::{Access, Aggregation, Contraction, Graph, NodeId, Op};
 use crate::scalar::{Inst, Program, Value};
 
-use super::build::{Builder, NestError, accumulator_type, widened};
-use super::gather::{Gather, gather};
+use super::build::{Builder, NestError};
+use super::gather::{Gather, gather_node};
 use super::{Leaf, Window};
 
 /// The shape of the places of a nest with statistics, and how many of its axes are rows; `None` where the statistics do not
@@ -52,13 +52,19 @@ fn without_ones(sizes: &[usize]) -> Vec<usize> {
 /// The gather form of a contraction that may be a statistic: each of its places aggregates all of a box.
 pub(crate) fn row_form(graph: &Graph, id: NodeId) -> Option<Gather> {
     let Op::Contraction(op) = &graph.node(id).op else { return None };
-    let fixed = op.accesses.iter().all(|a| a.index.iter().all(|i| i.access.is_none()));
     let folds = !matches!(op.aggregation, Aggregation::ArgMax | Aggregation::ArgMin | Aggregation::Assign);
-    if !fixed || !folds || op.default || op.body.results.len() != 1 {
+    if !folds {
         return None;
     }
-    let shapes: Vec<Vec<usize>> = graph.operands(id).iter().map(|&o| graph.shape(o).to_vec()).collect();
-    let form = gather(op, graph.shape(id), &shapes)?;
+    box_form(graph, id, op)
+}
+
+/// The gather form of a contraction each of whose places aggregates one value of all points of a box.
+pub(super) fn box_form(graph: &Graph, id: NodeId, op: &Contraction) -> Option<Gather> {
+    if !op.accesses.iter().all(Access::is_fixed) || op.default || op.body.results.len() != 1 {
+        return None;
+    }
+    let form = gather_node(graph, id, op)?;
     (!form.empty && form.guards.is_empty() && form.derived.is_empty()).then_some(form)
 }
 
@@ -87,7 +93,6 @@ impl<'a> Builder<'a> {
 
     /// The aggregate over the row of the nest's place.
     pub fn statistic(&mut self, program: &mut Program<Leaf>, id: NodeId) -> Result<Value, NestError> {
-        let op: &Contraction = self.contraction_op(id)?;
         let form = row_form(self.graph, id).ok_or(NestError::Internal("a statistic of something else"))?;
         let mut columns = (self.rows..self.free).filter(|&axis| self.axes[axis].extent != 1);
         let mut values = self.place(id)?;
@@ -95,11 +100,19 @@ impl<'a> Builder<'a> {
             let column = if axis.extent == 1 { None } else { columns.next() };
             values.push(column.map_or(Affine::constant(0), Affine::var));
         }
-        let indices: Option<Vec<Affine>> = form.indices.iter().map(|index| index.substitute_all(&values)).collect();
-        let (value, _) = self.body(program, id, op, &indices.ok_or_else(|| self.overflow())?, &[])?;
-        let dtype = accumulator_type(op.aggregation, program.dtype(value));
-        let value = widened(program, value, dtype);
-        let statistic = program.push(Inst::Leaf(Leaf::Statistic(op.aggregation, value)), dtype);
+        let statistic = self.aggregate(program, id, &form, &values)?;
         Ok(program.cast(statistic, self.graph.dtype(id)))
+    }
+    /// The statistic of a contraction's terms where the variables of its gather form are `values`.
+    pub fn aggregate(
+        &mut self,
+        program: &mut Program<Leaf>,
+        id: NodeId,
+        form: &Gather,
+        values: &[Affine],
+    ) -> Result<Value, NestError> {
+        let value = self.term(program, id, form, values)?;
+        let aggregation = self.contraction_op(id)?.aggregation;
+        Ok(program.push(Inst::Leaf(Leaf::Statistic(aggregation, value)), program.dtype(value)))
     }
 }

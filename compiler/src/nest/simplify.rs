@@ -20,7 +20,8 @@ pub(crate) fn simplify(mut nest: Nest) -> Option<Nest> {
     let mut outer = 0;
     while outer + 1 < nest.loops().start {
         let inner = outer + 1;
-        let same_role = inner != nest.free && inner != nest.rows;
+        let bounds = nest.inner.iter().map(|sum| sum.axes.start).chain([nest.free, nest.rows]);
+        let same_role = bounds.into_iter().all(|bound| bound != inner);
         let extent = i64::try_from(nest.axes[inner].extent).ok()?;
         let composes = |a: &Affine| a.coefficient(inner).checked_mul(extent) == Some(a.coefficient(outer));
         if same_role && expressions(&nest).all(composes) {
@@ -39,10 +40,13 @@ pub(crate) fn simplify(mut nest: Nest) -> Option<Nest> {
 
 /// Every affine expression of the nest.
 pub(super) fn expressions(nest: &Nest) -> impl Iterator<Item = &Affine> {
-    let leaves = nest.body.leaves().chain(nest.epilogue.leaves()).flat_map(|leaf| match leaf {
+    let inner = nest.inner.iter().flat_map(|inner| inner.body.leaves());
+    let leaves = inner.chain(nest.body.leaves()).chain(nest.epilogue.leaves()).flat_map(|leaf| match leaf {
         Leaf::Load(load) => Some(&load.offset).into_iter().chain(&load.when),
         Leaf::Index(affine) => Some(affine).into_iter().chain(&[]),
-        Leaf::Accumulator | Leaf::Written | Leaf::Statistic(..) => None.into_iter().chain(&[]),
+        Leaf::Accumulator | Leaf::Written | Leaf::Statistic(..) | Leaf::Inner(_) | Leaf::OfBody(_) => {
+            None.into_iter().chain(&[])
+        }
     });
     let outputs = nest.outputs.iter().map(|output| &output.position);
     nest.derived.iter().map(|d| &d.numerator).chain(&nest.guards).chain(&nest.position).chain(outputs).chain(leaves)
@@ -57,19 +61,26 @@ fn without_axis(mut nest: Nest, axis: usize, value: Affine) -> Option<Nest> {
     nest.axes.remove(axis);
     nest.rows -= usize::from(axis < nest.rows);
     nest.free -= usize::from(axis < nest.free);
+    for inner in &mut nest.inner {
+        inner.axes = inner.axes.start - usize::from(axis < inner.axes.start)
+            ..inner.axes.end - usize::from(axis < inner.axes.end);
+    }
     for derived in &mut nest.derived {
         change(&mut derived.numerator)?;
     }
     let outputs = nest.outputs.iter_mut().map(|output| &mut output.position);
     nest.guards.iter_mut().chain(&mut nest.position).chain(outputs).try_for_each(change)?;
-    for program in [&mut nest.body, &mut nest.epilogue] {
-        change_program(program, change)?;
-    }
+    programs(&mut nest).try_for_each(|program| change_program(program, change))?;
     Some(nest)
 }
 
+/// All programs of the nest.
+pub(super) fn programs(nest: &mut Nest) -> impl Iterator<Item = &mut Program<Leaf>> {
+    nest.inner.iter_mut().map(|inner| &mut inner.body).chain([&mut nest.body, &mut nest.epilogue])
+}
+
 /// Applies `change` to every affine expression of a program.
-pub(super) fn change_program(program: &mut Program<Leaf>, change: impl Fn(&mut Affine) -> Option<()>) -> Option<()> {
+pub(crate) fn change_program(program: &mut Program<Leaf>, change: impl Fn(&mut Affine) -> Option<()>) -> Option<()> {
     for (inst, _) in &mut program.insts {
         match inst {
             Inst::Leaf(Leaf::Load(load)) => {

@@ -11,7 +11,7 @@
 use crate::affine::Affine;
 use crate::graph::Aggregation;
 
-use super::simplify::change_program;
+use super::simplify::{change_program, programs};
 use super::{Axis, Derived, Nest, derived_number};
 
 /// The same nest over more axes. `None`: index arithmetic left the range of 64 bits.
@@ -48,7 +48,8 @@ fn split_axis(mut nest: Nest, axis: usize, size: usize) -> Option<Nest> {
     let name = nest.axes[axis].name.clone();
     nest.axes.insert(axis + 1, Axis { name, extent: size });
     nest.free += 1;
-    nest.rows += 1;
+    nest.rows += usize::from(axis < nest.rows);
+    nest.inner.iter_mut().for_each(|inner| inner.axes = inner.axes.start + 1..inner.axes.end + 1);
     let mut bounds = Vec::with_capacity(nest.axes.len());
     for axis in &nest.axes {
         bounds.push((0, i64::try_from(axis.extent).ok()? - 1));
@@ -69,9 +70,7 @@ fn split_axis(mut nest: Nest, axis: usize, size: usize) -> Option<Nest> {
     };
     let outputs = nest.outputs.iter_mut().map(|output| &mut output.position);
     nest.guards.iter_mut().chain(&mut nest.position).chain(outputs).try_for_each(change)?;
-    for program in [&mut nest.body, &mut nest.epilogue] {
-        change_program(program, change)?;
-    }
+    programs(&mut nest).try_for_each(|program| change_program(program, change))?;
     nest.guards.retain(|guard| guard.bounds(&bounds).is_none_or(|(low, _)| low < 0));
     Some(nest)
 }

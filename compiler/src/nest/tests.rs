@@ -1,13 +1,14 @@
 use crate::graph::{Graph, NodeId};
-use crate::nest::{Members, Nest, Window};
-use crate::passes::{Group, fuse, is_source};
+use crate::nest::{Nest, Window};
+use crate::passes::{Group, dead, fuse, is_source};
 use crate::profile::Profile;
 
 /// The nests of a graph's groups, as text.
 fn nests(nodes: &str) -> String {
-    let graph = Graph::parse(nodes).unwrap();
+    let mut graph = Graph::parse(nodes).unwrap();
     graph.verify().unwrap();
-    let groups = fuse(&graph, &Profile::generic());
+    dead(&mut graph);
+    let groups = fuse(&graph, &Profile::generic(), Some(&|_| true));
     let roots: Vec<_> = groups.iter().flat_map(|g| g.roots.clone()).collect();
     let mut text = String::new();
     for group in &groups {
@@ -279,6 +280,88 @@ graph softmax(%0) -> (Y = %5)
     ");
 }
 
+/// Attention is one nest, whose scores are nowhere in memory; the shares of a softmax are taken at the end.
+#[test]
+fn attention_is_one_nest() {
+    insta::assert_snapshot!(nests("\
+graph attention(%0, %1, %2) -> (Y = %9)
+%0 = input Q : f32[20, 2, 8]
+%1 = input K : f32[30, 2, 8]
+%2 = input V : f32[30, 2, 16]
+%3 = contract sum [h, t, s] (h: 0..2, t: 0..20, s: 0..30, d: 0..8) { v0 = %0[t, h, d]; v1 = %1[s, h, d]; v2 = mul v0 v1; yield v2 } : f32[2, 20, 30]
+%4 = contract max [h, t, 0] (h: 0..2, t: 0..20, s: 0..30) { v0 = %3[h, t, s]; yield v0 } : f32[2, 20, 1]
+%5 = sub %3 %4 : f32[2, 20, 30]
+%6 = exp %5 : f32[2, 20, 30]
+%7 = contract sum [h, t, 0] (h: 0..2, t: 0..20, s: 0..30) { v0 = %6[h, t, s]; yield v0 } : f32[2, 20, 1]
+%8 = div %6 %7 : f32[2, 20, 30]
+%9 = contract sum [t, h, e] (t: 0..20, h: 0..2, e: 0..16, s: 0..30) { v0 = %8[h, t, s]; v1 = %2[s, h, e]; v2 = mul v0 v1; yield v2 } : f32[20, 2, 16]  # Y
+"), @r"
+    nest y [t: 20, h: 2, e: 16] sum [s: 30]
+      in0: f32[20, 2, 8]
+      in1: f32[30, 2, 8]
+      in2: f32[30, 2, 16]
+      out0: f32[20, 2, 16]
+      inner0 sum [d: 8]
+        v0 = in0[16*t + 8*h + d] : f32
+        v1 = in1[8*h + 16*s + d] : f32
+        v2 = mul v0 v1 : f32
+        yield v2
+      body
+        v0 = inner0 : f32
+        v1 = max over points of v0 : f32
+        v2 = sub v0 v1 : f32
+        v3 = exp v2 : f32
+        v4 = sum over points of v3 : f32
+        v5 = in2[16*h + e + 32*s] : f32
+        v6 = mul v3 v5 : f32
+        yield v6
+      epilogue
+        v0 = accumulator : f32
+        v1 = v4 of body : f32
+        v2 = div v0 v1 : f32
+        yield v2
+    ");
+}
+
+/// What does not change with the top as exp(-top) does is not known before all scores are; nor is what the top is of, where that is made of
+/// another statistic. The scores stay in memory.
+#[test]
+fn other_functions_of_the_top_are_no_attention() {
+    let others = [
+        // The difference itself; a sum of something else beside; what is divided by the top.
+        "%6 = contract sum [t, e] (t: 0..20, e: 0..16, s: 0..30) { v0 = %5[t, s]; v1 = %2[s, e]; v2 = mul v0 v1; yield v2 } : f32[20, 16]",
+        "\
+%7 = exp %5 : f32[20, 30]
+%8 = contract sum [t, 0] (t: 0..20, s: 0..30) { v0 = %3[t, s]; yield v0 } : f32[20, 1]
+%9 = contract sum [t, e] (t: 0..20, e: 0..16, s: 0..30) { v0 = %7[t, s]; v1 = %2[s, e]; v2 = mul v0 v1; yield v2 } : f32[20, 16]
+%6 = add %9 %8 : f32[20, 16]",
+        "\
+%7 = abs %3 : f32[20, 30]
+%8 = contract sum [t, e] (t: 0..20, e: 0..16, s: 0..30) { v0 = %7[t, s]; v1 = %2[s, e]; v2 = mul v0 v1; yield v2 } : f32[20, 16]
+%6 = div %8 %4 : f32[20, 16]",
+        "\
+%7 = contract sum [t, 0] (t: 0..20, s: 0..30) { v0 = %3[t, s]; yield v0 } : f32[20, 1]
+%8 = div %3 %7 : f32[20, 30]
+%9 = contract max [t, 0] (t: 0..20, s: 0..30) { v0 = %8[t, s]; yield v0 } : f32[20, 1]
+%10 = sub %8 %9 : f32[20, 30]
+%11 = exp %10 : f32[20, 30]
+%6 = contract sum [t, e] (t: 0..20, e: 0..16, s: 0..30) { v0 = %11[t, s]; v1 = %2[s, e]; v2 = mul v0 v1; yield v2 } : f32[20, 16]",
+    ];
+    for other in others {
+        let nests = nests(&format!("\
+graph other(%0, %1, %2) -> (Y = %6)
+%0 = input Q : f32[20, 8]
+%1 = input K : f32[30, 8]
+%2 = input V : f32[30, 16]
+%3 = contract sum [t, s] (t: 0..20, s: 0..30, d: 0..8) {{ v0 = %0[t, d]; v1 = %1[s, d]; v2 = mul v0 v1; yield v2 }} : f32[20, 30]
+%4 = contract max [t, 0] (t: 0..20, s: 0..30) {{ v0 = %3[t, s]; yield v0 }} : f32[20, 1]
+%5 = sub %3 %4 : f32[20, 30]
+{other}
+"));
+        assert!(!nests.contains("inner"), "{nests}");
+    }
+}
+
 /// A statistic that is wanted itself has an element for each row.
 #[test]
 fn outputs_of_rows() {
@@ -376,15 +459,14 @@ graph shifted(%0) -> (Y = %3)
 fn build(graph: &Graph, group: &Group, memory: &dyn Fn(NodeId) -> Option<Window>) -> (Nest, Vec<NodeId>) {
     let whole = |id: &NodeId| (*id, vec![Window::whole(&graph.node(*id).ty)]);
     let roots: Vec<_> = group.roots.iter().map(whole).collect();
-    let members = Members { roots: &roots, contraction: group.contraction, statistics: &group.statistics };
-    super::build(graph, members, memory, &[]).unwrap()
+    super::build(graph, group.members(&roots), memory, &[]).unwrap()
 }
 
 /// The name of the kernel that computes the last node.
 fn name(nodes: &str) -> String {
     let graph = Graph::parse(nodes).unwrap();
     graph.verify().unwrap();
-    let group = fuse(&graph, &Profile::generic()).pop().unwrap();
+    let group = fuse(&graph, &Profile::generic(), Some(&|_| true)).pop().unwrap();
     let whole = |id| Window::whole(&graph.node(id).ty);
     let memory = |id| is_source(&graph.node(id).op).then(|| whole(id));
     build(&graph, &group, &memory).0.name

@@ -32,7 +32,12 @@ impl Nest {
                 Inst::Leaf(Leaf::Index(affine)) => format!("index {}", self.affine(affine)),
                 Inst::Leaf(Leaf::Accumulator) => "accumulator".into(),
                 Inst::Leaf(Leaf::Written) => "written".into(),
-                Inst::Leaf(Leaf::Statistic(aggregation, a)) => format!("{} over columns of v{a}", aggregation.name()),
+                Inst::Leaf(Leaf::Statistic(aggregation, a)) => {
+                    let over = if self.aggregation.is_some() { "points" } else { "columns" };
+                    format!("{} over {over} of v{a}", aggregation.name())
+                }
+                Inst::Leaf(Leaf::Inner(number)) => format!("inner{number}"),
+                Inst::Leaf(Leaf::OfBody(a)) => format!("v{a} of body"),
                 Inst::Const(s) => s.to_string(),
                 Inst::Unary(op, a) => format!("{} v{a}", op.name()),
                 Inst::Binary(op, a, b) => format!("{} v{a} v{b}", op.name()),
@@ -85,6 +90,10 @@ impl fmt::Display for Nest {
         }
         if let Some(position) = &self.position {
             writeln!(f, "  position {}", self.affine(position))?;
+        }
+        for (number, inner) in self.inner.iter().enumerate() {
+            writeln!(f, "  inner{number} sum [{}]", list(&self.axes[inner.axes.clone()]))?;
+            self.program(f, &inner.body)?;
         }
         if self.aggregation.is_some() {
             writeln!(f, "  body")?;

@@ -1,13 +1,14 @@
 //! What is always true of a nest, checked.
 
 use std::fmt;
+use std::ops::Range;
 
 use crate::affine::Affine;
 use crate::dtype::DType;
 use crate::graph::Aggregation;
 use crate::scalar::{Inst, Program};
 
-use super::{Leaf, Load, Nest, Output};
+use super::{Inner, Leaf, Load, Nest, Output};
 
 /// A nest that breaks a rule of [`crate::nest`]: a bug of the pass that made it.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,7 +54,16 @@ impl Nest {
         }
         require(self.epilogue.results.len() == self.outputs.len(), || "one epilogue result for each output".into())?;
         require(self.rows <= self.free, || "more rows than free axes".into())?;
-        require(self.aggregation.is_none() || self.columns().is_empty(), || "columns beside an aggregation".into())?;
+        let is_plain = self.aggregation.is_some() && self.inner.is_empty();
+        require(!is_plain || self.columns().is_empty(), || "columns beside an aggregation".into())?;
+        let mut end = self.reduction().end;
+        for (number, Inner { axes, body }) in self.inner.iter().enumerate() {
+            require(self.aggregation.is_some(), || "inner sums without an aggregation".into())?;
+            require(axes.start == end && axes.end >= end, || format!("the axes of inner{number} follow no others"))?;
+            require(body.results.len() == 1, || format!("inner{number} has not one result"))?;
+            end = axes.end;
+        }
+        require(self.inner.is_empty() || end == self.loops().start, || "axes of no kind".into())?;
         let dependencies = self.dependencies(&self.epilogue);
         for (number, &result) in self.epilogue.results.iter().enumerate().filter(|(n, _)| self.is_of_rows(*n)) {
             let varies = self.columns().any(|column| dependencies[result][column]);
@@ -84,8 +94,11 @@ impl Nest {
         for affine in self.guards.iter().chain(&self.position) {
             self.mentions_below(affine, self.axes.len() + self.derived.len())?;
         }
-        self.check_program(&self.body, false)?;
-        self.check_program(&self.epilogue, true)
+        for number in 0..self.inner.len() {
+            self.check_program(&self.inner[number].body, Part::Inner(number))?;
+        }
+        self.check_program(&self.body, Part::Body)?;
+        self.check_program(&self.epilogue, Part::Epilogue)
     }
 
     fn mentions_below(&self, affine: &Affine, limit: usize) -> Result<(), String> {
@@ -100,17 +113,32 @@ impl Nest {
         })
     }
 
-    /// The variable is a reduction axis or derived from one.
+    /// The variable is an axis of the reduction or of an inner sum, or derived from one.
     pub fn depends_on_reduction(&self, variable: usize) -> bool {
+        self.depends_on_axes(variable, self.free..self.loops().start)
+    }
+
+    fn depends_on_axes(&self, variable: usize, axes: Range<usize>) -> bool {
         match variable.checked_sub(self.axes.len()) {
-            None => self.reduction().contains(&variable),
-            Some(number) => self.derived[number].numerator.variables().any(|v| self.depends_on_reduction(v)),
+            None => axes.contains(&variable),
+            Some(number) => self.derived[number].numerator.variables().any(|v| self.depends_on_axes(v, axes.clone())),
         }
     }
 
-    fn check_program(&self, program: &Program<Leaf>, epilogue: bool) -> Result<(), String> {
+    /// The axes that a part of the nest does not know.
+    fn unknown(&self, part: Part) -> [Range<usize>; 2] {
+        let (inner, loops) = (self.reduction().end, self.loops().start);
+        match part {
+            Part::Inner(number) => [inner..self.inner[number].axes.start, self.inner[number].axes.end..loops],
+            Part::Body => [inner..loops, 0..0],
+            Part::Epilogue => [self.free..loops, 0..0],
+        }
+    }
+
+    fn check_program(&self, program: &Program<Leaf>, part: Part) -> Result<(), String> {
+        let epilogue = part == Part::Epilogue;
         for (value, (inst, dtype)) in program.insts.iter().enumerate() {
-            let place = || format!("v{value} of the {}", if epilogue { "epilogue" } else { "body" });
+            let place = || format!("v{value} of the {part}");
             require(inst.operands().iter().all(|&o| o < value), || format!("{} reads a later value", place()))?;
             let type_of = |v: usize| program.insts[v].1;
             let typed = match inst {
@@ -127,19 +155,33 @@ impl Nest {
                 Inst::Leaf(Leaf::Statistic(aggregation, a)) => {
                     let is_fold =
                         !matches!(aggregation, Aggregation::ArgMax | Aggregation::ArgMin | Aggregation::Assign);
-                    epilogue && self.aggregation.is_none() && is_fold && *a < value && type_of(*a) == *dtype
+                    let may = match part {
+                        Part::Inner(_) => false,
+                        Part::Body => !self.inner.is_empty(),
+                        Part::Epilogue => self.aggregation.is_none(),
+                    };
+                    may && is_fold && *a < value && type_of(*a) == *dtype
+                }
+                Inst::Leaf(Leaf::Inner(number)) => {
+                    let sum = self.inner.get(*number).map(|inner| inner.body.dtype(inner.body.results[0]));
+                    part == Part::Body && sum == Some(*dtype)
+                }
+                Inst::Leaf(Leaf::OfBody(value)) => {
+                    let statistic = self.body.insts.get(*value);
+                    let is_statistic = |(inst, of): &(Inst<Leaf>, DType)| {
+                        matches!(inst, Inst::Leaf(Leaf::Statistic(..))) && of == dtype
+                    };
+                    epilogue && statistic.is_some_and(is_statistic)
                 }
                 Inst::Leaf(Leaf::Accumulator) => epilogue && self.accumulated_type() == Some(*dtype),
                 Inst::Leaf(Leaf::Load(load)) => {
-                    self.check_load(load, epilogue).map_err(|e| format!("{}: {e}", place()))?;
+                    self.check_load(load, part).map_err(|e| format!("{}: {e}", place()))?;
                     self.operands[load.operand].dtype == *dtype
                 }
             };
             require(typed, || format!("{} is ill-typed", place()))?;
-            if let (true, Inst::Leaf(Leaf::Index(affine))) = (epilogue, inst) {
-                require(!affine.variables().any(|v| self.depends_on_reduction(v)), || {
-                    format!("{} mentions a reduction axis", place())
-                })?;
+            if let Inst::Leaf(Leaf::Index(affine)) = inst {
+                require(self.knows(affine, part), || format!("{} mentions a reduction axis", place()))?;
             }
         }
         Ok(())
@@ -150,12 +192,18 @@ impl Nest {
         if self.position.is_some() { Some(DType::I32) } else { self.accumulator() }
     }
 
-    fn check_load(&self, load: &Load, epilogue: bool) -> Result<(), String> {
+    /// Whether an expression mentions only axes that a part of the nest knows.
+    fn knows(&self, affine: &Affine, part: Part) -> bool {
+        let unknown = |v: usize| self.unknown(part).into_iter().any(|axes| self.depends_on_axes(v, axes));
+        !affine.variables().any(unknown)
+    }
+
+    fn check_load(&self, load: &Load, part: Part) -> Result<(), String> {
+        let epilogue = part == Part::Epilogue;
         let operand = self.operands.get(load.operand).ok_or("an unknown operand")?;
         for affine in load.when.iter().chain([&load.offset]) {
             self.mentions_below(affine, self.axes.len() + self.derived.len())?;
-            let reduces = epilogue && affine.variables().any(|v| self.depends_on_reduction(v));
-            require(!reduces, || "the epilogue mentions a reduction axis".into())?;
+            require(self.knows(affine, part), || format!("the {part} mentions a reduction axis"))?;
         }
         // A guarded address may be proven by its guard in ways that intervals do not show.
         if load.when.is_empty() && (epilogue || self.guards.is_empty()) && self.derived.is_empty() {
@@ -166,6 +214,24 @@ impl Nest {
             })?;
         }
         Ok(())
+    }
+}
+
+/// A program of a nest.
+#[derive(Clone, Copy, PartialEq)]
+enum Part {
+    Inner(usize),
+    Body,
+    Epilogue,
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Part::Inner(number) => write!(f, "inner sum {number}"),
+            Part::Body => write!(f, "body"),
+            Part::Epilogue => write!(f, "epilogue"),
+        }
     }
 }
 

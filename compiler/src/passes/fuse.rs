@@ -10,7 +10,8 @@
 //! once for each time it is read there, so only what is cheap, or read once, goes there; and not what can be stored by
 //! the contraction that it is computed from, in the *epilogue*, as that takes no more memory than the contraction itself.
 //!
-//! Then groups are merged ([`merge`](super::merge)), so that one may have several roots, and statistics of rows.
+//! Then products are taken into others ([`attend`](super::attention)), and groups are merged ([`merge`](super::merge)), so that
+//! one may have several roots, and statistics of rows.
 //!
 //! Why it is sound: a nest built for a group computes exactly the root's elements whatever is inlined
 //! ([`crate::nest::build`]); grouping only decides cost. Every node that a nest reads from memory is a root, an input
@@ -19,10 +20,11 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::graph::{Aggregation, Contraction, ContractionLeaf, Graph, NodeId, Op};
-use crate::nest::is_view;
+use crate::nest::{Members, Nest, Window, is_view};
 use crate::profile::Profile;
 use crate::scalar::{BinaryOp, Inst, Value};
 
+use super::attention::attend;
 use super::merge::merge;
 use super::prelude::Prelude;
 
@@ -32,8 +34,10 @@ pub struct Group {
     /// Operands before their readers.
     pub roots: Vec<NodeId>,
     pub contraction: Option<NodeId>,
-    /// Contractions over the columns of a row; beside another contraction there are none.
+    /// Contractions over the columns of a row; or with inner sums, over the points of the contraction.
     pub statistics: Vec<NodeId>,
+    /// Products that the contraction reads at each of its points.
+    pub inner: Vec<NodeId>,
     /// It depends on no input, so that its value stays until weights change.
     pub once: bool,
 }
@@ -42,6 +46,11 @@ impl Group {
     /// The root that the others, if there are any, lead to or come before.
     pub fn main(&self) -> NodeId {
         *self.roots.last().expect("a group has a root")
+    }
+
+    /// What its nest computes; `roots` are its own, with where they go.
+    pub fn members<'a>(&'a self, roots: &'a [(NodeId, Vec<Window>)]) -> Members<'a> {
+        Members { roots, contraction: self.contraction, statistics: &self.statistics, inner: &self.inner }
     }
 }
 
@@ -54,8 +63,9 @@ const MOST_RECOMPUTATION: f64 = 32.0;
 /// A tiled product reads an element from memory about this many times less often than it multiplies it.
 const TILE_REUSE: f64 = 64.0;
 
-/// The groups of `graph` in topological order.
-pub fn fuse(graph: &Graph, profile: &Profile) -> Vec<Group> {
+/// The groups of `graph` in topological order. `runs` says whether the device has a kernel for a product of products; where it is not there,
+/// as in a scan, whose steps have parts of tensors, none are made.
+pub fn fuse(graph: &Graph, profile: &Profile, runs: Option<&dyn Fn(&Nest) -> bool>) -> Vec<Group> {
     let links = Links::new(graph);
     let mut stored: HashSet<NodeId> = graph.outputs.iter().map(|(_, id)| storage(graph, *id)).collect();
     for id in graph.ids() {
@@ -69,7 +79,11 @@ pub fn fuse(graph: &Graph, profile: &Profile) -> Vec<Group> {
         let grouping = Grouping::new(graph, &links, &reductions, &stored);
         let more = grouping.to_store(profile.max_buffers as usize);
         if more.is_empty() {
-            return merge(graph, grouping.groups(&prelude.nodes), profile);
+            let mut groups = grouping.groups(&prelude.nodes);
+            if let Some(runs) = runs {
+                groups = attend(graph, groups, profile, runs);
+            }
+            return merge(graph, groups, profile);
         }
         stored.extend(more);
     }
@@ -96,7 +110,7 @@ fn must_be_read_from_memory(graph: &Graph, id: NodeId) -> Vec<NodeId> {
         Op::Reshape => vec![storage(graph, id)],
         Op::PrngValue | Op::PrngState { .. } | Op::Scan(_) => operands.iter().map(|&o| storage(graph, o)).collect(),
         Op::Contraction(op) => {
-            let dynamic = op.accesses.iter().filter(|a| a.index.iter().any(|i| i.access.is_some()));
+            let dynamic = op.accesses.iter().filter(|access| !access.is_fixed());
             let dynamic = dynamic.map(|a| storage(graph, operands[a.operand]));
             dynamic.chain(compared_with_extremes(graph, op, &operands)).collect()
         }
@@ -387,6 +401,7 @@ impl<'g> Grouping<'g> {
             roots: vec![*id],
             contraction: self.contractions.get(id).copied(),
             statistics: Vec::new(),
+            inner: Vec::new(),
             once: once.contains(id),
         };
         stored.map(group).collect()

@@ -14,7 +14,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::graph::{Graph, NodeId, Op};
-use crate::nest::{self, Members, Nest, Window, row_form};
+use crate::nest::{self, Nest, Window, row_form};
 use crate::profile::{Execution, Profile};
 
 use super::fuse::{Group, MOST_NODES, compared_with_extremes, is_source, storage};
@@ -61,10 +61,7 @@ struct Merging<'g> {
 
 impl<'g> Merging<'g> {
     fn new(graph: &'g Graph, groups: Vec<Group>, profile: &'g Profile) -> Merging<'g> {
-        let roots =
-            |(number, group): (usize, &Group)| group.roots.iter().map(move |&root| (root, number)).collect::<Vec<_>>();
-        let home: HashMap<NodeId, usize> = groups.iter().enumerate().flat_map(roots).collect();
-        let reads: Vec<BTreeSet<NodeId>> = groups.iter().map(|group| reads(graph, group, &home)).collect();
+        let (home, reads) = homes(graph, &groups);
         let mut readers: HashMap<NodeId, BTreeSet<usize>> = HashMap::new();
         for (number, roots) in reads.iter().enumerate() {
             roots.iter().for_each(|&root| _ = readers.entry(root).or_default().insert(number));
@@ -95,12 +92,18 @@ impl<'g> Merging<'g> {
     /// What two groups become, of which the second reads the first, and where in the order.
     fn merged(&self, first: usize, second: usize) -> Option<(Group, usize)> {
         let (a, b) = (self.groups[first].as_ref()?, self.groups[second].as_ref()?);
-        if a.once != b.once || !self.is_nest(a) || !self.is_nest(b) {
+        let has_inner = |group: &Group| !group.inner.is_empty();
+        if has_inner(a) || has_inner(b) || a.once != b.once || !is_nest(self.graph, a) || !is_nest(self.graph, b) {
             return None;
         }
         let place = self.place(first, second)?;
-        let mut group =
-            Group { roots: [&a.roots[..], &b.roots].concat(), once: a.once, contraction: None, statistics: Vec::new() };
+        let mut group = Group {
+            roots: [&a.roots[..], &b.roots].concat(),
+            once: a.once,
+            contraction: None,
+            statistics: Vec::new(),
+            inner: Vec::new(),
+        };
         let shape = |group: &Group| self.graph.shape(group.roots[0]);
         match (a.contraction, b.contraction) {
             (contraction, None) if shape(a) == shape(b) && a.statistics.is_empty() && b.statistics.is_empty() => {
@@ -118,7 +121,7 @@ impl<'g> Merging<'g> {
         if self.compares_extremes(&group) {
             return None;
         }
-        let nest = self.nest(&group)?;
+        let (nest, _) = nest_of(self.graph, &group, &|id| self.home.contains_key(&id))?;
         let is_kept = |root: &NodeId| self.is_kept(*root, first, second);
         group.roots.retain(is_kept);
         self.pays(&nest, &group.roots).then_some((group, place))
@@ -131,15 +134,6 @@ impl<'g> Merging<'g> {
             let compared = compared_with_extremes(self.graph, op, &self.graph.operands(id));
             compared.iter().any(|tensor| group.roots.contains(tensor))
         })
-    }
-
-    /// Whether a group is computed by a nest.
-    fn is_nest(&self, group: &Group) -> bool {
-        let is_nest = |id: &NodeId| {
-            !matches!(self.graph.node(*id).op, Op::Scan(_) | Op::PrngValue | Op::PrngState { .. })
-                && self.graph.node(*id).ty.elements() > 0
-        };
-        group.roots.iter().all(is_nest)
     }
 
     /// Where in the order both groups can be computed at once.
@@ -158,18 +152,6 @@ impl<'g> Merging<'g> {
     /// Whether a root of two groups that are merged must be in memory all the same.
     fn is_kept(&self, root: NodeId, first: usize, second: usize) -> bool {
         self.outputs.contains_key(&root) || self.readers(root).any(|reader| reader != first && reader != second)
-    }
-
-    /// The nest of a group, where there is one.
-    fn nest(&self, group: &Group) -> Option<Nest> {
-        let whole = |id: NodeId| Window::whole(&self.graph.node(id).ty);
-        let memory = |id: NodeId| {
-            let is_stored = is_source(&self.graph.node(id).op) || self.home.contains_key(&id);
-            is_stored.then(|| whole(id))
-        };
-        let roots: Vec<(NodeId, Vec<Window>)> = group.roots.iter().map(|&root| (root, vec![whole(root)])).collect();
-        let members = Members { roots: &roots, contraction: group.contraction, statistics: &group.statistics };
-        nest::build(self.graph, members, &memory, &[]).ok().map(|(nest, _)| nest)
     }
 
     /// Whether one nest that stores these is at least as good as the two that it is made of.
@@ -211,6 +193,31 @@ impl<'g> Merging<'g> {
         self.reads[place] = reads;
         self.groups[place] = Some(group);
     }
+}
+
+/// Whether a group is computed by a nest.
+pub(super) fn is_nest(graph: &Graph, group: &Group) -> bool {
+    let is_nest = |id: &NodeId| {
+        !matches!(graph.node(*id).op, Op::Scan(_) | Op::PrngValue | Op::PrngState { .. })
+            && graph.node(*id).ty.elements() > 0
+    };
+    group.roots.iter().all(is_nest)
+}
+
+/// The nest of a group, where there is one, and its operands. Nodes that are `in_memory` are read from there, as sources are.
+pub(super) fn nest_of(graph: &Graph, group: &Group, in_memory: &dyn Fn(NodeId) -> bool) -> Option<(Nest, Vec<NodeId>)> {
+    let whole = |id: NodeId| Window::whole(&graph.node(id).ty);
+    let memory = |id: NodeId| (is_source(&graph.node(id).op) || in_memory(id)).then(|| whole(id));
+    let roots: Vec<(NodeId, Vec<Window>)> = group.roots.iter().map(|&root| (root, vec![whole(root)])).collect();
+    nest::build(graph, group.members(&roots), &memory, &[]).ok()
+}
+
+/// The group of each root, and the roots of other groups that each group reads from memory.
+pub(super) fn homes(graph: &Graph, groups: &[Group]) -> (HashMap<NodeId, usize>, Vec<BTreeSet<NodeId>>) {
+    let roots = |(number, group): (usize, &Group)| group.roots.iter().map(|&root| (root, number)).collect::<Vec<_>>();
+    let home = groups.iter().enumerate().flat_map(roots).collect();
+    let reads = groups.iter().map(|group| reads(graph, group, &home)).collect();
+    (home, reads)
 }
 
 /// The roots of other groups that a group reads from memory.

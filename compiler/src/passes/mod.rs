@@ -1,9 +1,11 @@
 //! Graph passes, one a file. The order in which they run is in [`crate::pipeline`].
 
+mod attention;
 mod dead;
 mod fold;
 mod fuse;
 mod hoist;
+mod join;
 mod merge;
 mod narrow;
 mod prelude;
@@ -17,6 +19,7 @@ pub use dead::dead;
 pub use fold::fold;
 pub use fuse::{Group, fuse, is_source, storage};
 pub use hoist::hoist;
+pub use join::join;
 pub use narrow::narrow;
 pub use settle::settle;
 pub use share::share;

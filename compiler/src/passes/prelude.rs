@@ -48,7 +48,9 @@ impl Prelude {
             let is_free = !of_weights.contains(&id) || is_free(graph, id);
             if !prelude.nodes.contains(&id) || (is_free && read.contains(&id)) {
                 read.extend(graph.operands(id));
-            } else if read.contains(&id) && (bytes(graph, id) <= SMALL || is_reduction(graph, id)) {
+            } else if read.contains(&id)
+                && (bytes(graph, id) <= SMALL || is_reduction(graph, id) || is_joint(graph, id))
+            {
                 prelude.kept.insert(id);
             }
         }
@@ -62,6 +64,11 @@ fn bytes(graph: &Graph, id: NodeId) -> usize {
 
 fn is_reduction(graph: &Graph, id: NodeId) -> bool {
     matches!(&graph.node(id).op, Op::Contraction(op) if op.aggregation != Aggregation::Assign)
+}
+
+/// Whether a node is made of several tensors, so that it takes choices to read it from these.
+fn is_joint(graph: &Graph, id: NodeId) -> bool {
+    matches!(&graph.node(id).op, Op::Contraction(op) if op.default)
 }
 
 /// Whether a node costs no more to compute where it is read than to read: it is a weight, shows the elements of another

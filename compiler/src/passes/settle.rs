@@ -15,8 +15,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::affine::Affine;
 use crate::graph::scan::Parts;
-use crate::graph::{Access, Aggregation, Contraction, ContractionLeaf, Graph, Index, IndexRange, NodeId, Op};
-use crate::scalar::{Inst, Program};
+use crate::graph::{Aggregation, Contraction, Graph, NodeId, Op};
 
 use super::storage;
 
@@ -67,8 +66,7 @@ fn wants_whole(graph: &Graph, id: NodeId, position: usize, is_reshaped: bool) ->
             is_reshaped || (sequences..sequences + scan.carries).contains(&position)
         }
         Op::Contraction(op) => {
-            let at_run_time = |access: &Access| access.index.iter().any(|index| index.access.is_some());
-            is_reshaped && op.accesses.iter().any(|access| access.operand == position && at_run_time(access))
+            is_reshaped && op.accesses.iter().any(|access| access.operand == position && !access.is_fixed())
         }
         _ => false,
     }
@@ -113,22 +111,9 @@ fn is_carry(graph: &Graph, id: NodeId, number: usize) -> bool {
 /// A new node with the elements of `id`.
 fn copy(graph: &mut Graph, id: NodeId) -> NodeId {
     let node = graph.node(id).clone();
-    let range = |(axis, &size): (usize, &usize)| IndexRange { name: format!("i{axis}"), low: 0, high: size as i64 };
     let variables: Vec<Affine> = (0..node.ty.rank()).map(Affine::var).collect();
-    let mut body = Program::default();
-    body.results = vec![body.push(Inst::Leaf(ContractionLeaf::Access(0)), node.ty.dtype)];
-    let contraction = Contraction {
-        aggregation: Aggregation::Assign,
-        indices: node.ty.shape.iter().enumerate().map(range).collect(),
-        output: variables.clone(),
-        accesses: vec![Access {
-            operand: 0,
-            index: variables.into_iter().map(|affine| Index { affine, access: None }).collect(),
-        }],
-        constraints: Vec::new(),
-        body,
-        default: false,
-    };
+    let (dtype, shape) = (node.ty.dtype, &node.ty.shape);
+    let contraction = Contraction::of_tensor(Aggregation::Assign, dtype, shape, variables.clone(), variables);
     let copied = graph.add(Op::Contraction(Box::new(contraction)), node.ty, &[id]);
     let name = node.name.or_else(|| node.op.given_name().map(str::to_owned));
     (graph.node_mut(copied).name, graph.node_mut(copied).span) = (name, node.span);

@@ -8,6 +8,7 @@ use super::{Plan, Routine, Step, Work};
 use crate::kernel::Kernel;
 use crate::nest::{Axis, Nest};
 use crate::profile::Rates;
+use crate::schedule::Choice;
 
 /// The text form of a plan's reasons.
 pub struct Explanation<'a>(&'a Plan);
@@ -100,7 +101,8 @@ fn reasons(routine: &Routine) -> Vec<(&'static str, String)> {
         Work::Nest(nest) => {
             lines.push(("axes", axes(nest)));
             if let Some(schedule) = &routine.schedule {
-                lines.extend([("schedule", schedule.to_string()), ("because", schedule.reason(nest))]);
+                let tuned = if routine.choice == Choice::Tuned { ", tuned" } else { "" };
+                lines.extend([("schedule", format!("{schedule}{tuned}")), ("because", schedule.reason(nest))]);
             }
         }
         Work::PrngValue { elements } => lines.push(("is", format!("a generator of {elements} numbers"))),

@@ -40,7 +40,7 @@ use crate::dtype::DType;
 use crate::kernel::Kernel;
 use crate::nest::Nest;
 use crate::profile::Profile;
-use crate::schedule::Schedule;
+use crate::schedule::{Choice, Schedule};
 use crate::tensor::{Tensor, TensorType};
 
 /// A buffer's number: its position in [`Plan::buffers`].
@@ -122,6 +122,8 @@ pub struct Routine {
     pub work: Work,
     /// `None` where there is nothing to choose.
     pub schedule: Option<Schedule>,
+    /// How the schedule was found.
+    pub choice: Choice,
     /// For shader profiles. Its buffers are those of [`Routine::bound`].
     pub kernel: Option<Kernel>,
 }

@@ -3,10 +3,10 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::graph::{Graph, NodeId, Op, Scan};
-use crate::nest::{self, Axis, Members, Nest, Window};
+use crate::nest::{self, Axis, Nest, Window};
 use crate::passes::{Group, fuse, storage};
 use crate::profile::{Execution, Profile};
-use crate::schedule::{self, Divided, ScheduleError};
+use crate::schedule::{self, Choice, Divided, ScheduleError, Tuned};
 use crate::tensor::{Tensor, TensorType};
 
 use super::memory::{assign_slots, keep};
@@ -15,6 +15,7 @@ use super::{Buffer, BufferId, Carry, Content, Loop, Plan, PlanError, Port, Routi
 
 pub(crate) struct Planner<'a> {
     profile: &'a Profile,
+    tuned: &'a Tuned,
     /// Next values of weights may be written over these.
     overwrites: bool,
     buffers: Vec<Buffer>,
@@ -59,10 +60,12 @@ struct Place {
 }
 
 impl<'a> Planner<'a> {
-    pub fn new(profile: &'a Profile) -> Planner<'a> {
+    /// A planner that prefers the schedules `tuned`, and writes next values of weights over these where it `overwrites`.
+    pub fn new(profile: &'a Profile, tuned: &'a Tuned, overwrites: bool) -> Planner<'a> {
         Planner {
             profile,
-            overwrites: false,
+            tuned,
+            overwrites,
             buffers: Vec::new(),
             routines: Vec::new(),
             of_work: HashMap::new(),
@@ -72,18 +75,14 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Writes next values of weights over these.
-    pub fn overwriting(self) -> Planner<'a> {
-        Planner { overwrites: true, ..self }
-    }
-
     /// The plan of a graph whose scans are settled: see [`crate::passes::settle`].
     pub fn plan(mut self, graph: &'a Graph) -> Result<Plan, PlanError> {
         let mut scope = Scope::new(graph, Vec::new());
         let inputs = self.given(&mut scope, &graph.inputs, &Content::Input)?;
         let weights = self.given(&mut scope, &graph.weights, &Content::Weight)?;
+        let runs = |nest: &Nest| !schedule::candidates(nest, self.profile).is_empty();
         let (once, each): (Vec<Group>, Vec<Group>) =
-            fuse(graph, self.profile).into_iter().partition(|group| group.once);
+            fuse(graph, self.profile, Some(&runs)).into_iter().partition(|group| group.once);
         self.groups(&mut scope, &once)?;
         let prelude = std::mem::take(&mut self.steps);
         let mut loops = self.groups(&mut scope, &each)?;
@@ -181,8 +180,10 @@ impl<'a> Planner<'a> {
             }
             _ => {
                 let memory = |id| scope.window(id);
-                let members = Members { roots: &roots, contraction: group.contraction, statistics: &group.statistics };
-                let (nest, operands) = nest::build(graph, members, &memory, &scope.loops)?;
+                let (nest, operands) = nest::build(graph, group.members(&roots), &memory, &scope.loops)?;
+                if !nest.inner.is_empty() && nest.attention().is_none() {
+                    return Err(PlanError::Internal("a nest of products that has no kernel".into()));
+                }
                 (nest.name.clone(), Work::Nest(Box::new(nest)), operands)
             }
         };
@@ -279,7 +280,7 @@ impl<'a> Planner<'a> {
                 inner.want(body.outputs[number].1, Place { window, ..whole });
             }
         }
-        let loops = self.groups(&mut inner, &fuse(body, self.profile))?;
+        let loops = self.groups(&mut inner, &fuse(body, self.profile, None))?;
         let steps = first_step..self.steps.len();
         Ok((!steps.is_empty()).then_some(Loop { steps, length: scan.length, carries, loops }))
     }
@@ -363,7 +364,7 @@ impl<'a> Planner<'a> {
         }
         let name = self.routine_names.unique(name);
         let shader = self.profile.execution == Execution::Shader;
-        let mut schedule = None;
+        let (mut schedule, mut choice) = (None, Choice::Predicted);
         let kernel = match &mut work {
             Work::PrngValue { elements } if shader => schedule::prng_value(&name, *elements).map(Some),
             Work::PrngState { elements } if shader => schedule::prng_state(&name, *elements).map(Some),
@@ -372,12 +373,13 @@ impl<'a> Planner<'a> {
                 nest.name.clone_from(&name);
                 nest.verify()?;
                 self.check_limits(graph, root, nest)?;
-                let chosen = schedule.insert(schedule::choose(nest, self.profile));
-                schedule::kernel(nest, chosen, self.profile)
+                let (chosen, how) = self.tuned.choose(nest, self.profile);
+                choice = how;
+                schedule::kernel(nest, schedule.insert(chosen), self.profile)
             }
         };
         let kernel = kernel.map_err(|error| self.schedule_error(graph, root, error))?;
-        self.routines.push(Routine { name, work, schedule, kernel });
+        self.routines.push(Routine { name, work, schedule, choice, kernel });
         self.of_work.insert(key, self.routines.len() - 1);
         Ok(self.routines.len() - 1)
     }

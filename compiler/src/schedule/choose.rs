@@ -1,14 +1,14 @@
 //! The space of schedules of a nest, ranked by predicted time: the first is what it gets without tuning.
 
 use crate::graph::Aggregation;
-use crate::nest::{Nest, Roles};
+use crate::nest::{Nest, Roles, loads_of};
 use crate::profile::{Execution, Profile};
 
 use super::contraction::extents;
-use super::cost::{of_pointwise, of_reduction, of_tiling};
-use super::staging::{loads, vector_of};
+use super::cost::{of_blocking, of_pointwise, of_reduction, of_tiling};
+use super::staging::vector_of;
 use super::values::compute_type;
-use super::{Along, Schedule, Slicing, Tiling, lanes, reduction};
+use super::{Along, Blocking, Schedule, Slicing, Tiling, lanes, reduction};
 
 /// Sizes of blocks, and of register tiles: rows and columns.
 const BLOCKS: [u32; 4] = [128, 64, 32, 16];
@@ -37,9 +37,17 @@ pub fn candidates(nest: &Nest, profile: &Profile) -> Vec<Schedule> {
 
 /// The candidates with the seconds that they are predicted to take. Of templates whose best are about equal the first counts:
 /// tiles, then one invocation a place, then several.
-pub(super) fn ranked(nest: &Nest, profile: &Profile) -> Vec<(f64, Schedule)> {
+pub fn ranked(nest: &Nest, profile: &Profile) -> Vec<(f64, Schedule)> {
     if profile.execution == Execution::Native {
         return vec![(0.0, Schedule::Native)];
+    }
+    if let Some(parts) = nest.attention() {
+        let mut all: Vec<(f64, Schedule)> = blockings(nest, profile, &parts.roles)
+            .into_iter()
+            .map(|t| (of_blocking(nest, profile, &parts.roles, &t), Schedule::Attention(t)))
+            .collect();
+        all.sort_by(|a, b| a.0.total_cmp(&b.0));
+        return all;
     }
     if !nest.columns().is_empty() {
         return rows(nest, profile).into_iter().map(|schedule| (profile.rates.launch, schedule)).collect();
@@ -151,7 +159,7 @@ fn tilings(nest: &Nest, profile: &Profile, roles: &Roles) -> Vec<Tiling> {
     }
     let suits = |block: u32, count: usize| block == BLOCKS[3] || (block as usize) < 2 * count;
     let code = nest.epilogue.insts.len();
-    let factor_code = nest.body.insts.len() * loads(nest, roles.left).count().max(1);
+    let factor_code = nest.body.insts.len() * loads_of(&nest.body, roles.left).count().max(1);
     let mut all = Vec::new();
     for block_rows in BLOCKS.into_iter().filter(|&block| suits(block, rows)) {
         for block_columns in BLOCKS.into_iter().filter(|&block| suits(block, columns)) {
@@ -185,6 +193,38 @@ fn tilings(nest: &Nest, profile: &Profile, roles: &Roles) -> Vec<Tiling> {
         }
     }
     all.retain(|t| t.shared_bytes(dtype.size()) <= profile.max_shared_bytes);
+    all
+}
+
+/// The blockings of a product of products that suit the device.
+fn blockings(nest: &Nest, profile: &Profile, roles: &Roles) -> Vec<Blocking> {
+    let [rows, columns, points, batch] = extents(nest, roles);
+    let code = nest.body.insts.len() + nest.epilogue.insts.len();
+    let mut all = Vec::new();
+    for (block_rows, block_points) in
+        [64, 32, 16].into_iter().flat_map(|rows| [64, 32, 16].map(|points| (rows, points)))
+    {
+        let suits = |block: u32, count: usize| block == 16 || (block as usize) < 2 * count;
+        let launches =
+            [rows.div_ceil(block_rows as usize), batch].iter().all(|&count| count <= profile.max_grid as usize);
+        if !suits(block_rows, rows) || !suits(block_points, points) || !launches {
+            continue;
+        }
+        for (thread_rows, thread_points) in THREADS {
+            for depth in DEPTHS {
+                let t = Blocking { rows: block_rows, points: block_points, depth, thread_rows, thread_points };
+                let columns_each = t.thread_columns(columns);
+                let copies = (thread_rows * thread_points.max(columns_each.div_ceil(vector_of(columns_each)))) as usize;
+                let fits = (16..=profile.max_invocations.min(profile.max_workgroup[0])).contains(&t.invocations())
+                    && t.shared_bytes(columns, nest.inner.len()) <= profile.max_shared_bytes
+                    && thread_rows * (columns_each + thread_points * nest.inner.len() as u32) <= 128
+                    && copies * code <= 1024;
+                if fits {
+                    all.push(t);
+                }
+            }
+        }
+    }
     all
 }
 

@@ -17,9 +17,9 @@ use crate::profile::Profile;
 
 use super::lanes::{Wanted, agree, reads, singly, stores, writes};
 use super::point::{Point, declare};
-use super::staging::{Side, Slots, vector_of};
+use super::staging::{Side, Slots, Staged, vector_of};
 use super::values::{Unsupported, Values, compute_type};
-use super::{ScheduleError, Tiling};
+use super::{ScheduleError, Tiling, grid_of};
 
 /// Invocations of a warp tile.
 const WARP: u32 = 32;
@@ -37,11 +37,7 @@ pub(super) fn contraction(
     let t = *tiling;
     let [rows, columns, depth, batch] = extents(nest, roles);
     let blocks = [columns.div_ceil(t.block_columns as usize), rows.div_ceil(t.block_rows as usize), batch];
-    let mut grid = [0; 3];
-    for (axis, &count) in blocks.iter().enumerate() {
-        let fits = u32::try_from(count).ok().filter(|&c| c <= profile.max_grid);
-        grid[axis] = fits.ok_or(ScheduleError::TooManyPlaces)?;
-    }
+    let grid = grid_of(blocks, profile)?;
     let threads = t.invocations();
     let mut builder = Builder::new(&nest.name, [threads, 1, 1], grid);
     let b = &mut builder;
@@ -73,12 +69,10 @@ pub(super) fn contraction(
     if t.buffers == 1 {
         b.for_("first", 0, all, block, |b, first| -> Result<(), ScheduleError> {
             for Factor { side, slots, array } in &factors {
-                side.read(b, slots, &first, |b, _, elements| {
-                    elements.iter().for_each(|(word, element)| b.store_shared(*array, word, element));
-                })?;
+                side.stage(b, slots, *array, &first)?;
             }
             b.barrier();
-            multiply(b, &t, &tile, &factors, [&y, &x], &0.into());
+            multiply(b, &tile, &staged(&t, &factors, [&y, &x], &0.into()), t.block_reduction);
             b.barrier();
             Ok(())
         })?;
@@ -98,7 +92,7 @@ pub(super) fn contraction(
             let next = b.let_("next", first + block as i32);
             let more: Expr = b.let_("more", next.clone().lt(all));
             b.if_(more.clone(), |b| fetch(b, &factors, &ahead, &next))?;
-            multiply(b, &t, &tile, &factors, [&y, &x], &buffer);
+            multiply(b, &tile, &staged(&t, &factors, [&y, &x], &buffer), t.block_reduction);
             b.if_(more, |b| {
                 let other = b.let_("other", Expr::from(1) - buffer);
                 put(b, &factors, &ahead, &other);
@@ -109,32 +103,79 @@ pub(super) fn contraction(
     }
 
     let [Factor { side: left, .. }, Factor { side: right, .. }] = &factors;
-    let (across, down) = t.threads();
-    for (r, tile_row) in (0..).zip(&tile) {
-        let (group, within) = (r / left.lanes, r % left.lanes);
-        let row = first_row.clone() + (y.clone() + (group * down) as i32) * left.lanes as i32 + within as i32;
-        let row = b.let_("row", row);
-        b.if_(below(&row, rows, t.block_rows), |b| -> Result<(), ScheduleError> {
+    let block = Block {
+        first: [&first_row, &first_column],
+        at: [&y, &x],
+        sizes: [t.block_rows, t.block_columns],
+        threads: [t.threads().1, t.threads().0],
+        lanes: [left.lanes, right.lanes, lanes_out],
+    };
+    store_tile(b, roles, &point, &tile, &block, &|_, _| ())?;
+    Ok(builder.finish()?)
+}
+
+/// A workgroup's block of places, and the tile of one of its invocations: everything of the rows, then of the columns.
+pub(super) struct Block<'a> {
+    /// The block's first row and column.
+    pub first: [&'a Expr; 2],
+    /// The place of the invocation among the others.
+    pub at: [&'a Expr; 2],
+    pub sizes: [u32; 2],
+    /// Invocations down and across.
+    pub threads: [u32; 2],
+    /// Neighbours that are a vector: rows, columns, and columns for the epilogue.
+    pub lanes: [u32; 3],
+}
+
+impl Block<'_> {
+    /// The row of the tile's row `r`, which is in its vector of rows.
+    pub fn row(&self, r: u32) -> Expr {
+        let (group, within) = (r / self.lanes[0], r % self.lanes[0]);
+        let vector = self.at[0].clone() + (group * self.threads[0]) as i32;
+        self.first[0].clone() + vector * self.lanes[0] as i32 + within as i32
+    }
+
+    /// The first column of the tile's vector `c`.
+    pub fn column(&self, c: u32) -> Expr {
+        self.first[1].clone() + (self.at[1].clone() + (c * self.threads[1]) as i32) * self.lanes[1] as i32
+    }
+}
+
+/// Runs the epilogue on an invocation's tile of sums, and stores its results. `known` adds what is known of a row of the tile to its points.
+pub(super) fn store_tile(
+    b: &mut Builder,
+    roles: &Roles,
+    point: &Point,
+    tile: &[Vec<Expr>],
+    block: &Block,
+    known: &dyn Fn(usize, &mut Point),
+) -> Result<(), ScheduleError> {
+    let (nest, profile) = (point.nest, point.profile);
+    let [rows, columns, ..] = extents(nest, roles);
+    let [_, lanes, lanes_out] = block.lanes;
+    let dtype = nest.body.dtype(nest.body.results[0]);
+    for (r, tile_row) in tile.iter().enumerate() {
+        let row = b.let_("row", block.row(r as u32));
+        b.if_(below(&row, rows, block.sizes[0]), |b| -> Result<(), ScheduleError> {
             let mut of_row = point.clone();
             of_row.set_position(b, &roles.rows, &row);
+            known(r, &mut of_row);
             for (c, value) in (0..).zip(tile_row) {
-                let column = first_column.clone() + (x.clone() + (c * across) as i32) * right.lanes as i32;
-                let column = b.let_("column", column);
-                for part in (0..right.lanes).step_by(lanes_out as usize) {
+                let column = b.let_("column", block.column(c));
+                for part in (0..lanes).step_by(lanes_out as usize) {
                     let column = column.clone() + part as i32;
-                    b.if_(below(&column, columns, t.block_columns), |b| -> Result<(), ScheduleError> {
-                        let value =
-                            if lanes_out == right.lanes { value.clone() } else { value.clone().lane(part as u8) };
+                    b.if_(below(&column, columns, block.sizes[1]), |b| -> Result<(), ScheduleError> {
+                        let value = if lanes_out == lanes { value.clone() } else { value.clone().lane(part as u8) };
                         let mut at = of_row.clone();
                         at.set_position(b, &roles.columns, &column);
                         if let Some(&axis) = roles.columns.last() {
                             at = at.vector(axis, lanes_out as u8);
                         }
-                        let value = Values { b, profile, lanes: at.lanes }.narrow(zero.dtype, value);
+                        let value = Values { b, profile, lanes: at.lanes }.narrow(dtype, value);
                         let results =
                             at.program(b, &nest.epilogue, Some((&value, &Expr::from(true).splat(at.lanes))))?;
                         let place = b.let_("place", at.affine(&nest.place()));
-                        at.store(b, &place, results);
+                        at.store_in_row(b, &place, &column, results);
                         Ok(())
                     })?;
                 }
@@ -142,7 +183,7 @@ pub(super) fn contraction(
             Ok(())
         })?;
     }
-    Ok(builder.finish()?)
+    Ok(())
 }
 
 /// A factor with its part of workgroup memory.
@@ -152,10 +193,18 @@ struct Factor<'a> {
     array: usize,
 }
 
+/// What an invocation multiplies of the factors' blocks in one of their buffers.
+fn staged(t: &Tiling, factors: &[Factor; 2], at: [&Expr; 2], buffer: &Expr) -> [Staged; 2] {
+    let (across, down) = t.threads();
+    [(0, t.thread_rows, down), (1, t.thread_columns, across)].map(|(n, count, stride)| {
+        let Factor { side, array, .. } = &factors[n];
+        side.staged(*array, buffer.clone() * side.words() as i32 + at[n], count, stride)
+    })
+}
+
 /// Rows, columns, reduction points and batch of a nest with these roles.
 pub(super) fn extents(nest: &Nest, roles: &Roles) -> [usize; 4] {
-    [&roles.rows, &roles.columns, &roles.reduction, &roles.batch]
-        .map(|axes| axes.iter().map(|&a| nest.axes[a].extent).product())
+    [&roles.rows, &roles.columns, &roles.reduction, &roles.batch].map(|axes| nest.points(axes))
 }
 
 /// The lanes of each buffer, the factors with how they are read, and the columns that the epilogue computes at once: as
@@ -174,8 +223,10 @@ fn vectors<'a>(nest: &'a Nest, roles: &'a Roles, t: &Tiling) -> Result<(Vec<u8>,
         let wishes = [wish(&left, vector[0]), wish(&right, vector[1]), wish(&last, vector[2])];
         let [Some(left), Some(right), Some(last)] = &wishes else { continue };
         if let Some(lanes) = agree(nest, [left, right, last]) {
-            let [left, right] = sides;
-            let sides = [left.reading(vector[0]), right.reading(vector[1])];
+            let [mut left, mut right] = sides;
+            left.set_vector(vector[0]);
+            right.set_vector(vector[1]);
+            let sides = [left, right];
             return Ok((lanes, sides, if vector[2] { width } else { 1 }));
         }
     }
@@ -183,7 +234,7 @@ fn vectors<'a>(nest: &'a Nest, roles: &'a Roles, t: &Tiling) -> Result<(Vec<u8>,
 }
 
 /// How the buffers of the epilogue are wanted, where it can compute `width` neighbouring columns as a vector.
-fn stored_together(nest: &Nest, roles: &Roles, width: u32) -> Option<Wanted> {
+pub(super) fn stored_together(nest: &Nest, roles: &Roles, width: u32) -> Option<Wanted> {
     let &axis = roles.columns.last().filter(|_| width > 1)?;
     let (reads, writes) = (reads(nest, nest.epilogue_loads(), axis, width as u8), writes(nest, axis, width as u8));
     Some([reads?, writes?].concat())
@@ -245,28 +296,24 @@ fn put(b: &mut Builder, factors: &[Factor; 2], ahead: &[Vec<Vec<Expr>>], buffer:
     }
 }
 
-/// Multiplies the staged blocks into the register tile.
-fn multiply(b: &mut Builder, t: &Tiling, tile: &[Vec<Expr>], factors: &[Factor; 2], at: [&Expr; 2], buffer: &Expr) {
-    let (across, down) = t.threads();
+/// Multiplies `depth` points of staged blocks, rows and columns, into the register tile.
+pub(super) fn multiply(b: &mut Builder, tile: &[Vec<Expr>], [rows, columns]: &[Staged; 2], depth: u32) {
     let is_float = b.ty(&tile[0][0]).is_ok_and(|ty| ty.dtype.is_float());
-    let turns = UNROLLED / (t.thread_rows * t.thread_columns);
-    let unroll = 1 << turns.clamp(1, t.block_reduction.min(8)).ilog2();
-    let bases = [0, 1].map(|n| b.let_("base", buffer.clone() * factors[n].side.words() as i32 + at[n]));
-    b.for_("k", 0, t.block_reduction as i32, unroll, |b, k| {
+    let turns = UNROLLED / (rows.count * columns.count);
+    let unroll = 1 << turns.clamp(1, depth.min(8)).ilog2();
+    let bases = [rows, columns].map(|staged| b.let_("base", staged.first.clone()));
+    b.for_("k", 0, depth as i32, unroll, |b, k| {
         for turn in 0..unroll as i32 {
-            let [rows, columns] =
-                [(0, "l", t.thread_rows, down), (1, "r", t.thread_columns, across)].map(|(n, name, count, stride)| {
-                    let Factor { side, array, .. } = &factors[n];
-                    let first = (k.clone() + turn) * side.pitch() as i32 + &bases[n];
-                    let read = |group: u32| Expr::load_shared(*array, first.clone() + (group * stride) as i32);
-                    (0..count / side.lanes).map(|group| b.let_(name, read(group))).collect::<Vec<Expr>>()
-                });
-            let (of_rows, of_columns) = (factors[0].side.lanes, factors[1].side.lanes as u8);
-            for (r, accumulators) in (0..).zip(tile) {
-                let row = &rows[(r / of_rows) as usize];
-                let x = if of_rows == 1 { row.clone() } else { row.clone().lane((r % of_rows) as u8) };
-                for (y, accumulator) in columns.iter().zip(accumulators) {
-                    let x = x.clone().splat(of_columns);
+            let [l, r] = [(0, "l", rows), (1, "r", columns)].map(|(n, name, staged)| {
+                let first = (k.clone() + turn) * staged.pitch as i32 + &bases[n];
+                let read = |group: u32| Expr::load_shared(staged.array, first.clone() + (group * staged.stride) as i32);
+                (0..staged.count / staged.lanes).map(|group| b.let_(name, read(group))).collect::<Vec<Expr>>()
+            });
+            for (row, accumulators) in (0..).zip(tile) {
+                let x = &l[(row / rows.lanes) as usize];
+                let x = if rows.lanes == 1 { x.clone() } else { x.clone().lane((row % rows.lanes) as u8) };
+                for (y, accumulator) in r.iter().zip(accumulators) {
+                    let x = x.clone().splat(columns.lanes as u8);
                     b.assign(accumulator, if is_float { x.fma(y, accumulator) } else { accumulator + x * y });
                 }
             }

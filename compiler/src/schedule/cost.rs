@@ -5,12 +5,11 @@
 use std::collections::HashMap;
 
 use crate::affine::Affine;
-use crate::nest::{Load, Nest, Roles};
+use crate::nest::{Load, Nest, Roles, loads_of};
 use crate::profile::Profile;
 
 use super::contraction::extents;
-use super::staging::loads;
-use super::{Along, Slicing, Tiling, reduction};
+use super::{Along, Blocking, Slicing, Tiling, reduction};
 
 /// What a core holds: invocations, their registers, and bytes of workgroup memory.
 const INVOCATIONS: f64 = 1024.0;
@@ -84,6 +83,40 @@ pub(super) fn of_tiling(nest: &Nest, profile: &Profile, roles: &Roles, t: &Tilin
     rates.launch + arithmetic.max(cached / rates.cache).max(fetched / rates.memory).max(alone)
 }
 
+/// Seconds that a product of products takes.
+pub(super) fn of_blocking(nest: &Nest, profile: &Profile, roles: &Roles, t: &Blocking) -> f64 {
+    let rates = &profile.rates;
+    let [rows, columns, points, batch] = extents(nest, roles);
+    let [_, across] = t.threads();
+    let columns_each = t.thread_columns(columns);
+    let threads = t.invocations() as f64;
+    let blocks = (rows.div_ceil(t.rows as usize) * batch) as f64;
+    let turns = points.div_ceil(t.points as usize) as f64;
+    let (tile, of_columns) = ((t.thread_rows * t.thread_points) as f64, (t.thread_rows * columns_each) as f64);
+
+    let registers = nest.inner.len() as f64 * tile + of_columns + (t.thread_rows + OWN_REGISTERS) as f64;
+    let shared = t.shared_bytes(columns, nest.inner.len()) as f64;
+    let room = (INVOCATIONS / threads).min(REGISTERS / (registers * threads)).min(SHARED / shared);
+    let of_core = (blocks / rates.cores as f64).ceil();
+    let together = room.floor().max(1.0).min(of_core);
+    let busy = (together * threads * tile.min(8.0) / UNDER_WAY).min(1.0);
+
+    // Multiply-adds of an invocation for a block of points, words that it reads of workgroup memory, and what it stages.
+    let depths = nest.inner.iter().map(|inner| nest.points(inner.axes.clone()));
+    let depth = depths.map(|depth| depth.next_multiple_of(t.depth as usize)).sum::<usize>() as f64;
+    let terms = tile * depth + of_columns * t.points as f64;
+    let read =
+        (t.thread_rows + t.thread_points) as f64 * depth + (t.thread_rows + columns_each) as f64 * t.points as f64;
+    let staged = ((t.rows + t.points) as f64 * depth + (columns_each * across * t.points) as f64) / threads;
+    let others = tile * 4.0 * nest.body.insts.len() as f64;
+    let work =
+        threads * turns * ((2.0 * terms + others).max((read + staged) * WORD / SHARED_RATE) + 8.0 * staged) / busy;
+    let barriers =
+        turns * (2.0 * depth / t.depth as f64 + 2.0 * (t.points / t.depth).max(1) as f64 + 1.0) * BARRIER / 4.0;
+    let arithmetic = of_core * work / (rates.flops / rates.cores as f64) + of_core / together * barriers;
+    rates.launch + arithmetic.max(footprint(nest) / rates.memory)
+}
+
 /// Whether a factor's memory runs along one of its axes in steps of one, without conditions: then it is read in vectors.
 fn is_read_in_vectors(nest: &Nest, roles: &Roles, left: bool) -> bool {
     let (factor, axes) = if left { (roles.left, &roles.rows) } else { (roles.right, &roles.columns) };
@@ -92,7 +125,7 @@ fn is_read_in_vectors(nest: &Nest, roles: &Roles, left: bool) -> bool {
         let mut axes = last.iter().flatten();
         axes.any(|&&axis| load.offset.coefficient(axis) == 1 && nest.axes[axis].extent.is_multiple_of(4))
     };
-    loads(nest, factor).all(runs)
+    loads_of(&nest.body, factor).all(runs)
 }
 
 /// Seconds that a reduction in slices takes.

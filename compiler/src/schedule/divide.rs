@@ -35,7 +35,8 @@ pub struct Divided {
 /// The two nests, where they take less time than the one.
 pub fn divide(nest: &Nest, profile: &Profile) -> Option<Divided> {
     let divides = [Aggregation::Sum, Aggregation::Product, Aggregation::Max, Aggregation::Min];
-    let suits = divides.contains(&nest.aggregation?) && !nest.tracks_written() && nest.loops == 0;
+    let is_plain = !nest.tracks_written() && nest.loops == 0 && nest.inner.is_empty();
+    let suits = divides.contains(&nest.aggregation?) && is_plain;
     let reduces = |v| nest.depends_on_reduction(v);
     let is_derived = nest.derived.iter().any(|derived| derived.numerator.variables().any(reduces));
     let long = nest.accumulator()?.size() == 4 && nest.reduction_points() >= 4 * PART;

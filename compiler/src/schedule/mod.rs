@@ -1,17 +1,19 @@
 //! From a nest to how it runs: the choice of template and tile sizes, and the kernel that follows from it.
 //!
-//! Four templates serve every nest: [`Schedule::Contraction`] the sums of products with rows and columns,
+//! Five templates serve every nest: [`Schedule::Contraction`] the sums of products with rows and columns,
 //! [`Schedule::Reduction`] long reductions to few places, [`Schedule::Rows`] what knows statistics of its rows,
-//! [`Schedule::Pointwise`] everything else. They are chosen by the roles and sizes of axes, never by what the nest was in the
+//! [`Schedule::Attention`] products of products, [`Schedule::Pointwise`] everything else. They are chosen by the roles and sizes of axes, never by what the nest was in the
 //! source: [`candidates`] enumerates the whole space, and a model of what each would take ranks it. A reduction too long for
 //! the places that it has is divided in two nests ([`divide`]).
 
 mod accumulate;
+mod attention;
 mod choose;
 mod contraction;
 mod cost;
 mod divide;
 mod lanes;
+mod parse;
 mod point;
 mod pointwise;
 mod prng;
@@ -19,16 +21,18 @@ mod reason;
 mod reduction;
 mod rows;
 mod staging;
+mod tuned;
 mod values;
 
 use std::fmt;
 
-pub use choose::{candidates, choose};
+pub use choose::{candidates, choose, ranked};
 pub use divide::{Divided, divide};
 pub use prng::{prng_state, prng_value};
+pub use tuned::{Choice, Key, Tuned};
 pub use values::Unsupported;
 
-use crate::kernel::{Invalid, Kernel};
+use crate::kernel::{Expr, Invalid, Kernel};
 use crate::nest::Nest;
 use crate::profile::Profile;
 
@@ -45,6 +49,21 @@ pub enum Schedule {
     Rows { workgroup: u32, lanes: u32, width: u8 },
     /// Workgroup tiles and register tiles of a product of two operands: see [`Tiling`].
     Contraction(Tiling),
+    /// A product whose left factor is made of other products: see [`Blocking`].
+    Attention(Blocking),
+}
+
+/// The block sizes of a product of products: its columns are in one block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Blocking {
+    /// Rows that a workgroup computes, and points of the reduction whose scores it computes at a time.
+    pub rows: u32,
+    pub points: u32,
+    /// Terms of a score, and points of the other factor, that are staged in workgroup memory at a time: a power of two.
+    pub depth: u32,
+    /// Rows and points of an invocation; they divide the block's.
+    pub thread_rows: u32,
+    pub thread_points: u32,
 }
 
 /// How a workgroup divides a reduction. Its invocations are `places * slices`.
@@ -128,6 +147,10 @@ impl fmt::Display for Schedule {
                 write!(f, " thread {}x{} warp {}", t.thread_rows, t.thread_columns, t.warp_rows)?;
                 write!(f, " buffers {} band {}", t.buffers, t.band)
             }
+            Schedule::Attention(t) => {
+                write!(f, "attention block {}x{}x{}", t.rows, t.points, t.depth)?;
+                write!(f, " thread {}x{}", t.thread_rows, t.thread_points)
+            }
         }
     }
 }
@@ -181,7 +204,23 @@ pub fn kernel(nest: &Nest, schedule: &Schedule, profile: &Profile) -> Result<Opt
             let roles = nest.roles().ok_or(ScheduleError::Internal("a contraction without roles"))?;
             contraction::contraction(nest, profile, &roles, tiling).map(Some)
         }
+        Schedule::Attention(blocking) => attention::attention(nest, profile, blocking).map(Some),
     }
+}
+
+/// A grid of so many blocks along each axis.
+fn grid_of(blocks: [usize; 3], profile: &Profile) -> Result<[u32; 3], ScheduleError> {
+    let mut grid = [0; 3];
+    for (axis, &count) in blocks.iter().enumerate() {
+        let fits = u32::try_from(count).ok().filter(|&count| count <= profile.max_grid);
+        grid[axis] = fits.ok_or(ScheduleError::TooManyPlaces)?;
+    }
+    Ok(grid)
+}
+
+/// The workgroup's number in a grid of [`grid`].
+fn group(grid: [u32; 3]) -> Expr {
+    if grid[1] == 1 { Expr::workgroup(0) } else { Expr::workgroup(1) * grid[0] as i32 + Expr::workgroup(0) }
 }
 
 /// A grid of at least `workgroups`, in one dimension where that is within the device's limit, else in two.

@@ -3,7 +3,7 @@
 use crate::affine::Affine;
 use crate::dtype::{DType, Scalar};
 use crate::kernel::{Builder, Expr, Type};
-use crate::nest::{Leaf, Load, Nest, Output};
+use crate::nest::{Leaf, Load, Nest, Output, operands};
 use crate::profile::Profile;
 use crate::scalar::{Inst, Program, Value};
 
@@ -53,7 +53,7 @@ pub(super) struct Point<'a> {
     pub along: usize,
     /// The variables known so far: axes, then derived.
     pub variables: Vec<Option<Expr>>,
-    /// The statistics of the point's row known so far, by their numbers in the epilogue.
+    /// The statistics of the point's row known so far, by their numbers in the epilogue, or in a body that has such.
     pub statistics: Vec<(Value, Expr)>,
     /// Values of the body that are known.
     pub known: Vec<Option<Expr>>,
@@ -207,7 +207,9 @@ impl<'a> Point<'a> {
         let mut needed = vec![false; program.insts.len()];
         wanted.iter().for_each(|&w| needed[w] = true);
         for value in (0..program.insts.len()).rev() {
-            if needed[value] && known(value).is_none() {
+            // A statistic is known, too.
+            let is_statistic = matches!(program.insts[value].0, Inst::Leaf(Leaf::Statistic(..)));
+            if needed[value] && known(value).is_none() && !is_statistic {
                 operands(&program.insts[value].0).into_iter().for_each(|o| needed[o] = true);
             }
         }
@@ -238,7 +240,7 @@ impl<'a> Point<'a> {
     ) -> Result<Expr, Unsupported> {
         let (inst, dtype) = &program.insts[value];
         let mut values = Values { b, profile: self.profile, lanes: self.lanes };
-        let missing = || Unsupported { what: "an accumulator outside an epilogue".into() };
+        let missing = || Unsupported { what: "value of another point here".into() };
         Ok(match inst {
             Inst::Const(scalar) => values.constant(*scalar)?,
             Inst::Unary(op, a) => values.unary(*op, *dtype, done(*a))?,
@@ -249,11 +251,15 @@ impl<'a> Point<'a> {
             Inst::Leaf(Leaf::Load(load)) => self.load(b, load, *dtype, done)?,
             Inst::Leaf(Leaf::Accumulator) => accumulated.ok_or_else(missing)?.0.clone(),
             Inst::Leaf(Leaf::Written) => accumulated.ok_or_else(missing)?.1.clone(),
-            Inst::Leaf(Leaf::Statistic(..)) => {
-                let known = self.statistics.iter().find(|(statistic, _)| *statistic == value);
-                known.ok_or_else(missing)?.1.clone()
-            }
+            Inst::Leaf(Leaf::Statistic(..)) => self.statistic(value).ok_or_else(missing)?,
+            Inst::Leaf(Leaf::OfBody(statistic)) => self.statistic(*statistic).ok_or_else(missing)?.splat(self.lanes),
+            // A schedule computes these itself, and says what they are.
+            Inst::Leaf(Leaf::Inner(_)) => return Err(missing()),
         })
+    }
+
+    fn statistic(&self, value: Value) -> Option<Expr> {
+        self.statistics.iter().find(|(statistic, _)| *statistic == value).map(|(_, code)| code.clone())
     }
 
     /// The value of an index expression in each lane.
@@ -305,6 +311,22 @@ impl<'a> Point<'a> {
         }
     }
 
+    /// The same; what is of rows is stored at the first `column` of each.
+    pub fn store_in_row(&self, b: &mut Builder, place: &Expr, column: &Expr, results: Vec<Expr>) {
+        let (of_rows, of_places): (Vec<usize>, Vec<usize>) =
+            (0..results.len()).partition(|&output| self.nest.is_of_rows(output));
+        of_places.iter().for_each(|&output| self.store_one(b, output, place, results[output].clone()));
+        if !of_rows.is_empty() {
+            b.if_(column.clone().equals(0), |b| {
+                for &output in &of_rows {
+                    let result = &results[output];
+                    let first = if self.lanes == 1 { result.clone() } else { result.clone().lane(0) };
+                    self.store_one(b, output, place, first);
+                }
+            });
+        }
+    }
+
     /// Stores what goes to one output.
     pub fn store_one(&self, b: &mut Builder, output: usize, place: &Expr, result: Expr) {
         let Output { ty, position, .. } = &self.nest.outputs[output];
@@ -312,13 +334,5 @@ impl<'a> Point<'a> {
         let stored = Values { b, profile: self.profile, lanes }.stored(ty.dtype, result);
         let position = if *position == self.nest.place() { place.clone() } else { self.affine(position) };
         b.store(self.buffers.outputs[output], position.quotient(lanes as u32), stored);
-    }
-}
-
-/// The values that an instruction reads, those of a load's run-time indices among them.
-pub(super) fn operands(inst: &Inst<Leaf>) -> Vec<Value> {
-    match inst {
-        Inst::Leaf(Leaf::Load(load)) => load.dynamic.iter().map(|(value, _)| *value).collect(),
-        _ => inst.operands(),
     }
 }

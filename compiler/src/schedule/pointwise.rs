@@ -7,7 +7,7 @@ use crate::profile::Profile;
 use super::accumulate::Accumulator;
 use super::lanes;
 use super::point::{Point, declare};
-use super::{ScheduleError, grid};
+use super::{ScheduleError, grid, group};
 
 /// The kernel; `width` is 1, or 4 where [`lanes::of_places`] allows it.
 pub(super) fn pointwise(nest: &Nest, profile: &Profile, workgroup: u32, width: u8) -> Result<Kernel, ScheduleError> {
@@ -20,9 +20,7 @@ pub(super) fn pointwise(nest: &Nest, profile: &Profile, workgroup: u32, width: u
     let lanes = if width == 1 { Some(scalar) } else { lanes::of_places(nest, last, width) };
     let buffers = declare(nest, profile, b, lanes.ok_or(ScheduleError::Internal("unaligned vectors"))?)?;
     let mut point = Point::new(nest, profile, &buffers).vector(last, width);
-    let group =
-        if grid[1] == 1 { Expr::workgroup(0) } else { Expr::workgroup(1) * grid[0] as i32 + Expr::workgroup(0) };
-    let id = b.let_("id", group * workgroup as i32 + Expr::local(0));
+    let id = b.let_("id", group(grid) * workgroup as i32 + Expr::local(0));
     let all = grid[0] as usize * grid[1] as usize * workgroup as usize == invocations;
     let inside: Expr = if all { true.into() } else { id.clone().lt(invocations as i32) };
     b.if_(inside, |b| -> Result<(), ScheduleError> {

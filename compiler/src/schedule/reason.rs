@@ -35,6 +35,9 @@ impl Schedule {
                 )
             }
             Schedule::Contraction(tiling) => tiling.reason(nest),
+            Schedule::Attention(blocking) => {
+                format!("{sizes}, which are made of products themselves: {} of these points at a time", blocking.points)
+            }
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::profile::Profile;
 use super::accumulate::Accumulator;
 use super::point::{Point, declare};
 use super::values::{Unsupported, Values, compute_type};
-use super::{Along, ScheduleError, Slicing, grid, lanes};
+use super::{Along, ScheduleError, Slicing, grid, group, lanes};
 
 /// Invocations of the smallest subgroups.
 const LEAST_SUBGROUP: u32 = 4;
@@ -27,8 +27,7 @@ pub(super) fn divided(nest: &Nest, rows: u32) -> Option<(Vec<usize>, Vec<usize>)
         return Some((Vec::new(), (0..nest.free).collect()));
     }
     let roles = nest.roles()?;
-    let points = |axes: &[usize]| axes.iter().map(|&axis| nest.axes[axis].extent).product::<usize>();
-    let together = [roles.rows, roles.columns].into_iter().find(|axes| points(axes) == rows as usize)?;
+    let together = [roles.rows, roles.columns].into_iter().find(|axes| nest.points(axes) == rows as usize)?;
     let others = (0..nest.free).filter(|axis| !together.contains(axis)).collect();
     Some((together, others))
 }
@@ -61,9 +60,7 @@ pub(super) fn reduction(nest: &Nest, profile: &Profile, s: &Slicing) -> Result<K
         Along::Points => (lane.clone().quotient(s.slices), lane.clone().remainder(s.slices)),
     };
     let slice = b.let_("slice", slice);
-    let group =
-        if grid[1] == 1 { Expr::workgroup(0) } else { Expr::workgroup(1) * grid[0] as i32 + Expr::workgroup(0) };
-    let group = b.let_("group", group * s.places as i32 + place);
+    let group = b.let_("group", group(grid) * s.places as i32 + place);
     let all = grid[0] as usize * grid[1] as usize * s.places as usize == groups;
     let inside = if all { true.into() } else { group.clone().lt(groups as i32) };
     let inside = b.let_("inside", inside);

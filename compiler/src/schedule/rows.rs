@@ -13,7 +13,7 @@ use crate::scalar::{BinaryOp, Inst, Value};
 
 use super::point::{Point, declare};
 use super::values::{Unsupported, Values, compute_type};
-use super::{ScheduleError, grid, lanes as vectors};
+use super::{ScheduleError, grid, group, lanes as vectors};
 
 /// The most copies of the program, each of another part of the row.
 const MOST_COPIES: usize = 8;
@@ -39,13 +39,11 @@ pub(super) fn rows(
     let last = nest.free.saturating_sub(1);
     let vectors = if width == 1 { Some(scalar) } else { vectors::of_places(nest, last, width) };
     let buffers = declare(nest, profile, b, vectors.ok_or(ScheduleError::Internal("unaligned vectors"))?)?;
-    let group =
-        if grid[1] == 1 { Expr::workgroup(0) } else { Expr::workgroup(1) * grid[0] as i32 + Expr::workgroup(0) };
     let (lane, row) = match slots {
-        1 => (Expr::local(0), group),
+        1 => (Expr::local(0), group(grid)),
         _ => {
             let lane = b.let_("lane", Expr::local(0).remainder(lanes));
-            (lane, group * slots as i32 + Expr::local(0).quotient(lanes))
+            (lane, group(grid) * slots as i32 + Expr::local(0).quotient(lanes))
         }
     };
     let mut row = b.let_("row", row);
@@ -122,7 +120,7 @@ impl<'a> Rows<'a> {
         for (copy, (point, inside, column)) in places.iter().enumerate() {
             let results: Vec<Expr> =
                 program.results.iter().map(|&r| done[r].get(copy).unwrap_or(&done[r][0]).clone()).collect();
-            self.store(b, point, inside, column, &results);
+            self.store(b, point, inside, column, results);
         }
         Ok(())
     }
@@ -148,7 +146,7 @@ impl<'a> Rows<'a> {
         b.for_("number", self.lane.clone(), vectors, self.lanes, |b, number| -> Result<(), ScheduleError> {
             let (point, inside, column) = self.place(b, number, true);
             let results = point.program(b, program, None)?;
-            self.store(b, &point, &inside, &column, &results);
+            self.store(b, &point, &inside, &column, results);
             Ok(())
         })
     }
@@ -165,22 +163,9 @@ impl<'a> Rows<'a> {
     }
 
     /// Stores results at a place of the row; those of rows at its first.
-    fn store(&self, b: &mut Builder, point: &Point, inside: &Expr, column: &Expr, results: &[Expr]) {
-        let (of_rows, of_places): (Vec<usize>, Vec<usize>) =
-            (0..results.len()).partition(|&output| self.nest.is_of_rows(output));
+    fn store(&self, b: &mut Builder, point: &Point, inside: &Expr, column: &Expr, results: Vec<Expr>) {
         let place = self.row.clone() * self.nest.row_length() as i32 + column.clone();
-        b.if_(self.is_own.clone().and(inside), |b| {
-            of_places.iter().for_each(|&output| point.store_one(b, output, &place, results[output].clone()));
-            if !of_rows.is_empty() {
-                b.if_(column.clone().equals(0), |b| {
-                    for &output in &of_rows {
-                        let result =
-                            if self.width == 1 { results[output].clone() } else { results[output].clone().lane(0) };
-                        point.store_one(b, output, &place, result);
-                    }
-                });
-            }
-        });
+        b.if_(self.is_own.clone().and(inside), |b| point.store_in_row(b, &place, column, results));
     }
 
     fn values<'b>(&self, b: &'b mut Builder, lanes: u8) -> Values<'b>

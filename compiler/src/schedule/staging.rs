@@ -9,11 +9,11 @@
 use crate::affine::Affine;
 use crate::dtype::{DType, Scalar};
 use crate::kernel::{Builder, Expr, Type};
-use crate::nest::{Leaf, Load, Nest, Roles};
-use crate::scalar::{Inst, Value};
+use crate::nest::{Leaf, Load, Nest, Roles, loads_of};
+use crate::scalar::{Program, Value};
 
 use super::lanes::{Wanted, is_still, reads, singly};
-use super::point::{Point, operands};
+use super::point::Point;
 use super::values::Values;
 use super::{ScheduleError, Tiling};
 
@@ -23,8 +23,9 @@ const DEEP: u32 = 4;
 pub(super) struct Side<'a> {
     nest: &'a Nest,
     pub name: &'static str,
-    /// A value of the nest's body.
-    pub factor: Value,
+    /// A value of a program of the nest's.
+    program: &'a Program<Leaf>,
+    factor: Value,
     /// Its own free axes, rows or columns, and the number of their points.
     axes: &'a [usize],
     count: usize,
@@ -34,12 +35,28 @@ pub(super) struct Side<'a> {
     /// Its own points, and reduction points, in a block.
     block: u32,
     block_depth: u32,
+    /// Reduction points come in multiples of so many.
+    unit: u32,
     /// In an element of the staged tile.
     pub lanes: u32,
     /// The factor's memory runs along the reduction, rather than along its own axes.
     along_reduction: bool,
     /// It is read in vectors along its memory.
     vector: bool,
+}
+
+/// A staged block in workgroup memory, and what of it an invocation multiplies.
+pub(super) struct Staged {
+    pub array: usize,
+    /// Elements are vectors of so many rows or columns.
+    pub lanes: u32,
+    /// Elements from one reduction point to the next.
+    pub pitch: u32,
+    /// The invocation's first element.
+    pub first: Expr,
+    /// The invocation's rows or columns, and elements from one of its vectors to the next.
+    pub count: u32,
+    pub stride: u32,
 }
 
 /// What one invocation stages at one turn.
@@ -66,23 +83,39 @@ impl<'a> Side<'a> {
             true => ("left", roles.left, &roles.rows, &roles.left_guards, t.block_rows, t.thread_rows),
             false => ("right", roles.right, &roles.columns, &roles.right_guards, t.block_columns, t.thread_columns),
         };
-        let points = |axes: &[usize]| axes.iter().map(|&axis| nest.axes[axis].extent).product();
+        let side = Side::of(nest, &nest.body, factor, name, axes, &roles.reduction, [block, own, t.block_reduction]);
+        Side { guards, ..side }
+    }
+
+    /// A factor of a product in one of the nest's programs, by its own axes and those that it shares with the other one. A block has so many
+    /// of its own points, an invocation so many of these, and so many reduction points.
+    pub fn of(
+        nest: &'a Nest,
+        program: &'a Program<Leaf>,
+        factor: Value,
+        name: &'static str,
+        axes: &'a [usize],
+        reduction: &'a [usize],
+        [block, own, block_depth]: [u32; 3],
+    ) -> Side<'a> {
         let runs = |axis: Option<&usize>| {
-            axis.is_some_and(|&axis| loads(nest, factor).any(|load| load.offset.coefficient(axis) == 1))
+            axis.is_some_and(|&axis| loads_of(program, factor).any(|load| load.offset.coefficient(axis) == 1))
         };
         Side {
             nest,
             name,
+            program,
             factor,
             axes,
-            count: points(axes),
-            reduction: &roles.reduction,
-            depth: points(&roles.reduction),
-            guards,
+            count: nest.points(axes),
+            reduction,
+            depth: nest.points(reduction),
+            guards: &[],
             block,
-            block_depth: t.block_reduction,
+            block_depth,
+            unit: block_depth,
             lanes: vector_of(own),
-            along_reduction: runs(roles.reduction.last()) && !runs(axes.last()),
+            along_reduction: runs(reduction.last()) && !runs(axes.last()),
             vector: false,
         }
     }
@@ -95,18 +128,23 @@ impl<'a> Side<'a> {
         };
         let still = self.guards.iter().all(|guard| is_still(guard, axis));
         let fits = still && width > 1 && self.block_depth.is_multiple_of(DEEP);
-        let wanted = reads(self.nest, loads(self.nest, self.factor), axis, width as u8).filter(|_| fits)?;
+        let wanted = reads(self.nest, loads_of(self.program, self.factor), axis, width as u8).filter(|_| fits)?;
         wanted.iter().any(|&(_, lanes)| lanes > 1).then_some(wanted)
     }
 
     /// The same, one by one.
     pub fn singly(&self) -> Wanted {
-        singly(loads(self.nest, self.factor))
+        singly(loads_of(self.program, self.factor))
+    }
+
+    /// Its blocks are parts of longer ones, of `unit` reduction points.
+    pub fn in_units(self, unit: u32) -> Side<'a> {
+        Side { unit, ..self }
     }
 
     /// Reads in vectors, if `vector`.
-    pub fn reading(self, vector: bool) -> Side<'a> {
-        Side { vector, ..self }
+    pub fn set_vector(&mut self, vector: bool) {
+        self.vector = vector;
     }
 
     /// Elements of the staged tile from one reduction point to the next. Where neighbouring invocations store down a column
@@ -145,7 +183,7 @@ impl<'a> Side<'a> {
                 let index = first.clone() + number as i32;
                 let mut at = point.clone();
                 at.set_position(b, self.axes, &index);
-                let loads: Vec<&Load> = loads(self.nest, self.factor).collect();
+                let loads: Vec<&Load> = loads_of(self.program, self.factor).collect();
                 let conditions = loads.iter().flat_map(|load| &load.when).chain(self.guards);
                 at.prepare(b, loads.iter().map(|load| &load.offset).chain(conditions));
                 let inside = match self.count.is_multiple_of(self.block as usize) {
@@ -190,7 +228,7 @@ impl<'a> Side<'a> {
         for (number, slot) in slots.slots.iter().enumerate() {
             b.if_(slot.exists.clone(), |b| -> Result<(), ScheduleError> {
                 let reduced = b.let_("reduced", first + &slot.k);
-                let below = match self.depth.is_multiple_of(self.block_depth as usize) {
+                let below = match self.depth.is_multiple_of(self.unit as usize) {
                     true => true.into(),
                     false => reduced.clone().lt(self.depth as i32),
                 };
@@ -226,6 +264,18 @@ impl<'a> Side<'a> {
         Ok(())
     }
 
+    /// Stores the block whose first reduction point is `first` in workgroup memory.
+    pub fn stage(&self, b: &mut Builder, slots: &Slots<'a>, array: usize, first: &Expr) -> Result<(), ScheduleError> {
+        self.read(b, slots, first, |b, _, elements| {
+            elements.iter().for_each(|(word, element)| b.store_shared(array, word, element));
+        })
+    }
+
+    /// What an invocation multiplies of a block in workgroup memory: see [`Staged`].
+    pub fn staged(&self, array: usize, first: Expr, count: u32, stride: u32) -> Staged {
+        Staged { array, lanes: self.lanes, pitch: self.pitch(), first, count, stride }
+    }
+
     /// How many elements each slot has, by slot.
     pub fn elements(&self, slots: &Slots) -> Vec<usize> {
         vec![self.deep() as usize; slots.slots.len()]
@@ -240,7 +290,7 @@ impl<'a> Side<'a> {
 
     /// The factor at a point, 0 unless `counts` and the guards hold.
     fn value(&self, b: &mut Builder, at: &Point, counts: Expr) -> Result<Expr, ScheduleError> {
-        let body = &self.nest.body;
+        let body = self.program;
         let counts = counts.and(at.holds(self.guards));
         let factor = |b: &mut Builder| at.values(b, body, &[self.factor], None).map(|v| v[self.factor].clone());
         if counts.as_bool() == Some(true) {
@@ -261,19 +311,4 @@ impl<'a> Side<'a> {
 /// The most lanes of vectors that make up `count` rows or columns.
 pub(super) fn vector_of(count: u32) -> u32 {
     [4, 2].into_iter().find(|&lanes| count.is_multiple_of(lanes)).unwrap_or(1)
-}
-
-/// The loads that a value of the body needs.
-pub(super) fn loads(nest: &Nest, value: Value) -> impl Iterator<Item = &Load> {
-    let mut needed = vec![false; nest.body.insts.len()];
-    needed[value] = true;
-    for v in (0..needed.len()).rev() {
-        if needed[v] {
-            operands(&nest.body.insts[v].0).into_iter().for_each(|o| needed[o] = true);
-        }
-    }
-    nest.body.insts.iter().enumerate().filter_map(move |(v, (inst, _))| match inst {
-        Inst::Leaf(Leaf::Load(load)) if needed[v] => Some(load),
-        _ => None,
-    })
 }

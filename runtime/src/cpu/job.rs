@@ -64,14 +64,18 @@ impl<'a> Job<'a> {
     ///
     /// Each place is to be finished by one thread only.
     pub fn finish(&self, epilogue: &mut Machine, places: Range<usize>) {
+        let is_alone = self.outputs.len() == 1 && self.nest.outputs[0].over.is_none();
+        // Chains ask for their output themselves.
+        let asks = !(is_alone && self.epilogue.has_chains);
         let part = |output: usize| {
             let size = self.epilogue.dtype(self.epilogue.results[output]).size();
             let (bytes, range) = self.part(output, places.clone(), size)?;
-            bytes.prefetch(range.clone());
+            if asks {
+                bytes.prefetch(range.clone());
+            }
             // SAFETY: places are split between threads, so that no other part in use holds these.
             Some(unsafe { bytes.slice(range) })
         };
-        let is_alone = self.outputs.len() == 1 && self.nest.outputs[0].over.is_none();
         let direct = if is_alone { part(0) } else { None };
         if epilogue.run_into(places.start, places.len(), direct) {
             return;

@@ -1,11 +1,15 @@
 //! A thread at work on a [`Tape`].
 
+mod bind;
+
 use super::fused::{Fused, Term};
 use super::memory::{Launch, Operand, Output, Plain, Register, bytes_of, elements, elements_mut, prefetch};
 use super::number::{Bool, Number, from_scalar, typed};
 use super::space::{Piece, Walker};
+use super::strip::{Code, Place};
 use super::tape::{Action, CHUNK, Reader, Step, Tape};
 use super::vector;
+use bind::Bench;
 use tile_compiler::dtype::DType;
 use tile_compiler::graph::Aggregation;
 use tile_compiler::scalar::{BinaryOp, Value};
@@ -33,6 +37,7 @@ pub struct State {
     registers: Vec<Register>,
     at: Vec<At>,
     addresses: Vec<i64>,
+    bench: Bench,
     walker: Walker,
 }
 
@@ -43,6 +48,9 @@ pub struct Machine<'t> {
     registers: Vec<Register>,
     at: Vec<At>,
     addresses: Vec<i64>,
+    bench: Bench,
+    /// What the next chain is to ask for.
+    ahead: Vec<(Code, Place)>,
     /// The variables that the tape's space does not have are to be set in it.
     pub walker: Walker,
     length: usize,
@@ -54,6 +62,7 @@ impl Drop for Machine<'_> {
             registers: std::mem::take(&mut self.registers),
             at: std::mem::take(&mut self.at),
             addresses: std::mem::take(&mut self.addresses),
+            bench: std::mem::take(&mut self.bench),
             walker: std::mem::replace(&mut self.walker, Walker::new(0)),
         };
         if let Ok(mut idle) = self.tape.idle.lock() {
@@ -66,9 +75,10 @@ impl<'t> Machine<'t> {
     /// A machine for this launch.
     pub fn new(tape: &'t Tape, Launch { operands, steps }: Launch<'t>) -> Self {
         let idle = tape.idle.lock().ok().and_then(|mut idle| idle.pop());
-        let State { registers, at, addresses, mut walker } = idle.unwrap_or_else(|| State::new(tape));
+        let State { registers, at, addresses, bench, mut walker } = idle.unwrap_or_else(|| State::new(tape));
         walker.point[tape.loops..].iter_mut().zip(steps).for_each(|(variable, &step)| *variable = step as i64);
-        let mut machine = Self { tape, operands, registers, at, addresses, walker, length: 0 };
+        let mut machine =
+            Self { tape, operands, registers, at, addresses, bench, ahead: Vec::new(), walker, length: 0 };
         for (step, period) in &tape.steady {
             machine.repeat(step, *period);
         }
@@ -104,6 +114,13 @@ impl<'t> Machine<'t> {
     pub fn run_into(&mut self, start: usize, length: usize, mut sink: Option<&mut [u8]>) -> bool {
         self.length = length;
         let tape = self.tape;
+        self.ahead.clear();
+        if let Some(sink) = &mut sink
+            && tape.has_chains
+            && sink.len() == length * size_of::<f32>()
+        {
+            self.ahead.push((Code::FetchToWrite, Place { start: sink.as_mut_ptr(), mask: usize::MAX }));
+        }
         for (step, period) in &tape.steady {
             self.at[step.value] = match period {
                 1 => At::Uniform(step.register, Spread::All),
@@ -112,6 +129,15 @@ impl<'t> Machine<'t> {
         }
         for (number, step) in tape.steps.iter().enumerate() {
             let last = number + 1 == tape.steps.len() && step.value == tape.results[0];
+            if let Action::Chain(chain) = &step.action {
+                let to = if last { sink.take() } else { None };
+                let is_sunk = to.is_some();
+                self.run_chain(chain, step.value, to);
+                if is_sunk {
+                    return true;
+                }
+                continue;
+            }
             if let Action::Select(c, a, b) = step.action
                 && self.is_uniform(c)
                 && !(last && sink.is_some())
@@ -156,7 +182,7 @@ impl<'t> Machine<'t> {
                 self.spread(*a);
                 return typed!(dtype, T => self.statistic::<T>(*aggregation, *a, elements_mut(out)));
             }
-            Action::Index(_) => self.length,
+            Action::Index(_) | Action::Chain(_) => self.length,
             Action::Unary(_, a) | Action::Cast(a) => self.together(&[*a]),
             Action::Binary(op, a, b) => {
                 if let Some(length) = self.with_scalar(*op, *a, *b, dtype, out) {
@@ -179,7 +205,7 @@ impl<'t> Machine<'t> {
             };
         }
         match &step.action {
-            Action::Load(_) | Action::Statistic(..) => {}
+            Action::Load(_) | Action::Statistic(..) | Action::Chain(_) => {}
             Action::Index(lines) => {
                 let out = &mut elements_mut::<i32>(out)[..length];
                 lines.walk(&tape.space, &mut self.walker, start, length, |piece| {
@@ -335,7 +361,14 @@ impl<'t> Machine<'t> {
                 out[0] = data[local];
                 return 1;
             }
-            prefetch(data.get(local + length..(local + 2 * length).min(data.len())).unwrap_or_default());
+            let next = data.get(local + length..(local + 2 * length).min(data.len())).unwrap_or_default();
+            // A chain asks for one element after the other, as it goes.
+            if self.tape.has_chains && next.len() == length && size_of::<T>() == size_of::<f32>() {
+                let start = next.as_ptr().cast_mut().cast();
+                self.ahead.push((Code::Fetch, Place { start, mask: usize::MAX }));
+            } else {
+                prefetch(next);
+            }
             self.at[value] = At::Operand(reader.operand, place);
             return length;
         }
@@ -389,7 +422,7 @@ impl State {
         for &(value, register) in &tape.given {
             at[value] = At::Register(register);
         }
-        Self { registers, at, addresses: Vec::new(), walker: Walker::new(tape.variables) }
+        Self { registers, at, addresses: Vec::new(), bench: Bench::default(), walker: Walker::new(tape.variables) }
     }
 }
 

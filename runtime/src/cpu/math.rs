@@ -4,6 +4,10 @@
 //!
 //! Always true: NaN gives NaN. Errors are at most 2 units in the last place, as the tests measure against f64.
 
+use super::lanes::Lanes;
+#[cfg(target_arch = "x86_64")]
+use super::simd::Vector;
+
 /// `a * b + c`, rounded once if `FUSED`.
 #[inline(always)]
 fn fma<const FUSED: bool>(a: f32, b: f32, c: f32) -> f32 {
@@ -16,11 +20,20 @@ fn polynomial<const FUSED: bool, const N: usize>(x: f32, coefficients: [f32; N])
     coefficients.into_iter().reduce(|sum, next| fma::<FUSED>(sum, x, next)).unwrap_or(0.0)
 }
 
-/// `x` between the bounds; NaN stays.
+/// The same of each lane.
+///
+/// # Safety
+/// As for all functions of [`Lanes`] here: the processor must have the register's instructions.
 #[inline(always)]
-fn clamp(x: f32, low: f32, high: f32) -> f32 {
-    let x = if x < low { low } else { x };
-    if x > high { high } else { x }
+unsafe fn series<L: Lanes, const N: usize>(x: L, coefficients: [f32; N]) -> L {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let mut sum = L::splat(coefficients[0]);
+        for coefficient in &coefficients[1..] {
+            sum = L::splat(*coefficient).fma(sum, x);
+        }
+        sum
+    }
 }
 
 /// 2ⁿ for n in -126..=127.
@@ -29,28 +42,34 @@ fn power_of_two(n: i32) -> f32 {
     f32::from_bits(((n + 127) as u32) << 23)
 }
 
+/// As [`Lanes::scale`]: in two steps, so that subnormal results are rounded once and the largest do not overflow early.
+#[inline(always)]
+pub fn scale(x: f32, n: f32) -> f32 {
+    let n = n as i32;
+    let half = n >> 1;
+    x * power_of_two(half) * power_of_two(n - half)
+}
+
 /// Adding this to a float of magnitude below 2²² leaves its nearest integer in the low bits.
 const ROUNDER: f32 = 12_582_912.0; // 1.5 · 2²³
 
-/// `x = n ln 2 + r` with |r| ≤ ln 2 / 2; ln 2 in two parts, the first short enough for exact multiples.
-#[inline(always)]
-fn reduce<const FUSED: bool>(x: f32) -> (i32, f32) {
-    let shifted = fma::<FUSED>(x, std::f32::consts::LOG2_E, ROUNDER);
-    let n = shifted - ROUNDER;
-    let r = fma::<FUSED>(n, 2.121_944_4e-4, fma::<FUSED>(n, -0.693_359_4, x));
-    (shifted.to_bits().wrapping_sub(ROUNDER.to_bits()) as i32, r)
-}
-
 /// eˣ.
+///
+/// # Safety
+/// As for [`series`].
 #[inline(always)]
-pub fn exp<const FUSED: bool>(x: f32) -> f32 {
-    // Beyond these the result is 0 or infinity whatever x is.
-    let (n, r) = reduce::<FUSED>(clamp(x, -104.0, 89.0));
-    // exp(r) - 1 - r by Taylor's series.
-    let tail = polynomial::<FUSED, _>(r, [1.0 / 5040.0, 1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5]);
-    // In two steps, so that subnormal results are rounded once and the largest do not overflow early.
-    let half = n >> 1;
-    (1.0 + fma::<FUSED>(r * r, tail, r)) * power_of_two(half) * power_of_two(n.wrapping_sub(half))
+pub unsafe fn exp<L: Lanes>(x: L) -> L {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        // Beyond these the result is 0 or infinity whatever x is.
+        let x = x.max(L::splat(-104.0)).min(L::splat(89.0));
+        // x = n ln 2 + r with |r| ≤ ln 2 / 2; ln 2 in two parts, the first short enough for exact multiples.
+        let n = L::splat(ROUNDER).fma(x, L::splat(std::f32::consts::LOG2_E)).sub(L::splat(ROUNDER));
+        let r = x.fma(n, L::splat(-0.693_359_4)).fma(n, L::splat(2.121_944_4e-4));
+        // Fitted to (exp(r) - 1 - r) / r².
+        let tail = series(r, [0.001_392_621_3, 0.008_363_203, 0.041_666_556, 0.166_665_77, 0.5]);
+        L::splat(1.0).add(r.fma(r.mul(r), tail)).scale(n)
+    }
 }
 
 /// ln x.
@@ -73,51 +92,128 @@ pub fn log<const FUSED: bool>(x: f32) -> f32 {
 }
 
 /// The hyperbolic tangent.
+///
+/// # Safety
+/// As for [`series`].
 #[inline(always)]
-pub fn tanh<const FUSED: bool>(x: f32) -> f32 {
-    let a = x.abs();
-    // Below 0.55: a polynomial in x² fitted to (tanh(x) / x - 1) / x².
-    let z = x * x;
-    let p = polynomial::<FUSED, _>(z, [-0.006_615_756, 0.021_312_745, -0.053_910_066, 0.133_331_18, -0.333_333_3]);
-    let small = fma::<FUSED>(x, z * p, x);
-    let large = (1.0 - 2.0 / (exp::<FUSED>(a + a) + 1.0)).copysign(x);
-    if a < 0.55 { small } else { large }
+pub unsafe fn tanh<L: Lanes>(x: L) -> L {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let a = x.abs();
+        // Below 0.55: a polynomial in x² fitted to (tanh(x) / x - 1) / x².
+        let z = x.mul(x);
+        let p = series(z, [-0.006_615_756, 0.021_312_745, -0.053_910_066, 0.133_331_18, -0.333_333_3]);
+        let small = x.fma(x, z.mul(p));
+        let one = L::splat(1.0);
+        let large = one.sub(L::splat(2.0).div(exp(a.add(a)).add(one))).copysign(x);
+        small.if_less(a, L::splat(0.55), large)
+    }
 }
 
 /// The error function.
+///
+/// # Safety
+/// As for [`series`].
 #[inline(always)]
-pub fn erf<const FUSED: bool>(x: f32) -> f32 {
-    let a = x.abs();
-    // Below 1: x times a polynomial in x² fitted to erf(x) / x.
-    let z = x * x;
-    let p = polynomial::<FUSED, _>(
-        z,
-        [7.882_497e-5, -8.018_855e-4, 0.005_189_312, -0.026_854_329, 0.112_835_97, -0.376_126_27, 0.128_379_17],
-    );
-    let small = fma::<FUSED>(x, p, x);
-    // From 1 to 4: 1 - exp(-p), p fitted to -ln erfc; beyond, 1 is the nearest float.
-    let b = if a > 4.0 { 4.0 } else { a };
-    let p = polynomial::<FUSED, _>(
-        b,
-        [
-            -1.615_045e-6,
-            4.561_102e-5,
-            -5.929_505_3e-4,
-            4.741_118e-3,
-            -0.026_367_415,
-            0.109_983_3,
-            0.631_931_34,
-            1.130_170_3,
-            -3.041_767_6e-4,
-        ],
-    );
-    let large = (1.0 - exp::<FUSED>(-p)).copysign(x);
-    if a < 1.0 {
-        small
-    } else if a >= 1.0 {
-        large
-    } else {
-        x
+pub unsafe fn erf<L: Lanes>(x: L) -> L {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let a = x.abs();
+        // Below 1: x times a polynomial in x² fitted to erf(x) / x.
+        let z = x.mul(x);
+        let p = series(
+            z,
+            [7.882_497e-5, -8.018_855e-4, 0.005_189_312, -0.026_854_329, 0.112_835_97, -0.376_126_27, 0.128_379_17],
+        );
+        let small = x.fma(x, p);
+        // From 1 to 4: 1 - exp(-p), p fitted to -ln erfc; beyond, 1 is the nearest float.
+        let p = series(
+            a.min(L::splat(4.0)),
+            [
+                -1.615_045e-6,
+                4.561_102e-5,
+                -5.929_505_3e-4,
+                4.741_118e-3,
+                -0.026_367_415,
+                0.109_983_3,
+                0.631_931_34,
+                1.130_170_3,
+                -3.041_767_6e-4,
+            ],
+        );
+        let large = L::splat(1.0).sub(exp(p.neg())).copysign(x);
+        small.if_less(a, L::splat(1.0), large)
+    }
+}
+
+/// Pieces of the error function, of a quarter each, and the coefficients of one.
+#[cfg(target_arch = "x86_64")]
+const PIECES: usize = 16;
+#[cfg(target_arch = "x86_64")]
+const TERMS: usize = 6;
+
+/// By i, coefficients of polynomials in t from -½ to ½ for erf(a) at a = (i + t) / 4, the highest power first: those that meet it at Chebyshev's points; the last
+/// row is a multiple of a that comes on top. It is 0 but for the first piece, where it leaves little for the polynomial, whose coefficients are rounded.
+#[cfg(target_arch = "x86_64")]
+static ERF: std::sync::LazyLock<[[f32; PIECES]; TERMS + 1]> = std::sync::LazyLock::new(|| {
+    let mut table = [[0.0; PIECES]; TERMS + 1];
+    for i in 0..PIECES {
+        let multiple = if i == 0 { 1.125 } else { 0.0 };
+        let point = |n: usize| 0.5 * (std::f64::consts::PI * (n as f64 + 0.5) / TERMS as f64).cos();
+        let rest = |t: f64| {
+            let a = (i as f64 + t) / 4.0;
+            libm::erf(a) - multiple * a
+        };
+        // Newton's divided differences, then the powers of t that they multiply out to.
+        let mut differences: [f64; TERMS] = std::array::from_fn(|n| rest(point(n)));
+        for order in 1..TERMS {
+            for n in (order..TERMS).rev() {
+                differences[n] = (differences[n] - differences[n - 1]) / (point(n) - point(n - order));
+            }
+        }
+        let mut powers = [0.0; TERMS];
+        for n in (0..TERMS).rev() {
+            for power in (1..TERMS).rev() {
+                powers[power] = powers[power - 1] - point(n) * powers[power];
+            }
+            powers[0] = differences[n] - point(n) * powers[0];
+        }
+        if i == 0 {
+            powers[0] = 0.0;
+        }
+        powers.iter().rev().chain([&multiple]).zip(&mut table).for_each(|(power, row)| row[i] = *power as f32);
+    }
+    table
+});
+
+/// [`erf`] by a table: a polynomial of degree 5, one of 16, whose coefficients one instruction picks.
+///
+/// # Safety
+/// The processor must have AVX-512.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub unsafe fn erf_by_table(x: std::arch::x86_64::__m512) -> std::arch::x86_64::__m512 {
+    use std::arch::x86_64::{__m512, _mm512_castps_si512, _mm512_permutexvar_ps};
+    // SAFETY: by the caller's promise; a row of the table is a register.
+    unsafe {
+        let splat = <__m512 as Vector>::splat;
+        // Beyond, 1 is the nearest float or the one after it.
+        let (one, limit) = (splat(1.0), splat(3.87));
+        let a = x.abs().min(limit);
+        let rounder = splat(ROUNDER);
+        let shifted = rounder.fma(a, splat(4.0));
+        let t = rounder.sub(shifted).fma(a, splat(4.0));
+        // The low bits of what is rounded are the number of the piece.
+        let piece = _mm512_castps_si512(shifted);
+        let [first, middle @ .., constant, multiple] = &*ERF;
+        let mut slope = _mm512_permutexvar_ps(piece, <__m512 as Vector>::load(first.as_ptr()));
+        for row in middle {
+            slope = _mm512_permutexvar_ps(piece, <__m512 as Vector>::load(row.as_ptr())).fma(slope, t);
+        }
+        let constant = _mm512_permutexvar_ps(piece, <__m512 as Vector>::load(constant.as_ptr()));
+        let multiple = _mm512_permutexvar_ps(piece, <__m512 as Vector>::load(multiple.as_ptr()));
+        let near = constant.fma(a, multiple).fma(slope, t).min(one);
+        one.if_less(limit, x.abs(), near).copysign(x)
     }
 }
 
@@ -275,16 +371,43 @@ mod tests {
         }
     }
 
+    /// `f` of one number, by the lanes of a register of `L`.
+    fn lane<L: Lanes>(f: unsafe fn(L) -> L) -> impl Fn(f32) -> f32 {
+        move |x| {
+            let mut out = [0.0; crate::cpu::lanes::MOST_LANES];
+            // SAFETY: the processor has the instructions, as the caller has made sure.
+            unsafe { f(L::splat(x)).store(out.as_mut_ptr()) };
+            out[L::LANES - 1]
+        }
+    }
+
+    fn functions_of_lanes<L: Lanes>() {
+        assert!(everywhere(lane::<L>(exp), f64::exp) < 1.5);
+        assert!(everywhere(lane::<L>(tanh), f64::tanh) < 2.0);
+        assert!(everywhere(lane::<L>(erf), libm::erf) < 2.0);
+        assert_eq!(lane::<L>(erf)(-4.0), -1.0);
+    }
+
     #[test]
     fn within_two_units_in_the_last_place() {
-        assert!(everywhere(exp::<false>, f64::exp) < 1.5);
+        functions_of_lanes::<crate::cpu::simd::Portable<f32, 4>>();
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::x86_64::{__m256, __m512};
+            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+                functions_of_lanes::<__m256>();
+            }
+            if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512dq") {
+                functions_of_lanes::<__m512>();
+                assert!(everywhere(lane::<__m512>(erf_by_table), libm::erf) < 2.0);
+                // Exactly, so that gelu of what is far below 0 is 0.
+                assert_eq!(lane::<__m512>(erf_by_table)(-4.0), -1.0);
+            }
+        }
+        #[cfg(target_arch = "aarch64")]
+        functions_of_lanes::<std::arch::aarch64::float32x4_t>();
         assert!(everywhere(log::<false>, f64::ln) < 1.5);
-        assert!(everywhere(tanh::<false>, f64::tanh) < 2.0);
-        assert!(everywhere(erf::<false>, libm::erf) < 2.0);
-        assert!(everywhere(exp::<true>, f64::exp) < 1.5);
         assert!(everywhere(log::<true>, f64::ln) < 1.5);
-        assert!(everywhere(tanh::<true>, f64::tanh) < 2.0);
-        assert!(everywhere(erf::<true>, libm::erf) < 2.0);
         let limit = TRIGONOMETRIC_LIMIT;
         assert!(error(sin, f64::sin, -limit, limit) < 1.0);
         assert!(error(cos, f64::cos, -limit, limit) < 1.0);

@@ -31,6 +31,7 @@ pub struct Operand<'a> {
 }
 
 /// What a nest writes: a tensor, or the part of one that holds the places to be computed.
+#[derive(Clone)]
 pub struct Output<'a> {
     pub bytes: Shared<'a, u8>,
     /// The number of the element that `bytes` starts with.
@@ -74,6 +75,11 @@ impl Register {
     /// `bytes` zeros.
     pub fn zeroed(bytes: usize) -> Self {
         Self(vec![Line([0; 64]); bytes.div_ceil(64)])
+    }
+
+    /// Where it begins.
+    pub fn start(&mut self) -> *mut u8 {
+        self.0.as_mut_ptr().cast()
     }
 
     /// As many elements as it holds.

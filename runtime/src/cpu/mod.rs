@@ -10,10 +10,13 @@
 //!
 //! Always true: results do not depend on the number of threads.
 
+mod attention;
+mod chain;
 mod contraction;
 mod direct;
 mod fused;
 mod job;
+mod lanes;
 mod machine;
 mod math;
 mod memory;
@@ -28,6 +31,7 @@ mod shared;
 mod simd;
 mod space;
 mod steps;
+mod strip;
 mod tape;
 mod vector;
 mod winograd;

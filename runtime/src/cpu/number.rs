@@ -5,6 +5,7 @@
 
 use super::math;
 use super::memory::Plain;
+use super::strip;
 use super::vector;
 use tile_compiler::dtype::Scalar;
 use tile_compiler::graph::Aggregation;
@@ -214,6 +215,9 @@ impl Number for f32 {
     }
     /// The functions without branches; then sine and cosine once more where the argument was too large for that.
     fn unary_chunk(op: UnaryOp, x: &[f32], out: &mut [f32]) -> bool {
+        if strip::unary(op, x, out) {
+            return true;
+        }
         if !vector::unary_f32(op, x, out) {
             return false;
         }

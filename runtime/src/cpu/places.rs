@@ -7,7 +7,7 @@ use tile_compiler::nest::{Load, Nest};
 
 /// Number of points of some axes.
 pub fn size(nest: &Nest, axes: &[usize]) -> usize {
-    axes.iter().map(|&a| nest.axes[a].extent).product()
+    nest.points(axes)
 }
 
 /// The variable is one of `axes`, or derived from such alone.

@@ -1,5 +1,6 @@
 //! A nest made ready to run any number of times.
 
+use super::attention::Attention;
 use super::contraction::{Contraction, PackedRight};
 use super::direct::Direct;
 use super::job::{Job, Position};
@@ -11,6 +12,7 @@ use super::tape::Tape;
 use super::winograd::Winograd;
 use std::fmt;
 use tile_compiler::nest::Nest;
+use tile_compiler::scalar::Program;
 
 /// Why a nest did not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +48,7 @@ enum Way {
     Direct(Box<Direct>),
     Scatter(Box<Scatter>),
     Reduction(Box<Reduction>),
+    Attention(Box<Attention>),
 }
 
 /// A nest, analysed once for all its runs.
@@ -71,6 +74,11 @@ impl Prepared {
     /// An `exact` one computes sums of products term by term.
     pub fn new(nest: &Nest, kept: &dyn Fn(usize) -> bool, exact: bool) -> Self {
         let free = Space::new(nest, 0..nest.free);
+        let positions = (0..nest.outputs.len()).map(|output| Position::new(nest, output)).collect();
+        if let Some(attention) = Attention::new(nest) {
+            let epilogue = Tape::new(nest, &Program::default(), &[], free, &[]);
+            return Self { nest: nest.clone(), epilogue, way: Way::Attention(Box::new(attention)), positions };
+        }
         let epilogue = Tape::new(nest, &nest.epilogue, &nest.epilogue.results, free, &[]);
         let way = match (nest.aggregation, nest.accumulator()) {
             (Some(aggregation), Some(dtype)) => {
@@ -89,7 +97,6 @@ impl Prepared {
             }
             _ => Way::Pointwise,
         };
-        let positions = (0..nest.outputs.len()).map(|output| Position::new(nest, output)).collect();
         Self { nest: nest.clone(), epilogue, way, positions }
     }
 
@@ -157,6 +164,7 @@ impl Prepared {
             Way::Direct(direct) => direct.run(&job),
             Way::Scatter(scatter) => scatter.run(&job),
             Way::Reduction(reduction) => reduction.run(&job, 0..nest.places()),
+            Way::Attention(attention) => attention.run(steps, operands, outputs),
         }
     }
 }

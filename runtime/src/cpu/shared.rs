@@ -15,6 +15,13 @@ unsafe impl<T: Send> Send for Shared<'_, T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for Shared<'_, T> {}
 
+/// The same slice, lent on: parts that are borrowed of both must be disjoint, too.
+impl<T> Clone for Shared<'_, T> {
+    fn clone(&self) -> Self {
+        Self { ..*self }
+    }
+}
+
 impl<'a, T> Shared<'a, T> {
     /// Shares `data` for as long as it is borrowed.
     pub fn new(data: &'a mut [T]) -> Self {

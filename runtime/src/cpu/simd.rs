@@ -19,6 +19,17 @@ pub trait Vector: Copy {
     unsafe fn max(self, other: Self) -> Self;
     /// `other < self ? other : self`
     unsafe fn min(self, other: Self) -> Self;
+    /// Asks for the cache line at `p`, wherever that is.
+    #[inline(always)]
+    unsafe fn prefetch(p: *const Self::Scalar) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch reads nothing, wherever it points.
+        unsafe {
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(p.cast())
+        };
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = p;
+    }
 }
 
 /// A [`Vector`] over a register type, by expressions over its intrinsics.

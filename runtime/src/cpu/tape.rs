@@ -5,6 +5,7 @@
 //! computed less often than that: what is the same in every row of the innermost axes (a bias, and what is made of it) once before the
 //! first chunk, and what is the same at all points of a chunk (the maximum of its row) once a chunk.
 
+use super::chain::{self, Chain};
 use super::fused::Fused;
 use super::machine::{Machine, State};
 use super::memory::Launch;
@@ -30,6 +31,8 @@ pub const WRITTEN: usize = 1;
 
 /// The longest row of which values are kept from chunk to chunk.
 const LONGEST_PERIOD: usize = 8 * CHUNK;
+/// The fewest points for which chains are made.
+const SHORTEST_CHAIN: usize = 16;
 /// The shortest row that gets chunks of its own, where some value is the same in all of a row.
 const SHORTEST_ROW: usize = 128;
 
@@ -62,6 +65,21 @@ pub enum Action {
     Cast(Value),
     /// The aggregate of a value over the points of a row.
     Statistic(Aggregation, Value),
+    /// Some of the above, in one pass.
+    Chain(Box<Chain>),
+}
+
+impl Action {
+    /// The values that it reads, but for a chain.
+    pub fn reads(&self) -> Vec<Value> {
+        match self {
+            Action::Load(reader) => reader.dynamic.iter().map(|(value, ..)| *value).collect(),
+            Action::Unary(_, a) | Action::Cast(a) | Action::Statistic(_, a) => vec![*a],
+            Action::Binary(_, a, b) | Action::Compare(_, a, b) => vec![*a, *b],
+            Action::Select(c, a, b) => vec![*c, *a, *b],
+            Action::Index(_) | Action::Chain(_) => Vec::new(),
+        }
+    }
 }
 
 pub struct Step {
@@ -75,6 +93,9 @@ pub struct Tape {
     pub space: Space,
     /// What every chunk runs.
     pub steps: Vec<Step>,
+    /// How many instructions that is.
+    operations: usize,
+    pub has_chains: bool,
     /// What runs once, over one period of each value.
     pub steady: Vec<(Step, usize)>,
     pub dtypes: Vec<DType>,
@@ -105,25 +126,40 @@ impl Tape {
     /// What of `program`, the nest's body or epilogue, `results` need. Loads are executed only where all of `guards` are at least 0 too.
     pub fn new(nest: &Nest, program: &Program<Leaf>, results: &[Value], space: Space, guards: &[Affine]) -> Self {
         let count = program.insts.len();
-        let mut last_use: Vec<Option<usize>> = vec![None; count];
-        results.iter().for_each(|&r| last_use[r] = Some(usize::MAX));
+        let mut is_used = vec![false; count];
+        results.iter().for_each(|&result| is_used[result] = true);
         let insts: Vec<Inst<Leaf>> = (0..count).map(|value| effective(program, value)).collect();
         for value in (0..count).rev() {
-            if last_use[value].is_none() {
-                continue;
-            }
-            reads(&insts[value]).for_each(|read| last_use[read] = last_use[read].max(Some(value)));
-            // A choice may be where what it chose is.
-            if let Inst::Select(_, a, b) = insts[value] {
-                [a, b].into_iter().for_each(|side| last_use[side] = last_use[side].max(last_use[value]));
+            if is_used[value] {
+                reads(&insts[value]).for_each(|read| is_used[read] = true);
             }
         }
         let periods = periods(nest, &insts, &space, guards);
         let row_length = (!nest.columns().is_empty()).then(|| nest.row_length());
         let longest = row_length.map_or(CHUNK, |length| length.max(CHUNK));
+        let dtypes: Vec<DType> = program.insts.iter().map(|(_, dtype)| *dtype).collect();
+        // Chains pay where there are points enough.
+        let long_rows = row_length.is_some_and(|length| length >= LONG_ROW);
+        let uniform = uniform(&insts, &periods, long_rows, |load| is_even(nest, &space, load));
+        let reads_of = |value: Value| reads(&insts[value]).collect();
+        let used = (0..count).filter(|&value| is_used[value]);
+        let (order, linked) = chain::arranged(&insts, &dtypes, used, &uniform, long_rows, reads_of);
+        let linked = if space.size < SHORTEST_CHAIN { vec![false; count] } else { linked };
+        // At which number of the order each value is read last.
+        let mut last_use = vec![0; count];
+        results.iter().for_each(|&result| last_use[result] = usize::MAX);
+        for (number, &value) in order.iter().enumerate().rev() {
+            reads(&insts[value]).for_each(|read| last_use[read] = last_use[read].max(number));
+            // A choice may be where what it chose is.
+            if let Inst::Select(_, a, b) = insts[value] {
+                [a, b].into_iter().for_each(|side| last_use[side] = last_use[side].max(last_use[value]));
+            }
+        }
         let mut tape = Self {
-            dtypes: program.insts.iter().map(|(_, dtype)| *dtype).collect(),
+            dtypes,
             steps: Vec::new(),
+            operations: 0,
+            has_chains: false,
             steady: Vec::new(),
             registers: vec![longest * 8, longest],
             constants: Vec::new(),
@@ -140,7 +176,8 @@ impl Tape {
         };
         let mut free: Vec<usize> = Vec::new();
         let mut register_of = vec![usize::MAX; count];
-        for (value, inst) in insts.iter().enumerate().filter(|(v, _)| last_use[*v].is_some()) {
+        for (number, value) in order.into_iter().enumerate() {
+            let inst = &insts[value];
             let size = tape.dtypes[value].size();
             let action = match inst {
                 Inst::Const(scalar) => {
@@ -158,6 +195,7 @@ impl Tape {
                 }
                 Inst::Leaf(Leaf::Load(load)) => Action::Load(Box::new(tape.reader(nest, load, guards))),
                 Inst::Leaf(Leaf::Statistic(aggregation, a)) => Action::Statistic(*aggregation, *a),
+                Inst::Leaf(Leaf::Inner(_) | Leaf::OfBody(_)) => unreachable!("nests of attention run in stages"),
                 Inst::Leaf(Leaf::Index(affine)) => Action::Index(Box::new(Lines::new(nest, &tape.space, [affine]))),
                 Inst::Unary(op, a) => Action::Unary(*op, *a),
                 Inst::Binary(op, a, b) if op.is_comparison() => Action::Compare(*op, *a, *b),
@@ -177,7 +215,7 @@ impl Tape {
                 tape.registers.len() - 1
             });
             register_of[value] = register;
-            let mut done: Vec<Value> = reads(inst).filter(|&read| last_use[read] == Some(value)).collect();
+            let mut done: Vec<Value> = reads(inst).filter(|&read| last_use[read] == number).collect();
             done.sort_unstable();
             done.dedup();
             free.extend(done.into_iter().map(|read| register_of[read]).filter(|r| *r != usize::MAX));
@@ -187,6 +225,11 @@ impl Tape {
             && nest.outputs.iter().all(|output| output.over.is_none())
         {
             tape.fused = Fused::of(&mut tape, x);
+        }
+        tape.operations = tape.steps.len();
+        if tape.fused.is_none() {
+            tape.steps = chain::joined(std::mem::take(&mut tape.steps), &linked, results);
+            tape.has_chains = tape.steps.iter().any(|step| matches!(step.action, Action::Chain(_)));
         }
         tape.row = tape.rows().filter(|row| *row >= SHORTEST_ROW).min();
         tape
@@ -251,7 +294,7 @@ impl Tape {
 
     /// Instructions to run for each chunk, for estimates of work.
     pub fn len(&self) -> usize {
-        self.steps.len()
+        self.operations
     }
 
     /// The number of points of its space.
@@ -293,6 +336,33 @@ impl Tape {
             (!chunk.is_empty()).then_some(chunk)
         })
     }
+}
+
+/// Whether a load reads one element in all of a chunk.
+fn is_even(nest: &Nest, space: &Space, load: &Load) -> bool {
+    let lines = Lines::new(nest, space, [&load.offset]);
+    load.dynamic.is_empty() && lines.steps[0] == 0 && lines.run >= SHORTEST_ROW
+}
+
+/// For each value whether it is the same all over a chunk, as far as one can tell ahead.
+fn uniform(
+    insts: &[Inst<Leaf>],
+    periods: &[Option<usize>],
+    long_rows: bool,
+    is_even: impl Fn(&Load) -> bool,
+) -> Vec<bool> {
+    let mut uniform: Vec<bool> = Vec::with_capacity(insts.len());
+    for (inst, period) in insts.iter().zip(periods) {
+        uniform.push(match inst {
+            _ if *period == Some(1) => true,
+            Inst::Const(_) => true,
+            Inst::Leaf(Leaf::Load(load)) => is_even(load),
+            Inst::Leaf(Leaf::Statistic(..)) => long_rows,
+            Inst::Leaf(_) => false,
+            _ => period.is_none() && reads(inst).all(|read| uniform[read]),
+        });
+    }
+    uniform
 }
 
 /// For each value that only the innermost axes decide, so that it repeats: after how many points. Only where keeping it pays.

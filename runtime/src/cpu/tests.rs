@@ -200,6 +200,7 @@ fn nest(draw: &mut Draw) -> Nest {
         aggregation: aggregates.then(|| if reduction == 0 { Aggregation::Assign } else { draw.of(&Aggregation::ALL) }),
         position: None,
         body: Program::default(),
+        inner: Vec::new(),
         epilogue: Program::default(),
         outputs,
     };
@@ -278,7 +279,9 @@ fn evaluate(
             Inst::Leaf(Leaf::Index(affine)) => Scalar::i32(affine.evaluate(point).unwrap() as i32),
             Inst::Leaf(Leaf::Accumulator) => sum,
             Inst::Leaf(Leaf::Written) => Scalar::bool(written),
-            Inst::Leaf(Leaf::Statistic(..)) => unreachable!("these nests have no columns"),
+            Inst::Leaf(Leaf::Statistic(..) | Leaf::Inner(_) | Leaf::OfBody(_)) => {
+                unreachable!("these nests have neither columns nor inner sums")
+            }
             Inst::Unary(op, a) => op.evaluate(values[*a]),
             Inst::Binary(op, a, b) => op.evaluate(values[*a], values[*b]),
             Inst::Select(c, a, b) => {
@@ -447,6 +450,7 @@ fn product(draw: &mut Draw) -> Nest {
         aggregation: Some(Aggregation::Sum),
         position: None,
         body: Program::default(),
+        inner: Vec::new(),
         epilogue: Program::default(),
         outputs,
     };

@@ -38,6 +38,11 @@ pub fn level() -> Level {
     Level::Baseline
 }
 
+/// Whether this processor multiplies and adds in one operation.
+pub fn is_fused() -> bool {
+    cfg!(target_arch = "aarch64") || level() > Level::Baseline
+}
+
 /// Defines a function whose body is also compiled with wider vectors, and chosen where the processor has them.
 macro_rules! vectorised {
     (
@@ -169,10 +174,7 @@ widest! {
     pub fn unary_f32(op: UnaryOp, a: &[f32], out: &mut [f32]) -> bool {
         macro_rules! simple {
             ($($name:ident)*) => { match op {
-                UnaryOp::Exp => map(a, out, math::exp::<FUSED>),
                 UnaryOp::Log => map(a, out, math::log::<FUSED>),
-                UnaryOp::Tanh => map(a, out, math::tanh::<FUSED>),
-                UnaryOp::Erf => map(a, out, math::erf::<FUSED>),
                 UnaryOp::Sin => map(a, out, math::sin),
                 UnaryOp::Cos => map(a, out, math::cos),
                 $(UnaryOp::$name => map(a, out, |x| f32::unary(UnaryOp::$name, x)),)*
@@ -185,7 +187,7 @@ widest! {
 }
 
 /// Magnitudes of divisors whose reciprocals, and what is left of a division by them, are neither too large nor too small.
-const EVEN_DIVISORS: std::ops::RangeInclusive<f32> = 1e-18..=1e18;
+pub const EVEN_DIVISORS: std::ops::RangeInclusive<f32> = 1e-18..=1e18;
 
 /// `out = a / b` by the reciprocal of `b`: what the rounded product leaves of `a` corrects it, so that the quotient is rounded as that of a
 /// division (P. Markstein, 1990), at a fraction of its time.

@@ -2,6 +2,7 @@ use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::kernel::Kernel;
 use tile_compiler::plan::{Buffer, BufferId, Content, Plan, Port, Routine, Step, Work};
 use tile_compiler::profile::Profile;
+use tile_compiler::schedule::Choice;
 use tile_compiler::tensor::{Tensor, TensorType};
 
 use super::Executable;
@@ -27,7 +28,7 @@ fn routine(kernel: &str) -> Routine {
     let kernel = Kernel::parse(kernel).unwrap();
     // What the kernel computes is its own affair.
     let work = Work::PrngState { elements: 0 };
-    Routine { name: kernel.name.clone(), work, schedule: None, kernel: Some(kernel) }
+    Routine { name: kernel.name.clone(), work, schedule: None, choice: Choice::Predicted, kernel: Some(kernel) }
 }
 
 fn step(operands: &[BufferId], routine: usize, outputs: &[BufferId]) -> Step {

@@ -9,7 +9,7 @@
 //! changed a weight ([`tile_compiler::lower::Network::FAILED`]): the failed step is run again for the error, and does not count.
 //!
 //! Always true: the same program, data, seed and device give the same weights, bit for bit, however often training was stopped
-//! and resumed.
+//! and resumed, as long as nothing is tuned for the device meanwhile.
 
 mod callback;
 mod checkpoint;

@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use tile_compiler::dtype::Scalar;
 use tile_compiler::lower::{Binding, Bindings, Network, Role, Setting, Settings, settings};
+use tile_compiler::pipeline::Options;
 use tile_compiler::tensor::{Tensor, TensorType};
 
 use super::dataset::{Column, Dataset};
@@ -16,8 +17,9 @@ use tile_lang::diagnostic::Diagnostic;
 use crate::device::Device;
 use crate::error::Error;
 use crate::executable::Watched;
-use crate::model::Model;
+use crate::model::{self, Model};
 use crate::session::Outputs;
+use crate::tune::{Tune, Tuning};
 
 /// What is trained, and where.
 pub(super) struct Program {
@@ -195,6 +197,20 @@ impl Trainer {
     /// [`Error::Program`] where the program does not fit the data; [`Error::Data`] where these cannot be read.
     pub fn fit(&mut self, data: &dyn Dataset, fit: Fit) -> Result<Vec<Epoch>, Error> {
         fit.run(self, data)
+    }
+
+    /// Measures schedules for the kernels of a step of training on batches of so many samples, and keeps the best for the device:
+    /// see [`crate::tune`].
+    ///
+    /// # Errors
+    /// [`Error::Program`] where the program does not fit the data; those of the device. What was found until then is kept.
+    pub fn tune(&mut self, data: &dyn Dataset, batch_size: usize, tune: Tune) -> Result<Tuning, Error> {
+        let columns = self.typed(data, batch_size).columns();
+        let samples = batch_size.min(data.len());
+        let Program { device, model, .. } = &self.program;
+        let graph = self.steps.graph(&self.program, Mode::Train, &columns, samples)?;
+        let options = Options { updates: true, ..Options::default() };
+        model::tuned(graph, device, model.sources(), &options, tune)
     }
 
     /// Begins a step of training on a batch, a tensor for each column of the data: the device may still be at the steps before it.

@@ -15,6 +15,8 @@ use wgpu::{
 use super::adapter;
 use super::pipeline_cache::Compiled;
 use crate::error::Error;
+#[cfg(not(target_family = "wasm"))]
+use crate::{cache, tune::Kept};
 
 /// An open device with its queue.
 pub struct Gpu {
@@ -24,6 +26,9 @@ pub struct Gpu {
     pub profile: Profile,
     /// What the driver has compiled, for all sessions.
     pub compiled: Compiled,
+    /// The schedules that were tuned for it.
+    #[cfg(not(target_family = "wasm"))]
+    pub tuned: Mutex<Kept>,
     /// Why the device was lost, once it is.
     lost: Arc<Mutex<Option<String>>>,
     /// How often commands were handed over.
@@ -49,6 +54,8 @@ impl Gpu {
         let compiled = Compiled::new(&device);
         Gpu {
             name,
+            #[cfg(not(target_family = "wasm"))]
+            tuned: Mutex::new(tuned(&device, &profile)),
             device,
             queue,
             profile,
@@ -57,6 +64,15 @@ impl Gpu {
             #[cfg(test)]
             submissions: Default::default(),
         }
+    }
+
+    /// What a user may want to know although it changes no result.
+    pub fn warnings(&self) -> Vec<String> {
+        #[cfg(not(target_family = "wasm"))]
+        let warnings = [self.compiled.warnings(), lock(&self.tuned).warnings.clone()].concat();
+        #[cfg(target_family = "wasm")]
+        let warnings = self.compiled.warnings();
+        warnings
     }
 
     /// Calls `f`, and gives the first error that the device reports for what it did. `doing` completes "failed".
@@ -155,6 +171,24 @@ impl Gpu {
         self.wait(submission)?;
         self.read(&target, mapping).await
     }
+}
+
+/// What was tuned for this adapter with its driver, this profile, and this version.
+#[cfg(not(target_family = "wasm"))]
+fn tuned(device: &Device, profile: &Profile) -> Kept {
+    let info = device.adapter_info();
+    let of_profile = format!("{profile:?}");
+    // Devices of other limits, such as an app's own, have files of their own.
+    let name = format!("tuned-{:x}-{:x}-{:016x}", info.vendor, info.device, cache::hash(of_profile.as_bytes()));
+    Kept::open(&name, &[adapter_key(device), of_profile].join(", "))
+}
+
+/// The adapter with its driver, and this version.
+#[cfg(not(target_family = "wasm"))]
+pub fn adapter_key(device: &Device) -> String {
+    let info = device.adapter_info();
+    let of_version = format!("tilec {}", env!("CARGO_PKG_VERSION"));
+    [&info.name, info.backend.to_str(), &info.driver, &info.driver_info, &of_version].join(", ")
 }
 
 /// Device memory comes in units of 4 bytes.

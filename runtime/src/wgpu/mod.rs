@@ -5,6 +5,8 @@
 //! Whatever the device reports, by error scope, callback or panic, becomes an [`Error`].
 
 mod adapter;
+#[cfg(not(target_family = "wasm"))]
+mod clock;
 mod executable;
 mod gpu;
 mod pipeline;
@@ -14,4 +16,4 @@ mod trace;
 
 pub use adapter::{list, open};
 pub use executable::{GpuExecutable, GpuWatched};
-pub use gpu::Gpu;
+pub use gpu::{Gpu, lock};

@@ -4,7 +4,7 @@
 use wgpu::{Device, Features, PipelineCache, PipelineCacheDescriptor};
 
 #[cfg(not(target_family = "wasm"))]
-use {super::gpu::lock, crate::cache::CacheFile, std::sync::Mutex};
+use {super::gpu::adapter_key, super::gpu::lock, crate::cache::CacheFile, std::sync::Mutex};
 
 /// Bytes of content with which a file is begun anew: drivers never forget kernels that nobody needs any more.
 #[cfg(not(target_family = "wasm"))]
@@ -65,10 +65,9 @@ impl Compiled {
     /// The same with what other processes compiled for this adapter, its driver and this version.
     pub fn kept(device: &Device) -> Compiled {
         let info = device.adapter_info();
-        let of_version = format!("tilec {}", env!("CARGO_PKG_VERSION"));
-        let key = [&info.name, info.backend.to_str(), &info.driver, &info.driver_info, &of_version].join(", ");
         let name = format!("pipelines-{:x}-{:x}", info.vendor, info.device);
-        let file = CacheFile::new(&name, &key).filter(|_| device.features().contains(Features::PIPELINE_CACHE));
+        let file = CacheFile::new(&name, &adapter_key(device))
+            .filter(|_| device.features().contains(Features::PIPELINE_CACHE));
         let Some(mut file) = file else { return Compiled::new(device) };
         let (data, warning) = match file.read() {
             Ok(data) => (data.filter(|data| data.len() <= MOST), None),

@@ -35,30 +35,11 @@ impl Bound {
             let most = 2f64.powi(dtype.bits() as i32);
             return Bound::exact(if self.magnitude < most / 2.0 { self.magnitude } else { most }, 0);
         }
-        let fits = |grid: i32| self.magnitude * 2f64.powi(grid) <= 1.0 / epsilon(dtype);
+        let fits = |grid: i32| self.magnitude * 2f64.powi(grid) <= 1.0 / dtype.epsilon();
         match self.grid {
             Some(grid) if fits(grid) && self.is_exact() => self,
-            _ => Bound::inexact(self.magnitude, self.error + epsilon(dtype) * self.magnitude),
+            _ => Bound::inexact(self.magnitude, self.error + dtype.epsilon() * self.magnitude),
         }
-    }
-}
-
-/// The most by which rounding to a float type changes a value, relative to it.
-pub fn epsilon(dtype: DType) -> f64 {
-    match dtype {
-        DType::BF16 => 2f64.powi(-8),
-        DType::F16 => 2f64.powi(-11),
-        DType::F32 => 2f64.powi(-24),
-        _ => 2f64.powi(-53),
-    }
-}
-
-/// The smallest normal number of a float type.
-pub fn smallest(dtype: DType) -> f64 {
-    match dtype {
-        DType::F16 => 2f64.powi(-14),
-        DType::BF16 | DType::F32 => 2f64.powi(-126),
-        _ => f64::MIN_POSITIVE,
     }
 }
 
@@ -67,8 +48,8 @@ pub fn smallest(dtype: DType) -> f64 {
 pub fn function_error(op: UnaryOp, dtype: DType) -> f64 {
     match dtype {
         DType::F64 => 1e-12,
-        DType::F32 if matches!(op, UnaryOp::Acos | UnaryOp::Asin | UnaryOp::Atan) => 4096.0 * epsilon(dtype),
+        DType::F32 if matches!(op, UnaryOp::Acos | UnaryOp::Asin | UnaryOp::Atan) => 4096.0 * dtype.epsilon(),
         DType::F32 => 1e-5,
-        _ => 4.0 * epsilon(dtype),
+        _ => 4.0 * dtype.epsilon(),
     }
 }

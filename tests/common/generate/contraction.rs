@@ -6,7 +6,7 @@ use tile_compiler::graph::{Access, Aggregation, Contraction, ContractionLeaf, In
 use tile_compiler::scalar::{BinaryOp, Inst, Program};
 use tile_compiler::tensor::TensorType;
 
-use super::bound::{Bound, epsilon};
+use super::bound::Bound;
 use super::choices::Choices;
 use super::graph::{Builder, Value, binary_bound, cast_bound};
 
@@ -277,13 +277,13 @@ pub fn aggregated(aggregation: Aggregation, dtype: DType, value: Bound, points: 
             // Narrow types are summed in f32 at least.
             let kept = if dtype == DType::F64 || !dtype.is_float() { dtype } else { DType::F32 };
             let sum = Bound { magnitude: points * value.magnitude, error: points * value.error, ..value };
-            let rounding = if sum.rounded(kept).is_exact() { 0.0 } else { points * epsilon(kept) * sum.magnitude };
+            let rounding = if sum.rounded(kept).is_exact() { 0.0 } else { points * kept.epsilon() * sum.magnitude };
             let grid = if rounding == 0.0 { sum.grid } else { None };
             Bound { error: sum.error + rounding, grid, ..sum }.rounded(dtype)
         }
         // Factors are at most 1.
         Aggregation::Product if dtype.is_float() => {
-            Bound::inexact(1.0, points * (value.error + epsilon(dtype))).rounded(dtype)
+            Bound::inexact(1.0, points * (value.error + dtype.epsilon())).rounded(dtype)
         }
         Aggregation::Product => Bound::exact(f64::INFINITY, 0).rounded(dtype),
         Aggregation::Max | Aggregation::Min | Aggregation::Assign => value,
@@ -339,7 +339,7 @@ impl Body {
         if self.program.dtype(value) == dtype {
             return value;
         }
-        if dtype.is_float() && self.bounds[value].magnitude > 1.0 / epsilon(dtype) {
+        if dtype.is_float() && self.bounds[value].magnitude > 1.0 / dtype.epsilon() {
             value = self.clamp(value, 8.0);
         }
         let bound = cast_bound(self.bounds[value], dtype);

@@ -6,7 +6,7 @@ use tile_compiler::scalar::{BinaryOp, UnaryOp};
 use tile_compiler::tensor::{Tensor, TensorType, broadcast};
 
 use super::Case;
-use super::bound::{Bound, epsilon, function_error};
+use super::bound::{Bound, function_error};
 use super::choices::Choices;
 
 /// A node, and what is known of its elements.
@@ -115,7 +115,7 @@ impl Builder {
     }
 
     pub fn cast(&mut self, mut value: Value, dtype: DType) -> Value {
-        if dtype.is_float() && value.bound.magnitude > 1.0 / epsilon(dtype) {
+        if dtype.is_float() && value.bound.magnitude > 1.0 / dtype.epsilon() {
             value = self.clamp(value, -8.0, 8.0);
         }
         let ty = TensorType::new(dtype, self.shape(value));
@@ -217,7 +217,7 @@ pub fn binary_bound(op: BinaryOp, dtype: DType, a: Bound, b: Bound) -> Bound {
         // A quotient on a GPU may be 2.5 units in the last place off.
         _ => {
             let magnitude = 2.0 * a.magnitude;
-            (magnitude, None, 2.0 * a.error + 4.0 * a.magnitude * b.error + 4.0 * epsilon(dtype) * magnitude)
+            (magnitude, None, 2.0 * a.error + 4.0 * a.magnitude * b.error + 4.0 * dtype.epsilon() * magnitude)
         }
     };
     Bound { magnitude, grid, error }.rounded(dtype)

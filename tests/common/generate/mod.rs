@@ -7,6 +7,7 @@
 //! multiples of a quarter, and as long as everything is exact in its type the bound is 0: wrong addresses and guards
 //! can't hide behind a tolerance. What is not continuous (rounding, comparisons, positions) takes exact values only.
 
+mod attention;
 mod bound;
 mod chain;
 mod choices;
@@ -73,6 +74,11 @@ pub fn rows() -> impl Strategy<Value = Case> {
     cases(60, rows::rows)
 }
 
+/// Products of products, with softmax, masks and gradients.
+pub fn attention() -> impl Strategy<Value = Case> {
+    cases(60, attention::attention)
+}
+
 /// Scans over steps, of integers and of floats that stay exact.
 pub fn scan() -> impl Strategy<Value = Case> {
     cases(160, scan::scan)
@@ -94,7 +100,7 @@ pub fn difference(case: &Case, expected: &[(String, Tensor)], given: &[(String, 
             return Some(format!("{given_name}: {} instead of {name}: {}", given.ty(), expected.ty()));
         }
         // What is below the smallest normal number may be flushed to 0.
-        let tolerance = if *tolerance > 0.0 { tolerance + bound::smallest(expected.dtype()) } else { 0.0 };
+        let tolerance = if *tolerance > 0.0 { tolerance + expected.dtype().smallest() } else { 0.0 };
         for (position, (x, y)) in expected.scalars().zip(given.scalars()).enumerate() {
             let equal = x == y || x.to_f64() == y.to_f64() && expected.dtype().is_float();
             let near = (x.to_f64() - y.to_f64()).abs() <= tolerance || x.to_f64().is_nan() && y.to_f64().is_nan();

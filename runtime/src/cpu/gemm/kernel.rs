@@ -69,6 +69,9 @@ impl<T> Kernels<T> {
     }
 }
 
+/// How many steps of k ahead elements of B are asked for: they come from L2.
+const AHEAD: usize = 16;
+
 /// The body of every kernel: M rows, N vectors, `K_CONTIGUOUS` the layout of A.
 ///
 /// # Safety
@@ -91,6 +94,9 @@ unsafe fn body<V: Vector, const M: usize, const N: usize, const K_CONTIGUOUS: bo
             let a_run = a.start.add(run.offset);
             for p in 0..run.length {
                 let mut columns = [zero; N];
+                for n in 0..N {
+                    V::prefetch(b_row.wrapping_add(n * V::LANES + AHEAD * b.stride));
+                }
                 for (n, column) in columns.iter_mut().enumerate() {
                     *column = V::load(b_row.add(n * V::LANES));
                 }

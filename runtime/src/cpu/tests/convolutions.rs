@@ -85,6 +85,7 @@ fn convolution(draw: &mut Draw) -> Nest {
         aggregation: Some(Aggregation::Sum),
         position: None,
         body,
+        inner: Vec::new(),
         epilogue,
         outputs,
     }

@@ -19,6 +19,7 @@ fn elementwise(program: Program<Leaf>, operands: &[&Tensor], result: DType) -> N
         aggregation: None,
         position: None,
         body: Program::default(),
+        inner: Vec::new(),
         epilogue: program,
     }
 }

@@ -1,0 +1,269 @@
+//! [`Bounded`]: a value as the reference computes it, and how far from it a correct device may be.
+//!
+//! The bound is carried from operation to operation (running error analysis, Wilkinson 1963): what the operands may be off by,
+//! through the operation, and what the device's own rounding adds. Where all is exact, as with small whole numbers, it is 0: then
+//! a device must give the same. It is infinite where a device may give anything.
+
+use crate::dtype::{DType, Scalar};
+use crate::graph::Aggregation;
+use crate::scalar::{BinaryOp, UnaryOp};
+
+/// See the module's head.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bounded {
+    pub value: Scalar,
+    /// The most by which a device's value may differ.
+    pub error: f64,
+}
+
+/// What a device's division and square root may be off by, in roundings.
+const QUOTIENT: f64 = 6.0;
+
+/// How far a sum in any order of so many terms may be off: roundings that are independent of each other add up as their root
+/// (Higham and Mary 2019), but for a factor that makes more than that most unlikely.
+const UNLIKELY: f64 = 8.0;
+
+/// What so many roundings add to a value of this magnitude.
+fn rounding(dtype: DType, magnitude: f64, roundings: f64) -> f64 {
+    if dtype.is_float() { roundings * (dtype.epsilon() * magnitude + dtype.smallest()) } else { 0.0 }
+}
+
+/// How exact a device's functions are where they are not too large: shading languages promise no more of a sine.
+const FUNCTION: f64 = 1.0 / 2048.0;
+
+/// The most by which `f` changes within `error` of `x`, as far as its ends tell.
+fn spread(x: f64, error: f64, f: impl Fn(f64) -> f64) -> f64 {
+    if error == 0.0 {
+        return 0.0;
+    }
+    let at = f(x);
+    let most = (f(x + error) - at).abs().max((f(x - error) - at).abs());
+    if most.is_nan() { f64::INFINITY } else { most }
+}
+
+impl Bounded {
+    pub fn exact(value: Scalar) -> Bounded {
+        Bounded { value, error: 0.0 }
+    }
+
+    /// Whether something is known of what a device must give.
+    pub fn is_decided(&self) -> bool {
+        self.error.is_finite() && self.value.to_f64().is_finite()
+    }
+
+    /// Whether a correct device may give `other`.
+    pub fn allows(&self, other: Scalar) -> bool {
+        let (own, other) = (self.value.to_f64(), other.to_f64());
+        !self.is_decided() || (own - other).abs() <= self.error
+    }
+
+    fn number(&self) -> f64 {
+        self.value.to_f64()
+    }
+
+    pub(super) fn unary(op: UnaryOp, a: Bounded) -> Bounded {
+        let value = op.evaluate(a.value);
+        if !a.value.dtype.is_float() {
+            return Bounded { value, error: if a.error > 0.0 { f64::INFINITY } else { 0.0 } };
+        }
+        let x = a.number();
+        let inherited = spread(x, a.error, |x| op.evaluate(Scalar::from_f64(DType::F64, x)).to_f64());
+        let (dtype, y) = (value.dtype, value.to_f64().abs());
+        let own = match op {
+            UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Ceil | UnaryOp::Floor | UnaryOp::Round | UnaryOp::BitNot => 0.0,
+            UnaryOp::Recip | UnaryOp::Sqrt | UnaryOp::Rsqrt => rounding(dtype, y, QUOTIENT),
+            UnaryOp::Exp => rounding(dtype, y, 16.0 + 4.0 * x.abs()),
+            UnaryOp::Sin | UnaryOp::Cos => FUNCTION * (1.0 + x.abs()) + rounding(dtype, y, 4.0),
+            _ => FUNCTION * y.max(1.0) + rounding(dtype, y, 4.0),
+        };
+        Bounded { value, error: inherited + own }
+    }
+
+    pub(super) fn binary(op: BinaryOp, a: Bounded, b: Bounded) -> Bounded {
+        let value = op.evaluate(a.value, b.value);
+        let (x, y, errors) = (a.number(), b.number(), a.error + b.error);
+        let dtype = a.value.dtype;
+        if op.is_comparison() {
+            let undecided = errors > 0.0 && ((x - y).abs() <= errors || (x - y).is_nan());
+            return Bounded { value, error: if undecided { 1.0 } else { 0.0 } };
+        }
+        if matches!(op, BinaryOp::Max | BinaryOp::Min) {
+            return Bounded {
+                value,
+                error: if x.is_nan() || y.is_nan() { f64::INFINITY } else { a.error.max(b.error) },
+            };
+        }
+        if !dtype.is_float() {
+            return Bounded { value, error: if errors > 0.0 { f64::INFINITY } else { 0.0 } };
+        }
+        let z = value.to_f64().abs();
+        // Of operations whose result needs no rounding, no device rounds it.
+        let rounded = |exact: f64| if exact == value.to_f64() { 0.0 } else { rounding(dtype, z, 1.0) };
+        let error = match op {
+            BinaryOp::Add => errors + rounded(x + y),
+            BinaryOp::Sub => errors + rounded(x - y),
+            BinaryOp::Mul => x.abs() * b.error + y.abs() * a.error + a.error * b.error + rounded(x * y),
+            BinaryOp::Div if y.abs() <= b.error => f64::INFINITY,
+            BinaryOp::Div => (a.error + z * b.error) / (y.abs() - b.error) + rounding(dtype, z, QUOTIENT),
+            _ => {
+                let at = |x: f64, y: f64| {
+                    op.evaluate(Scalar::from_f64(DType::F64, x), Scalar::from_f64(DType::F64, y)).to_f64()
+                };
+                let ends = [-1.0, 1.0].map(|side| {
+                    let x = x + side * a.error;
+                    (at(x, y) - at(a.number(), y)).abs() + spread(y, b.error, |y| at(x, y))
+                });
+                ends[0].max(ends[1]) + FUNCTION * z.max(1.0) + rounding(dtype, z, 4.0)
+            }
+        };
+        Bounded { value, error: if error.is_nan() { f64::INFINITY } else { error } }
+    }
+
+    pub(super) fn select(condition: Bounded, then: Bounded, otherwise: Bounded) -> Bounded {
+        let chosen = if condition.value.is_true() { then } else { otherwise };
+        if condition.error == 0.0 {
+            return chosen;
+        }
+        let apart = (then.number() - otherwise.number()).abs();
+        let error = apart + then.error.max(otherwise.error);
+        Bounded { error: if error.is_nan() { f64::INFINITY } else { error }, ..chosen }
+    }
+
+    pub(super) fn cast(a: Bounded, dtype: DType) -> Bounded {
+        let value = a.value.cast(dtype);
+        if dtype.is_float() {
+            let own = if value.to_f64() == a.number() { 0.0 } else { rounding(dtype, value.to_f64().abs(), 1.0) };
+            return Bounded { value, error: a.error + own };
+        }
+        let within = |x: f64| Scalar::from_f64(DType::F64, x).cast(dtype).to_f64();
+        let error = match a.value.dtype.is_float() {
+            true if dtype == DType::Bool && a.number().abs() <= a.error => f64::from(u8::from(a.error > 0.0)),
+            true => spread(a.number(), a.error, within),
+            false => {
+                if a.error > 0.0 {
+                    f64::INFINITY
+                } else {
+                    0.0
+                }
+            }
+        };
+        Bounded { value, error }
+    }
+}
+
+/// What the terms of an aggregation come to.
+pub(super) struct Total {
+    aggregation: Aggregation,
+    count: f64,
+    /// Of floats, in f64: their sum or product, the sum or product of the most that they may be, and the sum of errors.
+    total: f64,
+    most: f64,
+    error: f64,
+    /// Whether all are exact, and whole numbers.
+    exact: bool,
+    whole: bool,
+    /// Of everything else.
+    best: Scalar,
+    best_error: f64,
+    position: i32,
+    /// The most that any value but the best may be, for the arg forms; the least is the most of the opposites.
+    rival: f64,
+}
+
+impl Total {
+    /// Of no terms, which are of type `dtype`.
+    pub fn new(aggregation: Aggregation, dtype: DType) -> Total {
+        let start = if aggregation == Aggregation::Product { 1.0 } else { 0.0 };
+        Total {
+            aggregation,
+            count: 0.0,
+            total: start,
+            most: start,
+            error: 0.0,
+            exact: true,
+            whole: true,
+            best: aggregation.identity(dtype),
+            best_error: 0.0,
+            position: 0,
+            rival: f64::NEG_INFINITY,
+        }
+    }
+
+    pub fn is_written(&self) -> bool {
+        self.count > 0.0
+    }
+
+    /// A term; of the arg forms with its position.
+    pub fn add(&mut self, term: Bounded, position: i32) {
+        let Bounded { value, error } = term;
+        let x = value.to_f64();
+        match self.aggregation {
+            Aggregation::Sum if value.dtype.is_float() => {
+                self.total += x;
+                self.most += x.abs();
+                self.error += error;
+            }
+            Aggregation::Product if value.dtype.is_float() => {
+                self.total *= x;
+                self.most *= x.abs() + error;
+            }
+            Aggregation::Sum | Aggregation::Product | Aggregation::Max | Aggregation::Min => {
+                let op = match self.aggregation {
+                    Aggregation::Sum => BinaryOp::Add,
+                    Aggregation::Product => BinaryOp::Mul,
+                    Aggregation::Max => BinaryOp::Max,
+                    _ => BinaryOp::Min,
+                };
+                let sum = Bounded::binary(op, Bounded { value: self.best, error: self.best_error }, term);
+                (self.best, self.best_error) = (sum.value, sum.error);
+            }
+            Aggregation::Assign => (self.best, self.best_error) = (value, error),
+            Aggregation::ArgMax | Aggregation::ArgMin => self.challenge(term, position),
+        }
+        self.exact &= error == 0.0;
+        self.whole &= x.fract() == 0.0;
+        self.count += 1.0;
+    }
+
+    fn challenge(&mut self, term: Bounded, position: i32) {
+        let sign = if self.aggregation == Aggregation::ArgMax { 1.0 } else { -1.0 };
+        let (new, old) = (sign * term.number(), sign * self.best.to_f64());
+        if new.is_nan() {
+            self.error = f64::INFINITY;
+        }
+        let loser = if self.count == 0.0 || new > old || new == old && position < self.position {
+            let loser = if self.count == 0.0 { f64::NEG_INFINITY } else { old + self.best_error };
+            (self.best, self.best_error, self.position) = (term.value, term.error, position);
+            loser
+        } else {
+            new + term.error
+        };
+        self.rival = self.rival.max(loser);
+    }
+
+    /// The aggregate; of the arg forms its position.
+    pub fn result(&self) -> Bounded {
+        let dtype = self.best.dtype;
+        // Devices aggregate f16 and bf16 in f32.
+        let wide = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
+        let of_floats = |inherited: f64, roundings: f64| {
+            let value = Scalar::from_f64(dtype, self.total);
+            let exact = self.exact && self.whole && self.most <= 1.0 / wide.epsilon();
+            let own = if exact { 0.0 } else { rounding(wide, self.most, roundings) };
+            let last = if value.to_f64() == self.total { 0.0 } else { rounding(dtype, value.to_f64().abs(), 1.0) };
+            let error = if exact { last } else { inherited + own + last };
+            Bounded { value, error: if error.is_nan() { f64::INFINITY } else { error } }
+        };
+        match self.aggregation {
+            Aggregation::Sum if dtype.is_float() => of_floats(self.error, UNLIKELY * self.count.sqrt()),
+            Aggregation::Product if dtype.is_float() => of_floats(self.most - self.total.abs(), self.count),
+            Aggregation::ArgMax | Aggregation::ArgMin => {
+                let sign = if self.aggregation == Aggregation::ArgMax { 1.0 } else { -1.0 };
+                let undecided = !self.exact && self.rival >= sign * self.best.to_f64() - self.best_error;
+                let error = if undecided { f64::INFINITY } else { self.error };
+                Bounded { value: Scalar::i32(self.position), error }
+            }
+            _ => Bounded { value: self.best, error: self.best_error },
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Reads the text form of a schedule back.
+
+use std::str::{FromStr, SplitWhitespace};
+
+use super::{Along, Blocking, Schedule, Slicing, Tiling};
+
+impl FromStr for Schedule {
+    type Err = String;
+
+    /// The schedule that is displayed like this. Whether it suits a nest is not looked at.
+    fn from_str(text: &str) -> Result<Schedule, String> {
+        let mut words = Words(text.split_whitespace());
+        let schedule = read(&mut words).filter(|_| words.0.next().is_none());
+        schedule.ok_or_else(|| format!("`{text}` is not a schedule such as `pointwise workgroup 128 width 4`"))
+    }
+}
+
+fn read(words: &mut Words) -> Option<Schedule> {
+    Some(match words.0.next()? {
+        "native" => Schedule::Native,
+        "pointwise" => Schedule::Pointwise {
+            workgroup: words.number("workgroup")?,
+            width: words.number("width")?.try_into().ok()?,
+        },
+        "reduction" => Schedule::Reduction(Slicing {
+            places: words.number("places")?,
+            slices: words.number("slices")?,
+            along: match words.after("along")? {
+                "places" => Along::Places,
+                "points" => Along::Points,
+                _ => return None,
+            },
+            width: words.number("width")?.try_into().ok()?,
+            rows: if words.0.clone().next().is_some() { words.number("rows")? } else { 1 },
+        }),
+        "rows" => Schedule::Rows {
+            workgroup: words.number("workgroup")?,
+            lanes: words.number("lanes")?,
+            width: words.number("width")?.try_into().ok()?,
+        },
+        "contraction" => {
+            let [block_rows, block_columns, block_reduction] = words.numbers("block")?;
+            let [thread_rows, thread_columns] = words.numbers("thread")?;
+            Schedule::Contraction(Tiling {
+                block_rows,
+                block_columns,
+                block_reduction,
+                thread_rows,
+                thread_columns,
+                warp_rows: words.number("warp")?,
+                buffers: words.number("buffers")?,
+                band: words.number("band")?,
+            })
+        }
+        "attention" => {
+            let [rows, points, depth] = words.numbers("block")?;
+            let [thread_rows, thread_points] = words.numbers("thread")?;
+            Schedule::Attention(Blocking { rows, points, depth, thread_rows, thread_points })
+        }
+        _ => return None,
+    })
+}
+
+/// What is left of the text.
+struct Words<'a>(SplitWhitespace<'a>);
+
+impl<'a> Words<'a> {
+    /// The word after the word `name`, which comes next.
+    fn after(&mut self, name: &str) -> Option<&'a str> {
+        (self.0.next()? == name).then(|| self.0.next())?
+    }
+
+    fn number(&mut self, name: &str) -> Option<u32> {
+        self.after(name)?.parse().ok()
+    }
+
+    /// `64x16x16`
+    fn numbers<const N: usize>(&mut self, name: &str) -> Option<[u32; N]> {
+        let numbers: Vec<u32> = self.after(name)?.split('x').map(|n| n.parse().ok()).collect::<Option<_>>()?;
+        numbers.try_into().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn schedule() -> impl Strategy<Value = Schedule> {
+        let numbers = prop::array::uniform8(any::<u32>());
+        (0..6, numbers, any::<u8>(), any::<bool>()).prop_map(
+            |(kind, [a, b, c, d, e, f, g, h], width, along)| match kind {
+                0 => Schedule::Native,
+                1 => Schedule::Pointwise { workgroup: a, width },
+                2 => Schedule::Reduction(Slicing {
+                    places: a,
+                    slices: b,
+                    along: if along { Along::Places } else { Along::Points },
+                    width,
+                    rows: c.max(1),
+                }),
+                3 => Schedule::Rows { workgroup: a, lanes: b, width },
+                4 => Schedule::Attention(Blocking { rows: a, points: b, depth: c, thread_rows: d, thread_points: e }),
+                _ => Schedule::Contraction(Tiling {
+                    block_rows: a,
+                    block_columns: b,
+                    block_reduction: c,
+                    thread_rows: d,
+                    thread_columns: e,
+                    warp_rows: f,
+                    buffers: g,
+                    band: h,
+                }),
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn text_parses_back(schedule in schedule()) {
+            prop_assert_eq!(schedule.to_string().parse(), Ok(schedule));
+        }
+
+        #[test]
+        fn any_text_is_read_or_refused(text in "[a-z0-9x ]{0,40}") {
+            let _ = text.parse::<Schedule>();
+        }
+    }
+
+    #[test]
+    fn what_is_no_schedule() {
+        let wrong =
+            ["", "native 1", "pointwise workgroup 128", "pointwise workgroup 128 width 256", "reduction places 1"];
+        for text in wrong {
+            let error = text.parse::<Schedule>().unwrap_err();
+            assert_eq!(error, format!("`{text}` is not a schedule such as `pointwise workgroup 128 width 4`"));
+        }
+        assert!("contraction block 1x2 thread 1x1 warp 1 buffers 1 band 1".parse::<Schedule>().is_err());
+        assert!("reduction places 1 slices 2 along rows width 1".parse::<Schedule>().is_err());
+    }
+}

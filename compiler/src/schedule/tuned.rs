@@ -1,0 +1,115 @@
+//! [`Tuned`]: schedules that were measured, for the nests that they are for. Plain data: who measures, and where it is kept, is
+//! not for the compiler to know.
+//!
+//! Always true: a schedule is used only for a nest whose candidates it is among, so that a table can make a plan slower, but
+//! not wrong.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::str::FromStr;
+
+use super::{Schedule, candidates, choose};
+use crate::nest::Nest;
+use crate::profile::Profile;
+
+/// Which nest it is, by a hash of its text form without names. Two nests of one key would be given one schedule, where it suits
+/// both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key(u64);
+
+impl Key {
+    pub fn of(nest: &Nest) -> Key {
+        let mut nest = nest.anonymous();
+        // The text form must say which axis is meant.
+        nest.axes.iter_mut().enumerate().for_each(|(number, axis)| axis.name = format!("a{number}"));
+        // FNV-1a: the same in every version of Rust.
+        let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        Key(nest.to_string().bytes().fold(0xcbf2_9ce4_8422_2325, step))
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl FromStr for Key {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Key, String> {
+        let number = u64::from_str_radix(text, 16).ok().filter(|_| text.len() == 16);
+        number.map(Key).ok_or_else(|| format!("`{text}` is not the key of a kernel, 16 hexadecimal digits"))
+    }
+}
+
+/// The schedules to prefer to those that the cost model ranks first.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Tuned(HashMap<Key, Schedule>);
+
+/// How a schedule was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// The cost model's first.
+    Predicted,
+    /// The table's: it was the fastest of those measured.
+    Tuned,
+    /// The cost model's first, as that of the table does not suit.
+    Unsuited,
+}
+
+impl Tuned {
+    pub fn get(&self, key: Key) -> Option<&Schedule> {
+        self.0.get(&key)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The schedule of `nest`: the table's if it has one that suits, else the first of its candidates.
+    pub(crate) fn choose(&self, nest: &Nest, profile: &Profile) -> (Schedule, Choice) {
+        // No key is needed where there is nothing to look for.
+        let tuned = if self.is_empty() { None } else { self.get(Key::of(nest)) };
+        match tuned {
+            None => (choose(nest, profile), Choice::Predicted),
+            Some(tuned) if candidates(nest, profile).contains(tuned) => (tuned.clone(), Choice::Tuned),
+            Some(_) => (choose(nest, profile), Choice::Unsuited),
+        }
+    }
+}
+
+impl FromIterator<(Key, Schedule)> for Tuned {
+    fn from_iter<T: IntoIterator<Item = (Key, Schedule)>>(entries: T) -> Tuned {
+        Tuned(entries.into_iter().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::Graph;
+    use crate::pipeline;
+    use crate::plan::Work;
+
+    fn key(names: [&str; 3], size: usize, operation: &str) -> Key {
+        let [x, i, j] = names;
+        let text = format!(
+            "graph model(%0) -> (Y = %1)\n%0 = input {x} : f32[8, {size}]\n%1 = contract {operation} [{i}] ({i}: 0..8, {j}: 0..{size}) \
+             {{ v0 = %0[{i}, {j}]; yield v0 }} : f32[8]\n"
+        );
+        let plan = pipeline::plan(&Graph::parse(&text).unwrap(), &Profile::generic()).unwrap();
+        let Work::Nest(nest) = &plan.routines[0].work else { panic!("a nest") };
+        Key::of(nest)
+    }
+
+    #[test]
+    fn keys_are_those_of_what_is_computed() {
+        let one = key(["X", "i", "j"], 16, "sum");
+        assert_eq!(one, key(["Input", "row", "column"], 16, "sum"));
+        assert_ne!(one, key(["X", "i", "j"], 17, "sum"));
+        assert_ne!(one, key(["X", "i", "j"], 16, "max"));
+        assert_eq!(one.to_string().parse(), Ok(one));
+        assert!("xyz".parse::<Key>().is_err() && "12".parse::<Key>().is_err());
+    }
+}

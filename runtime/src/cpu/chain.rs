@@ -1,0 +1,280 @@
+//! Runs of instructions on f32 in one pass over a chunk: each finds the value of the one before in registers, and only what others read is stored.
+//!
+//! Example: `v2 = sub v0 v1; v3 = exp v2; v4 = sum over columns of v3`, of which v3 alone is read later, is take v0, subtract v1, exp, keep v3, sum.
+//! A product that only the sum after it reads is computed with it, rounded once where the processor can.
+
+use super::strip::Code;
+use super::tape::{Action, Step};
+use std::collections::HashSet;
+use tile_compiler::dtype::DType;
+use tile_compiler::graph::Aggregation;
+use tile_compiler::nest::Leaf;
+use tile_compiler::scalar::{BinaryOp, Inst, UnaryOp, Value};
+
+/// What a chain does with its current value `x`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Move {
+    /// One operation, on `x` and these values.
+    Apply(Code, [Option<Value>; 2]),
+    /// `x` divided by a value.
+    Divide(Value),
+    /// `x`, or the value if the condition is as given.
+    Replace { condition: Value, when: bool, by: Value },
+    /// Whether `x` is in a relation with the first value, as the second.
+    Compare(Code, Value, Value),
+    /// Stores `x` as this value.
+    Keep(Value),
+    /// The aggregate of `x` over the chunk, as this value.
+    Aggregate(Aggregation, Value),
+}
+
+/// Some consecutive steps of a tape.
+pub struct Chain {
+    pub moves: Vec<Move>,
+    /// The registers of the values that it stores.
+    pub registers: Vec<(Value, usize)>,
+}
+
+impl Chain {
+    /// The register of a value that it stores.
+    pub fn register(&self, value: Value) -> usize {
+        self.registers.iter().find(|(kept, _)| *kept == value).map_or(0, |(_, register)| *register)
+    }
+}
+
+/// The operation of a unary instruction that a chain may have.
+fn unary(op: UnaryOp) -> Option<Code> {
+    Some(match op {
+        UnaryOp::Neg => Code::Neg,
+        UnaryOp::Abs => Code::Abs,
+        UnaryOp::Sqrt => Code::Sqrt,
+        UnaryOp::Recip => Code::Recip,
+        UnaryOp::Rsqrt => Code::Rsqrt,
+        UnaryOp::Exp => Code::Exp,
+        UnaryOp::Tanh => Code::Tanh,
+        UnaryOp::Erf => Code::Erf,
+        _ => return None,
+    })
+}
+
+/// The operation of a binary instruction on `x` and a value, or, if `swapped`, on the value and `x`.
+fn binary(op: BinaryOp, swapped: bool) -> Option<Code> {
+    Some(match (op, swapped) {
+        (BinaryOp::Add, _) => Code::Add,
+        (BinaryOp::Sub, false) => Code::Sub,
+        (BinaryOp::Sub, true) => Code::SubFrom,
+        (BinaryOp::Mul, _) => Code::Mul,
+        (BinaryOp::Div, false) => Code::Div,
+        (BinaryOp::Div, true) => Code::DivInto,
+        (BinaryOp::Max, false) => Code::Max,
+        (BinaryOp::Max, true) => Code::MaxOf,
+        (BinaryOp::Min, false) => Code::Min,
+        (BinaryOp::Min, true) => Code::MinOf,
+        (BinaryOp::Eq, _) => Code::Equal,
+        (BinaryOp::Ne, _) => Code::NotEqual,
+        (BinaryOp::Lt, false) | (BinaryOp::Gt, true) => Code::Less,
+        (BinaryOp::Le, false) | (BinaryOp::Ge, true) => Code::LessOrEqual,
+        (BinaryOp::Lt, true) | (BinaryOp::Gt, false) => Code::Greater,
+        (BinaryOp::Le, true) | (BinaryOp::Ge, false) => Code::GreaterOrEqual,
+        _ => return None,
+    })
+}
+
+/// Whether a chain may have an instruction whose result and operands are of these types. `rows`: its statistics are of whole chunks.
+fn chainable(inst: &Inst<Leaf>, dtypes: &[DType], value: Value, rows: bool) -> bool {
+    let f32 = |value: Value| dtypes[value] == DType::F32;
+    match inst {
+        Inst::Unary(op, a) => f32(*a) && unary(*op).is_some(),
+        Inst::Binary(op, a, b) => f32(*a) && f32(*b) && binary(*op, false).is_some(),
+        Inst::Select(c, a, b) => dtypes[*c] == DType::Bool && f32(*a) && f32(*b),
+        Inst::Leaf(Leaf::Statistic(Aggregation::Sum | Aggregation::Max | Aggregation::Min, _)) => rows && f32(value),
+        _ => false,
+    }
+}
+
+/// The instructions `used` in an order in which those that a chain may have follow each other where they can, and for each whether it is one. Those of
+/// `uniform` values, the same all over a chunk, are best computed once.
+pub fn arranged(
+    insts: &[Inst<Leaf>],
+    dtypes: &[DType],
+    used: impl Iterator<Item = Value>,
+    uniform: &[bool],
+    rows: bool,
+    reads: impl Fn(Value) -> Vec<Value>,
+) -> (Vec<Value>, Vec<bool>) {
+    let (mut order, mut linked) = (Vec::new(), vec![false; insts.len()]);
+    // Where the current chain begins, its values, and which of them are known at its end only.
+    let (mut first, mut values, mut statistics) = (0, HashSet::new(), HashSet::new());
+    for value in used {
+        let is_statistic = matches!(insts[value], Inst::Leaf(Leaf::Statistic(..)));
+        let read = reads(value);
+        if chainable(&insts[value], dtypes, value, rows) && (is_statistic || !uniform[value]) {
+            if read.iter().any(|read| statistics.contains(read)) {
+                (first, values, statistics) = (order.len(), HashSet::new(), HashSet::new());
+            }
+            order.push(value);
+            linked[value] = true;
+            values.insert(value);
+            if is_statistic {
+                statistics.insert(value);
+            }
+        } else if read.iter().any(|read| values.contains(read)) {
+            order.push(value);
+            (first, values, statistics) = (order.len(), HashSet::new(), HashSet::new());
+        } else {
+            order.insert(first, value);
+            first += 1;
+        }
+    }
+    (order, linked)
+}
+
+/// Joins consecutive steps of `linked` values to chains. `results` are read after the last step.
+pub fn joined(steps: Vec<Step>, linked: &[bool], results: &[Value]) -> Vec<Step> {
+    let mut parts: Vec<Vec<Step>> = Vec::new();
+    let mut statistics: HashSet<Value> = HashSet::new();
+    let mut in_chain = false;
+    for step in steps {
+        let waits = step.action.reads().iter().any(|read| statistics.contains(read));
+        let goes_on = in_chain && linked[step.value] && !waits;
+        if !goes_on {
+            statistics.clear();
+        }
+        if matches!(step.action, Action::Statistic(..)) {
+            statistics.insert(step.value);
+        }
+        in_chain = linked[step.value];
+        match parts.last_mut() {
+            Some(part) if goes_on => part.push(step),
+            _ => parts.push(vec![step]),
+        }
+    }
+    // What is read after each part.
+    let mut later: HashSet<Value> = results.iter().copied().collect();
+    let mut joined = Vec::new();
+    for part in parts.into_iter().rev() {
+        let reads: Vec<Value> = part.iter().flat_map(|step| step.action.reads()).collect();
+        if linked[part[0].value] {
+            joined.push(chain(part, &later));
+        } else {
+            joined.extend(part.into_iter().rev());
+        }
+        later.extend(reads);
+    }
+    joined.reverse();
+    joined
+}
+
+/// One chain of these steps.
+fn chain(steps: Vec<Step>, later: &HashSet<Value>) -> Step {
+    let own: HashSet<Value> = steps.iter().map(|step| step.value).collect();
+    let uses = |value: Value| steps.iter().flat_map(|step| step.action.reads()).filter(|read| *read == value).count();
+    // Moves, each with the value that `x` then is.
+    let mut moves: Vec<(Move, Option<Value>)> = Vec::new();
+    let mut x: Option<Value> = None;
+    let mut number = 0;
+    while let Some(step) = steps.get(number) {
+        number += 1;
+        let value = step.value;
+        // Makes `x` one of two values; returns the other, and whether it is the first.
+        let meet = |moves: &mut Vec<_>, a: Value, b: Value| {
+            if x == Some(b) && x != Some(a) {
+                return (a, true);
+            }
+            if x != Some(a) {
+                moves.push((Move::Apply(Code::Take, [Some(a), None]), Some(a)));
+            }
+            (b, false)
+        };
+        match step.action {
+            Action::Unary(op, a) => {
+                meet(&mut moves, a, a);
+                let code = unary(op).unwrap_or(Code::Nothing);
+                moves.push((Move::Apply(code, [None; 2]), Some(value)));
+            }
+            Action::Binary(BinaryOp::Mul, a, b)
+                if let Some(Step {
+                    value: sum,
+                    action: Action::Binary(op @ (BinaryOp::Add | BinaryOp::Sub), c, d),
+                    ..
+                }) = steps.get(number)
+                    && (*c == value) != (*d == value)
+                    && uses(value) == 1
+                    && !later.contains(&value) =>
+            {
+                let term = if *c == value { *d } else { *c };
+                let code = match (op, *c == value) {
+                    (BinaryOp::Add, _) => Code::MulAdd,
+                    (_, true) => Code::MulSub,
+                    (_, false) => Code::MulSubFrom,
+                };
+                if code == Code::MulAdd && x == Some(term) && x != Some(a) && x != Some(b) {
+                    moves.push((Move::Apply(Code::AddMul, [Some(a), Some(b)]), Some(*sum)));
+                } else {
+                    let (other, _) = meet(&mut moves, a, b);
+                    moves.push((Move::Apply(code, [Some(other), Some(term)]), Some(*sum)));
+                }
+                number += 1;
+                x = Some(*sum);
+                continue;
+            }
+            Action::Binary(BinaryOp::Mul, a, b) if a == b => {
+                meet(&mut moves, a, a);
+                moves.push((Move::Apply(Code::Square, [None; 2]), Some(value)));
+            }
+            Action::Binary(op, a, b) => {
+                let (other, swapped) = meet(&mut moves, a, b);
+                let apply = Move::Apply(binary(op, swapped).unwrap_or(Code::Nothing), [Some(other), None]);
+                let divides = op == BinaryOp::Div && !swapped && !own.contains(&other);
+                moves.push((if divides { Move::Divide(other) } else { apply }, Some(value)));
+            }
+            Action::Compare(op, a, b) => {
+                let (other, swapped) = meet(&mut moves, a, b);
+                let code = binary(op, swapped).unwrap_or(Code::Nothing);
+                let met = if swapped { b } else { a };
+                moves.push((Move::Compare(code, other, value), Some(met)));
+                x = Some(met);
+                continue;
+            }
+            Action::Select(condition, a, b) => {
+                let (by, swapped) = meet(&mut moves, a, b);
+                moves.push((Move::Replace { condition, when: swapped, by }, Some(value)));
+            }
+            Action::Statistic(aggregation, a) => {
+                meet(&mut moves, a, a);
+                moves.push((Move::Aggregate(aggregation, value), Some(a)));
+                x = Some(a);
+                continue;
+            }
+            Action::Load(_) | Action::Index(_) | Action::Cast(_) | Action::Chain(_) => {}
+        }
+        x = Some(value);
+    }
+    let read: HashSet<Value> = moves.iter().flat_map(|(step, _)| step.reads()).collect();
+    let mut kept: HashSet<Value> = HashSet::new();
+    let mut all = Vec::new();
+    for (step, x) in moves {
+        all.push(step);
+        let Some(x) = x else { continue };
+        let is_new = own.contains(&x) && !matches!(step, Move::Aggregate(..) | Move::Compare(..));
+        if is_new && (read.contains(&x) || later.contains(&x)) && kept.insert(x) {
+            all.push(Move::Keep(x));
+        }
+    }
+    let registers: Vec<(Value, usize)> = steps.iter().map(|step| (step.value, step.register)).collect();
+    let (value, register) = registers[registers.len() - 1];
+    Step { value, register, action: Action::Chain(Box::new(Chain { moves: all, registers })) }
+}
+
+impl Move {
+    /// The values that it finds in memory.
+    pub fn reads(&self) -> impl Iterator<Item = Value> + use<> {
+        let values = match *self {
+            Move::Apply(_, values) => values,
+            Move::Divide(value) | Move::Compare(_, value, _) => [Some(value), None],
+            Move::Replace { condition, by, .. } => [Some(condition), Some(by)],
+            Move::Keep(_) | Move::Aggregate(..) => [None; 2],
+        };
+        values.into_iter().flatten()
+    }
+}

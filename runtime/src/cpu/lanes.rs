@@ -1,0 +1,311 @@
+//! What registers of f32 can do beyond [`Vector`], for loops that keep values in registers from one operation to the next.
+//!
+//! Everything has a way that works on any processor, number by number; an instruction set has its own where that is faster.
+
+use super::math;
+use super::simd::{Portable, Vector};
+
+/// Most numbers in a register.
+pub const MOST_LANES: usize = 16;
+
+/// Relations of two numbers, false where either is NaN but for `NOT_EQUAL`; the values are those of the x86 instructions.
+pub const EQUAL: i32 = 0;
+pub const LESS: i32 = 17;
+pub const LESS_OR_EQUAL: i32 = 18;
+pub const NOT_EQUAL: i32 = 4;
+
+/// `f` of each lane of some registers.
+///
+/// # Safety
+/// The processor must have the register's instructions.
+#[inline(always)]
+unsafe fn each<L: Lanes, const N: usize>(registers: [L; N], f: impl Fn([f32; N]) -> f32) -> L {
+    let (mut all, mut out) = ([[0.0; MOST_LANES]; N], [0.0; MOST_LANES]);
+    // SAFETY: the arrays hold the lanes of any register.
+    unsafe {
+        all.iter_mut().zip(registers).for_each(|(to, register)| register.store(to.as_mut_ptr()));
+        out[..L::LANES].iter_mut().enumerate().for_each(|(i, out)| *out = f(std::array::from_fn(|n| all[n][i])));
+        L::load(out.as_ptr())
+    }
+}
+
+/// A register of f32.
+///
+/// # Safety of the methods
+/// As for [`Vector`]; a pointer to a part must be readable or writable for so many numbers, one to conditions for as many bytes as there are lanes.
+pub trait Lanes: Vector<Scalar = f32> {
+    #[inline(always)]
+    unsafe fn sub(self, other: Self) -> Self {
+        // SAFETY: by the caller's promise, as in all these methods.
+        unsafe { each([self, other], |[a, b]| a - b) }
+    }
+    #[inline(always)]
+    unsafe fn mul(self, other: Self) -> Self {
+        // SAFETY: as above.
+        unsafe { each([self, other], |[a, b]| a * b) }
+    }
+    #[inline(always)]
+    unsafe fn div(self, other: Self) -> Self {
+        // SAFETY: as above.
+        unsafe { each([self, other], |[a, b]| a / b) }
+    }
+    #[inline(always)]
+    unsafe fn sqrt(self) -> Self {
+        // SAFETY: as above.
+        unsafe { each([self], |[a]| a.sqrt()) }
+    }
+    #[inline(always)]
+    unsafe fn abs(self) -> Self {
+        // SAFETY: as above.
+        unsafe { each([self], |[a]| a.abs()) }
+    }
+    #[inline(always)]
+    unsafe fn neg(self) -> Self {
+        // SAFETY: as above.
+        unsafe { each([self], |[a]| -a) }
+    }
+    /// The magnitude of `self` with the sign of `other`.
+    #[inline(always)]
+    unsafe fn copysign(self, other: Self) -> Self {
+        // SAFETY: as above.
+        unsafe { each([self, other], |[a, b]| a.copysign(b)) }
+    }
+    /// `a < b ? self : other`
+    #[inline(always)]
+    unsafe fn if_less(self, a: Self, b: Self, other: Self) -> Self {
+        // SAFETY: as above.
+        unsafe { each([self, a, b, other], |[x, a, b, y]| if a < b { x } else { y }) }
+    }
+    /// `self * 2ⁿ` of a whole n in -252..=254, rounded once if `self` is 1 to 2.
+    #[inline(always)]
+    unsafe fn scale(self, n: Self) -> Self {
+        // SAFETY: as above.
+        unsafe { each([self, n], |[x, n]| math::scale(x, n)) }
+    }
+    /// The first `length` numbers at `p`, then zeros.
+    #[inline(always)]
+    unsafe fn load_part(p: *const f32, length: usize) -> Self {
+        let mut all = [0.0; MOST_LANES];
+        // SAFETY: readable by the caller's promise.
+        unsafe {
+            p.copy_to_nonoverlapping(all.as_mut_ptr(), length);
+            Self::load(all.as_ptr())
+        }
+    }
+    /// Stores the first `length` numbers.
+    #[inline(always)]
+    unsafe fn store_part(self, p: *mut f32, length: usize) {
+        let mut all = [0.0; MOST_LANES];
+        // SAFETY: writable by the caller's promise.
+        unsafe {
+            self.store(all.as_mut_ptr());
+            all.as_ptr().copy_to_nonoverlapping(p, length);
+        }
+    }
+    /// The first `length` numbers, then those of `other`.
+    #[inline(always)]
+    unsafe fn first(self, length: usize, other: Self) -> Self {
+        let mut all = [0.0; MOST_LANES];
+        // SAFETY: the array holds the lanes of any register.
+        unsafe {
+            other.store(all.as_mut_ptr());
+            self.store_part(all.as_mut_ptr(), length);
+            Self::load(all.as_ptr())
+        }
+    }
+    /// Where a condition is not 0 `self`, else `other`.
+    #[inline(always)]
+    unsafe fn choose(self, conditions: *const u8, other: Self) -> Self {
+        let mut chosen = [0.0; MOST_LANES];
+        // SAFETY: readable by the caller's promise.
+        unsafe {
+            (0..Self::LANES).for_each(|i| chosen[i] = if *conditions.add(i) != 0 { 1.0 } else { 0.0 });
+            self.if_less(Self::splat(0.5), Self::load(chosen.as_ptr()), other)
+        }
+    }
+    /// Stores for each lane whether `self` and `other` are in relation `R`, as 0 or 1.
+    #[inline(always)]
+    unsafe fn compare<const R: i32>(self, other: Self, to: *mut u8) {
+        let (mut a, mut b) = ([0.0; MOST_LANES], [0.0; MOST_LANES]);
+        // SAFETY: writable by the caller's promise; the arrays hold the lanes of any register.
+        unsafe {
+            self.store(a.as_mut_ptr());
+            other.store(b.as_mut_ptr());
+            for i in 0..Self::LANES {
+                *to.add(i) = match R {
+                    EQUAL => a[i] == b[i],
+                    LESS => a[i] < b[i],
+                    LESS_OR_EQUAL => a[i] <= b[i],
+                    _ => a[i] != b[i],
+                } as u8;
+            }
+        }
+    }
+    #[inline(always)]
+    unsafe fn erf(self) -> Self {
+        // SAFETY: as above.
+        unsafe { math::erf(self) }
+    }
+}
+
+impl Lanes for Portable<f32, 4> {}
+
+#[cfg(target_arch = "aarch64")]
+impl Lanes for std::arch::aarch64::float32x4_t {}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::*;
+    use std::arch::x86_64::*;
+
+    #[allow(unused_unsafe, reason = "where the target has the instructions by default, most intrinsics are safe")]
+    // SAFETY of all methods: by the caller's promise.
+    impl Lanes for __m512 {
+        #[inline(always)]
+        unsafe fn sub(self, other: Self) -> Self {
+            // SAFETY: as above.
+            unsafe { _mm512_sub_ps(self, other) }
+        }
+        #[inline(always)]
+        unsafe fn mul(self, other: Self) -> Self {
+            // SAFETY: as above.
+            unsafe { _mm512_mul_ps(self, other) }
+        }
+        #[inline(always)]
+        unsafe fn div(self, other: Self) -> Self {
+            // SAFETY: as above.
+            unsafe { _mm512_div_ps(self, other) }
+        }
+        #[inline(always)]
+        unsafe fn sqrt(self) -> Self {
+            // SAFETY: as above.
+            unsafe { _mm512_sqrt_ps(self) }
+        }
+        #[inline(always)]
+        unsafe fn abs(self) -> Self {
+            // SAFETY: as above.
+            unsafe { _mm512_andnot_ps(_mm512_set1_ps(-0.0), self) }
+        }
+        #[inline(always)]
+        unsafe fn neg(self) -> Self {
+            // SAFETY: as above.
+            unsafe { _mm512_xor_ps(_mm512_set1_ps(-0.0), self) }
+        }
+        #[inline(always)]
+        unsafe fn copysign(self, other: Self) -> Self {
+            // SAFETY: as above. The table is `sign ? other : self`, bit by bit.
+            unsafe {
+                let [sign, a, b] = [_mm512_set1_ps(-0.0), self, other].map(|x| _mm512_castps_si512(x));
+                _mm512_castsi512_ps(_mm512_ternarylogic_epi32::<0b1100_1010>(sign, b, a))
+            }
+        }
+        #[inline(always)]
+        unsafe fn if_less(self, a: Self, b: Self, other: Self) -> Self {
+            // SAFETY: as above.
+            unsafe { _mm512_mask_blend_ps(_mm512_cmp_ps_mask::<LESS>(a, b), other, self) }
+        }
+        #[inline(always)]
+        unsafe fn scale(self, n: Self) -> Self {
+            // SAFETY: as above.
+            unsafe { _mm512_scalef_ps(self, n) }
+        }
+        #[inline(always)]
+        unsafe fn load_part(p: *const f32, length: usize) -> Self {
+            // SAFETY: as above.
+            unsafe { _mm512_maskz_loadu_ps(part(length), p) }
+        }
+        #[inline(always)]
+        unsafe fn store_part(self, p: *mut f32, length: usize) {
+            // SAFETY: as above.
+            unsafe { _mm512_mask_storeu_ps(p, part(length), self) }
+        }
+        #[inline(always)]
+        unsafe fn first(self, length: usize, other: Self) -> Self {
+            // SAFETY: as above.
+            unsafe { _mm512_mask_blend_ps(part(length), other, self) }
+        }
+        #[inline(always)]
+        unsafe fn choose(self, conditions: *const u8, other: Self) -> Self {
+            // SAFETY: as above.
+            unsafe {
+                let conditions = _mm_loadu_si128(conditions.cast());
+                _mm512_mask_blend_ps(_mm_test_epi8_mask(conditions, conditions), other, self)
+            }
+        }
+        #[inline(always)]
+        unsafe fn compare<const R: i32>(self, other: Self, to: *mut u8) {
+            // SAFETY: as above.
+            unsafe { _mm_storeu_si128(to.cast(), _mm_maskz_set1_epi8(_mm512_cmp_ps_mask::<R>(self, other), 1)) }
+        }
+        #[inline(always)]
+        unsafe fn erf(self) -> Self {
+            // SAFETY: as above.
+            unsafe { math::erf_by_table(self) }
+        }
+    }
+
+    /// The lanes below `length`.
+    #[inline(always)]
+    fn part(length: usize) -> __mmask16 {
+        ((1u32 << length) - 1) as __mmask16
+    }
+
+    #[allow(unused_unsafe, reason = "as above")]
+    // SAFETY of all methods: by the caller's promise.
+    impl Lanes for __m256 {
+        #[inline(always)]
+        unsafe fn sub(self, other: Self) -> Self {
+            // SAFETY: as above.
+            unsafe { _mm256_sub_ps(self, other) }
+        }
+        #[inline(always)]
+        unsafe fn mul(self, other: Self) -> Self {
+            // SAFETY: as above.
+            unsafe { _mm256_mul_ps(self, other) }
+        }
+        #[inline(always)]
+        unsafe fn div(self, other: Self) -> Self {
+            // SAFETY: as above.
+            unsafe { _mm256_div_ps(self, other) }
+        }
+        #[inline(always)]
+        unsafe fn sqrt(self) -> Self {
+            // SAFETY: as above.
+            unsafe { _mm256_sqrt_ps(self) }
+        }
+        #[inline(always)]
+        unsafe fn abs(self) -> Self {
+            // SAFETY: as above.
+            unsafe { _mm256_andnot_ps(_mm256_set1_ps(-0.0), self) }
+        }
+        #[inline(always)]
+        unsafe fn neg(self) -> Self {
+            // SAFETY: as above.
+            unsafe { _mm256_xor_ps(_mm256_set1_ps(-0.0), self) }
+        }
+        #[inline(always)]
+        unsafe fn copysign(self, other: Self) -> Self {
+            // SAFETY: as above.
+            unsafe {
+                let sign = _mm256_set1_ps(-0.0);
+                _mm256_or_ps(_mm256_andnot_ps(sign, self), _mm256_and_ps(sign, other))
+            }
+        }
+        #[inline(always)]
+        unsafe fn if_less(self, a: Self, b: Self, other: Self) -> Self {
+            // SAFETY: as above.
+            unsafe { _mm256_blendv_ps(other, self, _mm256_cmp_ps::<LESS>(a, b)) }
+        }
+        #[inline(always)]
+        unsafe fn scale(self, n: Self) -> Self {
+            // SAFETY: as above.
+            unsafe {
+                let power =
+                    |n| _mm256_castsi256_ps(_mm256_slli_epi32::<23>(_mm256_add_epi32(n, _mm256_set1_epi32(127))));
+                let n = _mm256_cvtps_epi32(n);
+                let half = _mm256_srai_epi32::<1>(n);
+                _mm256_mul_ps(_mm256_mul_ps(self, power(half)), power(_mm256_sub_epi32(n, half)))
+            }
+        }
+    }
+}

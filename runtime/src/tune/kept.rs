@@ -1,0 +1,180 @@
+//! [`Kept`]: what was tuned for a device, here or by an earlier process, in a file of the user's cache folder.
+//!
+//! The file's key is the adapter with its driver, the compiler's version and the profile that schedules were ranked for. It has a
+//! line for each kernel: its key, the seconds that its default schedule and the tuned one take, whether the search came to its end,
+//! and the schedule. A file that is damaged, was made for something else, or has a line that cannot be read is not used, and said
+//! to be so.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tile_compiler::schedule::{Key, Schedule, Tuned};
+
+use crate::cache::CacheFile;
+
+/// What is known of a kernel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// Seconds that a launch takes under the default schedule, and under the tuned one.
+    pub default_seconds: f64,
+    pub seconds: f64,
+    /// Whether nothing better is to be expected of another search.
+    pub finished: bool,
+    pub schedule: Schedule,
+}
+
+/// See the module's head.
+#[derive(Default)]
+pub struct Kept {
+    file: Option<CacheFile>,
+    entries: BTreeMap<Key, Entry>,
+    /// The schedules, for the compiler.
+    table: Arc<Tuned>,
+    /// What went wrong with the file; results do not depend on it.
+    pub warnings: Vec<String>,
+}
+
+impl Kept {
+    /// What is in the file of this name in the user's cache folder, for this key.
+    pub fn open(name: &str, key: &str) -> Kept {
+        Kept::of(CacheFile::new(name, key))
+    }
+
+    fn of(file: Option<CacheFile>) -> Kept {
+        let mut kept = Kept { file, ..Kept::default() };
+        match kept.read() {
+            Ok(entries) => kept.entries = entries,
+            Err(warning) => kept.warnings.push(warning),
+        }
+        kept.tabulate();
+        kept
+    }
+
+    fn read(&mut self) -> Result<BTreeMap<Key, Entry>, String> {
+        let Some(file) = &mut self.file else { return Ok(BTreeMap::new()) };
+        let Some(content) = file.read()? else { return Ok(BTreeMap::new()) };
+        let text = String::from_utf8_lossy(&content);
+        let unread = |line: &str| format!("{} is not used: `{line}` is no tuned kernel", file.path().display());
+        text.lines().map(|line| entry(line).ok_or_else(|| unread(line))).collect()
+    }
+
+    fn tabulate(&mut self) {
+        let entries = self.entries.iter().map(|(&key, entry)| (key, entry.schedule.clone()));
+        self.table = Arc::new(entries.collect());
+    }
+
+    /// The schedules, for the compiler.
+    pub fn table(&self) -> Arc<Tuned> {
+        self.table.clone()
+    }
+
+    pub fn get(&self, key: Key) -> Option<&Entry> {
+        self.entries.get(&key)
+    }
+
+    /// Where it is kept, if it is.
+    pub fn path(&self) -> Option<PathBuf> {
+        self.file.as_ref().map(CacheFile::path).map(Path::to_owned)
+    }
+
+    /// Keeps what was found of a kernel, beside what other processes have written meanwhile.
+    pub fn put(&mut self, key: Key, entry: Entry) {
+        // Of a file that cannot be read it was told.
+        let mut all = self.read().unwrap_or_default();
+        all.append(&mut self.entries);
+        all.insert(key, entry);
+        self.entries = all;
+        self.tabulate();
+        let text: String = self.entries.iter().map(|(key, entry)| line(*key, entry)).collect();
+        if let Some(Err(warning)) = self.file.as_mut().map(|file| file.write(text.as_bytes())) {
+            self.warn(warning);
+        }
+    }
+
+    /// Something to be told once.
+    pub fn warn(&mut self, warning: String) {
+        if !self.warnings.contains(&warning) {
+            self.warnings.push(warning);
+        }
+    }
+}
+
+/// `0123456789abcdef 1.5e-4 1e-4 finished pointwise workgroup 128 width 4`
+fn line(key: Key, Entry { default_seconds, seconds, finished, schedule }: &Entry) -> String {
+    let end = if *finished { "finished" } else { "begun" };
+    format!("{key} {default_seconds:e} {seconds:e} {end} {schedule}\n")
+}
+
+fn entry(line: &str) -> Option<(Key, Entry)> {
+    let mut words = line.splitn(5, ' ');
+    let key = words.next()?.parse().ok()?;
+    let mut time = || words.next()?.parse().ok().filter(|time: &f64| time.is_finite() && *time >= 0.0);
+    let (default_seconds, seconds) = (time()?, time()?);
+    let finished = match words.next()? {
+        "finished" => true,
+        "begun" => false,
+        _ => return None,
+    };
+    let schedule = words.next()?.parse().ok()?;
+    Some((key, Entry { default_seconds, seconds, finished, schedule }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("tilec-test-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        folder
+    }
+
+    fn key(text: &str) -> Key {
+        text.parse().unwrap()
+    }
+
+    fn found(schedule: &str, finished: bool) -> Entry {
+        Entry { default_seconds: 1.5e-4, seconds: 1e-4, finished, schedule: schedule.parse().unwrap() }
+    }
+
+    #[test]
+    fn what_was_tuned_is_known_to_the_next_process() {
+        let folder = folder("tuned");
+        let file = || Some(CacheFile::within(&folder, "tuned", "this device"));
+        let (mut one, mut other) = (Kept::of(file()), Kept::of(file()));
+        let wide = found("pointwise workgroup 128 width 4", true);
+        let tiled = found("contraction block 64x16x16 thread 2x2 warp 8 buffers 1 band 1", false);
+        one.put(key("0123456789abcdef"), wide.clone());
+        // Neither of two processes loses what the other has found.
+        other.put(key("00000000000000ff"), tiled.clone());
+        let next = Kept::of(file());
+        assert_eq!(next.warnings, [""; 0]);
+        assert_eq!(next.get(key("0123456789abcdef")), Some(&wide));
+        assert_eq!(next.get(key("00000000000000ff")), Some(&tiled));
+        assert_eq!(next.table().get(key("00000000000000ff")), Some(&tiled.schedule));
+        assert_eq!(next.path(), Some(folder.join("tuned")));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn lines_that_are_none() {
+        let folder = folder("lines");
+        for wrong in
+            ["", "xyz", "0123456789abcdef 1e-4 1e-4 finished tiles 4", "0123456789abcdef 1e-4 inf finished native"]
+        {
+            CacheFile::within(&folder, "tuned", "this device").write(format!("{wrong}\n").as_bytes()).unwrap();
+            let mut kept = Kept::of(Some(CacheFile::within(&folder, "tuned", "this device")));
+            assert!(kept.table().is_empty());
+            assert!(
+                kept.warnings[0].ends_with(&format!(" is not used: `{wrong}` is no tuned kernel")),
+                "{:?}",
+                kept.warnings
+            );
+            // It is replaced.
+            kept.put(key("0123456789abcdef"), found("native", true));
+            assert_eq!(Kept::of(Some(CacheFile::within(&folder, "tuned", "this device"))).warnings, [""; 0]);
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

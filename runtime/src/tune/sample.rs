@@ -1,0 +1,162 @@
+//! What a kernel is given to be measured and checked on, and what it should make of it in some places.
+//!
+//! Floats are small whole numbers, so that sums of their products are exact in whatever order: the reference
+//! ([`tile_compiler::interpret::nest`]) then asks for equal values, and a term that is missing, read twice or taken from its
+//! neighbour does not hide behind a tolerance. Where a result is not exact, the bound is what roundings may add up to.
+//!
+//! Of a nest that is small every place is looked at. Of another so many that the reference takes a fraction of a second; each axis'
+//! first and last coordinates are drawn far more often than others, so that corners, edges and the remainders of tiles are among
+//! them, and the rest is spread evenly. What a schedule gets wrong it gets wrong by tiles, lanes or slices, not in single places:
+//! if one place in 64 is wrong, 256 places show it in 98 of 100 cases. A schedule that is wrong in fewer, and is no candidate of the
+//! random programs that tests hold to the reference, could pass.
+
+use tile_compiler::dtype::{DType, Scalar};
+use tile_compiler::interpret::nest::{Written, row, rows};
+use tile_compiler::interpret::{self};
+use tile_compiler::nest::{Inner, Leaf, Nest};
+use tile_compiler::scalar::{Inst, Program};
+use tile_compiler::tensor::{Tensor, TensorType};
+
+/// Instructions that the reference evaluates for a kernel, about, and the rows that it computes at least.
+const EFFORT: usize = 1 << 22;
+const LEAST: usize = 8;
+
+/// Elements after which an operand repeats: a prime, so that neighbours along no axis are alike.
+const PERIOD: usize = 65_521;
+
+/// Which floats an operand has.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Floats {
+    /// From -3 to 3, without 0.
+    Signed,
+    /// From 1 to 3, where the others give no numbers: roots, logarithms.
+    Positive,
+}
+
+/// A sequence of numbers without pattern: SplitMix64 (Steele, Lea and Flood, 2014).
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// From 0, below `count`.
+    fn below(&mut self, count: usize) -> usize {
+        (self.next() % count.max(1) as u64) as usize
+    }
+}
+
+/// A tensor for each operand of a nest; `None` where there is no memory for one.
+pub fn operands(nest: &Nest, floats: Floats) -> Option<Vec<Tensor>> {
+    nest.operands.iter().enumerate().map(|(number, ty)| operand(nest, number, ty, floats)).collect()
+}
+
+fn operand(nest: &Nest, number: usize, ty: &TensorType, floats: Floats) -> Option<Tensor> {
+    let indexed = [&nest.body, &nest.epilogue].into_iter().filter_map(|program| indexes(nest, program, number)).max();
+    let mut numbers = Numbers(number as u64);
+    let mut value = || match (ty.dtype, indexed) {
+        (DType::Bool, _) => Scalar::bool(numbers.below(2) == 1),
+        (dtype, Some(count)) if !dtype.is_float() => Scalar::from_i64(dtype, numbers.below(count) as i64),
+        (dtype, _) => {
+            let magnitude = numbers.below(3) as i64 + 1;
+            let negative = floats == Floats::Signed && numbers.below(2) == 1;
+            Scalar::from_i64(dtype, if negative { -magnitude } else { magnitude })
+        }
+    };
+    let count = ty.checked_elements()?;
+    let period = TensorType::new(ty.dtype, [count.min(PERIOD)]);
+    let period = Tensor::from_scalars(period, (0..count.min(PERIOD)).map(|_| value()))?.into_bytes();
+    let length = count.checked_mul(ty.dtype.size())?;
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(length).ok()?;
+    while bytes.len() < length {
+        let part = period.len().min(length - bytes.len());
+        bytes.extend_from_slice(&period[..part]);
+    }
+    Tensor::from_bytes(ty.clone(), bytes)
+}
+
+/// The number of places among which the elements of an operand choose, where a program takes them for indices.
+fn indexes(nest: &Nest, program: &Program<Leaf>, operand: usize) -> Option<usize> {
+    let loads = program.leaves().filter_map(|leaf| match leaf {
+        Leaf::Load(load) => Some(load),
+        _ => None,
+    });
+    let indices = loads.flat_map(|load| load.dynamic.iter().map(move |dynamic| (load, dynamic)));
+    let chooses = indices.filter(|(_, (value, _))| depends(program, *value, operand));
+    let places = |(load, (_, stride)): (&tile_compiler::nest::Load, &(usize, i64))| {
+        nest.operands[load.operand].elements() / stride.unsigned_abs().max(1) as usize
+    };
+    chooses.map(places).max()
+}
+
+/// Whether a value is made of elements of an operand.
+fn depends(program: &Program<Leaf>, value: usize, operand: usize) -> bool {
+    match &program.insts[value].0 {
+        Inst::Leaf(Leaf::Load(load)) => load.operand == operand,
+        inst => inst.operands().into_iter().any(|value| depends(program, value, operand)),
+    }
+}
+
+/// The last turn of each loop around the nest: what it writes, no turn after it writes over.
+fn last_turns(nest: &Nest) -> Vec<usize> {
+    nest.axes[nest.loops()].iter().map(|axis| axis.extent - 1).collect()
+}
+
+/// What the nest should write in some of its rows, in all loops' last turns.
+///
+/// # Errors
+/// Where the nest is not in order: a bug of ours.
+pub fn expected(nest: &Nest, operands: &[Tensor]) -> Result<Vec<Written>, interpret::Error> {
+    let turns = last_turns(nest);
+    let chosen = chosen(nest);
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let part = |rows: &[usize]| {
+        let written = rows.iter().map(|&number| row(nest, operands, number, &turns));
+        Ok(written.collect::<Result<Vec<_>, _>>()?.concat())
+    };
+    std::thread::scope(|scope| {
+        let parts: Vec<_> = chosen.chunks(chosen.len().div_ceil(threads).max(1)).collect();
+        let parts: Vec<_> = parts.into_iter().map(|rows| scope.spawn(move || part(rows))).collect();
+        let mut all = Vec::new();
+        for thread in parts {
+            let panicked = |_| interpret::Error::Malformed("the reference panicked".into());
+            all.extend(thread.join().map_err(panicked)??);
+        }
+        Ok(all)
+    })
+}
+
+/// The rows to look at.
+fn chosen(nest: &Nest) -> Vec<usize> {
+    let points = nest.reduction_points();
+    let of_place = points.saturating_mul(nest.body.insts.len()) + nest.epilogue.insts.len();
+    let terms = |inner: &Inner| nest.points(inner.axes.clone()).saturating_mul(inner.body.insts.len());
+    // Inner sums are the same in all of a row.
+    let of_row = points.saturating_mul(nest.inner.iter().map(terms).sum());
+    let affordable = EFFORT / of_place.saturating_mul(nest.row_length()).saturating_add(of_row).max(1);
+    let (count, all) = (affordable.max(LEAST), rows(nest));
+    if count >= all {
+        return (0..all).collect();
+    }
+    let mut numbers = Numbers(1);
+    let mut draw = || {
+        nest.axes[..nest.rows].iter().fold(0, |row, axis| {
+            let at = match numbers.below(8) {
+                0 => 0,
+                1 | 2 => axis.extent - 1,
+                _ => numbers.below(axis.extent),
+            };
+            row * axis.extent + at
+        })
+    };
+    let mut rows: Vec<usize> = [0, all - 1].into_iter().chain((2..count).map(|_| draw())).collect();
+    rows.sort_unstable();
+    rows.dedup();
+    rows
+}

@@ -1,0 +1,96 @@
+//! What tuning found: a table, and lines of JSON.
+
+use comfy_table::presets::NOTHING;
+use comfy_table::{CellAlignment, ContentArrangement, Table};
+use tile_runtime::Device;
+use tile_runtime::tune::{Timed, TunedKernel, Tuning};
+
+use crate::bench::report::{number, time};
+use crate::json;
+
+/// How much slower the default may be than the tuned schedule.
+const CLOSE: f64 = 1.5;
+
+/// A row for each kernel, and a few lines on all of them.
+pub fn text(tuning: &Tuning, device: &Device) -> String {
+    if tuning.kernels.is_empty() {
+        return format!("no kernel was measured on {}\n", device.name());
+    }
+    let mut table = Table::new();
+    table.load_preset(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(["kernel", "launches", "default", "time", "tuned", "time", "ratio", "measured"]);
+    for kernel in &tuning.kernels {
+        let TunedKernel { name, launches, default, tuned, .. } = kernel;
+        let same = default.schedule == tuned.schedule;
+        let schedule = |timed: &Timed| timed.schedule.to_string();
+        table.add_row([
+            name.clone(),
+            launches.to_string(),
+            schedule(default),
+            time(default.seconds),
+            if same { "the same".into() } else { schedule(tuned) },
+            time(tuned.seconds),
+            format!("{:.2}", default.seconds / tuned.seconds),
+            measured(kernel),
+        ]);
+    }
+    for number in [1, 3, 5, 6] {
+        table.column_mut(number).into_iter().for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    }
+    let rows: String = table.lines().map(|line| format!("{}\n", line.trim())).collect();
+    let mut text = format!("{rows}{}\n", summary(tuning));
+    if !tuning.finished {
+        text +=
+            "the search did not come to its end: `tilec tune` goes on from here, and `--budget` gives it more time\n";
+    }
+    text += &match &tuning.file {
+        Some(file) => format!("kept for {} in {}\n", device.name(), file.display()),
+        None => format!("not kept: there is no cache folder, and {} forgets it with this process\n", device.name()),
+    };
+    text
+}
+
+/// How many schedules were looked at.
+fn measured(kernel: &TunedKernel) -> String {
+    match kernel.known {
+        true => "before".into(),
+        false if kernel.finished => format!("{} of {}", kernel.measured, kernel.candidates),
+        false => format!("{} of {}, so far", kernel.measured, kernel.candidates),
+    }
+}
+
+/// `12 kernels: 1.31 ms by default, 1.02 ms tuned, 1.28 times as fast; …`
+pub fn summary(tuning: &Tuning) -> String {
+    let (default, tuned) = tuning.totals();
+    let close = tuning.kernels.iter().filter(|kernel| kernel.default.seconds <= CLOSE * kernel.tuned.seconds).count();
+    let count = tuning.kernels.len();
+    format!(
+        "{count} kernel{}: {} by default, {} tuned, {:.2} times as fast; {close} of them within {CLOSE} times of the tuned one by default",
+        if count == 1 { "" } else { "s" },
+        time(default),
+        time(tuned),
+        default / tuned,
+    )
+}
+
+pub fn json(tuning: &Tuning, device: &Device) -> String {
+    let line = |kernel: &TunedKernel| {
+        let fields = [
+            ("kernel", json::string(&kernel.name)),
+            ("device", json::string(device.name())),
+            ("launches", kernel.launches.to_string()),
+            ("default", json::string(&kernel.default.schedule.to_string())),
+            ("default_s", number(Some(kernel.default.seconds))),
+            ("tuned", json::string(&kernel.tuned.schedule.to_string())),
+            ("tuned_s", number(Some(kernel.tuned.seconds))),
+            ("ratio", number(Some(kernel.default.seconds / kernel.tuned.seconds))),
+            ("measured", kernel.measured.to_string()),
+            ("candidates", kernel.candidates.to_string()),
+            ("finished", kernel.finished.to_string()),
+            ("known", kernel.known.to_string()),
+        ];
+        let fields: Vec<String> = fields.iter().map(|(key, value)| format!("\"{key}\":{value}")).collect();
+        format!("{{{}}}\n", fields.join(","))
+    };
+    tuning.kernels.iter().map(line).collect()
+}
