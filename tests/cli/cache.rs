@@ -12,9 +12,8 @@ fn kernels_are_kept() {
     let run_with = |folder: &Path| {
         let softmax = ["run", "examples/softmax.tile", "--shape", "X=3x5", "--random", "1", "--device", device];
         let run = tilec_with(&[("TILE_CACHE", folder.to_str().unwrap())], softmax).ok();
-        // A driver may say things of its own.
-        let notes: Vec<&str> = run.err.lines().filter(|line| line.starts_with("note: ")).collect();
-        (run.out, notes.join("\n"))
+        let notes = run.notes().join("\n");
+        (run.out, notes)
     };
     let run = || run_with(&folder);
     let (results, said) = run();

@@ -22,6 +22,11 @@ impl Run {
         assert_eq!(self.code, 0, "{}", self.err);
         self
     }
+
+    /// The lines of standard error that are notes of ours: a driver may say things of its own.
+    pub fn notes(&self) -> Vec<&str> {
+        self.err.lines().filter(|line| line.starts_with("note: ")).collect()
+    }
 }
 
 /// Runs `tilec` in the repository's root.

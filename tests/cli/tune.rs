@@ -19,11 +19,6 @@ fn kept_in(folder: &Path, arguments: &[&str]) -> Run {
     tilec_with(&[("TILE_CACHE", folder.to_str().unwrap())], arguments)
 }
 
-/// The lines of standard error that are notes of ours: a driver may say things of its own.
-fn notes(run: &Run) -> Vec<&str> {
-    run.err.lines().filter(|line| line.starts_with("note: ")).collect()
-}
-
 /// The file that has what was tuned.
 fn file(folder: &Path) -> Option<PathBuf> {
     let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -34,14 +29,14 @@ fn file(folder: &Path) -> Option<PathBuf> {
 fn cpu_has_nothing_to_tune() {
     let run = tilec(["tune"].iter().chain(&SOFTMAX)).ok();
     assert_eq!(run.text(), "");
-    assert!(run.err.starts_with("note: the cpu device has nothing to tune: "), "{}", run.err);
+    assert!(run.notes()[0].starts_with("note: the cpu device has nothing to tune: "), "{}", run.err);
     let same = |more: &[&str]| {
         let run = ["run"].iter().chain(&SOFTMAX).chain(&["--random", "1"]).copied();
         tilec(run.chain(more.iter().copied())).ok()
     };
     let tuned = same(&["--tune"]);
     assert_eq!(tuned.text(), same(&[]).text());
-    assert!(tuned.err.starts_with("note: the cpu device has nothing to tune: "), "{}", tuned.err);
+    assert!(tuned.notes()[0].starts_with("note: the cpu device has nothing to tune: "), "{}", tuned.err);
     // What is wrong with the program is told all the same.
     let run = tilec(["tune", "examples/softmax.tile"]);
     assert_eq!(run.code, 1);
@@ -106,7 +101,7 @@ fn what_was_tuned_is_kept_and_used() {
     let profile = softmax("bench", &["--profile", "--iterations", "1"]);
     assert!(profile.text().contains("  tuned\n"), "{}", profile.text());
     let after = softmax("run", &["--random", "1", "--json"]);
-    assert_eq!(notes(&after), [""; 0]);
+    assert_eq!(after.notes(), [""; 0]);
     let values = |run: &Run| {
         let json: Value = serde_json::from_str(run.text()).unwrap();
         let values = json["outputs"][0]["values"].as_array().unwrap().clone();
@@ -131,11 +126,11 @@ fn what_was_tuned_is_kept_and_used() {
     let lines: Vec<&str> = kept.splitn(4, '\n').collect();
     fs::write(&path, [lines[0], &format!("another {}", lines[1]), lines[2], lines[3]].join("\n")).unwrap();
     let said = run();
-    assert!(notes(&said)[0].ends_with(" is not used: it was made for another device or version"), "{}", said.err);
+    assert!(said.notes()[0].ends_with(" is not used: it was made for another device or version"), "{}", said.err);
     assert_eq!(said.text(), before.text());
     fs::write(&path, &kept[..kept.len() - 3]).unwrap();
     let said = run();
-    assert!(notes(&said)[0].ends_with(" is not used: it is damaged"), "{}", said.err);
+    assert!(said.notes()[0].ends_with(" is not used: it is damaged"), "{}", said.err);
     assert_eq!(said.text(), before.text());
     let content = lines[3].replace(schedule, "pointwise workgroup 32 width 2");
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
@@ -143,11 +138,11 @@ fn what_was_tuned_is_kept_and_used() {
     let sum = format!("{} bytes {hash:016x}", content.len());
     fs::write(&path, [lines[0], lines[1], &sum, &content].join("\n")).unwrap();
     let said = run();
-    assert_eq!(notes(&said), ["note: the tuned schedule of kernel y is not used: it does not suit the kernel"]);
+    assert_eq!(said.notes(), ["note: the tuned schedule of kernel y is not used: it does not suit the kernel"]);
     assert_eq!(said.text(), before.text());
     // It is searched again.
     assert!(softmax("tune", &["--budget", "20"]).text().contains(" of "));
-    assert_eq!(notes(&run()), [""; 0]);
+    assert_eq!(run().notes(), [""; 0]);
 }
 
 #[test]
@@ -156,7 +151,7 @@ fn other_commands_tune_first() {
     let folder = empty_folder("tuned_first");
     let bench = ["bench", "scale", "--dim", "N=4", "--dim", "C=8", "--iterations", "1", "--device", device, "--tune"];
     let run = kept_in(&folder, &bench).ok();
-    assert!(notes(&run)[0].starts_with("note: 1 kernel: "), "{}", run.err);
+    assert!(run.notes()[0].starts_with("note: 1 kernel: "), "{}", run.err);
     assert!(file(&folder).is_some());
     // A step of training is tuned as it is run.
     let source = "model Line(X[N, 1]) -> (Y) { Y = X |> Dense(1); }\ntrain Line { loss = MeanSquaredError(); optimizer = SGD(0.01); epochs = 1; }\n";
