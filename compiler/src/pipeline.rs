@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use crate::graph::Graph;
-use crate::passes::{dead, fold, hoist, join, settle, share};
+use crate::passes::{dead, exchange, fold, hoist, join, settle, share};
 use crate::plan::{Plan, PlanError, Planner};
 use crate::profile::{Execution, Profile};
 use crate::schedule::Tuned;
 
 /// Rewrites `graph` into an equal one that costs less.
 pub fn optimise(graph: &mut Graph) {
-    for pass in [fold, hoist, share, dead] {
+    for pass in [fold, hoist, share, exchange, dead] {
         pass(graph);
         debug_assert_eq!(graph.verify(), Ok(()));
     }

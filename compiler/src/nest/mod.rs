@@ -245,13 +245,18 @@ impl Nest {
 
     /// A place's row-major position in the free axes.
     pub fn place(&self) -> Affine {
+        self.row_major(0..self.free).unwrap_or_default()
+    }
+
+    /// The row-major position in these axes. `None`: it left the range of 64 bits.
+    fn row_major(&self, axes: impl DoubleEndedIterator<Item = usize>) -> Option<Affine> {
         let mut stride = 1i64;
         let mut terms = Vec::new();
-        for axis in (0..self.free).rev() {
+        for axis in axes.rev() {
             terms.push((axis, stride));
-            stride = stride.saturating_mul(self.axes[axis].extent as i64);
+            stride = stride.checked_mul(i64::try_from(self.axes[axis].extent).ok()?)?;
         }
-        Affine::new(terms, 0).unwrap_or_default()
+        Affine::new(terms, 0)
     }
 
     /// Whether an output may be written over an operand: it reads that only where it writes, and once it is all else.

@@ -124,8 +124,8 @@ impl<'g> Taking<'g> {
         let (nest, operands) = loop {
             let (nest, operands) = self.nest(&group, &taken, given)?;
             let roles = nest.roles()?;
-            let factor = if left { roles.left } else { roles.right };
-            let next = of_factor(&nest, factor).into_iter().find_map(|(operand, of_points)| {
+            let (factor, rows) = if left { (roles.left, &roles.rows) } else { (roles.right, &roles.columns) };
+            let next = of_factor(&nest, factor, rows).into_iter().find_map(|(operand, of_points)| {
                 let node = operands[operand];
                 let &home = self.home.get(&node).filter(|_| !given.contains(&node))?;
                 let takes = if of_points { self.leads[home] } else { self.sums_up(home, &taken, &group) };
@@ -336,12 +336,16 @@ fn suits(nest: &Nest, profile: &Profile) -> bool {
     rows >= LEAST && points >= LEAST && points >= depth && points >= columns && fits && is_busy
 }
 
-/// The operands that a factor of a nest's product, or a statistic of it, reads, and whether at points or only at rows.
-fn of_factor(nest: &Nest, factor: Value) -> Vec<(usize, bool)> {
+/// The operands that a factor of a nest's product, or a statistic of it, reads: those at points of each row, which are true, and those only
+/// at rows. What is of points alone is the same for all rows, and better kept.
+fn of_factor(nest: &Nest, factor: Value, rows: &[usize]) -> Vec<(usize, bool)> {
     let mut found = Vec::new();
     for load in loads_of(&nest.body, factor).chain(nest.epilogue_loads()) {
-        let of_points = nest.reduction().any(|axis| nest.depends_on(&load.offset, axis));
-        found.push((load.operand, of_points));
+        let mentions = |axis: usize| nest.depends_on(&load.offset, axis);
+        let of_points = nest.reduction().any(mentions);
+        if !of_points || rows.iter().copied().any(mentions) {
+            found.push((load.operand, of_points));
+        }
     }
     // What is of points leads to what is summed up over them.
     found.sort_by_key(|(_, of_points)| !of_points);

@@ -2,6 +2,7 @@
 
 mod attention;
 mod dead;
+mod exchange;
 mod fold;
 mod fuse;
 mod hoist;
@@ -16,6 +17,7 @@ mod steady;
 mod testing;
 
 pub use dead::dead;
+pub use exchange::exchange;
 pub use fold::fold;
 pub use fuse::{Group, fuse, is_source, storage};
 pub use hoist::hoist;

@@ -31,8 +31,12 @@ struct Block {
 impl Attention {
     /// The nest as stages, if it is one of attention.
     pub fn new(nest: &Nest) -> Option<Self> {
-        let parts = nest.attention()?;
-        let blocks = nest.stages(&parts, BLOCK)?.into_iter().map(|stages| {
+        Self::in_blocks(nest, BLOCK)
+    }
+
+    /// The same in blocks of about so many scores.
+    pub(super) fn in_blocks(nest: &Nest, scores: usize) -> Option<Self> {
+        let blocks = nest.stages(scores)?.into_iter().map(|stages| {
             let prepare = |nest: &Nest| Prepared::new(nest, &|_| false, false);
             let scores = stages.scores.iter().map(prepare).collect();
             Block { scores, weights: prepare(&stages.weights), product: prepare(&stages.product), stages }

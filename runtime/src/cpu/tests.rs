@@ -1,5 +1,6 @@
 //! Random nests against their definition, evaluated point by point with the compiler's scalar semantics.
 
+mod attention;
 mod convolutions;
 mod operations;
 
@@ -384,23 +385,27 @@ fn operands(draw: &mut Draw, nest: &Nest, special: usize) -> Vec<Tensor> {
     nest.operands.iter().map(|ty| fill(ty, draw)).collect()
 }
 
+/// These bytes, aligned.
+fn register(bytes: &[u8]) -> Register {
+    let mut register = Register::zeroed(bytes.len());
+    register.elements_mut()[..bytes.len()].copy_from_slice(bytes);
+    register
+}
+
+/// What was written of an output.
+fn tensor(output: &Output, register: &Register) -> Tensor {
+    let bytes = register.elements()[..output.ty.elements() * output.ty.dtype.size()].to_vec();
+    Tensor::from_bytes(output.ty.clone(), bytes).unwrap()
+}
+
 fn native(nest: &Nest, steps: &[usize], operands: &[Tensor]) -> Vec<Tensor> {
-    let aligned = |bytes: &[u8]| {
-        let mut register = Register::zeroed(bytes.len());
-        register.elements_mut()[..bytes.len()].copy_from_slice(bytes);
-        register
-    };
-    let registers: Vec<Register> = operands.iter().map(|t| aligned(t.bytes())).collect();
+    let registers: Vec<Register> = operands.iter().map(|t| register(t.bytes())).collect();
     let operands: Vec<&[u8]> = registers.iter().map(Register::elements).collect();
     let bytes = |ty: &TensorType| ty.elements() * ty.dtype.size();
     let mut outputs: Vec<Register> = nest.outputs.iter().map(|output| Register::zeroed(bytes(&output.ty))).collect();
     let mut written: Vec<&mut [u8]> = outputs.iter_mut().map(Register::elements_mut).collect();
     run(nest, steps, &operands, &mut written).unwrap();
-    let tensor = |(output, register): (&Output, &Register)| {
-        let bytes = register.elements()[..bytes(&output.ty)].to_vec();
-        Tensor::from_bytes(output.ty.clone(), bytes).unwrap()
-    };
-    nest.outputs.iter().zip(&outputs).map(tensor).collect()
+    nest.outputs.iter().zip(&outputs).map(|(output, register)| tensor(output, register)).collect()
 }
 
 /// Equal, but for the order in which floats were summed.

@@ -60,7 +60,13 @@ pub fn attention(choices: &mut Choices, builder: &mut Builder) {
         3 => {
             let mut found = vec![sizes.product(builder, weights, &v, columns)];
             let others = sizes.scores(builder, &of_rows_too, &v, columns);
-            let both = builder.binary(BinaryOp::Mul, weights, others);
+            let mut both = builder.binary(BinaryOp::Mul, weights, others);
+            if choices.once_in(2) {
+                // As a softmax' gradient has: these sums are those of the rows' gradients times the first product, too.
+                let sums = of_rows(builder, Aggregation::Sum, both);
+                let rest = builder.binary(BinaryOp::Sub, others, sums);
+                both = builder.binary(BinaryOp::Mul, weights, rest);
+            }
             found.push(sizes.product_over_rows(builder, weights, &of_rows_too, columns));
             found.push(sizes.product_over_rows(builder, both, &q, depth));
             found.push(sizes.product(builder, both, &k, depth));
