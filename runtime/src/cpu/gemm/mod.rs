@@ -42,6 +42,8 @@ const MC: usize = 168;
 const MOST_ROWS_IN_WINDOW: usize = 1024;
 /// Columns of B walked at a time: a block × NC of f32 takes 384 KiB of L2.
 const NC: usize = 256;
+/// A panel of A and the sums that are finished together, if these are of more than one: they are in L1 beside the passing B.
+const TOGETHER_BYTES: usize = 20 << 10;
 /// Most columns of a task, a multiple of NC. Each task packs its rows of A anew, once in so many columns.
 const TASK_COLUMNS: usize = 2048;
 /// Most memory for packed B.

@@ -2,7 +2,7 @@
 
 use super::kernel::{Float, Kernels, Layout, Run, Strided};
 use super::pack::{Pack, Panel, View};
-use super::{NC, Product, Store, Tile, scratch};
+use super::{NC, Product, Store, TOGETHER_BYTES, Tile, scratch};
 use std::ops::Range;
 
 /// Where the task finds B.
@@ -38,28 +38,38 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
         let nc = NC / width * width;
         // A row of C is padded to a kernel's width.
         let stride = nc.min(self.columns.len()).next_multiple_of(width);
+        // Panels whose sums are finished together.
+        let rest = TOGETHER_BYTES.saturating_sub(height * kc.min(k) * size_of::<T>());
+        let together = (rest / (height * stride * size_of::<T>())).max(1);
+        let strip = together.min(self.rows.len()) * height * stride;
         // Sums wait in memory only from one block of k to the next: with a single block one strip serves all.
-        let strips = if blocks == 1 { 1 } else { self.rows.len() * self.columns.len().div_ceil(nc) };
+        let groups = self.rows.len().div_ceil(together);
+        let strips = if blocks == 1 { 1 } else { groups * self.columns.len().div_ceil(nc) };
         let packed = kc.min(k) * self.rows.len() * height;
-        scratch::with3([packed, strips * height * stride, kc.min(k) * width], |[a, c, edge]: [&mut [T]; 3]| {
+        scratch::with3([packed, strips * strip, kc.min(k) * width], |[a, c, edge]: [&mut [T]; 3]| {
             let mut lefts = Vec::with_capacity(self.rows.len());
             let mut runs = Vec::new();
             for block in 0..blocks {
                 let ks = block * kc..k.min((block + 1) * kc);
                 self.left(ks.clone(), a, &mut lefts, &mut runs);
                 self.pack_edge(ks.clone(), edge);
-                let mut strip = 0;
+                let mut number = 0;
                 for start in self.columns.clone().step_by(nc) {
                     let columns = start..self.columns.end.min(start + nc);
-                    for (rows, left) in self.rows.iter().zip(&lefts) {
-                        let c = &mut c[strip % strips * height * stride..][..height * stride];
-                        self.strip(rows.len(), columns.clone(), ks.clone(), (*left, &runs), edge, c, stride);
+                    for (panels, lefts) in self.rows.chunks(together).zip(lefts.chunks(together)) {
+                        let c = &mut c[number % strips * strip..][..strip];
+                        let first = panels[0].start;
+                        for (rows, left) in panels.iter().zip(lefts) {
+                            let c = &mut c[(rows.start - first) * stride..];
+                            self.strip(rows.len(), columns.clone(), ks.clone(), (*left, &runs), edge, c, stride);
+                        }
                         if block + 1 == blocks {
-                            let (rows, columns) = (rows.clone(), columns.clone());
+                            let rows = first..panels[panels.len() - 1].end;
+                            let columns = columns.clone();
                             let tile = Tile { batch: self.product.batch, rows, columns, data: c, stride };
                             self.product.store.store(tile);
                         }
-                        strip += 1;
+                        number += 1;
                     }
                 }
             }
