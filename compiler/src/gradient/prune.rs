@@ -111,14 +111,7 @@ pub(super) fn live(body: &Program<ContractionLeaf>) -> Program<ContractionLeaf> 
     let mut live = Program::default();
     for value in (0..body.insts.len()).filter(|&value| needed[value]) {
         let (inst, dtype) = &body.insts[value];
-        let inst = match inst {
-            Inst::Unary(op, a) => Inst::Unary(*op, numbers[*a]),
-            Inst::Binary(op, a, b) => Inst::Binary(*op, numbers[*a], numbers[*b]),
-            Inst::Select(c, a, b) => Inst::Select(numbers[*c], numbers[*a], numbers[*b]),
-            Inst::Cast(a) => Inst::Cast(numbers[*a]),
-            Inst::Const(_) | Inst::Leaf(_) => inst.clone(),
-        };
-        numbers[value] = live.push(inst, *dtype);
+        numbers[value] = live.push(inst.renumbered(|value| numbers[value]), *dtype);
     }
     live.results = body.results.iter().map(|&result| numbers[result]).collect();
     live

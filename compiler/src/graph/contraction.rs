@@ -46,6 +46,17 @@ impl Aggregation {
         Aggregation::ALL.into_iter().find(|a| a.name() == name)
     }
 
+    /// The operation that combines two values; `None` for assignments and the arg forms.
+    pub fn operation(self) -> Option<BinaryOp> {
+        match self {
+            Aggregation::Sum => Some(BinaryOp::Add),
+            Aggregation::Product => Some(BinaryOp::Mul),
+            Aggregation::Max => Some(BinaryOp::Max),
+            Aggregation::Min => Some(BinaryOp::Min),
+            Aggregation::Assign | Aggregation::ArgMax | Aggregation::ArgMin => None,
+        }
+    }
+
     /// The value with which aggregation of `dtype` starts; for the arg forms, the best value so far.
     pub fn identity(self, dtype: DType) -> Scalar {
         match self {

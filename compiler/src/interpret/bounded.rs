@@ -207,18 +207,14 @@ impl Total {
                 self.total *= x;
                 self.most *= x.abs() + error;
             }
-            Aggregation::Sum | Aggregation::Product | Aggregation::Max | Aggregation::Min => {
-                let op = match self.aggregation {
-                    Aggregation::Sum => BinaryOp::Add,
-                    Aggregation::Product => BinaryOp::Mul,
-                    Aggregation::Max => BinaryOp::Max,
-                    _ => BinaryOp::Min,
-                };
-                let sum = Bounded::binary(op, Bounded { value: self.best, error: self.best_error }, term);
-                (self.best, self.best_error) = (sum.value, sum.error);
-            }
             Aggregation::Assign => (self.best, self.best_error) = (value, error),
-            Aggregation::ArgMax | Aggregation::ArgMin => self.challenge(term, position),
+            aggregation => match aggregation.operation() {
+                Some(op) => {
+                    let sum = Bounded::binary(op, Bounded { value: self.best, error: self.best_error }, term);
+                    (self.best, self.best_error) = (sum.value, sum.error);
+                }
+                None => self.challenge(term, position),
+            },
         }
         self.exact &= error == 0.0;
         self.whole &= x.fract() == 0.0;

@@ -250,7 +250,7 @@ pub(super) fn needed(program: &Program<Leaf>, value: Value) -> Vec<Value> {
     (0..=value).filter(|&v| is_needed[v]).collect()
 }
 
-/// An instruction that reads other values.
+/// An instruction of other values, those that its leaf reads among them.
 fn renumbered(inst: &Inst<Leaf>, now: &dyn Fn(Value) -> Value) -> Inst<Leaf> {
     match inst {
         Inst::Leaf(Leaf::Load(load)) => {
@@ -258,11 +258,6 @@ fn renumbered(inst: &Inst<Leaf>, now: &dyn Fn(Value) -> Value) -> Inst<Leaf> {
             Inst::Leaf(Leaf::Load(super::Load { dynamic, ..load.clone() }))
         }
         Inst::Leaf(Leaf::Statistic(aggregation, value)) => Inst::Leaf(Leaf::Statistic(*aggregation, now(*value))),
-        Inst::Leaf(leaf) => Inst::Leaf(leaf.clone()),
-        Inst::Const(scalar) => Inst::Const(*scalar),
-        Inst::Unary(op, a) => Inst::Unary(*op, now(*a)),
-        Inst::Binary(op, a, b) => Inst::Binary(*op, now(*a), now(*b)),
-        Inst::Select(c, a, b) => Inst::Select(now(*c), now(*a), now(*b)),
-        Inst::Cast(a) => Inst::Cast(now(*a)),
+        inst => inst.renumbered(now),
     }
 }

@@ -4,7 +4,7 @@
 //! first two axes are the rows. M's place is the row's: [i0, i1, 0]; the index over which it sums is the column.
 
 use crate::affine::Affine;
-use crate::graph::{Access, Aggregation, Contraction, Graph, NodeId, Op};
+use crate::graph::{Access, Contraction, Graph, NodeId, Op};
 use crate::scalar::{Inst, Program, Value};
 
 use super::build::{Builder, NestError};
@@ -52,10 +52,7 @@ fn without_ones(sizes: &[usize]) -> Vec<usize> {
 /// The gather form of a contraction that may be a statistic: each of its places aggregates all of a box.
 pub(crate) fn row_form(graph: &Graph, id: NodeId) -> Option<Gather> {
     let Op::Contraction(op) = &graph.node(id).op else { return None };
-    let folds = !matches!(op.aggregation, Aggregation::ArgMax | Aggregation::ArgMin | Aggregation::Assign);
-    if !folds {
-        return None;
-    }
+    op.aggregation.operation()?;
     box_form(graph, id, op)
 }
 
@@ -103,6 +100,7 @@ impl<'a> Builder<'a> {
         let statistic = self.aggregate(program, id, &form, &values)?;
         Ok(program.cast(statistic, self.graph.dtype(id)))
     }
+
     /// The statistic of a contraction's terms where the variables of its gather form are `values`.
     pub fn aggregate(
         &mut self,

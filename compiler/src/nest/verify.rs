@@ -153,14 +153,12 @@ impl Nest {
                 Inst::Leaf(Leaf::Index(_)) => *dtype == DType::I32,
                 Inst::Leaf(Leaf::Written) => epilogue && *dtype == DType::Bool && self.aggregation.is_some(),
                 Inst::Leaf(Leaf::Statistic(aggregation, a)) => {
-                    let is_fold =
-                        !matches!(aggregation, Aggregation::ArgMax | Aggregation::ArgMin | Aggregation::Assign);
                     let may = match part {
                         Part::Inner(_) => false,
                         Part::Body => !self.inner.is_empty(),
                         Part::Epilogue => self.aggregation.is_none(),
                     };
-                    may && is_fold && *a < value && type_of(*a) == *dtype
+                    may && aggregation.operation().is_some() && *a < value && type_of(*a) == *dtype
                 }
                 Inst::Leaf(Leaf::Inner(number)) => {
                     let sum = self.inner.get(*number).map(|inner| inner.body.dtype(inner.body.results[0]));

@@ -32,7 +32,8 @@ pub fn exchange(graph: &mut Graph) {
         let inner = product.factors.iter().filter(|factor| !factor.divides);
         let wholes = inner.filter_map(|factor| product.with(factor, sums.get(&factor.node)?));
         let found = wholes.into_iter().find_map(|whole| {
-            let others = whole.factors.iter().flat_map(|factor| readers.get(&factor.node).into_iter().flatten());
+            let others =
+                whole.product.factors.iter().flat_map(|factor| readers.get(&factor.node).into_iter().flatten());
             others.into_iter().filter(|&&other| other != id).find_map(|other| whole.by(*other, &sums[other], graph))
         });
         if let Some(other) = found {
@@ -147,7 +148,7 @@ impl Product {
         Some(())
     }
 
-    /// The product with what a factor is a sum of in its place: its sums are the last ones.
+    /// The product with what a factor is a sum of in its place.
     fn with(&self, factor: &Factor, inner: &Product) -> Option<Whole> {
         let mut whole = self.clone();
         let mut now: Vec<Option<usize>> = vec![None; inner.extents.len()];
@@ -156,7 +157,7 @@ impl Product {
                 now[*v] = *place;
             }
         });
-        let (outer_sums, mut inner_sums) = (self.sums.clone(), Vec::new());
+        let mut inner_sums = Vec::new();
         for &v in &inner.sums {
             now[v] = Some(whole.extents.len());
             inner_sums.push(whole.extents.len());
@@ -168,22 +169,13 @@ impl Product {
             Factor { index, ..factor.clone() }
         }));
         whole.is_negative ^= inner.is_negative;
-        Some(Whole { product: whole, outer_sums, inner_sums })
+        Some(Whole { product: whole, inner_sums })
     }
 }
 
-impl std::ops::Deref for Whole {
-    type Target = Product;
-
-    fn deref(&self) -> &Product {
-        &self.product
-    }
-}
-
-/// A sum of sums.
+/// A sum of sums: over the product's own, and over inner ones.
 struct Whole {
     product: Product,
-    outer_sums: Vec<usize>,
     inner_sums: Vec<usize>,
 }
 
@@ -191,12 +183,13 @@ impl Whole {
     /// The same as a sum over the inner sums' variables alone of a product with `node`, if that is the sum over the outer ones of some of
     /// the factors, the others do not depend on these, and they are more.
     fn by(&self, node: NodeId, other: &Product, graph: &Graph) -> Option<Product> {
-        let points = |sums: &[usize]| sums.iter().map(|&v| self.extents[v]).product::<usize>();
-        if other.sums.len() != self.outer_sums.len() || points(&self.outer_sums) <= points(&self.inner_sums) {
+        let Whole { product, inner_sums } = self;
+        let points = |sums: &[usize]| sums.iter().map(|&v| product.extents[v]).product::<usize>();
+        if other.sums.len() != product.sums.len() || points(&product.sums) <= points(inner_sums) {
             return None;
         }
         let mut now: Vec<Option<usize>> = vec![None; other.extents.len()];
-        let mut rest = self.factors.clone();
+        let mut rest = product.factors.clone();
         for factor in &other.factors {
             let fits = |mine: &Factor, now: &[Option<usize>]| {
                 let is_same = (mine.node, mine.divides) == (factor.node, factor.divides);
@@ -215,15 +208,15 @@ impl Whole {
         let of = |v: &Option<usize>| v.map_or(Some(None), |v| now[v].map(Some));
         let index = other.places.iter().map(of).collect::<Option<Vec<Option<usize>>>>()?;
         let sums = other.sums.iter().map(|&v| now[v]).collect::<Option<Vec<usize>>>()?;
-        let is_exchanged = self.outer_sums.iter().all(|v| sums.contains(v))
-            && !rest.iter().any(|factor| factor.depends_on(&self.outer_sums))
-            && self.inner_sums.iter().all(|v| index.contains(&Some(*v)));
+        let is_exchanged = product.sums.iter().all(|v| sums.contains(v))
+            && !rest.iter().any(|factor| factor.depends_on(&product.sums))
+            && inner_sums.iter().all(|v| index.contains(&Some(*v)));
         if !is_exchanged || graph.dtype(node) != graph.dtype(rest.first()?.node) {
             return None;
         }
         rest.push(Factor { node, index, divides: false });
-        let is_negative = self.is_negative ^ other.is_negative;
-        Some(Product { sums: self.inner_sums.clone(), factors: rest, is_negative, ..self.product.clone() })
+        let is_negative = product.is_negative ^ other.is_negative;
+        Some(Product { sums: inner_sums.clone(), factors: rest, is_negative, ..product.clone() })
     }
 }
 

@@ -244,6 +244,20 @@ impl<L> Inst<L> {
             Inst::Select(c, a, b) => vec![c, a, b],
         }
     }
+
+    /// The same of other values; a leaf stays what it is.
+    pub fn renumbered(&self, now: impl Fn(Value) -> Value) -> Inst<L>
+    where
+        L: Clone,
+    {
+        match self {
+            Inst::Const(_) | Inst::Leaf(_) => self.clone(),
+            Inst::Unary(op, a) => Inst::Unary(*op, now(*a)),
+            Inst::Binary(op, a, b) => Inst::Binary(*op, now(*a), now(*b)),
+            Inst::Select(c, a, b) => Inst::Select(now(*c), now(*a), now(*b)),
+            Inst::Cast(a) => Inst::Cast(now(*a)),
+        }
+    }
 }
 
 /// Instructions in order, each with the type of its value.

@@ -105,13 +105,7 @@ impl Accumulator {
     /// The operation by which subgroups combine it; `None` where it is not the value alone, or not of a type that they have.
     pub fn collects(&self, point: &Point) -> Option<BinaryOp> {
         let dtype = compute_type(point.nest.accumulator()?, point.profile)?;
-        let op = match point.nest.aggregation? {
-            Aggregation::Sum => BinaryOp::Add,
-            Aggregation::Product => BinaryOp::Mul,
-            Aggregation::Max => BinaryOp::Max,
-            Aggregation::Min => BinaryOp::Min,
-            _ => return None,
-        };
+        let op = point.nest.aggregation?.operation()?;
         let exact = dtype == point.nest.accumulator()? && matches!(dtype, DType::I32 | DType::U32 | DType::F32);
         // What a subgroup makes of NaN is its own affair; a sum or product has it in any case.
         let ordered = !dtype.is_float() || matches!(op, BinaryOp::Add | BinaryOp::Mul);

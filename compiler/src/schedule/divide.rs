@@ -7,8 +7,7 @@
 //! points, but for the order of rounding; and that is the same in every run.
 
 use crate::affine::Affine;
-use crate::graph::Aggregation;
-use crate::nest::{Axis, Derived, Leaf, Load, Nest, Output};
+use crate::nest::{Axis, Derived, Leaf, Load, Nest, Output, change_program};
 use crate::profile::{Execution, Profile};
 use crate::scalar::{Inst, Program};
 use crate::tensor::TensorType;
@@ -34,9 +33,8 @@ pub struct Divided {
 
 /// The two nests, where they take less time than the one.
 pub fn divide(nest: &Nest, profile: &Profile) -> Option<Divided> {
-    let divides = [Aggregation::Sum, Aggregation::Product, Aggregation::Max, Aggregation::Min];
     let is_plain = !nest.tracks_written() && nest.loops == 0 && nest.inner.is_empty();
-    let suits = divides.contains(&nest.aggregation?) && is_plain;
+    let suits = nest.aggregation?.operation().is_some() && is_plain;
     let reduces = |v| nest.depends_on_reduction(v);
     let is_derived = nest.derived.iter().any(|derived| derived.numerator.variables().any(reduces));
     let long = nest.accumulator()?.size() == 4 && nest.reduction_points() >= 4 * PART;
@@ -90,7 +88,7 @@ fn divided(nest: &Nest, parts: usize) -> Option<Divided> {
         first.guards.push(Affine::constant(extent as i64 - 1).sub(&point)?);
     }
     first.derived = change_derived(nest, moved)?;
-    change(&mut first.body, moved)?;
+    change_program(&mut first.body, changed(moved))?;
     let mut epilogue = Program::default();
     let accumulator = epilogue.push(Inst::Leaf(Leaf::Accumulator), dtype);
     epilogue.results.push(accumulator);
@@ -107,7 +105,7 @@ fn divided(nest: &Nest, parts: usize) -> Option<Divided> {
     };
     second.guards.clear();
     second.derived = change_derived(nest, shifted)?;
-    change(&mut second.epilogue, shifted)?;
+    change_program(&mut second.epilogue, changed(shifted))?;
     for output in &mut second.outputs {
         output.position = shifted(&output.position)?;
     }
@@ -121,25 +119,16 @@ fn divided(nest: &Nest, parts: usize) -> Option<Divided> {
     Some(Divided { first, first_operands, second, second_operands, parts: all })
 }
 
-fn change_derived(nest: &Nest, change: impl Fn(&Affine) -> Option<Affine>) -> Option<Vec<Derived>> {
-    nest.derived.iter().map(|derived| Some(Derived { numerator: change(&derived.numerator)?, ..*derived })).collect()
+/// What writes a changed expression in place of another.
+fn changed(change: impl Fn(&Affine) -> Option<Affine>) -> impl Fn(&mut Affine) -> Option<()> {
+    move |affine| {
+        *affine = change(affine)?;
+        Some(())
+    }
 }
 
-/// Changes every expression of a program.
-fn change(program: &mut Program<Leaf>, change: impl Fn(&Affine) -> Option<Affine>) -> Option<()> {
-    for (inst, _) in &mut program.insts {
-        match inst {
-            Inst::Leaf(Leaf::Load(load)) => {
-                load.offset = change(&load.offset)?;
-                for condition in &mut load.when {
-                    *condition = change(condition)?;
-                }
-            }
-            Inst::Leaf(Leaf::Index(affine)) => *affine = change(affine)?,
-            _ => {}
-        }
-    }
-    Some(())
+fn change_derived(nest: &Nest, change: impl Fn(&Affine) -> Option<Affine>) -> Option<Vec<Derived>> {
+    nest.derived.iter().map(|derived| Some(Derived { numerator: change(&derived.numerator)?, ..*derived })).collect()
 }
 
 /// Drops the operands that no load reads, and answers the old numbers of the others.

@@ -203,13 +203,8 @@ impl<'a> Rows<'a> {
         x: Expr,
         y: Expr,
     ) -> Result<Expr, Unsupported> {
-        let op = match aggregation {
-            Aggregation::Sum => BinaryOp::Add,
-            Aggregation::Product => BinaryOp::Mul,
-            Aggregation::Max => BinaryOp::Max,
-            Aggregation::Min => BinaryOp::Min,
-            _ => return Err(Unsupported { what: format!("statistics by `{}`", aggregation.name()) }),
-        };
+        let unsupported = || Unsupported { what: format!("statistics by `{}`", aggregation.name()) };
+        let op = aggregation.operation().ok_or_else(unsupported)?;
         let lanes = b.ty(&x).map_or(1, |ty| ty.lanes);
         self.values(b, lanes).binary(op, dtype, x, y)
     }
