@@ -34,7 +34,7 @@ pub struct Emit {
     /// Write a file for each listing here, instead of all to standard output
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// What to schedule for: generic, what every browser and every adapter has, which never depends on the machine; cpu, the embedded
+    /// What to schedule for: generic, what every browser and every adapter has, which never depends on the machine; apple, what every Apple GPU has since the M1, neither; cpu, the embedded
     /// device; or a device of this machine, such as wgpu:0, with what `tilec tune` has found for it
     #[arg(long, value_name = "NAME", default_value = "generic", value_parser = scheduled)]
     target: Scheduled,
@@ -76,6 +76,7 @@ enum Kind {
 #[derive(Clone)]
 enum Scheduled {
     Generic,
+    Apple,
     Cpu,
     Device(String),
 }
@@ -83,10 +84,11 @@ enum Scheduled {
 fn scheduled(text: &str) -> Result<Scheduled, String> {
     match text {
         "generic" => Ok(Scheduled::Generic),
+        "apple" => Ok(Scheduled::Apple),
         "cpu" => Ok(Scheduled::Cpu),
         "wgpu" => Ok(Scheduled::Device(text.into())),
         _ if text.starts_with("wgpu:") => Ok(Scheduled::Device(text.into())),
-        _ => Err("the targets are generic, cpu, wgpu and wgpu:N".into()),
+        _ => Err("the targets are generic, apple, cpu, wgpu and wgpu:N".into()),
     }
 }
 
@@ -129,6 +131,7 @@ pub fn emit(arguments: &Emit, sizes: &Sizes, terminal: &Terminal) -> Result<(), 
 fn compile(arguments: &Emit, sizes: &Sizes, source: &Source, terminal: &Terminal) -> Result<(Graph, Plan), Failure> {
     let (profile, tuned) = match &arguments.target {
         Scheduled::Generic => (Profile::generic(), Arc::default()),
+        Scheduled::Apple => (Profile::apple(), Arc::default()),
         Scheduled::Cpu => (Profile::cpu(), Arc::default()),
         Scheduled::Device(name) => {
             let device = open(Some(name), false, terminal).map_err(|error| source.failed(&error))?;

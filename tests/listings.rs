@@ -7,9 +7,12 @@ use std::path::Path;
 
 use tile_compiler::dtype::DType;
 use tile_compiler::kernel::{Access, Kernel};
-use tile_compiler::lower::{Binding, Bindings, Targets, train};
+use tile_compiler::lower::{Binding, Bindings, Targets, lower, train};
+use tile_compiler::passes::narrow;
 use tile_compiler::pipeline;
-use tile_compiler::profile::Profile;
+use tile_compiler::plan::Work;
+use tile_compiler::profile::{MatrixUnit, Profile};
+use tile_compiler::schedule::{Schedule, candidates, kernel};
 use tile_compiler::tensor::TensorType;
 
 #[test]
@@ -24,6 +27,37 @@ fn listings_pass_the_tools_of_every_language() {
         kernel.verify().unwrap();
         assert_eq!(kernel.to_string(), text);
         kernels.push(kernel);
+    }
+    common::tools::check(&kernels);
+}
+
+/// Products by the matrices of a device, whole and with remainders, in f32 and with factors rounded to f16.
+#[test]
+fn products_of_matrices_pass_the_tools_of_every_language() {
+    let source = "function f(X[N, K], W[K, M], B[M]) -> (Y) { Z[n, m: N, M] = +(X[n, k] * W[k, m]); Y = relu(Z + B); }";
+    let checked = tile_lang::check(source);
+    let program = checked.program.unwrap();
+    let mut kernels = Vec::new();
+    for (number, [rows, columns, depth]) in [[256, 128, 512], [250, 130, 61]].into_iter().enumerate() {
+        for (factors, size) in [(DType::F32, 8), (DType::F16, 8), (DType::F16, 16)] {
+            let mut bindings = Bindings::default();
+            for (name, shape) in [("X", vec![rows, depth]), ("W", vec![depth, columns]), ("B", vec![columns])] {
+                bindings.inputs.insert(name.into(), Binding::Tensor(TensorType::new(DType::F32, shape)));
+            }
+            let mut graph = lower(&program, None, &bindings).unwrap().graph;
+            if factors == DType::F16 {
+                narrow(&mut graph, factors);
+            }
+            pipeline::optimise(&mut graph);
+            let unit = MatrixUnit { size, factors, subgroup: 32 };
+            let profile = Profile { matrices: vec![unit], ..Profile::apple() };
+            let plan = pipeline::plan(&graph, &profile).unwrap();
+            let Some(Work::Nest(nest)) = plan.routines.last().map(|routine| &routine.work) else { panic!("no nest") };
+            let mut schedules = candidates(nest, &profile).into_iter();
+            let schedule = schedules.find(|schedule| matches!(schedule, Schedule::Matrices(_))).unwrap();
+            let product = kernel(nest, &schedule, &profile).unwrap().unwrap();
+            kernels.push(Kernel { name: format!("product{number}_{size}_{factors}"), ..product });
+        }
     }
     common::tools::check(&kernels);
 }

@@ -7,15 +7,19 @@ use tile_compiler::emit;
 use tile_compiler::graph::Graph;
 use tile_compiler::interpret;
 use tile_compiler::lower::{Binding, Bindings, lower};
+use tile_compiler::passes::narrow;
 use tile_compiler::pipeline;
 use tile_compiler::plan::{Content, Plan, Work};
-use tile_compiler::profile::{Profile, Rates};
-use tile_compiler::schedule::{candidates, kernel};
+use tile_compiler::profile::{MatrixUnit, Profile, Rates};
+use tile_compiler::schedule::{Schedule, candidates, kernel};
 use tile_compiler::tensor::{Tensor, TensorType};
 use tile_runtime::check::{self, Options};
 
 /// Sizes about those of tiles, and odd ones.
 const SIZES: [usize; 14] = [1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 31, 36, 64, 70];
+
+/// What devices multiply at once.
+const MATRICES: [(u32, DType); 4] = [(8, DType::F16), (8, DType::F32), (16, DType::F16), (16, DType::F32)];
 
 /// What is made of the sum `P`, of rank 2, with `B` as long as its last axis and `R` of its shape.
 const EPILOGUES: [&str; 5] =
@@ -32,6 +36,8 @@ struct Case {
     divides: bool,
     /// 1: without operations of subgroups.
     subgroup_size: u32,
+    /// Whether products of matrices are taken where there are some, and of which size and type; with f16 factors are rounded.
+    matrices: Option<(u32, DType)>,
 }
 
 fn case() -> impl Strategy<Value = Case> {
@@ -39,8 +45,9 @@ fn case() -> impl Strategy<Value = Case> {
     let picks = prop::collection::vec(any::<usize>(), 4);
     let subgroups = prop::sample::select([1, 4, 8, 16, 32, 64, 128].as_slice());
     let kinds = (0..KINDS, prop::sample::select(EPILOGUES.as_slice()));
-    (kinds, sizes, picks, any::<bool>(), subgroups).prop_map(
-        |((kind, epilogue), sizes, picks, divides, subgroup_size)| {
+    let matrices = prop::option::of(prop::sample::select(MATRICES.as_slice()));
+    (kinds, sizes, picks, any::<bool>(), subgroups, matrices).prop_map(
+        |((kind, epilogue), sizes, picks, divides, subgroup_size, matrices)| {
             let [m, n, k, b] = sizes[..] else { unreachable!() };
             let (sum, shapes, output) = program(kind, m, n, k, b);
             let epilogue = if output.len() == 2 { epilogue } else { "Y = P;" };
@@ -57,7 +64,7 @@ fn case() -> impl Strategy<Value = Case> {
             }
             let outputs = if epilogue.contains('Z') { "Y, Z" } else { "Y" };
             let source = format!("function f({inputs}) -> ({outputs}) {{ {sum} {epilogue} }}");
-            Case { source, shapes, picks, divides, subgroup_size }
+            Case { source, shapes, picks, divides, subgroup_size, matrices }
         },
     )
 }
@@ -139,6 +146,9 @@ fn graph(case: &Case) -> Graph {
         bindings.inputs.insert((*name).to_owned(), Binding::Tensor(ty));
     }
     let mut graph = lower(&program, None, &bindings).unwrap_or_else(|errors| panic!("{errors:?}")).graph;
+    if let Some((_, DType::F16)) = case.matrices {
+        narrow(&mut graph, DType::F16);
+    }
     pipeline::optimise(&mut graph);
     graph
 }
@@ -154,6 +164,10 @@ fn check(case: &Case) -> Result<(), TestCaseError> {
         .collect();
     let expected = interpret::run(&graph, &given).unwrap();
     let mut profile = Profile { subgroups: case.subgroup_size > 1, ..Profile::generic() };
+    if let Some((size, factors)) = case.matrices {
+        let unit = MatrixUnit { size, factors, subgroup: case.subgroup_size };
+        profile = Profile { f16: true, max_shared_bytes: 32768, matrices: vec![unit], ..profile };
+    }
     if case.divides {
         profile.rates = Rates { launch: 0.0, ..profile.rates };
     }
@@ -161,7 +175,10 @@ fn check(case: &Case) -> Result<(), TestCaseError> {
     let mut chosen = Vec::new();
     for (routine, pick) in plan.routines.iter_mut().zip(case.picks.iter().cycle()) {
         let Work::Nest(nest) = &routine.work else { continue };
-        let all = candidates(nest, &profile);
+        let mut all = candidates(nest, &profile);
+        if case.matrices.is_some() && all.iter().any(|schedule| matches!(schedule, Schedule::Matrices(_))) {
+            all.retain(|schedule| matches!(schedule, Schedule::Matrices(_)));
+        }
         let schedule = all[pick % all.len()].clone();
         // What tuning keeps of it is its text.
         prop_assert_eq!(schedule.to_string().parse(), Ok(schedule.clone()));

@@ -34,7 +34,20 @@ pub struct Profile {
     pub int64: bool,
     /// Whether shaders have operations of subgroups.
     pub subgroups: bool,
+    /// The products of matrices that subgroups compute together, with sums in f32.
+    pub matrices: Vec<MatrixUnit>,
     pub rates: Rates,
+}
+
+/// A product of square matrices that all invocations of a subgroup compute together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MatrixUnit {
+    /// Rows and columns of each matrix: 8 or 16.
+    pub size: u32,
+    /// The type of the factors: f16 or f32.
+    pub factors: DType,
+    /// Invocations of a subgroup, always.
+    pub subgroup: u32,
 }
 
 /// What schedules are ranked by: no limits, and rough.
@@ -42,8 +55,9 @@ pub struct Profile {
 pub struct Rates {
     /// Processors, each of which runs whole workgroups.
     pub cores: u32,
-    /// Operations on f32 a second, of all cores.
+    /// Operations on f32 a second, of all cores, and how many times as many products of matrices of f16 are.
     pub flops: f64,
+    pub matrix_gain: f64,
     /// Bytes a second from memory, and from the cache that the cores share, and how many that holds.
     pub memory: f64,
     pub cache: f64,
@@ -54,7 +68,8 @@ pub struct Rates {
 
 impl Rates {
     /// A GPU of the middle.
-    pub const GPU: Rates = Rates { cores: 32, flops: 12e12, memory: 4e11, cache: 2e12, cache_bytes: 4e6, launch: 5e-6 };
+    pub const GPU: Rates =
+        Rates { cores: 32, flops: 12e12, matrix_gain: 4.0, memory: 4e11, cache: 2e12, cache_bytes: 4e6, launch: 5e-6 };
 }
 
 impl Profile {
@@ -74,7 +89,27 @@ impl Profile {
             f16: false,
             int64: false,
             subgroups: false,
+            matrices: Vec::new(),
             rates: Rates::GPU,
+        }
+    }
+
+    /// The fixed profile of what every Apple GPU has since the M1: f16, and matrices of 8 rows. For listings made elsewhere.
+    pub fn apple() -> Profile {
+        let unit = |factors| MatrixUnit { size: 8, factors, subgroup: 32 };
+        Profile {
+            name: "apple".into(),
+            max_invocations: 1024,
+            max_workgroup: [1024; 3],
+            max_shared_bytes: 32768,
+            max_buffers: 31,
+            max_binding_bytes: 1 << 30,
+            max_buffer_bytes: 1 << 30,
+            f16: true,
+            subgroups: true,
+            matrices: vec![unit(DType::F16), unit(DType::F32)],
+            rates: Rates { cores: 8, flops: 2.6e12, matrix_gain: 1.5, memory: 6e10, cache: 4e11, ..Rates::GPU },
+            ..Profile::generic()
         }
     }
 
@@ -93,7 +128,16 @@ impl Profile {
             f16: true,
             int64: true,
             subgroups: false,
-            rates: Rates { cores: 1, flops: 1e11, memory: 3e10, cache: 1e11, cache_bytes: 1e6, launch: 0.0 },
+            matrices: Vec::new(),
+            rates: Rates {
+                cores: 1,
+                flops: 1e11,
+                matrix_gain: 1.0,
+                memory: 3e10,
+                cache: 1e11,
+                cache_bytes: 1e6,
+                launch: 0.0,
+            },
         }
     }
 

@@ -49,7 +49,12 @@ fn complaints(kernel: &Kernel, target: Target, folder: &Path) -> String {
     fs::write(&file, [missing.as_bytes(), &listing.bytes()].concat()).unwrap();
     let mut complaints = String::new();
     let wants_browser = listing.text().starts_with("enable subgroups;");
+    // Which no browser has.
+    let has_matrices = !kernel.matrices.is_empty();
     for mut tool in tools(target, &file) {
+        if has_matrices && tool.get_program().to_string_lossy().ends_with("tint") {
+            continue;
+        }
         if wants_browser && tool.get_program().to_string_lossy().ends_with("naga") {
             // It takes subgroups without being told, and nothing else.
             continue;
@@ -57,6 +62,11 @@ fn complaints(kernel: &Kernel, target: Target, folder: &Path) -> String {
         let Output { status, stdout, stderr } = tool.output().unwrap();
         if !status.success() {
             let (stdout, stderr) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+            // spirv-val before 2023.4
+            if has_matrices && stderr.contains("Invalid capability operand: 6022") {
+                println!("note: this spirv-val is older than products of matrices");
+                continue;
+            }
             complaints.push_str(&format!("{tool:?}:\n{stdout}{stderr}\n{}\n", listing.text()));
         }
     }

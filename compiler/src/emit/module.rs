@@ -29,8 +29,11 @@ pub(super) fn validated(kernel: &Kernel) -> Result<(Module, ModuleInfo), EmitErr
     emitter.block.extend_block(body);
     let module = emitter.finish();
     // Which types a target has, its writer knows; here all are allowed.
-    let capabilities =
-        Capabilities::SHADER_FLOAT16 | Capabilities::SHADER_INT64 | Capabilities::FLOAT64 | Capabilities::SUBGROUP;
+    let capabilities = Capabilities::SHADER_FLOAT16
+        | Capabilities::SHADER_INT64
+        | Capabilities::FLOAT64
+        | Capabilities::SUBGROUP
+        | Capabilities::COOPERATIVE_MATRIX;
     match Validator::new(ValidationFlags::all(), capabilities).validate(&module) {
         Ok(info) => Ok((module, info)),
         Err(error) => {
@@ -64,6 +67,8 @@ pub(super) struct Emitter<'a> {
     /// Pointers to the kernel's buffers and workgroup arrays, by number.
     pub buffers: Vec<Handle<Expression>>,
     pub shared: Vec<Handle<Expression>>,
+    /// Pointers to the local variables that hold its matrices, by number.
+    pub matrices: Vec<Handle<Expression>>,
     pub workgroup_id: Handle<Expression>,
     pub local_id: Handle<Expression>,
     /// What the kernel asks of subgroups, u32: arguments of the function.
@@ -96,6 +101,7 @@ impl<'a> Emitter<'a> {
             block: Block::new(),
             buffers: Vec::new(),
             shared: Vec::new(),
+            matrices: Vec::new(),
             subgroup_inputs: HashMap::new(),
             steps: Vec::new(),
             variables: HashMap::new(),
@@ -114,6 +120,11 @@ impl<'a> Emitter<'a> {
         for shared in &kernel.shared {
             let pointer = emitter.array(&shared.name, shared.ty, shared.length, AddressSpace::WorkGroup, None)?;
             emitter.shared.push(pointer);
+        }
+        for matrix in &kernel.matrices {
+            let ty = emitter.matrix_type(matrix);
+            let pointer = emitter.local_of(&matrix.name, ty, None);
+            emitter.matrices.push(pointer);
         }
         for (at, name) in (kernel.buffers.len() as u32..).zip(&kernel.steps) {
             let ty = emitter.ty(Type::scalar(DType::U32));

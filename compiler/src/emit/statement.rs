@@ -1,14 +1,14 @@
 //! Statements of kernels as statements of naga.
 
 use naga::{
-    Barrier, BinaryOperator, Block, CollectiveOperation, Expression, Handle, LocalVariable, Span, Statement,
-    SubgroupOperation,
+    Barrier, BinaryOperator, Block, CollectiveOperation, CooperativeData, CooperativeRole, CooperativeSize, Expression,
+    Handle, LocalVariable, Span, Statement, SubgroupOperation, TypeInner,
 };
 
 use super::EmitError;
-use super::module::{Emitter, Variable};
+use super::module::{Emitter, Variable, scalar};
 use crate::dtype::DType;
-use crate::kernel::{Expr, Stmt, Type, VariableId};
+use crate::kernel::{Expr, Matrix, Place, Role, Stmt, Type, VariableId};
 use crate::scalar::BinaryOp;
 
 impl Emitter<'_> {
@@ -67,6 +67,24 @@ impl Emitter<'_> {
                 let reject = self.statements(otherwise)?;
                 self.push(Statement::If { condition, accept, reject });
             }
+            Stmt::LoadMatrix { matrix, from } => {
+                let data = self.matrix_data(*matrix, from)?;
+                let Matrix { role, size, .. } = self.kernel.matrices[*matrix];
+                let (columns, rows) = (matrix_size(size), matrix_size(size));
+                let value = self.emit(Expression::CooperativeLoad { columns, rows, role: matrix_role(role), data });
+                self.store(self.matrices[*matrix], value);
+            }
+            Stmt::StoreMatrix { matrix, to } => {
+                let data = self.matrix_data(*matrix, to)?;
+                let target = self.emit(Expression::Load { pointer: self.matrices[*matrix] });
+                self.push(Statement::CooperativeStore { target, data });
+            }
+            Stmt::MultiplyAdd { sum, left, right } => {
+                let [a, b, c] =
+                    [left, right, sum].map(|&number| self.emit(Expression::Load { pointer: self.matrices[number] }));
+                let value = self.emit(Expression::CooperativeMultiplyAdd { a, b, c });
+                self.store(self.matrices[*sum], value);
+            }
             Stmt::Barrier => self.push(Statement::ControlBarrier(Barrier::WORK_GROUP)),
         }
         Ok(())
@@ -113,6 +131,24 @@ impl Emitter<'_> {
         Ok(())
     }
 
+    fn matrix_data(&mut self, matrix: usize, place: &Place) -> Result<CooperativeData, EmitError> {
+        let row_major = self.kernel.matrices[matrix].role != Role::Left;
+        let stride = self.unsigned_literal(place.pitch);
+        Ok(CooperativeData { pointer: self.element(self.shared[place.shared], &place.first)?, stride, row_major })
+    }
+
+    /// The module's type for a matrix.
+    pub fn matrix_type(&mut self, matrix: &Matrix) -> Handle<naga::Type> {
+        self.ty(Type::scalar(matrix.dtype));
+        let inner = TypeInner::CooperativeMatrix {
+            columns: matrix_size(matrix.size),
+            rows: matrix_size(matrix.size),
+            scalar: scalar(matrix.dtype),
+            role: matrix_role(matrix.role),
+        };
+        self.module.types.insert(naga::Type { name: None, inner }, Span::UNDEFINED)
+    }
+
     /// Declares a variable; its value is known by its name, unless it has one already or is a literal.
     fn name(&mut self, id: VariableId, variable: Variable) {
         self.variables.insert(id, variable);
@@ -126,6 +162,16 @@ impl Emitter<'_> {
     /// A local variable of the function, and the pointer to it.
     pub fn local(&mut self, name: &str, ty: Type, init: Option<Handle<Expression>>) -> Handle<Expression> {
         let ty = self.ty(ty);
+        self.local_of(name, ty, init)
+    }
+
+    /// The same of one of the module's types.
+    pub fn local_of(
+        &mut self,
+        name: &str,
+        ty: Handle<naga::Type>,
+        init: Option<Handle<Expression>>,
+    ) -> Handle<Expression> {
         let local = LocalVariable { name: Some(name.into()), ty, init };
         let local = self.function.local_variables.append(local, Span::UNDEFINED);
         self.function.expressions.append(Expression::LocalVariable(local), Span::UNDEFINED)
@@ -137,5 +183,17 @@ impl Emitter<'_> {
 
     pub fn push(&mut self, statement: Statement) {
         self.block.push(statement, Span::UNDEFINED);
+    }
+}
+
+fn matrix_size(size: u8) -> CooperativeSize {
+    if size == 8 { CooperativeSize::Eight } else { CooperativeSize::Sixteen }
+}
+
+fn matrix_role(role: Role) -> CooperativeRole {
+    match role {
+        Role::Left => CooperativeRole::A,
+        Role::Right => CooperativeRole::B,
+        Role::Sum => CooperativeRole::C,
     }
 }

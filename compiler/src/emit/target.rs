@@ -103,6 +103,15 @@ pub fn write(kernel: &Kernel, target: Target) -> Result<Listing, EmitError> {
             return Err(EmitError::new(kernel, format!("{} has no {}", target.name(), name(scalar))));
         }
     }
+    let fits = |size| match target {
+        Target::Wgsl | Target::Spirv => true,
+        Target::Msl => size == 8,
+        Target::Hlsl | Target::Glsl => false,
+    };
+    if let Some(matrix) = kernel.matrices.iter().find(|matrix| !fits(matrix.size)) {
+        let message = format!("{} has no matrices of {size} x {size}", target.name(), size = matrix.size);
+        return Err(EmitError::new(kernel, message));
+    }
     let written = match target {
         Target::Wgsl => write_wgsl(&module, &info).map_err(|e| e.to_string()),
         Target::Msl => write_msl(kernel, &module, &info).map_err(|e| e.to_string()),

@@ -16,13 +16,16 @@ impl std::fmt::Debug for Printed {
 /// Any kernel over elements of `dtypes` and i32 and bool.
 pub(crate) fn kernel(dtypes: &'static [DType]) -> impl Strategy<Value = Printed> {
     prop::collection::vec(any::<u32>(), 20..400).prop_map(move |entropy| {
-        let mut source = Source { entropy, at: 0, dtypes, scope: Vec::new() };
+        let mut source = Source { entropy, at: 0, dtypes, scope: Vec::new(), matrices: None };
         let mut builder = Builder::new("k", [32, 1, 1], [3, 2, 1]);
         for dtype in dtypes {
             let ty = Type::vector(*dtype, source.lanes());
             builder.read("a", ty, 16);
             builder.write("out", ty, 16);
             builder.shared("tile", ty, 8);
+        }
+        if source.dtypes.contains(&DType::F16) && source.below(2) == 0 {
+            source.matrices(&mut builder);
         }
         builder.step("t");
         source.scope.push((Expr::step(0), Type::I32, false));
@@ -37,6 +40,8 @@ struct Source {
     dtypes: &'static [DType],
     /// Variables that may be read, and whether they may be assigned.
     scope: Vec<(Expr, Type, bool)>,
+    /// The workgroup array of the first matrix, whose numbers are those of a left one, a right one and a sum, where there are some.
+    matrices: Option<usize>,
 }
 
 impl Source {
@@ -44,6 +49,16 @@ impl Source {
     fn below(&mut self, n: usize) -> usize {
         self.at += 1;
         self.entropy.get(self.at - 1).map_or(0, |word| *word as usize % n)
+    }
+
+    /// A matrix of each role, with an array to read it from.
+    fn matrices(&mut self, b: &mut Builder) {
+        let (size, dtype) = ([8, 16][self.below(2)], [DType::F16, DType::F32][self.below(2)]);
+        for (role, dtype) in [(Role::Left, dtype), (Role::Right, dtype), (Role::Sum, DType::F32)] {
+            let array = b.shared("staged", Type::scalar(dtype), 512);
+            self.matrices.get_or_insert(array);
+            b.matrix("m", role, dtype, size);
+        }
     }
 
     fn lanes(&mut self) -> u8 {
@@ -61,7 +76,7 @@ impl Source {
     fn block(&mut self, b: &mut Builder, uniform: bool, depth: usize) {
         let visible = self.scope.len();
         while self.at < self.entropy.len() {
-            match self.below(10) {
+            match self.below(if self.matrices.is_none() || !uniform { 10 } else { 12 }) {
                 0..3 => {
                     let ty = Type::vector(self.dtype(), self.lanes());
                     let value = self.expr(b, ty, 3);
@@ -115,6 +130,17 @@ impl Source {
                     self.scope.push((collected, ty, false));
                 }
                 9 if uniform => b.barrier(),
+                10 => {
+                    let Some(array) = self.matrices else { continue };
+                    let number = self.below(3);
+                    let first = Expr::from(8 * self.below(3) as i32);
+                    let place = Place { shared: array + number, first, pitch: 16 };
+                    match self.below(2) {
+                        0 => b.load_matrix(number, place),
+                        _ => b.store_matrix(number, place),
+                    }
+                }
+                11 => b.multiply_add(2, 0, 1),
                 _ => break,
             }
         }

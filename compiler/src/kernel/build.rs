@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use super::text::is_reserved;
-use super::{Access, Buffer, Expr, Invalid, Kernel, Shared, Stmt, Type, Variable, VariableId};
+use super::{Access, Buffer, Expr, Invalid, Kernel, Matrix, Place, Role, Shared, Stmt, Type, Variable, VariableId};
+use crate::dtype::DType;
 use crate::scalar::BinaryOp;
 
 /// A kernel being written. Statements go to the innermost open block; names are made unique; the first mistake (a value
@@ -42,6 +43,7 @@ impl Builder {
             grid,
             buffers: Vec::new(),
             shared: Vec::new(),
+            matrices: Vec::new(),
             steps: Vec::new(),
             variables: Vec::new(),
             body: Vec::new(),
@@ -75,6 +77,13 @@ impl Builder {
         let name = self.unique(name);
         self.kernel.shared.push(Shared { name, ty, length });
         self.kernel.shared.len() - 1
+    }
+
+    /// Adds a matrix of `size` rows and columns; answers its number.
+    pub fn matrix(&mut self, name: &str, role: Role, dtype: DType, size: u8) -> usize {
+        let name = self.unique(name);
+        self.kernel.matrices.push(Matrix { name, role, dtype, size });
+        self.kernel.matrices.len() - 1
     }
 
     /// Adds a number that each launch gives; its n-th is [`Expr::step`] n.
@@ -131,6 +140,21 @@ impl Builder {
     /// Writes an element of workgroup memory.
     pub fn store_shared(&mut self, shared: usize, index: impl Into<Expr>, value: impl Into<Expr>) {
         self.block.push(Stmt::StoreShared { shared, index: index.into(), value: value.into() });
+    }
+
+    /// Reads a matrix from workgroup memory.
+    pub fn load_matrix(&mut self, matrix: usize, from: Place) {
+        self.block.push(Stmt::LoadMatrix { matrix, from });
+    }
+
+    /// Writes a matrix to workgroup memory.
+    pub fn store_matrix(&mut self, matrix: usize, to: Place) {
+        self.block.push(Stmt::StoreMatrix { matrix, to });
+    }
+
+    /// Adds the product of two matrices to a third.
+    pub fn multiply_add(&mut self, sum: usize, left: usize, right: usize) {
+        self.block.push(Stmt::MultiplyAdd { sum, left, right });
     }
 
     pub fn barrier(&mut self) {

@@ -14,8 +14,8 @@
 //! - operand types match as the variants say; indices are i32 scalars; conditions are bool scalars;
 //! - operations are those that shaders have: [`is_native_unary`], [`is_native_binary`];
 //! - a kernel reads only `Read` and `Update` buffers, and writes only `Write` and `Update` ones;
-//! - barriers and `Collect` stand where control flow is uniform: outside any `If` and any loop whose bounds depend on the
-//!   invocation.
+//! - barriers, `Collect` and what is done to matrices stand where control flow is uniform: outside any `If` and any loop whose
+//!   bounds depend on the invocation.
 //!
 //! The text form ([`Kernel`]'s `Display`) parses back to an equal kernel ([`Kernel::parse`]), one statement a line.
 //! [`Builder`] and the constructors of [`Expr`] are how kernels are written.
@@ -85,6 +85,37 @@ pub struct Shared {
     pub name: String,
     pub ty: Type,
     pub length: usize,
+}
+
+/// What a matrix is in a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    Left,
+    Right,
+    /// Of products: the accumulator.
+    Sum,
+}
+
+/// A square matrix that the invocations of each subgroup hold together, in registers: none of them sees an element of it. It
+/// is undefined when the workgroup starts. The subgroups of a kernel that has matrices must all be whole.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Matrix {
+    pub name: String,
+    pub role: Role,
+    /// f16 or f32; a sum's is f32.
+    pub dtype: DType,
+    /// Rows, and columns: 8 or 16.
+    pub size: u8,
+}
+
+/// Where a matrix lies in workgroup memory, in an array of scalars of its type: from `first` on, one line `pitch` elements after
+/// the other. Lines are columns of a left matrix, and rows of the others. It is the same in all invocations of a subgroup.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Place {
+    pub shared: usize,
+    pub first: Expr,
+    /// Both `pitch` and `first` are multiples of 16 bytes.
+    pub pitch: u32,
 }
 
 /// A variable's number: its position in [`Kernel::variables`].
@@ -194,6 +225,22 @@ pub enum Stmt {
         then: Vec<Stmt>,
         otherwise: Vec<Stmt>,
     },
+    /// Reads a matrix from workgroup memory.
+    LoadMatrix {
+        matrix: usize,
+        from: Place,
+    },
+    /// Adds the product of a left and a right matrix to a sum, all of one size, the factors of one type. Sums are rounded in some order.
+    MultiplyAdd {
+        sum: usize,
+        left: usize,
+        right: usize,
+    },
+    /// Writes a matrix to workgroup memory.
+    StoreMatrix {
+        matrix: usize,
+        to: Place,
+    },
     /// Waits for the whole workgroup, and makes its writes to workgroup memory visible to it.
     Barrier,
 }
@@ -208,6 +255,7 @@ pub struct Kernel {
     pub grid: [u32; 3],
     pub buffers: Vec<Buffer>,
     pub shared: Vec<Shared>,
+    pub matrices: Vec<Matrix>,
     /// The names of numbers, at least 0, that each launch gives: at which step it is of the plan's loops around it, the
     /// outermost first. Binding number = the number of buffers + the position here, group 0: a uniform u32.
     pub steps: Vec<String>,

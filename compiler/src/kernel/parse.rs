@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use super::text::{LANES, MULTIPLICATIVE, infix};
-use super::{Access, Buffer, Builtin, Expr, Kernel, Shared, Stmt, Type, Variable, VariableId};
+use super::{Access, Buffer, Builtin, Expr, Kernel, Matrix, Place, Role, Shared, Stmt, Type, Variable, VariableId};
 use crate::dtype::{DType, Scalar};
 use crate::scalar::{BinaryOp, UnaryOp};
 
@@ -42,6 +42,7 @@ impl Kernel {
             grid: [1; 3],
             buffers: Vec::new(),
             shared: Vec::new(),
+            matrices: Vec::new(),
             steps: Vec::new(),
             variables: Vec::new(),
             body: Vec::new(),
@@ -62,6 +63,7 @@ impl Kernel {
 enum Named {
     Buffer(usize),
     Shared(usize),
+    Matrix(usize),
     Step(usize),
     Variable(VariableId),
 }
@@ -93,7 +95,10 @@ impl<'a> Parser<'a> {
                 length
             }
             [c, ..] if c.is_ascii_alphabetic() => word(rest),
-            _ => match ["//", "<<", ">>", "<=", ">=", "==", "!=", ".."].iter().find(|sign| rest.starts_with(**sign)) {
+            _ => match ["//", "<<", ">>", "<=", ">=", "==", "!=", "..", "+="]
+                .iter()
+                .find(|sign| rest.starts_with(**sign))
+            {
                 Some(sign) => sign.len(),
                 None => rest.chars().next().map_or(0, char::len_utf8),
             },
@@ -150,6 +155,11 @@ impl<'a> Parser<'a> {
                 "write" => Some(Access::Write),
                 "update" => Some(Access::Update),
                 "shared" => None,
+                "matrix" => {
+                    self.next();
+                    self.matrix()?;
+                    continue;
+                }
                 "step" => {
                     self.next();
                     let name = self.next();
@@ -183,6 +193,24 @@ impl<'a> Parser<'a> {
         }
         self.kernel.body = self.block()?;
         if self.rest.trim().is_empty() { Ok(()) } else { Err("text after the kernel".into()) }
+    }
+
+    /// `left a: f16[8];`
+    fn matrix(&mut self) -> Parsed<()> {
+        let word = self.next();
+        let role = Role::ALL.into_iter().find(|role| role.name() == word);
+        let role = role.ok_or_else(|| format!("one of left, right, sum expected, not `{word}`"))?;
+        let name = self.next();
+        self.expect(":")?;
+        let word = self.next();
+        let dtype = DType::parse(word).ok_or_else(|| format!("a type expected, not `{word}`"))?;
+        self.expect("[")?;
+        let size = self.integer()?;
+        self.expect("]")?;
+        self.expect(";")?;
+        self.names.insert(name, Named::Matrix(self.kernel.matrices.len()));
+        self.kernel.matrices.push(Matrix { name: name.to_string(), role, dtype, size });
+        Ok(())
     }
 
     /// Statements up to and with `}`.
@@ -245,7 +273,31 @@ impl<'a> Parser<'a> {
             name => match self.named(name)? {
                 Named::Variable(id) => Stmt::Assign(id, self.assigned()?),
                 Named::Buffer(buffer) => Stmt::Store { buffer, index: self.index()?, value: self.assigned()? },
-                Named::Shared(shared) => Stmt::StoreShared { shared, index: self.index()?, value: self.assigned()? },
+                Named::Shared(shared) => {
+                    let index = self.index()?;
+                    if self.eat("by") {
+                        let to = Place { shared, first: index, pitch: self.integer()? };
+                        self.expect("=")?;
+                        Stmt::StoreMatrix { matrix: self.matrix_name()?, to }
+                    } else {
+                        Stmt::StoreShared { shared, index, value: self.assigned()? }
+                    }
+                }
+                Named::Matrix(sum) if self.eat("+=") => {
+                    let left = self.matrix_name()?;
+                    self.expect("*")?;
+                    Stmt::MultiplyAdd { sum, left, right: self.matrix_name()? }
+                }
+                Named::Matrix(matrix) => {
+                    self.expect("=")?;
+                    let name = self.next();
+                    let Named::Shared(shared) = self.named(name)? else {
+                        return Err(format!("`{name}` is not in workgroup memory"));
+                    };
+                    let first = self.index()?;
+                    self.expect("by")?;
+                    Stmt::LoadMatrix { matrix, from: Place { shared, first, pitch: self.integer()? } }
+                }
                 Named::Step(_) => return Err(format!("`{name}` can't be assigned")),
             },
         };
@@ -255,6 +307,14 @@ impl<'a> Parser<'a> {
 
     fn named(&self, name: &str) -> Parsed<Named> {
         self.names.get(name).copied().ok_or_else(|| format!("`{name}` is not declared"))
+    }
+
+    fn matrix_name(&mut self) -> Parsed<usize> {
+        let name = self.next();
+        match self.named(name)? {
+            Named::Matrix(number) => Ok(number),
+            _ => Err(format!("`{name}` is no matrix")),
+        }
     }
 
     fn assigned(&mut self) -> Parsed<Expr> {
@@ -349,6 +409,7 @@ impl<'a> Parser<'a> {
                 Ok(match named {
                     Named::Variable(id) => Expr::Variable(id),
                     Named::Step(number) => Expr::step(number),
+                    Named::Matrix(_) => return Err(format!("`{word}` is a matrix, whose elements no invocation sees")),
                     Named::Buffer(buffer) => Expr::Load { buffer, index: Box::new(self.index()?) },
                     Named::Shared(shared) => Expr::LoadShared { shared, index: Box::new(self.index()?) },
                 })

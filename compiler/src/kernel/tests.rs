@@ -95,6 +95,46 @@ fn what_the_verifier_refuses() {
     ");
 }
 
+/// A product of matrices by two subgroups of 32.
+const PRODUCT: &str = include_str!("../../../tests/kernels/matrix.kernel");
+
+#[test]
+fn what_the_verifier_refuses_of_matrices() {
+    let refused = |old, new| {
+        assert!(PRODUCT.contains(old));
+        match Kernel::parse(&PRODUCT.replacen(old, new, 1)) {
+            Ok(kernel) => kernel.verify().unwrap_err().message,
+            Err(error) => error.to_string(),
+        }
+    };
+    let messages = [
+        refused("a: f16[8]", "a: f16[4]"),
+        refused("matrix sum total: f32", "matrix sum total: f16"),
+        refused("workgroup(64, 1, 1)", "workgroup(32, 2, 1)"),
+        refused("a = left", "a = right_2"),
+        refused("a = left", "a = sums"),
+        refused("a = left[k * 8] by 8", "a = left[k * 8] by 12"),
+        refused("a = left[k * 8] by 8", "a = left[1.0] by 8"),
+        refused("total += a * b", "total += b * a"),
+        refused("total += a * b", "if subgroup.id == 0 { total += a * b; } barrier"),
+        refused("total += a * b", "let x = total"),
+        refused("for k in 0..16", "for k in 0..local.x"),
+    ];
+    assert_snapshot!(messages.join("\n"), @"
+    shaders have no left matrix f16[4], the type of `a`
+    shaders have no sum matrix f16[8], the type of `total`
+    matrices are held by subgroups of workgroups of one dimension alone
+    line 21: `right_2` is not declared
+    `sums` is f32, and `a` f16, in `a = sums[k * 8] by 8;`
+    lines of `a` 12 elements apart, in `a = left[k * 8] by 12;`
+    f32 where i32 is wanted, in `a = left[1.0] by 8;`
+    a sum of products of a left and a right matrix is wanted, of one size, in `total += b * a;`
+    some invocations may not reach this, in `total += a * b;`
+    line 23: `total` is a matrix, whose elements no invocation sees
+    some invocations may not reach this, in `a = left[k * 8] by 8;`
+    ");
+}
+
 #[test]
 fn constructors_fold_what_is_known() {
     let x = || Expr::local(0);

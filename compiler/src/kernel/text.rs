@@ -5,6 +5,7 @@
 //!     read a: f32x4[4096];
 //!     write out: f32[256];
 //!     shared tile: f32[64];
+//!     matrix sum total: f32[8];
 //!     step t;
 //!     let row = workgroup.x * 64 + local.x;
 //!     var total = 0.0;
@@ -18,22 +19,25 @@
 //! }
 //! ```
 //!
-//! `step` declares a number that each launch gives; `subgroup total = add(x);` is [`Stmt::Collect`]. `//` and `%` are [`Expr::Quotient`] and [`Expr::Remainder`]; `f32(x)` casts; operations without an infix sign are
+//! `step` declares a number that each launch gives; `subgroup total = add(x);` is [`Stmt::Collect`]. Of matrices,
+//! `a = tile[first] by 24;` reads one from workgroup memory, where its lines are 24 elements apart, `tile[first] by 24 = a;` writes it, and
+//! `total += a * b;` is [`Stmt::MultiplyAdd`]. `//` and `%` are [`Expr::Quotient`] and [`Expr::Remainder`]; `f32(x)` casts; operations without an infix sign are
 //! calls by name. A literal that is neither i32, f32 nor bool carries its type: `3_u32`, `inf_f16`.
 
 use std::fmt::{self, Display, Formatter};
 
-use super::{Access, Builtin, Expr, Kernel, Stmt, Type};
+use super::{Access, Builtin, Expr, Kernel, Place, Role, Stmt, Type};
 use crate::dtype::{DType, Scalar};
 use crate::scalar::BinaryOp;
 
 /// Words that can't be names.
-const RESERVED: [&str; 18] = [
+const RESERVED: [&str; 19] = [
     "kernel",
     "read",
     "write",
     "update",
     "shared",
+    "matrix",
     "let",
     "var",
     "for",
@@ -92,6 +96,19 @@ impl Display for Type {
     }
 }
 
+impl Role {
+    pub(super) const ALL: [Role; 3] = [Role::Left, Role::Right, Role::Sum];
+
+    /// The word for it: `left`.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Role::Left => "left",
+            Role::Right => "right",
+            Role::Sum => "sum",
+        }
+    }
+}
+
 impl Display for Kernel {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let ([a, b, c], [x, y, z]) = (self.workgroup, self.grid);
@@ -106,6 +123,10 @@ impl Display for Kernel {
         }
         for shared in &self.shared {
             writeln!(f, "    shared {}: {}[{}];", shared.name, shared.ty, shared.length)?;
+        }
+        for matrix in &self.matrices {
+            let (role, dtype) = (matrix.role.name(), matrix.dtype);
+            writeln!(f, "    matrix {role} {}: {dtype}[{}];", matrix.name, matrix.size)?;
         }
         self.steps.iter().try_for_each(|step| writeln!(f, "    step {step};"))?;
         self.block(f, &self.body, 1)?;
@@ -130,6 +151,11 @@ impl Display for StmtText<'_> {
         let StmtText(kernel, stmt) = *self;
         let variable = |id| name(&kernel.variables, id, |v| &v.name);
         let text = |expr| ExprText(kernel, expr);
+        let matrix = |number| name(&kernel.matrices, number, |m| &m.name);
+        let place = |place: &Place| {
+            let array = name(&kernel.shared, place.shared, |s| &s.name);
+            format!("{array}[{}] by {}", ExprText(kernel, &place.first), place.pitch)
+        };
         match stmt {
             Stmt::Let(id, value) => write!(f, "let {} = {};", variable(*id), text(value)),
             Stmt::Var(id, value) => write!(f, "var {} = {};", variable(*id), text(value)),
@@ -149,6 +175,11 @@ impl Display for StmtText<'_> {
                 write!(f, " {{")
             }
             Stmt::If { condition, .. } => write!(f, "if {} {{", text(condition)),
+            Stmt::LoadMatrix { matrix: number, from } => write!(f, "{} = {};", matrix(*number), place(from)),
+            Stmt::StoreMatrix { matrix: number, to } => write!(f, "{} = {};", place(to), matrix(*number)),
+            Stmt::MultiplyAdd { sum, left, right } => {
+                write!(f, "{} += {} * {};", matrix(*sum), matrix(*left), matrix(*right))
+            }
             Stmt::Barrier => write!(f, "barrier;"),
         }
     }

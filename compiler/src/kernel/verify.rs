@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::text::{StmtText, is_reserved};
 use super::types::{is_collective, is_native};
-use super::{Access, Builtin, Expr, Kernel, Stmt, Type, VariableId};
+use super::{Access, Builtin, Expr, Kernel, Place, Role, Stmt, Type, VariableId};
 use crate::dtype::DType;
 
 /// Why a kernel is none.
@@ -48,8 +48,21 @@ impl Kernel {
         for shared in &self.shared {
             array(&shared.name, shared.ty, shared.length)?;
         }
+        for matrix in &self.matrices {
+            let is_type = match matrix.role {
+                Role::Sum => matrix.dtype == DType::F32,
+                Role::Left | Role::Right => matches!(matrix.dtype, DType::F16 | DType::F32),
+            };
+            if !is_type || !matches!(matrix.size, 8 | 16) {
+                let (role, dtype, size) = (matrix.role.name(), matrix.dtype, matrix.size);
+                return Err(format!("shaders have no {role} matrix {dtype}[{size}], the type of `{}`", matrix.name));
+            }
+        }
+        if !self.matrices.is_empty() && self.workgroup[1..] != [1, 1] {
+            return Err("matrices are held by subgroups of workgroups of one dimension alone".into());
+        }
         let buffers = self.buffers.iter().map(|b| &b.name);
-        let arrays = buffers.chain(self.shared.iter().map(|s| &s.name));
+        let arrays = buffers.chain(self.shared.iter().map(|s| &s.name)).chain(self.matrices.iter().map(|m| &m.name));
         let names = arrays.chain(&self.steps).chain(self.variables.iter().map(|v| &v.name));
         let mut taken = HashSet::new();
         for name in names {
@@ -167,10 +180,43 @@ impl Walk<'_> {
                 self.block(then, false)?;
                 self.block(otherwise, false)?;
             }
+            Stmt::LoadMatrix { .. } | Stmt::StoreMatrix { .. } | Stmt::MultiplyAdd { .. } if !uniform => {
+                return Err(at("some invocations may not reach this".into()));
+            }
+            Stmt::LoadMatrix { matrix, from: place } | Stmt::StoreMatrix { matrix, to: place } => {
+                self.check_place(*matrix, place).map_err(at)?;
+            }
+            Stmt::MultiplyAdd { sum, left, right } => {
+                let of = |&number: &usize| self.kernel.matrices.get(number).map(|m| (m.role, m.dtype, m.size));
+                let (sum, left, right) = (of(sum), of(left), of(right));
+                let fits = matches!((sum, left, right), (Some((Role::Sum, _, s)), Some((Role::Left, a, l)), Some((Role::Right, b, r)))
+                    if s == l && l == r && a == b);
+                if !fits {
+                    return Err(at("a sum of products of a left and a right matrix is wanted, of one size".into()));
+                }
+            }
             Stmt::Barrier if !uniform => return Err("a barrier that some invocations may not reach".into()),
             Stmt::Barrier => {}
         }
         Ok(())
+    }
+
+    fn check_place(&self, matrix: usize, place: &Place) -> Result<(), String> {
+        self.expect(&place.first, Type::I32)?;
+        let Some(matrix) = self.kernel.matrices.get(matrix) else {
+            return Err(format!("there is no matrix number {matrix}"));
+        };
+        let unit = 16 / matrix.dtype.size() as u32;
+        match self.kernel.shared.get(place.shared) {
+            Some(shared) if shared.ty != Type::scalar(matrix.dtype) => {
+                Err(format!("`{}` is {}, and `{}` {}", shared.name, shared.ty, matrix.name, matrix.dtype))
+            }
+            Some(_) if place.pitch < matrix.size.into() || !place.pitch.is_multiple_of(unit) => {
+                Err(format!("lines of `{}` {} elements apart", matrix.name, place.pitch))
+            }
+            Some(_) => Ok(()),
+            None => Err(format!("there is no workgroup array number {}", place.shared)),
+        }
     }
 
     fn check_declaration(&self, id: VariableId, ty: Type) -> Result<(), String> {

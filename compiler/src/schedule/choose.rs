@@ -2,18 +2,24 @@
 
 use crate::graph::Aggregation;
 use crate::nest::{Nest, Roles, loads_of};
-use crate::profile::{Execution, Profile};
+use crate::profile::{Execution, MatrixUnit, Profile};
 
 use super::contraction::extents;
-use super::cost::{of_blocking, of_pointwise, of_reduction, of_tiling};
+use super::cost::{of_blocking, of_matrices, of_pointwise, of_reduction, of_tiling};
 use super::staging::vector_of;
 use super::values::compute_type;
-use super::{Along, Blocking, Schedule, Slicing, Tiling, lanes, reduction};
+use super::{Along, Blocking, MatrixTiling, Schedule, Slicing, Tiling, lanes, matrices, reduction};
 
 /// Sizes of blocks, and of register tiles: rows and columns.
 const BLOCKS: [u32; 4] = [128, 64, 32, 16];
 const DEPTHS: [u32; 3] = [16, 8, 32];
 const THREADS: [(u32, u32); 8] = [(8, 8), (8, 4), (4, 8), (4, 4), (2, 4), (4, 2), (2, 2), (1, 4)];
+
+/// Subgroups of a workgroup that multiply matrices, down and across.
+const SUBGROUPS: [(u32, u32); 7] = [(2, 2), (2, 4), (4, 2), (1, 2), (2, 1), (1, 1), (4, 4)];
+
+/// Matrices of sums of a subgroup, at most.
+const MATRICES: u32 = 32;
 
 /// Rows of a product that one invocation of a reduction computes together, at most.
 const FEW_ROWS: usize = 8;
@@ -54,7 +60,10 @@ pub fn ranked(nest: &Nest, profile: &Profile) -> Vec<(f64, Schedule)> {
     }
     let tiled = nest.roles().map_or(Vec::new(), |roles| {
         let tilings = tilings(nest, profile, &roles).into_iter();
-        tilings.map(|t| (of_tiling(nest, profile, &roles, &t), Schedule::Contraction(t))).collect()
+        let plain = tilings.map(|t| (of_tiling(nest, profile, &roles, &t), Schedule::Contraction(t)));
+        let by_matrices = profile.matrices.iter().flat_map(|unit| matrix_tilings(nest, profile, &roles, unit));
+        let by_matrices = by_matrices.map(|t| (of_matrices(nest, profile, &roles, &t), Schedule::Matrices(t)));
+        plain.chain(by_matrices).collect()
     });
     let sliced = match nest.aggregation {
         // Of a place that at most one point falls on there is nothing to combine.
@@ -193,6 +202,58 @@ fn tilings(nest: &Nest, profile: &Profile, roles: &Roles) -> Vec<Tiling> {
         }
     }
     all.retain(|t| t.shared_bytes(dtype.size()) <= profile.max_shared_bytes);
+    all
+}
+
+/// The tilings of a product by the device's products of matrices.
+fn matrix_tilings(nest: &Nest, profile: &Profile, roles: &Roles, unit: &MatrixUnit) -> Vec<MatrixTiling> {
+    let [rows, columns, depth, batch] = extents(nest, roles);
+    if matrices::factors(nest, roles, unit).is_none() || rows < 4 || columns < 4 || depth < 4 {
+        return Vec::new();
+    }
+    let suits = |block: u32, count: usize| block == BLOCKS[3] || (block as usize) < 2 * count;
+    let code = nest.epilogue.insts.len();
+    let factor_code = nest.body.insts.len() * loads_of(&nest.body, roles.left).count().max(1);
+    let mut all = Vec::new();
+    for block_rows in BLOCKS.into_iter().filter(|&block| suits(block, rows)) {
+        for block_columns in BLOCKS.into_iter().filter(|&block| suits(block, columns)) {
+            let blocks = [columns.div_ceil(block_columns as usize), rows.div_ceil(block_rows as usize), batch];
+            if blocks.iter().any(|&blocks| blocks > profile.max_grid as usize) {
+                continue;
+            }
+            for (down, across) in SUBGROUPS {
+                for (block_reduction, buffers) in [(32, 2), (16, 2), (32, 1), (16, 1)] {
+                    let plain = MatrixTiling {
+                        unit: *unit,
+                        block_rows,
+                        block_columns,
+                        block_reduction,
+                        down,
+                        across,
+                        buffers,
+                        band: 1,
+                    };
+                    if !plain.is_whole() || (buffers == 2 && depth <= block_reduction as usize) {
+                        continue;
+                    }
+                    let invocations = plain.invocations();
+                    let copies = (block_rows * block_columns / 4 / invocations) as usize;
+                    let staged = (block_rows.max(block_columns) * block_reduction) as usize;
+                    let fits = invocations <= profile.max_invocations.min(profile.max_workgroup[0])
+                        && block_rows * block_columns / invocations <= 128
+                        && plain.matrices().iter().product::<u32>() <= MATRICES
+                        && code * copies <= 512
+                        && factor_code * staged <= 256 * invocations as usize
+                        && plain.shared_bytes() <= profile.max_shared_bytes;
+                    if fits {
+                        let bands = [1, 4, 8].into_iter();
+                        let bands = bands.filter(|&band| band == 1 || blocks[1].is_multiple_of(band as usize));
+                        all.extend(bands.map(|band| MatrixTiling { band, ..plain }));
+                    }
+                }
+            }
+        }
+    }
     all
 }
 

@@ -41,13 +41,14 @@ pub(super) fn contraction(
     let threads = t.invocations();
     let mut builder = Builder::new(&nest.name, [threads, 1, 1], grid);
     let b = &mut builder;
-    let (lanes, [left, right], lanes_out) = vectors(nest, roles, &t)?;
+    let sides = [true, false].map(|left| Side::new(nest, roles, left, &t));
+    let (lanes, [left, right], lanes_out) = vectors(nest, roles, sides, vector_of(t.thread_columns))?;
     let buffers = declare(nest, profile, b, lanes)?;
     let dtype = compute_type(nest.body.dtype(roles.left), profile)
         .ok_or_else(|| Unsupported { what: format!("values of type {}", nest.body.dtype(roles.left)) })?;
     let mut point = Point::new(nest, profile, &buffers);
     point.set_position(b, &roles.batch, &Expr::workgroup(2));
-    let [block_row, block_column] = place_of_workgroup(b, &t, grid);
+    let [block_row, block_column] = place_of_workgroup(b, t.band, grid);
     let first_row = b.let_("first_row", block_row * t.block_rows as i32);
     let first_column = b.let_("first_column", block_column * t.block_columns as i32);
     let lane = b.let_("lane", Expr::local(0));
@@ -61,46 +62,12 @@ pub(super) fn contraction(
         tile.push((0..t.thread_columns / right.lanes).map(|c| b.var(&format!("acc_{r}_{c}"), &zero)).collect());
     }
     let factors = [(left, &first_row), (right, &first_column)].map(|(side, start)| {
-        let array = b.shared(side.name, side.element(dtype), (side.words() * t.buffers) as usize);
+        let array = side.declare(b, dtype, t.buffers);
         Factor { slots: side.slots(b, &point, &lane, threads, start), side, array }
     });
-
-    let (block, all) = (t.block_reduction, depth as i32);
-    if t.buffers == 1 {
-        b.for_("first", 0, all, block, |b, first| -> Result<(), ScheduleError> {
-            for Factor { side, slots, array } in &factors {
-                side.stage(b, slots, *array, &first)?;
-            }
-            b.barrier();
-            multiply(b, &tile, &staged(&t, &factors, [&y, &x], &0.into()), t.block_reduction);
-            b.barrier();
-            Ok(())
-        })?;
-    } else {
-        let mut ahead = Vec::new();
-        for factor in &factors {
-            let zero = zeros(b, factor.side.lanes)?;
-            let slots = factor.side.elements(&factor.slots);
-            let elements = |count: usize, b: &mut Builder| (0..count).map(|_| b.var("ahead", &zero)).collect();
-            ahead.push(slots.into_iter().map(|count| elements(count, b)).collect::<Vec<Vec<Expr>>>());
-        }
-        fetch(b, &factors, &ahead, &0.into())?;
-        put(b, &factors, &ahead, &0.into());
-        b.barrier();
-        b.for_("first", 0, all, block, |b, first| -> Result<(), ScheduleError> {
-            let buffer = b.let_("buffer", first.clone().quotient(block).remainder(2));
-            let next = b.let_("next", first + block as i32);
-            let more: Expr = b.let_("more", next.clone().lt(all));
-            b.if_(more.clone(), |b| fetch(b, &factors, &ahead, &next))?;
-            multiply(b, &tile, &staged(&t, &factors, [&y, &x], &buffer), t.block_reduction);
-            b.if_(more, |b| {
-                let other = b.let_("other", Expr::from(1) - buffer);
-                put(b, &factors, &ahead, &other);
-            });
-            b.barrier();
-            Ok(())
-        })?;
-    }
+    over_blocks(b, &factors, [depth, t.block_reduction as usize], t.buffers, profile, |b, buffer| {
+        multiply(b, &tile, &staged(&t, &factors, [&y, &x], buffer), t.block_reduction);
+    })?;
 
     let [Factor { side: left, .. }, Factor { side: right, .. }] = &factors;
     let block = Block {
@@ -187,10 +154,56 @@ pub(super) fn store_tile(
 }
 
 /// A factor with its part of workgroup memory.
-struct Factor<'a> {
-    side: Side<'a>,
-    slots: Slots<'a>,
-    array: usize,
+pub(super) struct Factor<'a> {
+    pub side: Side<'a>,
+    pub slots: Slots<'a>,
+    pub array: usize,
+}
+
+/// Goes over the reduction in blocks of the length `block`: stages both factors, and lets `multiply` take what is in one of the
+/// buffers.
+pub(super) fn over_blocks(
+    b: &mut Builder,
+    factors: &[Factor; 2],
+    [depth, block]: [usize; 2],
+    buffers: u32,
+    profile: &Profile,
+    multiply: impl Fn(&mut Builder, &Expr),
+) -> Result<(), ScheduleError> {
+    let (depth, block) = (depth as i32, block as u32);
+    if buffers == 1 {
+        return b.for_("first", 0, depth, block, |b, first| -> Result<(), ScheduleError> {
+            for Factor { side, slots, array } in factors {
+                side.stage(b, slots, *array, &first)?;
+            }
+            b.barrier();
+            multiply(b, &0.into());
+            b.barrier();
+            Ok(())
+        });
+    }
+    let mut ahead = Vec::new();
+    for Factor { side, slots, .. } in factors {
+        let zero = Values { b, profile, lanes: side.lanes as u8 }.constant(Scalar::zero(side.dtype()))?;
+        let elements = |count: usize, b: &mut Builder| (0..count).map(|_| b.var("ahead", &zero)).collect();
+        ahead.push(side.elements(slots).into_iter().map(|count| elements(count, b)).collect::<Vec<Vec<Expr>>>());
+    }
+    fetch(b, factors, &ahead, &0.into())?;
+    put(b, factors, &ahead, &0.into());
+    b.barrier();
+    b.for_("first", 0, depth, block, |b, first| -> Result<(), ScheduleError> {
+        let buffer = b.let_("buffer", first.clone().quotient(block).remainder(2));
+        let next = b.let_("next", first + block as i32);
+        let more: Expr = b.let_("more", next.clone().lt(depth));
+        b.if_(more.clone(), |b| fetch(b, factors, &ahead, &next))?;
+        multiply(b, &buffer);
+        b.if_(more, |b| {
+            let other = b.let_("other", Expr::from(1) - buffer);
+            put(b, factors, &ahead, &other);
+        });
+        b.barrier();
+        Ok(())
+    })
 }
 
 /// What an invocation multiplies of the factors' blocks in one of their buffers.
@@ -209,9 +222,12 @@ pub(super) fn extents(nest: &Nest, roles: &Roles) -> [usize; 4] {
 
 /// The lanes of each buffer, the factors with how they are read, and the columns that the epilogue computes at once: as
 /// many vectors as agree with each other, those of the factors first.
-fn vectors<'a>(nest: &'a Nest, roles: &'a Roles, t: &Tiling) -> Result<(Vec<u8>, [Side<'a>; 2], u32), ScheduleError> {
-    let sides = [true, false].map(|left| Side::new(nest, roles, left, t));
-    let width = vector_of(t.thread_columns);
+pub(super) fn vectors<'a>(
+    nest: &'a Nest,
+    roles: &Roles,
+    sides: [Side<'a>; 2],
+    width: u32,
+) -> Result<(Vec<u8>, [Side<'a>; 2], u32), ScheduleError> {
     let [left, right] = sides.each_ref().map(|side| (side.wanted(), side.singly()));
     let last = (stored_together(nest, roles, width), [singly(nest.epilogue_loads()), stores(nest, 1)].concat());
     let wish = |part: &(Option<Wanted>, Wanted), vector: bool| match (vector, part) {
@@ -247,14 +263,14 @@ fn below(index: &Expr, count: usize, block: u32) -> Expr {
 
 /// The row and the column of the workgroup's block, in blocks. Workgroups that run at the same time follow each other: in
 /// bands of a few rows of blocks they read fewer different blocks of the factors, which the cache then holds.
-fn place_of_workgroup(b: &mut Builder, t: &Tiling, [across, ..]: [u32; 3]) -> [Expr; 2] {
-    if t.band == 1 {
+pub(super) fn place_of_workgroup(b: &mut Builder, band: u32, [across, ..]: [u32; 3]) -> [Expr; 2] {
+    if band == 1 {
         return [Expr::workgroup(1), Expr::workgroup(0)];
     }
     let number = b.let_("number", Expr::workgroup(1) * across as i32 + Expr::workgroup(0));
-    let within = b.let_("within", number.clone().remainder(t.band * across));
-    let row = number.quotient(t.band * across) * t.band as i32 + within.clone().remainder(t.band);
-    [row, within.quotient(t.band)]
+    let within = b.let_("within", number.clone().remainder(band * across));
+    let row = number.quotient(band * across) * band as i32 + within.clone().remainder(band);
+    [row, within.quotient(band)]
 }
 
 /// The row and the column of an invocation among those of its workgroup.
@@ -289,7 +305,7 @@ fn put(b: &mut Builder, factors: &[Factor; 2], ahead: &[Vec<Vec<Expr>>], buffer:
             let (exists, words) = side.places(slots, number);
             b.if_(exists, |b| {
                 for (register, word) in registers.iter().zip(words) {
-                    b.store_shared(*array, word + buffer.clone() * side.words() as i32, register);
+                    side.store(b, *array, word + buffer.clone() * side.words() as i32, register);
                 }
             });
         }

@@ -5,11 +5,12 @@
 use std::collections::HashMap;
 
 use crate::affine::Affine;
+use crate::dtype::DType;
 use crate::nest::{Load, Nest, Roles, loads_of};
 use crate::profile::Profile;
 
 use super::contraction::extents;
-use super::{Along, Blocking, Slicing, Tiling, reduction};
+use super::{Along, Blocking, MatrixTiling, Slicing, Tiling, reduction};
 
 /// What a core holds: invocations, their registers, and bytes of workgroup memory.
 const INVOCATIONS: f64 = 1024.0;
@@ -21,6 +22,12 @@ const OWN_REGISTERS: u32 = 32;
 
 /// Operations that a core must have under way to be busy all the time.
 const UNDER_WAY: f64 = 2048.0;
+
+/// How many times as many operations products of matrices of f32 are: one instruction has the operands of many.
+const MATRICES_GAIN: f64 = 1.2;
+
+/// Products of matrices that a core must have under way to be busy all the time.
+const MATRICES_UNDER_WAY: f64 = 16.0;
 
 /// Bytes of workgroup memory that a core reads in the time of an operation on f32.
 const SHARED_RATE: f64 = 0.5;
@@ -70,17 +77,77 @@ pub(super) fn of_tiling(nest: &Nest, profile: &Profile, roles: &Roles, t: &Tilin
     let work = (2.0 * points / busy).max((read + turns * staged * WORD) / SHARED_RATE) + 2.0 * staging / busy;
     let arithmetic = of_core * work / core + of_core / together * turns * (3 - t.buffers) as f64 * BARRIER / 4.0;
 
-    // Workgroups that run together share what they read.
-    let cached = blocks * turns * staged * WORD;
-    let wave = (rates.cores as f64 * together).min(blocks);
-    let high = if t.band > 1 { t.band as f64 } else { (wave / across).ceil() }.min(down);
-    let wide = (wave / high).min(across);
-    let fresh = (high * t.block_rows as f64 + wide * t.block_columns as f64) * depth as f64 * WORD * blocks / wave;
-    let once = footprint(nest);
-    let fetched = if once < rates.cache_bytes { once } else { fresh.max(once) };
+    let moved = of_blocks(nest, profile, roles, [t.block_rows, t.block_columns], t.band, together);
     let waits = if t.buffers == 2 { ANSWER } else { turns * ANSWER };
     let alone = waits + turns * t.block_reduction as f64 * tile as f64 * STEP / 32.0;
-    rates.launch + arithmetic.max(cached / rates.cache).max(fetched / rates.memory).max(alone)
+    rates.launch + arithmetic.max(moved).max(alone)
+}
+
+/// Seconds that a product of matrices takes.
+pub(super) fn of_matrices(nest: &Nest, profile: &Profile, roles: &Roles, t: &MatrixTiling) -> f64 {
+    let rates = &profile.rates;
+    let [rows, columns, depth, batch] = extents(nest, roles);
+    let down = rows.div_ceil(t.block_rows as usize) as f64;
+    let across = columns.div_ceil(t.block_columns as usize) as f64;
+    let blocks = down * across * batch as f64;
+    let threads = t.invocations() as f64;
+    let subgroups = (t.down * t.across) as f64;
+    let turns = depth.div_ceil(t.block_reduction as usize) as f64;
+    let (places, deep) = ((t.block_rows * t.block_columns) as f64, turns * t.block_reduction as f64);
+
+    let [own_down, own_across] = t.matrices().map(f64::from);
+    let registers = places / threads + OWN_REGISTERS as f64;
+    let room = (INVOCATIONS / threads).min(REGISTERS / (registers * threads)).min(SHARED / t.shared_bytes() as f64);
+    let of_core = (blocks / rates.cores as f64).ceil();
+    let together = room.floor().max(1.0).min(of_core);
+    let hidden = if t.buffers == 2 { 1.5 } else { 1.0 };
+    let busy = (together * subgroups * (own_down * own_across).min(4.0) * hidden / MATRICES_UNDER_WAY).min(1.0);
+
+    // What a core does for a block: products, reads of workgroup memory, staging, and the way of the sums.
+    let (gain, element) = match t.unit.factors {
+        DType::F16 => (rates.matrix_gain, 2.0),
+        _ => (MATRICES_GAIN, WORD),
+    };
+    let products = 2.0 * places * deep / (gain * busy);
+    let lines = t.across as f64 * t.block_rows as f64 + t.down as f64 * t.block_columns as f64;
+    let staged = (t.block_rows + t.block_columns) as f64;
+    let shared = ((lines + staged) * deep * element + 3.0 * places * WORD) / SHARED_RATE;
+    let slots = |left: bool| if is_read_in_vectors(nest, roles, left) { 2.0 } else { 6.0 };
+    let staging = deep * (t.block_rows as f64 * slots(true) + t.block_columns as f64 * slots(false)) + 4.0 * places;
+    let core = rates.flops / rates.cores as f64;
+    let barriers = turns * (3 - t.buffers) as f64 + 2.0 * own_down;
+    let arithmetic =
+        of_core * (products.max(shared) + 2.0 * staging) / core + of_core / together * barriers * BARRIER / 4.0;
+
+    let moved = of_blocks(nest, profile, roles, [t.block_rows, t.block_columns], t.band, together);
+    let waits = if t.buffers == 2 { ANSWER } else { turns * ANSWER };
+    rates.launch + arithmetic.max(moved).max(waits)
+}
+
+/// Seconds in which what blocks of rows and columns read comes from the cache and from memory, where a core runs so many workgroups
+/// together: these share what they read.
+fn of_blocks(
+    nest: &Nest,
+    profile: &Profile,
+    roles: &Roles,
+    [block_rows, block_columns]: [u32; 2],
+    band: u32,
+    together: f64,
+) -> f64 {
+    let rates = &profile.rates;
+    let [rows, columns, depth, batch] = extents(nest, roles);
+    let down = rows.div_ceil(block_rows as usize) as f64;
+    let across = columns.div_ceil(block_columns as usize) as f64;
+    let blocks = down * across * batch as f64;
+    let depth = depth as f64;
+    let cached = blocks * (block_rows + block_columns) as f64 * depth * WORD;
+    let wave = (rates.cores as f64 * together).min(blocks);
+    let high = if band > 1 { band as f64 } else { (wave / across).ceil() }.min(down);
+    let wide = (wave / high).min(across);
+    let fresh = (high * block_rows as f64 + wide * block_columns as f64) * depth * WORD * blocks / wave;
+    let once = footprint(nest);
+    let fetched = if once < rates.cache_bytes { once } else { fresh.max(once) };
+    (cached / rates.cache).max(fetched / rates.memory)
 }
 
 /// Seconds that a product of products takes.

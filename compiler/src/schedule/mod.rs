@@ -1,6 +1,7 @@
 //! From a nest to how it runs: the choice of template and tile sizes, and the kernel that follows from it.
 //!
-//! Five templates serve every nest: [`Schedule::Contraction`] the sums of products with rows and columns,
+//! Five templates serve every nest: [`Schedule::Contraction`] the sums of products with rows and columns ([`Schedule::Matrices`]
+//! the same on devices that multiply matrices),
 //! [`Schedule::Reduction`] long reductions to few places, [`Schedule::Rows`] what knows statistics of its rows,
 //! [`Schedule::Attention`] products of products, [`Schedule::Pointwise`] everything else. They are chosen by the roles and sizes of axes, never by what the nest was in the
 //! source: [`candidates`] enumerates the whole space, and a model of what each would take ranks it. A reduction too long for
@@ -13,6 +14,7 @@ mod contraction;
 mod cost;
 mod divide;
 mod lanes;
+mod matrices;
 mod parse;
 mod point;
 mod pointwise;
@@ -34,7 +36,7 @@ pub use values::Unsupported;
 
 use crate::kernel::{Expr, Invalid, Kernel};
 use crate::nest::Nest;
-use crate::profile::Profile;
+use crate::profile::{MatrixUnit, Profile};
 
 /// How the axes of a nest map to workgroups, invocations and loops.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,6 +51,8 @@ pub enum Schedule {
     Rows { workgroup: u32, lanes: u32, width: u8 },
     /// Workgroup tiles and register tiles of a product of two operands: see [`Tiling`].
     Contraction(Tiling),
+    /// The same of a device that multiplies matrices: see [`MatrixTiling`].
+    Matrices(MatrixTiling),
     /// A product whose left factor is made of other products: see [`Blocking`].
     Attention(Blocking),
 }
@@ -110,6 +114,24 @@ pub struct Tiling {
     pub band: u32,
 }
 
+/// The tile sizes of a contraction whose inner core is a product of matrices.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MatrixTiling {
+    /// What the device multiplies.
+    pub unit: MatrixUnit,
+    /// Rows and columns that a workgroup computes.
+    pub block_rows: u32,
+    pub block_columns: u32,
+    /// Reduction points staged in workgroup memory at a time.
+    pub block_reduction: u32,
+    /// Subgroups of a workgroup, along the rows and along the columns.
+    pub down: u32,
+    pub across: u32,
+    /// As in a [`Tiling`].
+    pub buffers: u32,
+    pub band: u32,
+}
+
 impl Tiling {
     /// Invocations of a workgroup along the columns and along the rows.
     pub fn threads(&self) -> (u32, u32) {
@@ -146,6 +168,12 @@ impl fmt::Display for Schedule {
                 write!(f, "contraction block {}x{}x{}", t.block_rows, t.block_columns, t.block_reduction)?;
                 write!(f, " thread {}x{} warp {}", t.thread_rows, t.thread_columns, t.warp_rows)?;
                 write!(f, " buffers {} band {}", t.buffers, t.band)
+            }
+            Schedule::Matrices(t) => {
+                let MatrixUnit { size, factors, subgroup } = t.unit;
+                write!(f, "matrices {factors} size {size} subgroup {subgroup}")?;
+                write!(f, " block {}x{}x{}", t.block_rows, t.block_columns, t.block_reduction)?;
+                write!(f, " subgroups {}x{} buffers {} band {}", t.down, t.across, t.buffers, t.band)
             }
             Schedule::Attention(t) => {
                 write!(f, "attention block {}x{}x{}", t.rows, t.points, t.depth)?;
@@ -203,6 +231,10 @@ pub fn kernel(nest: &Nest, schedule: &Schedule, profile: &Profile) -> Result<Opt
         Schedule::Contraction(tiling) => {
             let roles = nest.roles().ok_or(ScheduleError::Internal("a contraction without roles"))?;
             contraction::contraction(nest, profile, &roles, tiling).map(Some)
+        }
+        Schedule::Matrices(tiling) => {
+            let roles = nest.roles().ok_or(ScheduleError::Internal("a contraction without roles"))?;
+            matrices::matrices(nest, profile, &roles, tiling).map(Some)
         }
         Schedule::Attention(blocking) => attention::attention(nest, profile, blocking).map(Some),
     }

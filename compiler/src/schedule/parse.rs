@@ -2,7 +2,9 @@
 
 use std::str::{FromStr, SplitWhitespace};
 
-use super::{Along, Blocking, Schedule, Slicing, Tiling};
+use super::{Along, Blocking, MatrixTiling, Schedule, Slicing, Tiling};
+use crate::dtype::DType;
+use crate::profile::MatrixUnit;
 
 impl FromStr for Schedule {
     type Err = String;
@@ -52,6 +54,23 @@ fn read(words: &mut Words) -> Option<Schedule> {
                 band: words.number("band")?,
             })
         }
+        "matrices" => {
+            let factors = DType::parse(words.0.next()?)?;
+            let unit = MatrixUnit { factors, size: words.number("size")?, subgroup: words.number("subgroup")? };
+            let [block_rows, block_columns, block_reduction] = words.numbers("block")?;
+            let [down, across] = words.numbers("subgroups")?;
+            let (buffers, band) = (words.number("buffers")?, words.number("band")?);
+            Schedule::Matrices(MatrixTiling {
+                unit,
+                block_rows,
+                block_columns,
+                block_reduction,
+                down,
+                across,
+                buffers,
+                band,
+            })
+        }
         "attention" => {
             let [rows, points, depth] = words.numbers("block")?;
             let [thread_rows, thread_points] = words.numbers("thread")?;
@@ -89,7 +108,7 @@ mod tests {
 
     fn schedule() -> impl Strategy<Value = Schedule> {
         let numbers = prop::array::uniform8(any::<u32>());
-        (0..6, numbers, any::<u8>(), any::<bool>()).prop_map(
+        (0..7, numbers, any::<u8>(), any::<bool>()).prop_map(
             |(kind, [a, b, c, d, e, f, g, h], width, along)| match kind {
                 0 => Schedule::Native,
                 1 => Schedule::Pointwise { workgroup: a, width },
@@ -102,6 +121,16 @@ mod tests {
                 }),
                 3 => Schedule::Rows { workgroup: a, lanes: b, width },
                 4 => Schedule::Attention(Blocking { rows: a, points: b, depth: c, thread_rows: d, thread_points: e }),
+                5 => Schedule::Matrices(MatrixTiling {
+                    unit: MatrixUnit { size: a, factors: DType::F16, subgroup: b },
+                    block_rows: c,
+                    block_columns: d,
+                    block_reduction: e,
+                    down: f,
+                    across: g,
+                    buffers: h,
+                    band: a,
+                }),
                 _ => Schedule::Contraction(Tiling {
                     block_rows: a,
                     block_columns: b,

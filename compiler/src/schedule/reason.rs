@@ -3,7 +3,7 @@
 use crate::nest::Nest;
 
 use super::contraction::extents;
-use super::{Schedule, Slicing, Tiling};
+use super::{MatrixTiling, Schedule, Slicing, Tiling};
 
 impl Schedule {
     /// Why `nest` has it.
@@ -35,6 +35,7 @@ impl Schedule {
                 )
             }
             Schedule::Contraction(tiling) => tiling.reason(nest),
+            Schedule::Matrices(tiling) => tiling.reason(nest),
             Schedule::Attention(blocking) => {
                 format!("{sizes}, which are made of products themselves: {} of these points at a time", blocking.points)
             }
@@ -44,15 +45,26 @@ impl Schedule {
 
 impl Tiling {
     fn reason(&self, nest: &Nest) -> String {
-        let Some(roles) = nest.roles() else { return "a sum of products".into() };
-        let [rows, columns, ..] = extents(nest, &roles);
-        let blocks = [(rows, self.block_rows), (columns, self.block_columns)];
-        let padded: usize = blocks.iter().map(|&(size, block)| size.next_multiple_of(block as usize)).product();
         let loads = 1.0 / f64::from(self.thread_rows) + 1.0 / f64::from(self.thread_columns);
-        format!(
-            "{rows} rows times {columns} columns, in tiles that are {:.0}% full, with {loads:.2} loads from workgroup memory \
-             a multiply-add",
-            100.0 * (rows * columns) as f64 / padded.max(1) as f64
-        )
+        let what = tiled(nest, [self.block_rows, self.block_columns]);
+        format!("{what}, with {loads:.2} loads from workgroup memory a multiply-add")
     }
+}
+
+impl MatrixTiling {
+    fn reason(&self, nest: &Nest) -> String {
+        let what = tiled(nest, [self.block_rows, self.block_columns]);
+        let size = self.unit.size;
+        format!("{what}, by the device's products of {size} x {size} {}", self.unit.factors)
+    }
+}
+
+/// `4096 rows times 64 columns, in tiles that are 100% full`
+fn tiled(nest: &Nest, blocks: [u32; 2]) -> String {
+    let Some(roles) = nest.roles() else { return "a sum of products".into() };
+    let [rows, columns, ..] = extents(nest, &roles);
+    let sizes = [rows, columns].into_iter().zip(blocks);
+    let padded: usize = sizes.map(|(size, block)| size.next_multiple_of(block as usize)).product();
+    let full = 100.0 * (rows * columns) as f64 / padded.max(1) as f64;
+    format!("{rows} rows times {columns} columns, in tiles that are {full:.0}% full")
 }

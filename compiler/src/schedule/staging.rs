@@ -43,6 +43,10 @@ pub(super) struct Side<'a> {
     along_reduction: bool,
     /// It is read in vectors along its memory.
     vector: bool,
+    /// The staged tile is an array of scalars, as matrices are read: the lanes of its elements follow each other.
+    in_scalars: bool,
+    /// Elements of the staged tile from one reduction point to the next, beyond those that there are.
+    padding: u32,
 }
 
 /// A staged block in workgroup memory, and what of it an invocation multiplies.
@@ -83,8 +87,13 @@ impl<'a> Side<'a> {
             true => ("left", roles.left, &roles.rows, &roles.left_guards, t.block_rows, t.thread_rows),
             false => ("right", roles.right, &roles.columns, &roles.right_guards, t.block_columns, t.thread_columns),
         };
-        let side = Side::of(nest, &nest.body, factor, name, axes, &roles.reduction, [block, own, t.block_reduction]);
-        Side { guards, ..side }
+        Side::of(nest, &nest.body, factor, name, axes, &roles.reduction, [block, own, t.block_reduction])
+            .with_guards(guards)
+    }
+
+    /// It is 0 where one of these fails.
+    pub fn with_guards(self, guards: &'a [Affine]) -> Side<'a> {
+        Side { guards, ..self }
     }
 
     /// A factor of a product in one of the nest's programs, by its own axes and those that it shares with the other one. A block has so many
@@ -101,6 +110,7 @@ impl<'a> Side<'a> {
         let runs = |axis: Option<&usize>| {
             axis.is_some_and(|&axis| loads_of(program, factor).any(|load| load.offset.coefficient(axis) == 1))
         };
+        let along_reduction = runs(reduction.last()) && !runs(axes.last());
         Side {
             nest,
             name,
@@ -115,9 +125,18 @@ impl<'a> Side<'a> {
             block_depth,
             unit: block_depth,
             lanes: vector_of(own),
-            along_reduction: runs(reduction.last()) && !runs(axes.last()),
+            along_reduction,
             vector: false,
+            in_scalars: false,
+            // Where neighbouring invocations store down a column of the tile, one is added, so that they do not meet in one
+            // memory bank.
+            padding: u32::from(along_reduction),
         }
+    }
+
+    /// The same for matrices of elements of `dtype`, whose lines of 16 bytes should not meet in one memory bank either.
+    pub fn of_matrices(self, dtype: DType) -> Side<'a> {
+        Side { in_scalars: true, padding: 16 / (dtype.size() as u32 * self.lanes), ..self }
     }
 
     /// How the factor's loads are wanted as vectors along its memory, where that can be.
@@ -147,10 +166,9 @@ impl<'a> Side<'a> {
         self.vector = vector;
     }
 
-    /// Elements of the staged tile from one reduction point to the next. Where neighbouring invocations store down a column
-    /// of the tile, one is added, so that they do not meet in one memory bank.
+    /// Elements of the staged tile from one reduction point to the next.
     pub fn pitch(&self) -> u32 {
-        self.block / self.lanes + u32::from(self.along_reduction)
+        self.block / self.lanes + self.padding
     }
 
     /// Elements of the staged tile.
@@ -204,9 +222,21 @@ impl<'a> Side<'a> {
         Slots { point: point.clone(), slots }
     }
 
-    /// The type of an element of the staged tile.
-    pub fn element(&self, dtype: DType) -> Type {
-        Type::vector(dtype, self.lanes as u8)
+    /// The array of the staged tile, of so many buffers.
+    pub fn declare(&self, b: &mut Builder, dtype: DType, buffers: u32) -> usize {
+        let (lanes, words) = if self.in_scalars { (1, self.words() * self.lanes) } else { (self.lanes, self.words()) };
+        b.shared(self.name, Type::vector(dtype, lanes as u8), (words * buffers) as usize)
+    }
+
+    /// Stores an element of the staged tile.
+    pub fn store(&self, b: &mut Builder, array: usize, word: Expr, element: &Expr) {
+        if !self.in_scalars || self.lanes == 1 {
+            return b.store_shared(array, word, element);
+        }
+        let first = b.let_("first_lane", word * self.lanes as i32);
+        for lane in 0..self.lanes as u8 {
+            b.store_shared(array, first.clone() + lane as i32, element.clone().lane(lane));
+        }
     }
 
     /// Reads the block whose first reduction point is `first`, and gives each slot's elements to `then`, with where they go.
@@ -267,13 +297,18 @@ impl<'a> Side<'a> {
     /// Stores the block whose first reduction point is `first` in workgroup memory.
     pub fn stage(&self, b: &mut Builder, slots: &Slots<'a>, array: usize, first: &Expr) -> Result<(), ScheduleError> {
         self.read(b, slots, first, |b, _, elements| {
-            elements.iter().for_each(|(word, element)| b.store_shared(array, word, element));
+            elements.iter().for_each(|(word, element)| self.store(b, array, word.clone(), element));
         })
     }
 
     /// What an invocation multiplies of a block in workgroup memory: see [`Staged`].
     pub fn staged(&self, array: usize, first: Expr, count: u32, stride: u32) -> Staged {
         Staged { array, lanes: self.lanes, pitch: self.pitch(), first, count, stride }
+    }
+
+    /// The type of the factor's values.
+    pub fn dtype(&self) -> DType {
+        self.program.dtype(self.factor)
     }
 
     /// How many elements each slot has, by slot.

@@ -114,6 +114,10 @@ impl<'a> Machine<'a> {
                 }
                 column
             }
+            Expression::CooperativeLoad { columns, rows, ref data, .. } => {
+                self.load_matrix(frame, [rows as usize, columns as usize], data, lanes)?
+            }
+            Expression::CooperativeMultiplyAdd { a, b, c } => self.multiply_add(frame, [a, b, c], lanes)?,
             _ => return Err(Kind::unsupported(expression).into()),
         };
         Ok(Value::Data(column))

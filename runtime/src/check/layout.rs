@@ -144,7 +144,7 @@ pub(super) enum Typed {
     Data(Rc<Layout>),
     /// A pointer to data of that layout.
     Pointer(Rc<Layout>),
-    /// Images, samplers, cooperative matrices: nothing that the checker evaluates.
+    /// Images, samplers: nothing that the checker evaluates.
     Opaque,
 }
 
@@ -190,6 +190,11 @@ impl Layouts {
                 let stride = u32::from(*rows).next_power_of_two() * u32::from(scalar.width);
                 let column = vector(u32::from(*rows), *scalar);
                 Layout::sequence(column, stride as usize, Some(u32::from(*columns) as usize))
+            }
+            // Each invocation of the subgroup holds all of it, by rows.
+            TypeInner::CooperativeMatrix { columns, rows, scalar, .. } => {
+                let length = Some(*columns as usize * *rows as usize);
+                Layout::sequence(Layout::scalar(*scalar, false), usize::from(scalar.width), length)
             }
             TypeInner::Array { base, size, stride } => {
                 let length = match size {

@@ -18,6 +18,7 @@ mod layout;
 mod line;
 mod machine;
 mod math;
+mod matrix;
 mod memory;
 mod packing;
 mod statement;

@@ -93,6 +93,7 @@ impl<'a> Machine<'a> {
                 let value = self.collective(frame, op, collective_op, argument, &lanes)?;
                 frame.set(result, Value::Data(value));
             }
+            Statement::CooperativeStore { target, ref data } => self.store_matrix(frame, target, data, &lanes)?,
             _ => return Err(Kind::unsupported(statement).into()),
         }
         Ok(lanes)

@@ -142,7 +142,7 @@ impl Machine<'_> {
     }
 
     /// The subgroups that reach an operation, as ranges of `lanes`: each whole, unless the options allow otherwise.
-    fn subgroups(&self, operation: &str, lanes: &[usize]) -> Result<Vec<Range<usize>>> {
+    pub fn subgroups(&self, operation: &str, lanes: &[usize]) -> Result<Vec<Range<usize>>> {
         let size = self.subgroup_size();
         let mut subgroups = Vec::new();
         let mut start = 0;

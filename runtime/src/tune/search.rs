@@ -8,7 +8,7 @@
 
 use std::mem::{Discriminant, discriminant};
 
-use tile_compiler::schedule::{Blocking, Schedule, Slicing, Tiling};
+use tile_compiler::schedule::{Blocking, MatrixTiling, Schedule, Slicing, Tiling};
 
 /// How many times longer than the best one a candidate may be predicted to take.
 const SLOW: f64 = 3.0;
@@ -43,6 +43,7 @@ fn family(schedule: &Schedule) -> Schedule {
         Schedule::Contraction(t) => {
             Schedule::Contraction(Tiling { block_reduction: 0, warp_rows: 0, buffers: 0, band: 0, ..*t })
         }
+        Schedule::Matrices(t) => Schedule::Matrices(MatrixTiling { block_reduction: 0, buffers: 0, band: 0, ..*t }),
         Schedule::Attention(t) => Schedule::Attention(Blocking { depth: 0, ..*t }),
         Schedule::Native => Schedule::Native,
     }

@@ -1,9 +1,10 @@
 //! Adapters: which GPUs there are, what they can do, and opening one.
 
-use tile_compiler::profile::{Execution, Profile, Rates};
+use tile_compiler::dtype::DType;
+use tile_compiler::profile::{Execution, MatrixUnit, Profile, Rates};
 use wgpu::{
-    Adapter, AdapterInfo, Backends, DeviceDescriptor, DeviceType, Features, Instance, InstanceDescriptor,
-    InstanceFlags, Limits,
+    Adapter, AdapterInfo, Backend, Backends, CooperativeMatrixProperties, CooperativeScalarType, DeviceDescriptor,
+    DeviceType, ExperimentalFeatures, Features, Instance, InstanceDescriptor, InstanceFlags, Limits,
 };
 
 use super::gpu::Gpu;
@@ -11,10 +12,11 @@ use crate::device::DeviceInfo;
 use crate::error::Error;
 
 /// The features that kernels make use of where they are there, by the name that users see.
-const FEATURES: [(Features, &str); 5] = [
+const FEATURES: [(Features, &str); 6] = [
     (Features::SHADER_F16, "f16"),
     (Features::SHADER_INT64, "int64"),
     (Features::SUBGROUP, "subgroup"),
+    (Features::EXPERIMENTAL_COOPERATIVE_MATRIX, "matrices"),
     (Features::TIMESTAMP_QUERY, "timestamp"),
     (Features::PIPELINE_CACHE, "pipeline-cache"),
 ];
@@ -66,7 +68,7 @@ pub async fn list() -> Vec<DeviceInfo> {
             },
             memory: memory(adapter),
             features: feature_names(adapter.features()),
-            profile: profile(&info, &adapter.limits(), adapter.features()),
+            profile: profile_of(adapter),
             adapter: info.name,
             default: best == Some(n),
         }
@@ -93,15 +95,47 @@ pub async fn open(number: Option<usize>) -> Result<Gpu, Error> {
     let descriptor = DeviceDescriptor {
         required_features: adapter.features() & wanted,
         required_limits: adapter.limits(),
+        // SAFETY: of these features kernels use matrices alone, as `Kernel` says: whole subgroups, aligned lines within
+        // their array.
+        experimental_features: unsafe { ExperimentalFeatures::enabled() },
         ..DeviceDescriptor::default()
     };
     match adapter.request_device(&descriptor).await {
-        Ok((device, queue)) => Ok(Gpu::own(name, device, queue)),
+        Ok((device, queue)) => Ok(Gpu::own(name, device, queue, profile_of(adapter).matrices)),
         Err(error) => Err(Error::Device { device: name, doing: "to open".into(), source: Box::new(error) }),
     }
 }
 
-/// What the compiler is to know about a device of these limits and features.
+/// What the compiler is to know about a device with all of an adapter's limits and features.
+fn profile_of(adapter: &Adapter) -> Profile {
+    let info = adapter.get_info();
+    let matrices = matrix_units(&info, &adapter.cooperative_matrix_properties());
+    Profile { matrices, ..profile(&info, &adapter.limits(), adapter.features()) }
+}
+
+/// The products of matrices that kernels know: square, with sums in f32, where all subgroups have one size.
+fn matrix_units(info: &AdapterInfo, all: &[CooperativeMatrixProperties]) -> Vec<MatrixUnit> {
+    let subgroup = match info.backend {
+        // What Metal does not say, Apple's manuals do.
+        Backend::Metal => 32,
+        _ if info.subgroup_min_size == info.subgroup_max_size => info.subgroup_min_size,
+        _ => return Vec::new(),
+    };
+    let unit = |of: &CooperativeMatrixProperties| {
+        let factors = match of.ab_type {
+            CooperativeScalarType::F16 => DType::F16,
+            CooperativeScalarType::F32 => DType::F32,
+            _ => return None,
+        };
+        let size = of.m_size;
+        let is_known = matches!(size, 8 | 16) && of.n_size == size && of.k_size == size;
+        let unit = MatrixUnit { size, factors, subgroup };
+        (is_known && of.cr_type == CooperativeScalarType::F32 && !of.saturating_accumulation).then_some(unit)
+    };
+    all.iter().filter_map(unit).collect()
+}
+
+/// What the compiler is to know about a device of these limits and features, which multiplies no matrices.
 pub fn profile(info: &AdapterInfo, limits: &Limits, features: Features) -> Profile {
     Profile {
         name: info.name.clone(),
@@ -120,6 +154,7 @@ pub fn profile(info: &AdapterInfo, limits: &Limits, features: Features) -> Profi
         f16: features.contains(Features::SHADER_F16),
         int64: features.contains(Features::SHADER_INT64),
         subgroups: features.contains(Features::SUBGROUP),
+        matrices: Vec::new(),
         rates: rates(info.device_type),
     }
 }

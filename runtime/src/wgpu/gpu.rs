@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use tile_compiler::profile::Profile;
+use tile_compiler::profile::{MatrixUnit, Profile};
 use wgpu::{
     Buffer, BufferDescriptor, BufferUsages, BufferView, CommandEncoder, CommandEncoderDescriptor, Device, ErrorFilter,
     MapMode, PollType, Queue, SubmissionIndex,
@@ -37,10 +37,11 @@ pub struct Gpu {
 }
 
 impl Gpu {
-    /// A device that nobody else uses.
-    pub fn own(name: String, device: Device, queue: Queue) -> Gpu {
+    /// A device that nobody else uses, which multiplies these matrices.
+    pub fn own(name: String, device: Device, queue: Queue, matrices: Vec<MatrixUnit>) -> Gpu {
         let compiled = Compiled::kept(&device);
-        let gpu = Gpu { compiled, ..Gpu::shared(name, device, queue) };
+        let shared = Gpu::shared(name, device, queue);
+        let gpu = Gpu { compiled, profile: Profile { matrices, ..shared.profile }, ..shared };
         let lost = gpu.lost.clone();
         gpu.device.set_device_lost_callback(move |_, reason| *lock(&lost) = Some(reason));
         // Every call that can fail is within an error scope; what wgpu does between them, such as freeing, must not panic.

@@ -1,6 +1,6 @@
 //! One seeded bug for each kind of fault, and what the checker says of it.
 
-use super::kernels::{MATMUL, REDUCTION};
+use super::kernels::{MATMUL, MATRICES, REDUCTION};
 use super::*;
 use insta::assert_snapshot;
 
@@ -181,4 +181,44 @@ fn what_cannot_be_run() {
     assert_snapshot!(super::run(&module, "other", [1; 3], &mut [], &Options::default()).unwrap_err(), @"invalid: there is no entry point `other`");
     module.entry_points[0].workgroup_size = [0; 3];
     assert_snapshot!(super::run(&module, "main", [1; 3], &mut [], &Options::default()).unwrap_err(), @"invalid: Entry point main at Compute is invalid: Workgroup size is out of range");
+}
+
+#[test]
+fn matrices() {
+    let seeded = |correct: &str, seeded: &str| {
+        let source = MATRICES.replacen(correct, seeded, 1);
+        assert_ne!(source, MATRICES);
+        fault(&source, 1, &mut [vec![0; 256]], &Options::default())
+    };
+    let faults = [
+        // A subgroup that is not whole, one of which a part comes, and one that disagrees on the place.
+        fault(&MATRICES.replace("32u", "48u").replace("(32)", "(48)"), 1, &mut [vec![0; 256]], &Options::default()),
+        seeded("coopStoreT(sum, &c[0], 8u);", "if lane < 16u { coopStoreT(sum, &c[0], 8u); }"),
+        seeded("coopStoreT(sum, &c[0], 8u);", "coopStoreT(sum, &c[lane / 16u * 8u], 8u);"),
+        // Lines that start anywhere, and one that ends beyond the array.
+        seeded("(&a[8], 24u)", "(&a[9], 24u)"),
+        seeded("(&a[8], 24u)", "(&a[8], 20u)"),
+        seeded("(&a[8], 24u)", "(&a[24], 24u)"),
+        // Reads of what others write, or nobody has written.
+        seeded("workgroupBarrier();\n        let left", "let left"),
+        seeded("i < 192u", "i < 100u"),
+    ];
+    assert_snapshot!(faults.join("\n"), @"
+    divergent: coopLoad is reached by 16 of 32 invocations, and not by invocation (48, 0, 0), in workgroup (0, 0, 0)
+      at line 53: let left = coopLoad<coop_mat8x8<f16,A>>((&a[8]), 24u);
+    divergent: coopStore is reached by 16 of 32 invocations, and not by invocation (16, 0, 0), in workgroup (0, 0, 0)
+      at line 58: coopStoreT(sum, (&c[0]), 8u);
+    not uniform: the operand of the place of a matrix differs in invocation (16, 0, 0), in workgroup (0, 0, 0)
+      at line 57: coopStoreT(sum, (&c[((lane / 16u) * 8u)]), 8u);
+    invalid: a matrix at a[9], in lines of 48 bytes, in workgroup (0, 0, 0)
+      at line 53: let left = coopLoad<coop_mat8x8<f16,A>>((&a[9]), 24u);
+    invalid: a matrix at a[8], in lines of 40 bytes, in workgroup (0, 0, 0)
+      at line 53: let left = coopLoad<coop_mat8x8<f16,A>>((&a[8]), 20u);
+    out of bounds: invocation (0, 0, 0) indexes `a`, of length 384, at 384, in workgroup (0, 0, 0)
+      at line 53: let left = coopLoad<coop_mat8x8<f16,A>>((&a[24]), 24u);
+    race: `a[8]` is written by invocation (8, 0, 0) and read by invocation (0, 0, 0) with no barrier between, in workgroup (0, 0, 0)
+      at line 52: let left = coopLoad<coop_mat8x8<f16,A>>((&a[8]), 24u);
+    uninitialised: invocation (0, 0, 0) reads `a[104]`, which nothing has written, in workgroup (0, 0, 0)
+      at line 53: let left = coopLoad<coop_mat8x8<f16,A>>((&a[8]), 24u);
+    ");
 }

@@ -206,3 +206,44 @@ fn immediates() {
     run_wgsl(source, [1, 1, 1], &mut buffers, &options).unwrap();
     assert_eq!(u32_of(&buffers[0])[0], 43);
 }
+
+/// A product of matrices in workgroup memory, out of an array of 3 by 24 by 8.
+pub(super) const MATRICES: &str = "
+    enable f16;
+    enable wgpu_cooperative_matrix;
+    @group(0) @binding(0) var<storage, read_write> out: array<f32>;
+    var<workgroup> a: array<f16, 192>;
+    var<workgroup> b: array<f16, 64>;
+    var<workgroup> c: array<f32, 64>;
+
+    @compute @workgroup_size(32)
+    fn main(@builtin(local_invocation_index) lane: u32) {
+        for (var i = lane; i < 192u; i += 32u) { a[i] = f16(i % 5u) - 2h; }
+        for (var i = lane; i < 64u; i += 32u) {
+            b[i] = f16(i % 7u) - 3h;
+            c[i] = f32(i % 3u);
+        }
+        workgroupBarrier();
+        let left = coopLoad<coop_mat8x8<f16, A>>(&a[8], 24u);
+        let right = coopLoadT<coop_mat8x8<f16, B>>(&b[0], 8u);
+        let sum = coopMultiplyAdd(left, right, coopLoadT<coop_mat8x8<f32, C>>(&c[0], 8u));
+        workgroupBarrier();
+        coopStoreT(sum, &c[0], 8u);
+        workgroupBarrier();
+        for (var i = lane; i < 64u; i += 32u) { out[i] = c[i]; }
+    }";
+
+#[test]
+fn matrices_are_multiplied_as_they_lie() {
+    let mut buffers = [vec![0; 256]];
+    let unwritten = run_wgsl(MATRICES, [1; 3], &mut buffers, &Options { undefined: vec![0], ..Options::default() });
+    assert_eq!(unwritten.unwrap(), []);
+    let expected = (0..64).map(|place: usize| {
+        let (row, column) = (place / 8, place % 8);
+        // The left one lies by columns, 24 apart, from 8 on.
+        let term = |k: usize| ((8 + k * 24 + row) % 5) as f32 - 2.0;
+        let of_right = |k: usize| ((k * 8 + column) % 7) as f32 - 3.0;
+        (place % 3) as f32 + (0..8).map(|k| term(k) * of_right(k)).sum::<f32>()
+    });
+    assert_eq!(f32_of(&buffers[0]), expected.collect::<Vec<f32>>());
+}
