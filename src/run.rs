@@ -82,10 +82,10 @@ pub fn run(arguments: &Run, terminal: &Terminal) -> Result<(), Failure> {
     let inputs = inputs(arguments, &source, &session, given)?;
     if let Some(weights) = &arguments.weights {
         session.load(weights).map_err(|error| source.failed(&error))?;
-    } else if let Some(seed) = arguments.random {
+    } else if let (Some(seed), false) = (arguments.random, source.model.is_onnx()) {
         session.seed(seed, 0).map_err(|error| source.failed(&error))?;
         session.initialise(seed).map_err(|error| source.failed(&error))?;
-    } else if session.weights().next().is_some() {
+    } else if session.weights().next().is_some() && !source.model.is_onnx() {
         let weights: String = session.weights().map(|(path, ty)| format!("\n  {path}  {ty}")).collect();
         let how = "give them with `--weights FILE`, or first values with `--random SEED`";
         return Err(Failure::input(format!("the program's weights have no values: {how}. They are{weights}")));
@@ -189,6 +189,9 @@ pub fn builder<'a>(
     }
     for (name, tensor) in given {
         builder = builder.input(name, tensor.ty().clone());
+        if source.model.is_onnx() {
+            builder = builder.value(name, tensor.clone());
+        }
     }
     for (name, input) in &arguments.input {
         if let Input::Number(value) = input {

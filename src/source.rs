@@ -18,6 +18,10 @@ pub struct Source<'t> {
 impl<'t> Source<'t> {
     /// Reads and checks a file and those that it imports; prints its warnings.
     pub fn load(path: &Path, terminal: &'t Terminal) -> Result<Source<'t>, Failure> {
+        if path.extension().is_some_and(|extension| extension == "onnx") {
+            let model = Model::open_onnx(path).map_err(|error| terminal.failure(&error, path))?;
+            return Ok(Source { path: path.to_path_buf(), text: String::new(), model, terminal });
+        }
         Source::of(path, read(path)?, terminal)
     }
 
@@ -42,6 +46,9 @@ impl<'t> Source<'t> {
 
     /// What is wrong with what was given, or not, for an input of an entry: points at the input in the header.
     pub fn wrong_input(&self, entry: Option<&str>, input: &str, code: &'static str, what: &str, help: &str) -> Failure {
+        if self.model.is_onnx() {
+            return Failure::input(format!("{}: {what} ({help})", self.path.display()));
+        }
         let diagnostic = match self.model.program().entry(entry) {
             Ok(function) => {
                 let found = function.inputs.iter().find(|candidate| candidate.name.name == input);

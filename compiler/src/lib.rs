@@ -12,6 +12,7 @@ pub mod kernel;
 pub mod lower;
 mod names;
 pub mod nest;
+pub mod onnx;
 pub mod passes;
 pub mod pipeline;
 pub mod plan;

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use tile_compiler::dtype::DType;
+use tile_compiler::onnx::OnnxError;
 use tile_compiler::tensor::TensorType;
 use tile_lang::Sources;
 use tile_lang::diagnostic::Diagnostic;
@@ -41,6 +42,8 @@ pub enum Error {
     Internal { what: String },
     /// A `.npy` file could not be read.
     Npy(NpyError),
+    /// An ONNX file could not be read, is wrong or not supported, or does not go together with what was given for it: a sentence each.
+    Onnx { what: Vec<String> },
     /// The data to train on or to evaluate are not what the program needs, or cannot be read.
     Data { what: String },
 }
@@ -65,6 +68,7 @@ impl Error {
             | Error::WrongWeight { .. }
             | Error::Weights(_)
             | Error::Npy(_)
+            | Error::Onnx { .. }
             | Error::Data { .. } => Blame::Input,
             Error::NoDevice { .. }
             | Error::OutOfMemory { .. }
@@ -81,6 +85,7 @@ impl Error {
             Error::Program { sources, diagnostics } => {
                 tile_lang::render(diagnostics, &sources.clone().named(name), color)
             }
+            Error::Onnx { what } => what.iter().map(|what| format!("error: {name}: {what}\n")).collect(),
             _ => format!("error: {self}\n"),
         }
     }
@@ -95,6 +100,12 @@ impl Error {
     }
 }
 
+impl From<OnnxError> for Error {
+    fn from(OnnxError(what): OnnxError) -> Error {
+        Error::Onnx { what }
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -106,6 +117,7 @@ impl fmt::Display for Error {
                     more => write!(f, "{first} (and {more} more errors)"),
                 }
             }
+            Error::Onnx { what } => f.write_str(&what.join("\n")),
             Error::MissingInput { name, expected } => write!(f, "input `{name}` is missing; it is {expected}"),
             Error::UnknownInput { name, inputs, weights } => {
                 let or_weight = if weights.is_empty() { "" } else { " or weight" };

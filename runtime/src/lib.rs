@@ -31,6 +31,8 @@ mod error;
 mod executable;
 mod host;
 mod model;
+#[cfg(not(target_arch = "wasm32"))]
+mod onnx;
 mod prng;
 mod session;
 mod storage;

@@ -1,12 +1,18 @@
-//! [`Model`]: a checked program, and the way from there to a [`Session`].
+//! [`Model`]: a checked program or an ONNX file, and the way from there to a [`Session`].
+
+use std::collections::BTreeMap;
+#[cfg(not(target_arch = "wasm32"))]
+use std::sync::Arc;
 
 use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::graph::{Graph, NodeId};
 use tile_compiler::lower::{Binding, Bindings, Network, Setting, lower};
+#[cfg(not(target_arch = "wasm32"))]
+use tile_compiler::onnx::{Given, Imported};
 use tile_compiler::passes::narrow;
 use tile_compiler::pipeline::{self, Options};
 use tile_compiler::plan::{Plan, Port};
-use tile_compiler::tensor::TensorType;
+use tile_compiler::tensor::{Tensor, TensorType};
 use tile_lang::diagnostic::Diagnostic;
 use tile_lang::{Checked, Loader, Program, Sources};
 
@@ -17,6 +23,7 @@ use crate::session::Session;
 use crate::store::Store;
 #[cfg(not(target_arch = "wasm32"))]
 use crate::{
+    onnx::OnnxFile,
     train::TrainerBuilder,
     tune::{self, Tune, Tuning},
 };
@@ -25,8 +32,11 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Model {
     sources: Sources,
+    /// Of an ONNX file, an empty one.
     program: Program,
     warnings: Vec<Diagnostic>,
+    #[cfg(not(target_arch = "wasm32"))]
+    onnx: Option<Arc<OnnxFile>>,
 }
 
 impl Model {
@@ -50,9 +60,39 @@ impl Model {
     fn of(checked: Checked) -> Result<Model, Error> {
         let Checked { program, diagnostics, sources } = checked;
         match program {
-            Some(program) => Ok(Model { sources, program, warnings: diagnostics }),
+            Some(program) => Ok(Model {
+                sources,
+                program,
+                warnings: diagnostics,
+                #[cfg(not(target_arch = "wasm32"))]
+                onnx: None,
+            }),
             None => Err(Error::Program { sources, diagnostics }),
         }
+    }
+
+    /// Reads an ONNX file. Sessions of it have the names of its inputs and outputs, and its weights with their values.
+    ///
+    /// # Errors
+    /// [`Error::Onnx`] where it cannot be read, is no ONNX file, or has operators that are not supported, which are all named.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn open_onnx(path: impl AsRef<std::path::Path>) -> Result<Model, Error> {
+        let onnx = OnnxFile::open(path.as_ref())?;
+        Ok(Model { onnx: Some(Arc::new(onnx)), ..Model::compile("")? })
+    }
+
+    /// Whether it is an ONNX file, which has no program and cannot be trained.
+    pub fn is_onnx(&self) -> bool {
+        #[cfg(not(target_arch = "wasm32"))]
+        return self.onnx.is_some();
+        #[cfg(target_arch = "wasm32")]
+        false
+    }
+
+    /// The sizes that an ONNX file has names for.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn onnx_sizes(&self) -> Vec<&str> {
+        self.onnx.as_ref().map_or(Vec::new(), |onnx| onnx.model.sizes())
     }
 
     /// The texts that it was read from.
@@ -72,7 +112,8 @@ impl Model {
 
     /// Begins to make the program ready for a device: give the inputs' shapes, then [`SessionBuilder::build`].
     pub fn on<'a>(&'a self, device: &'a Device) -> SessionBuilder<'a> {
-        SessionBuilder { model: self, device, entry: None, bindings: Bindings::default(), factors: None }
+        let (bindings, values) = (Bindings::default(), BTreeMap::new());
+        SessionBuilder { model: self, device, entry: None, bindings, values, factors: None }
     }
 }
 
@@ -83,6 +124,8 @@ pub struct SessionBuilder<'a> {
     device: &'a Device,
     entry: Option<String>,
     bindings: Bindings,
+    /// Of inputs of an ONNX file.
+    values: BTreeMap<String, Tensor>,
     factors: Option<DType>,
 }
 
@@ -97,6 +140,13 @@ impl SessionBuilder<'_> {
     /// and [`SessionBuilder::dim`]s need not be given: it is f32.
     pub fn input(mut self, name: impl Into<String>, ty: impl InputType) -> Self {
         self.bindings.inputs.insert(name.into(), Binding::Tensor(ty.tensor_type()));
+        self
+    }
+
+    /// The value of an input of an ONNX file, for which its network is compiled where shapes depend on it. It is given to each run
+    /// all the same, and another one there may give an error or a wrong result.
+    pub fn value(mut self, name: impl Into<String>, value: Tensor) -> Self {
+        self.values.insert(name.into(), value);
         self
     }
 
@@ -136,17 +186,47 @@ impl SessionBuilder<'_> {
 
     /// The network that the program is with these shapes: what [`SessionBuilder::build`] would compile.
     pub fn network(&self) -> Result<Network, Error> {
+        #[cfg(not(target_arch = "wasm32"))]
+        if let Some(imported) = self.imported()? {
+            return Ok(imported.network);
+        }
+        self.lowered()
+    }
+
+    /// What the model is with these inputs, where it is an ONNX file.
+    #[cfg(not(target_arch = "wasm32"))]
+    fn imported(&self) -> Result<Option<Imported>, Error> {
+        let Some(onnx) = &self.model.onnx else { return Ok(None) };
+        let refuse = |what: String| Err(Error::Onnx { what: vec![what] });
+        let mut given = Given { sizes: self.bindings.sizes.clone(), values: self.values.clone(), ..Given::default() };
+        for (name, binding) in &self.bindings.inputs {
+            match binding {
+                Binding::Tensor(ty) => given.types.insert(name.clone(), ty.clone()),
+                Binding::Int(_) | Binding::Float(_) => {
+                    return refuse(format!("the input `{name}` of an ONNX file is an array, and a number is given"));
+                }
+            };
+        }
+        if let Some(entry) = &self.entry {
+            return refuse(format!("an ONNX file has one graph, and no `{entry}`"));
+        }
+        if let Some(name) = self.bindings.parameters.keys().next() {
+            return refuse(format!("an ONNX file has no hyper-parameters, and `{name}` is given"));
+        }
+        onnx.import(&given).map(Some)
+    }
+
+    fn lowered(&self) -> Result<Network, Error> {
         let faulty = |diagnostics| Error::Program { sources: self.model.sources.clone(), diagnostics };
         lower(&self.model.program, self.entry.as_deref(), &self.bindings).map_err(faulty)
     }
 
     /// The network, its factors rounded where that is wanted.
-    fn narrowed(&self) -> Result<Network, Error> {
-        let mut network = self.network()?;
+    fn narrowed(&self, mut network: Network) -> Network {
         if let Some(dtype) = self.factors.filter(|dtype| dtype.is_float() && dtype.bits() < 32) {
             narrow(&mut network.graph, dtype);
         }
-        Ok(network)
+        network
     }
 
     /// Measures schedules for the program's kernels, and keeps the best for the device: whatever is then built for it, here and in
@@ -156,7 +236,7 @@ impl SessionBuilder<'_> {
     /// Those of [`SessionBuilder::build`]; what was found until an error is kept.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn tune(&self, tune: Tune) -> Result<Tuning, Error> {
-        tuned(self.narrowed()?.graph, self.device, &self.model.sources, &Options::default(), tune)
+        tuned(self.narrowed(self.network()?).graph, self.device, &self.model.sources, &Options::default(), tune)
     }
 
     /// Compiles the program and allocates its memory on the device.
@@ -176,7 +256,15 @@ impl SessionBuilder<'_> {
 
     /// The async form of [`SessionBuilder::build`].
     pub async fn build_async(self) -> Result<Session, Error> {
-        let network = self.narrowed()?;
+        #[cfg(not(target_arch = "wasm32"))]
+        if let (Some(onnx), Some(mut imported)) = (&self.model.onnx, self.imported()?) {
+            let network = self.narrowed(std::mem::take(&mut imported.network));
+            let mut session = session(network.graph, self.device, &self.model.sources).await?;
+            session.seed(0, 0)?;
+            onnx.load(&imported, &mut session)?;
+            return Ok(session);
+        }
+        let network = self.narrowed(self.lowered()?);
         let mut session = session(network.graph, self.device, &self.model.sources).await?;
         session.keep_initial(network.initial);
         #[cfg(not(target_arch = "wasm32"))]

@@ -32,7 +32,7 @@ mod suggest;
 pub use check::{Checked, check, check_file};
 pub use format::format;
 pub use import::Loader;
-pub use library::{LIBRARY, LibraryFile};
+pub use library::{LIBRARY, LibraryFile, names as library_names};
 pub use parser::{Parsed, parse};
 pub use print::{ast_text, tokens_text};
 pub use program::{Callee, Program};

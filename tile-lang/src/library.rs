@@ -66,7 +66,7 @@ fn defined_by(line: &str) -> Option<&str> {
 }
 
 /// The names of all definitions, in no order.
-pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+pub fn names() -> impl Iterator<Item = &'static str> {
     DEFINITIONS.keys().copied()
 }
 

@@ -100,6 +100,11 @@ impl Program {
         self.written_functions().iter().find(is_of_model)
     }
 
+    /// What the library defines by this name, of what the program has of it.
+    pub fn library_function(&self, name: &str) -> Option<&Function> {
+        Some(&self.functions[self.library.get(name)?.function])
+    }
+
     /// The program that also has these definitions of the library, if it has them not.
     pub fn with<'p>(&'p self, names: &[&str]) -> Cow<'p, Program> {
         let missing = names.iter().filter(|name| !self.library.contains_key(**name)).copied();

@@ -82,6 +82,35 @@ pub fn run<N: AsRef<str>>(graph: &Graph, given: &[(N, Tensor)]) -> Result<Vec<(S
     graph.outputs.iter().map(|(name, id)| Ok((name.clone(), copy(&values[id], &graph.node(*id).ty)?))).collect()
 }
 
+/// The value of a node that depends on no input and no weight, where neither it nor what it is made of has more than `most`
+/// elements. `known` has the values of some nodes, and is given those that are found out, or that there is none.
+pub fn constant(graph: &Graph, id: NodeId, most: usize, known: &mut HashMap<NodeId, Option<Tensor>>) -> Option<Tensor> {
+    // Operands first, without recursion: chains may be long.
+    let mut open = vec![id];
+    while let Some(&next) = open.last() {
+        if known.contains_key(&next) {
+            open.pop();
+            continue;
+        }
+        let (operands, ty, op) = (graph.operands(next), &graph.node(next).ty, &graph.node(next).op);
+        let is_given = matches!(op, Op::Input(_) | Op::Weight(_) | Op::Scan(_) | Op::Result { .. });
+        if is_given || ty.elements() > most || operands.iter().any(|operand| known.get(operand) == Some(&None)) {
+            known.insert(next, None);
+            continue;
+        }
+        let unknown: Vec<NodeId> = operands.iter().copied().filter(|operand| !known.contains_key(operand)).collect();
+        if !unknown.is_empty() {
+            open.extend(unknown);
+            continue;
+        }
+        let operands: Option<Vec<&Tensor>> = operands.iter().map(|operand| known[operand].as_ref()).collect();
+        let nothing: &[(&str, Tensor)] = &[];
+        let value = operands.and_then(|operands| node(op, ty, &operands, nothing).ok());
+        known.insert(next, value);
+    }
+    known[&id].clone()
+}
+
 /// The value of one node.
 fn node<N: AsRef<str>>(op: &Op, ty: &TensorType, operands: &[&Tensor], given: &[(N, Tensor)]) -> Result<Tensor, Error> {
     match op {

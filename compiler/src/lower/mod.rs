@@ -26,6 +26,7 @@
 mod body;
 mod builtin;
 mod call;
+mod calls;
 mod constant;
 mod contraction;
 mod einsum;
@@ -45,6 +46,7 @@ mod train;
 mod value;
 mod weights;
 
+pub use calls::{Calls, Passed};
 pub use network::{Layer, Network, Role, Weight, WeightKind};
 pub use train::{Settings, Targets, settings, train};
 

@@ -6,7 +6,7 @@ use crate::tensor::TensorType;
 pub use tile_lang::ast::WeightKind;
 
 /// A program for given shapes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Network {
     /// In training, it has more outputs than the entry: for each weight that an `update` changes its next value, named
     /// by its path; and where there are regularizers, their sum as [`Network::PENALTY`].

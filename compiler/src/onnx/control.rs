@@ -1,0 +1,397 @@
+//! Operators that are no functions of tensors: constants, branches, loops, sequences and optional values.
+//!
+//! Loops are written out: how often they turn must be known when the model is compiled. A branch whose condition is not known is
+//! taken both ways, and the results are chosen place by place.
+
+use super::import::{Importer, literal, sentence};
+use super::model::{OnnxError, Opsets, title};
+use super::proto::{self, Attribute};
+use crate::dtype::{DType, Scalar};
+use crate::lower::Passed;
+use crate::tensor::{Tensor, TensorType};
+
+/// Such an operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Control {
+    Constant,
+    If,
+    Loop,
+    Scan,
+    SequenceConstruct,
+    SequenceEmpty,
+    SequenceAt,
+    SequenceInsert,
+    SequenceErase,
+    SequenceLength,
+    SequenceMap,
+    SplitToSequence,
+    ConcatFromSequence,
+    Optional,
+    OptionalHasElement,
+    OptionalGetElement,
+}
+
+/// The functions of the library that are called here.
+pub(super) const FUNCTIONS: [&str; 6] =
+    ["OnnxConcat", "OnnxGather", "OnnxSplit_18", "OnnxSqueeze_13", "OnnxUnsqueeze_13", "OnnxWhere"];
+
+impl Control {
+    const ALL: [(&str, Control); 16] = [
+        ("Constant", Control::Constant),
+        ("If", Control::If),
+        ("Loop", Control::Loop),
+        ("Scan", Control::Scan),
+        ("SequenceConstruct", Control::SequenceConstruct),
+        ("SequenceEmpty", Control::SequenceEmpty),
+        ("SequenceAt", Control::SequenceAt),
+        ("SequenceInsert", Control::SequenceInsert),
+        ("SequenceErase", Control::SequenceErase),
+        ("SequenceLength", Control::SequenceLength),
+        ("SequenceMap", Control::SequenceMap),
+        ("SplitToSequence", Control::SplitToSequence),
+        ("ConcatFromSequence", Control::ConcatFromSequence),
+        ("Optional", Control::Optional),
+        ("OptionalHasElement", Control::OptionalHasElement),
+        ("OptionalGetElement", Control::OptionalGetElement),
+    ];
+
+    pub(super) fn of(op: &str) -> Option<Control> {
+        Control::ALL.iter().find(|(name, _)| *name == op).map(|(_, control)| *control)
+    }
+}
+
+/// A node with what it is given.
+struct Site<'a, 'p> {
+    node: &'p proto::Node,
+    attributes: Vec<(String, &'a Attribute)>,
+    opsets: &'a Opsets,
+}
+
+impl<'a, 'p> Site<'a, 'p> {
+    fn fails(&self, what: impl AsRef<str>) -> OnnxError {
+        OnnxError::new(format!("node `{}` ({}): {}", title(self.node), self.node.op, what.as_ref()))
+    }
+
+    fn attribute(&self, name: &str) -> Option<&'a Attribute> {
+        self.attributes.iter().find(|(known, _)| known == name).map(|(_, attribute)| *attribute)
+    }
+
+    fn int(&self, name: &str, default: i64) -> i64 {
+        self.attribute(name).map_or(default, |attribute| attribute.int)
+    }
+
+    fn ints(&self, name: &str) -> &'a [i64] {
+        self.attribute(name).map_or(&[], |attribute| &attribute.ints)
+    }
+
+    /// A graph within, which is never that of a function around.
+    fn graph(&self, name: &str) -> Result<&'p proto::Graph, OnnxError> {
+        let found = self.node.attributes.iter().find(|attribute| attribute.name == name);
+        found.and_then(|attribute| attribute.graph.as_ref()).ok_or_else(|| self.fails(format!("it has no `{name}`")))
+    }
+}
+
+impl<'p> Importer<'p> {
+    pub(super) fn control(
+        &mut self,
+        control: Control,
+        node: &'p proto::Node,
+        inputs: Vec<Passed>,
+        attributes: Vec<(String, &Attribute)>,
+        opsets: &Opsets,
+    ) -> Result<Vec<Passed>, OnnxError> {
+        let site = Site { node, attributes, opsets };
+        let input = |number: usize| {
+            let missing = || site.fails(format!("it has no input number {number}"));
+            inputs.get(number).cloned().ok_or_else(missing)
+        };
+        let sequence = |number: usize| match input(number)? {
+            Passed::List(items) => Ok(items),
+            _ => Err(site.fails("its input is no sequence")),
+        };
+        Ok(match control {
+            Control::Constant => vec![self.constant(&site).map_err(|what| site.fails(what))?],
+            Control::If => self.branch(&site, input(0)?)?,
+            Control::Loop => self.turns(&site, &inputs)?,
+            Control::Scan => self.scan(&site, inputs)?,
+            Control::SequenceConstruct => vec![Passed::List(inputs)],
+            Control::SequenceEmpty => vec![Passed::List(Vec::new())],
+            Control::SequenceAt => {
+                let items = sequence(0)?;
+                let place = self.place(&site, input(1)?, items.len())?;
+                vec![items.get(place).cloned().ok_or_else(|| site.fails("there is nothing at this place"))?]
+            }
+            Control::SequenceInsert => {
+                let mut items = sequence(0)?;
+                let place = if inputs.len() > 2 { self.place(&site, input(2)?, items.len())? } else { items.len() };
+                items.insert(place, input(1)?);
+                vec![Passed::List(items)]
+            }
+            Control::SequenceErase => {
+                let mut items = sequence(0)?;
+                let last = items.len().saturating_sub(1);
+                let place = if inputs.len() > 1 { self.place(&site, input(1)?, items.len())? } else { last };
+                if place >= items.len() {
+                    return Err(site.fails("there is nothing at this place"));
+                }
+                items.remove(place);
+                vec![Passed::List(items)]
+            }
+            Control::SequenceLength => vec![Passed::Int(sequence(0)?.len() as i64)],
+            Control::SequenceMap => self.map(&site, inputs)?,
+            Control::SplitToSequence => self.split(&site, input(0)?, inputs.get(1))?,
+            Control::ConcatFromSequence => {
+                let mut items = sequence(0)?;
+                let axis = site.int("axis", 0);
+                if site.int("new_axis", 0) != 0 {
+                    items =
+                        items.into_iter().map(|item| self.unsqueezed(&site, item, axis)).collect::<Result<_, _>>()?;
+                }
+                vec![self.joined(&site, items, axis)?]
+            }
+            Control::Optional => vec![inputs.first().cloned().unwrap_or(Passed::Nothing)],
+            Control::OptionalHasElement => {
+                let has = inputs.first().is_some_and(|value| *value != Passed::Nothing);
+                vec![Passed::Bool(has)]
+            }
+            Control::OptionalGetElement => vec![input(0)?],
+        })
+    }
+
+    fn constant(&mut self, site: &Site<'_, 'p>) -> Result<Passed, String> {
+        let Some((name, attribute)) = site.attributes.first().map(|(name, attribute)| (name.as_str(), *attribute))
+        else {
+            return Err("it has no value".into());
+        };
+        let floats = |values: &[f32], shape: Vec<usize>| Tensor::from_f32(shape, values);
+        let ints = |values: &[i64], shape: Vec<usize>| {
+            let scalars = values.iter().map(|&value| Scalar::from_i64(DType::I64, value));
+            Tensor::from_scalars(TensorType::new(DType::I64, shape), scalars)
+        };
+        let tensor = match (name, &attribute.tensor) {
+            ("value", Some(tensor)) => {
+                let path = site.node.outputs.first().map_or("constant", String::as_str);
+                return self.stored(tensor, path);
+            }
+            ("value_float", _) => floats(&[attribute.float], Vec::new()),
+            ("value_floats", _) => floats(&attribute.floats, vec![attribute.floats.len()]),
+            ("value_int", _) => ints(&[attribute.int], Vec::new()),
+            ("value_ints", _) => ints(&attribute.ints, vec![attribute.ints.len()]),
+            _ => return Err(format!("its attribute `{name}` is not supported")),
+        };
+        let tensor = tensor.ok_or("it is larger than any memory")?;
+        self.calls.constant(&tensor).map(Passed::Tensor).map_err(|error| sentence(&error))
+    }
+
+    /// One of two graphs, or both where it is not known which.
+    fn branch(&mut self, site: &Site<'_, 'p>, condition: Passed) -> Result<Vec<Passed>, OnnxError> {
+        let [then, otherwise] = [site.graph("then_branch")?, site.graph("else_branch")?];
+        let prefix = format!("{}.", title(site.node));
+        if let Ok(value) = self.value(&condition) {
+            let taken = if value.scalars().next().is_some_and(Scalar::is_true) { then } else { otherwise };
+            return self.body(taken, Vec::new(), site.opsets, &prefix);
+        }
+        let then = self.body(then, Vec::new(), site.opsets, &prefix)?;
+        let otherwise = self.body(otherwise, Vec::new(), site.opsets, &prefix)?;
+        let mut chosen = Vec::new();
+        for (then, otherwise) in then.into_iter().zip(otherwise) {
+            let types = [&then, &otherwise].map(|value| match value {
+                Passed::Tensor(node) => Some(self.calls.graph().node(*node).ty.clone()),
+                _ => None,
+            });
+            if types[0] != types[1] || types[0].is_none() {
+                let what =
+                    "its condition is not known when the model is compiled, and its branches give different types";
+                return Err(site.fails(what));
+            }
+            chosen.push(self.library(site, "OnnxWhere", vec![], vec![condition.clone(), then, otherwise])?);
+        }
+        Ok(chosen)
+    }
+
+    fn turns(&mut self, site: &Site<'_, 'p>, inputs: &[Passed]) -> Result<Vec<Passed>, OnnxError> {
+        let body = site.graph("body")?;
+        let most = match inputs.first() {
+            None | Some(Passed::Nothing) => i64::MAX,
+            Some(value) => self.number(site, value, "how often it turns")?,
+        };
+        let mut goes_on = match inputs.get(1) {
+            None | Some(Passed::Nothing) => Passed::Bool(true),
+            Some(value) => value.clone(),
+        };
+        let mut carried: Vec<Passed> = inputs.iter().skip(2).cloned().collect();
+        let mut stacked: Vec<Vec<Passed>> = vec![Vec::new(); body.outputs.len().saturating_sub(1 + carried.len())];
+        for turn in 0.. {
+            if turn >= most || self.number(site, &goes_on, "whether it goes on")? == 0 {
+                break;
+            }
+            let mut given = vec![Passed::Int(turn), goes_on.clone()];
+            given.extend(carried.iter().cloned());
+            let mut outputs = self.body(body, given, site.opsets, &format!("{}.", title(site.node)))?.into_iter();
+            // Where it only hands on what it was given, it is known.
+            goes_on = outputs.next().unwrap_or(Passed::Bool(false));
+            carried.iter_mut().zip(&mut outputs).for_each(|(value, next)| *value = next);
+            for (all, part) in stacked.iter_mut().zip(outputs) {
+                all.push(self.unsqueezed(site, part, 0)?);
+            }
+        }
+        for all in stacked {
+            if all.is_empty() {
+                return Err(site.fails("it never turns, so that the shape of what it stacks is not known"));
+            }
+            carried.push(self.joined(site, all, 0)?);
+        }
+        Ok(carried)
+    }
+
+    fn scan(&mut self, site: &Site<'_, 'p>, mut inputs: Vec<Passed>) -> Result<Vec<Passed>, OnnxError> {
+        let body = site.graph("body")?;
+        if site.opsets.get("").is_some_and(|&version| version < 9) {
+            return Err(site.fails("Scan is supported from version 9 on"));
+        }
+        let sequences = site.int("num_scan_inputs", 0);
+        let carries = usize::try_from(sequences).ok().and_then(|count| inputs.len().checked_sub(count));
+        let carries = carries.ok_or_else(|| site.fails(format!("it has {} inputs", inputs.len())))?;
+        let sequences = inputs.split_off(carries);
+        let at = |list: &[i64], number: usize| list.get(number).copied().unwrap_or(0);
+        let mut length = None;
+        for (number, sequence) in sequences.iter().enumerate() {
+            let node = self.calls.tensor(sequence).map_err(|error| site.fails(sentence(&error)))?;
+            let shape = self.calls.graph().shape(node);
+            let axis = at(site.ints("scan_input_axes"), number);
+            let axis = if axis < 0 { axis + shape.len() as i64 } else { axis };
+            let size = usize::try_from(axis).ok().and_then(|axis| shape.get(axis)).copied();
+            let size =
+                size.ok_or_else(|| site.fails(format!("its input of rank {} has no axis {axis}", shape.len())))?;
+            if length.replace(size).is_some_and(|length| length != size) {
+                return Err(site.fails("its sequences are not of one length"));
+            }
+        }
+        let length = length.ok_or_else(|| site.fails("it has no sequence"))? as i64;
+        let mut carried = inputs;
+        let mut stacked: Vec<Vec<Passed>> = vec![Vec::new(); body.outputs.len().saturating_sub(carried.len())];
+        for turn in 0..length {
+            let mut given = carried.clone();
+            for (number, sequence) in sequences.iter().enumerate() {
+                let place = if at(site.ints("scan_input_directions"), number) == 0 { turn } else { length - 1 - turn };
+                let axis = vec![("axis".to_owned(), Passed::Int(at(site.ints("scan_input_axes"), number)))];
+                given.push(self.library(site, "OnnxGather", axis, vec![sequence.clone(), Passed::Int(place)])?);
+            }
+            let mut outputs = self.body(body, given, site.opsets, &format!("{}.", title(site.node)))?.into_iter();
+            carried.iter_mut().zip(&mut outputs).for_each(|(value, next)| *value = next);
+            for (number, (all, part)) in stacked.iter_mut().zip(outputs).enumerate() {
+                all.push(self.unsqueezed(site, part, at(site.ints("scan_output_axes"), number))?);
+            }
+        }
+        for (number, mut all) in stacked.into_iter().enumerate() {
+            if all.is_empty() {
+                return Err(site.fails("it never turns, so that the shape of what it stacks is not known"));
+            }
+            if at(site.ints("scan_output_directions"), number) != 0 {
+                all.reverse();
+            }
+            carried.push(self.joined(site, all, at(site.ints("scan_output_axes"), number))?);
+        }
+        Ok(carried)
+    }
+
+    /// A graph for each item of the first input, a sequence; of the others those that are sequences give an item each, too.
+    fn map(&mut self, site: &Site<'_, 'p>, inputs: Vec<Passed>) -> Result<Vec<Passed>, OnnxError> {
+        let body = site.graph("body")?;
+        let Some(Passed::List(first)) = inputs.first() else { return Err(site.fails("its input is no sequence")) };
+        let mut outputs: Vec<Vec<Passed>> = vec![Vec::new(); body.outputs.len()];
+        for number in 0..first.len() {
+            let of = |input: &Passed| match input {
+                Passed::List(items) => items.get(number).cloned(),
+                value => Some(value.clone()),
+            };
+            let given: Option<Vec<Passed>> = inputs.iter().map(of).collect();
+            let given = given.ok_or_else(|| site.fails("its sequences are not of one length"))?;
+            let results = self.body(body, given, site.opsets, &format!("{}.", title(site.node)))?;
+            outputs.iter_mut().zip(results).for_each(|(all, result)| all.push(result));
+        }
+        Ok(outputs.into_iter().map(Passed::List).collect())
+    }
+
+    fn split(&mut self, site: &Site<'_, 'p>, input: Passed, sizes: Option<&Passed>) -> Result<Vec<Passed>, OnnxError> {
+        let axis = site.int("axis", 0);
+        let node = self.calls.tensor(&input).map_err(|error| site.fails(sentence(&error)))?;
+        let shape = self.calls.graph().shape(node).to_vec();
+        let place = if axis < 0 { axis + shape.len() as i64 } else { axis };
+        let length = usize::try_from(place).ok().and_then(|place| shape.get(place)).copied();
+        let length = length.ok_or_else(|| site.fails(format!("its input has no axis {axis}")))? as i64;
+        let (sizes, keeps) = match sizes {
+            None | Some(Passed::Nothing) => (vec![1; length as usize], site.int("keepdims", 1) != 0),
+            Some(sizes) => match literal(&self.value(sizes).map_err(|what| site.fails(what))?) {
+                Passed::Int(size) if size > 0 => {
+                    let count = length.div_euclid(size) + i64::from(length % size != 0);
+                    ((0..count).map(|n| size.min(length - n * size)).collect(), true)
+                }
+                Passed::List(items) => {
+                    (items.iter().map(|item| if let Passed::Int(size) = item { *size } else { 0 }).collect(), true)
+                }
+                _ => return Err(site.fails("the sizes of its parts are not above 0")),
+            },
+        };
+        let list = Passed::List(sizes.iter().map(|&size| Passed::Int(size)).collect());
+        let axis_of = |axis: i64| ("axis".to_owned(), Passed::Int(axis));
+        let parts = self.library(site, "OnnxSplit_18", vec![axis_of(axis)], vec![input, list])?;
+        let mut parts = match parts {
+            Passed::List(parts) => parts,
+            part => vec![part],
+        };
+        if !keeps {
+            let axes = || Passed::List(vec![Passed::Int(axis)]);
+            let squeezed =
+                parts.into_iter().map(|part| self.library(site, "OnnxSqueeze_13", vec![], vec![part, axes()]));
+            parts = squeezed.collect::<Result<_, _>>()?;
+        }
+        Ok(vec![Passed::List(parts)])
+    }
+
+    /// A number that is known by now.
+    fn number(&mut self, site: &Site, value: &Passed, what: &str) -> Result<i64, OnnxError> {
+        let tensor = self.value(value).map_err(|why| site.fails(format!("{what}, {why}")))?;
+        Ok(tensor.scalars().next().map_or(0, Scalar::to_i64))
+    }
+
+    /// A place in a sequence, which may be counted from the end.
+    fn place(&mut self, site: &Site, value: Passed, length: usize) -> Result<usize, OnnxError> {
+        let place = self.number(site, &value, "the place in the sequence")?;
+        let from_start = if place < 0 { place + length as i64 } else { place };
+        let place = usize::try_from(from_start).ok().filter(|place| *place <= length);
+        place.ok_or_else(|| site.fails(format!("a sequence of {length} has no place {from_start}")))
+    }
+
+    fn unsqueezed(&mut self, site: &Site, value: Passed, axis: i64) -> Result<Passed, OnnxError> {
+        self.library(site, "OnnxUnsqueeze_13", vec![], vec![value, Passed::List(vec![Passed::Int(axis)])])
+    }
+
+    fn joined(&mut self, site: &Site, parts: Vec<Passed>, axis: i64) -> Result<Passed, OnnxError> {
+        let axis = vec![("axis".to_owned(), Passed::Int(axis))];
+        let tensors = parts.iter().map(|part| self.calls.tensor(part).map(Passed::Tensor));
+        let parts = tensors.collect::<Result<_, _>>().map_err(|error| site.fails(sentence(&error)))?;
+        self.library(site, "OnnxConcat", axis, vec![Passed::List(parts)])
+    }
+
+    /// Calls a function of the library whose inputs with capital names are tensors.
+    fn library(
+        &mut self,
+        site: &Site,
+        name: &str,
+        parameters: Vec<(String, Passed)>,
+        inputs: Vec<Passed>,
+    ) -> Result<Passed, OnnxError> {
+        let function = self.function(name).map_err(|what| site.fails(what))?;
+        let fails = |error: &_| site.fails(sentence(error));
+        let mut given = Vec::new();
+        for (input, declared) in inputs.into_iter().zip(&function.inputs) {
+            let is_number = matches!(input, Passed::Bool(_) | Passed::Int(_) | Passed::Float(_));
+            given.push(match is_number && declared.name.capital {
+                true => Passed::Tensor(self.calls.tensor(&input).map_err(|error| fails(&error))?),
+                false => input,
+            });
+        }
+        self.calls.call(function, parameters, given).map_err(|error| fails(&error))
+    }
+}
