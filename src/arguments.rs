@@ -7,11 +7,13 @@ use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::lower::{Binding, Bindings, Setting};
 use tile_compiler::tensor::TensorType;
 use tile_lang::ast::{DimKind, Function};
-use tile_runtime::SessionBuilder;
 use tile_runtime::train::TrainerBuilder;
+use tile_runtime::{Model, SessionBuilder};
+
+use crate::terminal::Terminal;
 
 /// What every command that compiles takes.
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub struct Sizes {
     /// The shape of an input, and its type if not f32: X=1x224x224x3, X=f16:8x3, X=i32: (rank 0)
     #[arg(long, value_name = "X=SHAPE", value_parser = shape)]
@@ -57,6 +59,19 @@ impl Sizes {
 }
 
 impl Sizes {
+    /// With 1 for the sizes of an ONNX file that nothing gives, and a note of it.
+    pub fn with_assumed(&self, model: &Model, terminal: &Terminal) -> Sizes {
+        let given: Vec<&str> = self.shape.iter().map(|(name, _)| name.as_str()).collect();
+        let mut names = model.onnx_sizes(&given);
+        names.retain(|name| !self.dim.iter().any(|(known, _)| known == name));
+        if let Some(first) = names.first() {
+            let all = names.join(" = ");
+            terminal.note(&format!("{all} = 1 is assumed; `--dim {first}=…` gives another size"));
+        }
+        let dim = self.dim.iter().cloned().chain(names.into_iter().map(|name| (name.to_owned(), 1))).collect();
+        Sizes { dim, ..self.clone() }
+    }
+
     /// The same for a trainer; shapes are the data's.
     pub fn apply_to_trainer(&self, mut builder: TrainerBuilder) -> TrainerBuilder {
         if let Some(entry) = &self.entry {

@@ -17,6 +17,7 @@ use tile_compiler::profile::Profile;
 use tile_compiler::tensor::TensorType;
 use tile_lang::ast::Function;
 use tile_lang::diagnostic::Diagnostic;
+use tile_runtime::Device;
 
 use crate::arguments::{Sizes, assume_sizes, narrow_float};
 use crate::devices::open;
@@ -111,7 +112,7 @@ pub fn emit(arguments: &Emit, sizes: &Sizes, terminal: &Terminal) -> Result<(), 
     let mut compiled = None;
     let mut listings = Vec::new();
     for &kind in &arguments.emit {
-        if kind == Kind::Tokens || kind == Kind::Ast {
+        if (kind == Kind::Tokens || kind == Kind::Ast) && !source.model.is_onnx() {
             listings.push(of_text(kind, &source));
         } else {
             if compiled.is_none() {
@@ -138,6 +139,11 @@ fn compile(arguments: &Emit, sizes: &Sizes, source: &Source, terminal: &Terminal
             (device.profile(), device.tuned())
         }
     };
+    let options = Options { updates: arguments.train, tuned };
+    if source.model.is_onnx() {
+        let graph = onnx_graph(arguments, sizes, source, terminal)?;
+        return planned(graph, &profile, &options, source);
+    }
     let program = source.model.program();
     let entry = sizes.entry.as_deref();
     let mut bindings = sizes.bindings();
@@ -157,13 +163,32 @@ fn compile(arguments: &Emit, sizes: &Sizes, source: &Source, terminal: &Terminal
     if let Some(dtype) = arguments.factors {
         narrow(&mut graph, dtype);
     }
+    planned(graph, &profile, &options, source)
+}
+
+/// The graph, optimised, and its plan.
+fn planned(mut graph: Graph, profile: &Profile, options: &Options, source: &Source) -> Result<(Graph, Plan), Failure> {
     pipeline::optimise(&mut graph);
-    let options = Options { updates: arguments.train, tuned };
-    let plan = pipeline::plan_with(&graph, &profile, &options).map_err(|error| match error.diagnostic(&graph) {
+    let plan = pipeline::plan_with(&graph, profile, options).map_err(|error| match error.diagnostic(&graph) {
         Some(diagnostic) => source.rejected(&[diagnostic]),
         None => Failure::machine(error.to_string()),
     })?;
     Ok((graph, plan))
+}
+
+/// The graph of an ONNX file.
+fn onnx_graph(arguments: &Emit, sizes: &Sizes, source: &Source, terminal: &Terminal) -> Result<Graph, Failure> {
+    if arguments.train {
+        return Err(Failure::input(format!("{} is an ONNX file, which cannot be trained", source.path.display())));
+    }
+    let sizes = sizes.with_assumed(&source.model, terminal);
+    let device = Device::cpu();
+    let network = sizes.apply(source.model.on(&device)).network().map_err(|error| source.failed(&error))?;
+    let mut graph = network.graph;
+    if let Some(dtype) = arguments.factors {
+        narrow(&mut graph, dtype);
+    }
+    Ok(graph)
 }
 
 /// Takes the shapes out of the bindings that are those of outputs.

@@ -6,6 +6,7 @@ mod check;
 mod devices;
 mod emit;
 mod fmt;
+mod import;
 mod interrupt;
 mod json;
 mod preview;
@@ -64,6 +65,8 @@ enum Command {
     Train(Box<train::Train>),
     /// Find the fastest schedules for a program's kernels on a device, by measurements
     Tune(tune::Tune),
+    /// Turn an ONNX file into a Tile program, with its weights beside it
+    Import(import::Import),
     /// Show a model's layers and count its weights
     Summary(summary::Summary),
     /// Measure how fast programs run
@@ -83,6 +86,7 @@ fn main() -> ExitCode {
         (Some(Command::Run(arguments)), _) => run::run(&arguments, &terminal),
         (Some(Command::Train(arguments)), _) => train::train(&arguments, &terminal),
         (Some(Command::Tune(arguments)), _) => tune::tune(&arguments, &terminal),
+        (Some(Command::Import(arguments)), _) => import::import(&arguments, &terminal),
         (Some(Command::Summary(arguments)), _) => summary::summary(&arguments, &terminal),
         (Some(Command::Bench(arguments)), _) => bench::bench(&arguments, started, &terminal),
         (Some(Command::Devices(arguments)), _) => devices::devices(&arguments),

@@ -6,6 +6,7 @@ use comfy_table::presets::UTF8_FULL;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use tile_compiler::lower::{Network, WeightKind, lower};
 use tile_compiler::tensor::TensorType;
+use tile_runtime::Device;
 
 use crate::arguments::{Sizes, assume_sizes};
 use crate::source::Source;
@@ -26,6 +27,12 @@ pub struct Summary {
 /// Prints the entry's layers with the shapes of their outputs and their numbers of weights.
 pub fn summary(arguments: &Summary, terminal: &Terminal) -> Result<(), Failure> {
     let source = Source::load(&arguments.file, terminal)?;
+    if source.model.is_onnx() {
+        let device = Device::cpu();
+        let sizes = arguments.sizes.with_assumed(&source.model, terminal);
+        let network = sizes.apply(source.model.on(&device)).network().map_err(|error| source.failed(&error))?;
+        return print(text(&network, &network).as_bytes());
+    }
     let program = source.model.program();
     let entry = arguments.sizes.entry.as_deref();
     let function = program.entry(entry).map_err(|error| source.rejected(&[error]))?;
@@ -59,9 +66,10 @@ fn text(network: &Network, other: &Network) -> String {
         shown.push(&layer.path);
         let shapes: Vec<String> = layer.outputs.iter().zip(&again.outputs).map(|(a, b)| shape(a, b)).collect();
         let name = format!("{} ({})", layer.path, layer.class);
-        table.add_row([name, shapes.join(", "), grouped(count(&layer.path))]);
+        table.add_row([name, shapes.join(", "), grouped(layer.elements.unwrap_or_else(|| count(&layer.path)))]);
     }
-    let own = network.weights.iter().filter(|weight| !weight.path.contains('.'));
+    let is_own = |path: &str| !path.contains('.') && network.layers.iter().all(|layer| layer.elements.is_none());
+    let own = network.weights.iter().filter(|weight| is_own(&weight.path));
     for weight in own {
         let name = format!("{} ({})", weight.path, weight.kind.keyword());
         table.add_row([name, format!("{:?}", weight.ty.shape), grouped(weight.ty.elements())]);

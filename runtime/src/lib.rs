@@ -49,6 +49,8 @@ mod wgpu;
 pub use device::{Device, DeviceInfo};
 pub use error::{Blame, Error};
 pub use model::{InputType, Model, SessionBuilder};
+#[cfg(not(target_arch = "wasm32"))]
+pub use onnx::TileProgram;
 pub use session::{Outputs, Session};
 pub use tile_compiler::dtype::{DType, Scalar};
 pub use tile_compiler::lower::{Network, Setting};

@@ -23,7 +23,7 @@ use crate::session::Session;
 use crate::store::Store;
 #[cfg(not(target_arch = "wasm32"))]
 use crate::{
-    onnx::OnnxFile,
+    onnx::{OnnxFile, TileProgram},
     train::TrainerBuilder,
     tune::{self, Tune, Tuning},
 };
@@ -89,10 +89,10 @@ impl Model {
         false
     }
 
-    /// The sizes that an ONNX file has names for.
+    /// The names of the sizes of an ONNX file's inputs that the inputs of these names do not give.
     #[cfg(not(target_arch = "wasm32"))]
-    pub fn onnx_sizes(&self) -> Vec<&str> {
-        self.onnx.as_ref().map_or(Vec::new(), |onnx| onnx.model.sizes())
+    pub fn onnx_sizes(&self, given: &[&str]) -> Vec<&str> {
+        self.onnx.as_ref().map_or(Vec::new(), |onnx| onnx.model.unknown_sizes(given))
     }
 
     /// The texts that it was read from.
@@ -191,6 +191,18 @@ impl SessionBuilder<'_> {
             return Ok(imported.network);
         }
         self.lowered()
+    }
+
+    /// An ONNX file as a Tile program for these inputs.
+    ///
+    /// # Errors
+    /// [`Error::Onnx`] as for [`SessionBuilder::build`], and for a model that is no ONNX file.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn import(&self) -> Result<TileProgram, Error> {
+        match (&self.model.onnx, self.imported()?) {
+            (Some(onnx), Some(imported)) => Ok(TileProgram::new(onnx.clone(), imported)),
+            _ => Err(Error::Onnx { what: vec!["it is no ONNX file".into()] }),
+        }
     }
 
     /// What the model is with these inputs, where it is an ONNX file.

@@ -3,12 +3,14 @@
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tile_compiler::onnx::{External, Given, Imported, Model, import};
 use tile_compiler::tensor::Tensor;
 
 use crate::error::Error;
 use crate::session::Session;
+use crate::weights;
 
 /// A model, and the folder that its file is in.
 #[derive(Clone, Debug)]
@@ -59,5 +61,43 @@ impl OnnxFile {
         let mut bytes = vec![0; *length as usize];
         file.seek(SeekFrom::Start(*offset)).and_then(|_| file.read_exact(&mut bytes)).map_err(io)?;
         Ok(bytes)
+    }
+}
+
+/// An ONNX file as a Tile program, and the weights that go with it.
+pub struct TileProgram {
+    file: Arc<OnnxFile>,
+    imported: Imported,
+    text: String,
+    /// The path of each weight in the file, and its name in the program.
+    names: Vec<(String, String)>,
+}
+
+impl TileProgram {
+    pub(crate) fn new(file: Arc<OnnxFile>, imported: Imported) -> TileProgram {
+        let (text, names) = imported.program();
+        TileProgram { file, imported, text, names }
+    }
+
+    /// The program's text: one model.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether it has weights.
+    pub fn has_weights(&self) -> bool {
+        !self.names.is_empty()
+    }
+
+    /// Writes the weights by their names in the program, to a .safetensors or .npz file.
+    ///
+    /// # Errors
+    /// Where one cannot be read, or the file not be written.
+    pub fn save_weights(&self, path: impl AsRef<Path>) -> Result<(), Error> {
+        let read = |(path, name): &(String, String)| {
+            Ok((name.clone(), self.imported.weight(path, &|part| self.file.read(part))?))
+        };
+        let tensors = self.names.iter().map(read).collect::<Result<Vec<(String, Tensor)>, Error>>()?;
+        weights::write(path.as_ref(), &tensors).map_err(Error::Weights)
     }
 }

@@ -100,9 +100,9 @@ pub struct Function {
 }
 
 impl Function {
-    /// Whether it is a function as Tile v0 has them: without values known at compile time.
+    /// Whether it is a function as Tile v0 has them: without values known at compile time, and without defaults.
     pub fn is_v0(&self) -> bool {
-        let given = self.inputs.iter().any(|input| !input.name.capital);
+        let given = self.inputs.iter().any(|input| !input.name.capital || input.default.is_some());
         self.kind == FunctionKind::Function && self.parameters.is_none() && !given
     }
 }

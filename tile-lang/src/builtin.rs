@@ -78,6 +78,7 @@ const GROUPS: &[(BuiltinKind, (usize, usize), &[&str])] = &[
             "as_int",
             "as_uint",
             "as_float",
+            "as_type",
         ],
     ),
     (ELEMENTWISE, (3, 3), &["cond"]),

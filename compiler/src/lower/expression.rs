@@ -18,7 +18,8 @@ use crate::dtype::{DType, Scalar};
 use crate::graph::Origin;
 use crate::scalar::{BinaryOp, UnaryOp};
 
-pub(super) type Lowered<T> = Result<T, Diagnostic>;
+/// What lowering gives, or what is wrong.
+pub type Lowered<T> = Result<T, Diagnostic>;
 
 /// Where elementwise operations go: nodes of the graph, or instructions of a contraction's body. The operands that
 /// come here already have the types that the operations take.
@@ -342,6 +343,10 @@ impl<'p, T: Target> Evaluator<'p, T> {
             }
             (_, [condition, then, otherwise]) => {
                 self.conditional(condition.clone(), then.clone(), otherwise.clone(), span)
+            }
+            (_, [operand, like]) if name == "as_type" => {
+                let dtype = self.dtype(like, spans.argument(1))?;
+                Ok(Value::Element(self.typed(operand.clone(), dtype, span)?))
             }
             (_, [operand, Value::Constant(Constant::Int(bits))]) if name.starts_with("as_") => {
                 let dtype = DType::parse(&format!(

@@ -47,6 +47,7 @@ mod value;
 mod weights;
 
 pub use calls::{Calls, Passed};
+pub use expression::Lowered;
 pub use network::{Layer, Network, Role, Weight, WeightKind};
 pub use train::{Settings, Targets, settings, train};
 
@@ -60,7 +61,7 @@ use crate::dtype::DType;
 use crate::graph::{NodeId, Op};
 use crate::tensor::TensorType;
 use constant::Constant;
-use expression::{Evaluator, Lowered, Target};
+use expression::{Evaluator, Target};
 use scope::{Scope, Size};
 use tensors::Tensors;
 use value::Value;

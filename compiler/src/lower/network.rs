@@ -79,4 +79,6 @@ pub struct Layer {
     /// Its name in the source.
     pub class: String,
     pub outputs: Vec<TensorType>,
+    /// The elements of the weights that it reads first, where its path does not say which are its own.
+    pub elements: Option<usize>,
 }

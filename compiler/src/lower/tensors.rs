@@ -323,7 +323,7 @@ impl Target for Tensors {
 
     fn applied(&mut self, path: String, class: &str, outputs: Vec<NodeId>) {
         let outputs = outputs.into_iter().map(|id| self.graph.node(id).ty.clone()).collect();
-        self.network.layers.push(Layer { path, class: class.to_owned(), outputs });
+        self.network.layers.push(Layer { path, class: class.to_owned(), outputs, elements: None });
     }
 
     fn contraction<'p>(

@@ -1,4 +1,5 @@
-//! Operators that are no functions of tensors: constants, branches, loops, sequences and optional values.
+//! Operators that are no functions of tensors: constants, branches, loops, sequences and optional values; and `NonZero`, whose
+//! result has a shape that depends on values.
 //!
 //! Loops are written out: how often they turn must be known when the model is compiled. A branch whose condition is not known is
 //! taken both ways, and the results are chosen place by place.
@@ -29,34 +30,45 @@ pub enum Control {
     Optional,
     OptionalHasElement,
     OptionalGetElement,
+    NonZero,
+    Gradient,
 }
 
 /// The functions of the library that are called here.
-pub(super) const FUNCTIONS: [&str; 6] =
-    ["OnnxConcat", "OnnxGather", "OnnxSplit_18", "OnnxSqueeze_13", "OnnxUnsqueeze_13", "OnnxWhere"];
+pub(super) const FUNCTIONS: [&str; 7] = [
+    "OnnxTrainingGradient",
+    "OnnxConcat",
+    "OnnxGather",
+    "OnnxSplit_18",
+    "OnnxSqueeze_13",
+    "OnnxUnsqueeze_13",
+    "OnnxWhere",
+];
 
 impl Control {
-    const ALL: [(&str, Control); 16] = [
-        ("Constant", Control::Constant),
-        ("If", Control::If),
-        ("Loop", Control::Loop),
-        ("Scan", Control::Scan),
-        ("SequenceConstruct", Control::SequenceConstruct),
-        ("SequenceEmpty", Control::SequenceEmpty),
-        ("SequenceAt", Control::SequenceAt),
-        ("SequenceInsert", Control::SequenceInsert),
-        ("SequenceErase", Control::SequenceErase),
-        ("SequenceLength", Control::SequenceLength),
-        ("SequenceMap", Control::SequenceMap),
-        ("SplitToSequence", Control::SplitToSequence),
-        ("ConcatFromSequence", Control::ConcatFromSequence),
-        ("Optional", Control::Optional),
-        ("OptionalHasElement", Control::OptionalHasElement),
-        ("OptionalGetElement", Control::OptionalGetElement),
+    const ALL: [(&str, &str, Control); 18] = [
+        ("", "Constant", Control::Constant),
+        ("", "If", Control::If),
+        ("", "Loop", Control::Loop),
+        ("", "Scan", Control::Scan),
+        ("", "SequenceConstruct", Control::SequenceConstruct),
+        ("", "SequenceEmpty", Control::SequenceEmpty),
+        ("", "SequenceAt", Control::SequenceAt),
+        ("", "SequenceInsert", Control::SequenceInsert),
+        ("", "SequenceErase", Control::SequenceErase),
+        ("", "SequenceLength", Control::SequenceLength),
+        ("", "SequenceMap", Control::SequenceMap),
+        ("", "SplitToSequence", Control::SplitToSequence),
+        ("", "ConcatFromSequence", Control::ConcatFromSequence),
+        ("", "Optional", Control::Optional),
+        ("", "OptionalHasElement", Control::OptionalHasElement),
+        ("", "OptionalGetElement", Control::OptionalGetElement),
+        ("", "NonZero", Control::NonZero),
+        ("ai.onnx.preview.training", "Gradient", Control::Gradient),
     ];
 
-    pub(super) fn of(op: &str) -> Option<Control> {
-        Control::ALL.iter().find(|(name, _)| *name == op).map(|(_, control)| *control)
+    pub(super) fn of(domain: &str, op: &str) -> Option<Control> {
+        Control::ALL.iter().find(|(known, name, _)| (*known, *name) == (domain, op)).map(|(.., control)| *control)
     }
 }
 
@@ -155,6 +167,8 @@ impl<'p> Importer<'p> {
                 vec![Passed::Bool(has)]
             }
             Control::OptionalGetElement => vec![input(0)?],
+            Control::Gradient => self.gradient(&site)?,
+            Control::NonZero => vec![self.non_zero(&site, &input(0)?)?],
         })
     }
 
@@ -171,7 +185,7 @@ impl<'p> Importer<'p> {
         let tensor = match (name, &attribute.tensor) {
             ("value", Some(tensor)) => {
                 let path = site.node.outputs.first().map_or("constant", String::as_str);
-                return self.stored(tensor, path);
+                return self.stored(tensor, path, false);
             }
             ("value_float", _) => floats(&[attribute.float], Vec::new()),
             ("value_floats", _) => floats(&attribute.floats, vec![attribute.floats.len()]),
@@ -347,6 +361,34 @@ impl<'p> Importer<'p> {
             parts = squeezed.collect::<Result<_, _>>()?;
         }
         Ok(vec![Passed::List(parts)])
+    }
+
+    /// Of the value that an attribute names, with respect to those that another one names.
+    fn gradient(&mut self, site: &Site) -> Result<Vec<Passed>, OnnxError> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let of = site.attribute("y").map(|attribute| text(&attribute.text));
+        let with = site.attribute("xs").map_or(&[][..], |attribute| &attribute.texts);
+        let names = of.into_iter().chain(with.iter().map(|bytes| text(bytes)));
+        let values =
+            names.map(|name| self.lookup(&name).ok_or_else(|| site.fails(format!("nothing before it gives `{name}`"))));
+        let values: Vec<Passed> = values.collect::<Result<_, _>>()?;
+        match self.library(site, "OnnxTrainingGradient", vec![], vec![Passed::List(values)])? {
+            Passed::List(gradients) => Ok(gradients),
+            gradient => Ok(vec![gradient]),
+        }
+    }
+
+    /// The places of what is not 0, which must be known: a row for each axis.
+    fn non_zero(&mut self, site: &Site, value: &Passed) -> Result<Passed, OnnxError> {
+        let tensor = self.value(value).map_err(|what| site.fails(format!("its input, {what}")))?;
+        let places: Vec<usize> = (0..tensor.ty().elements()).filter(|&place| tensor.get(place).is_true()).collect();
+        let rows = tensor.shape().iter().zip(tensor.ty().strides());
+        let rows = rows.flat_map(|(&size, stride)| places.iter().map(move |place| (place / stride % size) as i64));
+        let scalars: Vec<Scalar> = rows.map(|index| Scalar::from_i64(DType::I64, index)).collect();
+        let ty = TensorType::new(DType::I64, [tensor.shape().len(), places.len()]);
+        let result =
+            Tensor::from_scalars(ty, scalars).ok_or_else(|| site.fails("its result is larger than any memory"))?;
+        self.calls.constant(&result).map(Passed::Tensor).map_err(|error| site.fails(sentence(&error)))
     }
 
     /// A number that is known by now.

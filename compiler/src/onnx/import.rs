@@ -1,6 +1,6 @@
 //! The way through a model's nodes: each is a call of the library.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use tile_lang::Program;
 use tile_lang::ast::Function;
@@ -9,8 +9,9 @@ use tile_lang::diagnostic::Diagnostic;
 use super::model::{Model, OnnxError, Operator, Opsets, title, versions};
 use super::proto::{self, Attribute};
 use super::tensor::{self, Loader};
+use super::text::{self, Recorder, Step};
 use crate::dtype::{DType, Scalar};
-use crate::graph::NodeId;
+use crate::graph::{NodeId, Op};
 use crate::lower::{Calls, Layer, Network, Passed};
 use crate::tensor::{Tensor, TensorType};
 
@@ -28,10 +29,19 @@ pub struct Given {
 /// A network, and where its weights have their values.
 pub struct Imported {
     pub network: Network,
+    name: String,
+    steps: Vec<Step>,
+    values: HashMap<NodeId, String>,
+    outputs: Vec<(String, NodeId)>,
     weights: HashMap<String, proto::Tensor>,
 }
 
 impl Imported {
+    /// The same as a Tile program, for these inputs, and the path of each weight with the name that it has there.
+    pub fn program(&self) -> (String, Vec<(String, String)>) {
+        text::program(&self.name, &self.steps, &self.values, &self.outputs)
+    }
+
     /// The value of a weight by its path.
     pub fn weight(&self, path: &str, loader: Loader) -> Result<Tensor, OnnxError> {
         let found = self.weights.get(path).ok_or_else(|| OnnxError::new(format!("there is no weight `{path}`")))?;
@@ -61,14 +71,16 @@ pub fn import(model: &Model, given: &Given, loader: Loader) -> Result<Imported, 
     }
     let program = tile_lang::check("").program.unwrap_or_else(|| unreachable!("an empty program is in order"));
     let program = program.with(&names);
+    let name = if model.name().is_empty() { "model" } else { model.name() };
     let mut importer = Importer {
         model,
         program: &program,
         loader,
-        calls: Calls::new(&program, if model.name().is_empty() { "model" } else { model.name() }),
+        calls: Recorder::new(Calls::new(&program, name)),
         scopes: vec![HashMap::new()],
         weights: HashMap::new(),
         layers: Vec::new(),
+        counted: HashSet::new(),
         nodes: 0,
         depth: 0,
     };
@@ -86,8 +98,10 @@ pub fn import(model: &Model, given: &Given, loader: Loader) -> Result<Imported, 
             .map_err(|error| OnnxError::new(format!("the output `{}`: {}", output.name, sentence(&error))))?;
         outputs.push((output.name.clone(), node));
     }
-    let Importer { calls, weights, layers, .. } = importer;
-    Ok(Imported { network: calls.finish(outputs, layers), weights })
+    let Importer { mut calls, weights, layers, .. } = importer;
+    let (steps, values) = (std::mem::take(&mut calls.steps), std::mem::take(&mut calls.values));
+    let network = calls.finish(outputs.clone(), layers);
+    Ok(Imported { network, name: name.to_owned(), steps, values, outputs, weights })
 }
 
 /// Adds the functions of the library that nodes use.
@@ -116,11 +130,13 @@ pub(super) struct Importer<'p> {
     model: &'p Model,
     program: &'p Program,
     loader: Loader<'p>,
-    pub calls: Calls<'p>,
+    pub calls: Recorder<'p>,
     /// The values by name, those of the innermost graph last.
     scopes: Vec<HashMap<String, Passed>>,
     weights: HashMap<String, proto::Tensor>,
     layers: Vec<Layer>,
+    /// Weights that layers have read.
+    counted: HashSet<NodeId>,
     nodes: usize,
     depth: usize,
 }
@@ -173,7 +189,7 @@ impl<'p> Importer<'p> {
         for tensor in &graph.initializers {
             let is_given = self.scopes.last().is_some_and(|scope| scope.contains_key(&tensor.name));
             if !is_given {
-                let value = self.stored(tensor, &format!("{prefix}{}", tensor.name));
+                let value = self.stored(tensor, &format!("{prefix}{}", tensor.name), true);
                 let value = value.map_err(|what| format!("the initializer `{}`: {what}", tensor.name))?;
                 self.define(&tensor.name, value)?;
             }
@@ -181,16 +197,18 @@ impl<'p> Importer<'p> {
         Ok(())
     }
 
-    /// A tensor of the file: small ones are written into the graph, the others are weights of this path.
-    pub fn stored(&mut self, tensor: &proto::Tensor, path: &str) -> Result<Passed, String> {
+    /// A tensor of the file: small ones are written into the graph, the others are weights of this path. Of what may have been
+    /// trained only numbers are small.
+    pub fn stored(&mut self, tensor: &proto::Tensor, path: &str, may_be_trained: bool) -> Result<Passed, String> {
         let ty = tensor::ty(tensor)?;
+        let small = if may_be_trained && ty.dtype.is_float() { 1 } else { SMALL };
         let value = match ty.elements() <= KNOWN {
             true => Some(tensor::tensor(tensor, self.loader)?),
             false => None,
         };
         self.calls.begin(path, "", path);
         let node = match value {
-            Some(value) if ty.elements() <= SMALL => self.calls.constant(&value),
+            Some(value) if ty.elements() <= small => self.calls.constant(&value),
             value => {
                 let free = (0..).map(|n| if n == 0 { path.to_owned() } else { format!("{path}_{n}") });
                 let path = free.into_iter().find(|path| !self.weights.contains_key(path)).unwrap_or_default();
@@ -221,6 +239,7 @@ impl<'p> Importer<'p> {
             while inputs.last() == Some(&Passed::Nothing) {
                 inputs.pop();
             }
+            let inputs_of_layer = inputs.clone();
             let of_node = resolved(node, attributes);
             self.calls.begin(node.outputs.first().map_or("", String::as_str), &node.op, title(node));
             let outputs = match operator {
@@ -234,7 +253,7 @@ impl<'p> Importer<'p> {
             if outputs.len() < node.outputs.len() {
                 return Err(named(format!("it has {} outputs, not {}", outputs.len(), node.outputs.len())));
             }
-            self.note_layer(node, &outputs);
+            self.note_layer(node, &inputs_of_layer, &outputs);
             for (name, value) in node.outputs.iter().zip(outputs).filter(|(name, _)| !name.is_empty()) {
                 self.define(name, value).map_err(named)?;
             }
@@ -243,16 +262,30 @@ impl<'p> Importer<'p> {
     }
 
     /// Keeps a node of the outermost graph for [`Network::layers`].
-    fn note_layer(&mut self, node: &proto::Node, outputs: &[Passed]) {
+    fn note_layer(&mut self, node: &proto::Node, inputs: &[Passed], outputs: &[Passed]) {
         if self.scopes.len() > 1 {
             return;
+        }
+        let mut elements = 0;
+        for input in inputs {
+            if let Passed::Tensor(id) = input
+                && matches!(self.calls.graph().node(*id).op, Op::Weight(_))
+                && self.counted.insert(*id)
+            {
+                elements += self.calls.graph().node(*id).ty.elements();
+            }
         }
         let ty = |value: &Passed| match value {
             Passed::Tensor(id) => Some(self.calls.graph().node(*id).ty.clone()),
             _ => None,
         };
         let outputs = outputs.iter().zip(&node.outputs).filter_map(|(value, _)| ty(value)).collect();
-        self.layers.push(Layer { path: title(node).to_owned(), class: node.op.clone(), outputs });
+        self.layers.push(Layer {
+            path: title(node).to_owned(),
+            class: node.op.clone(),
+            outputs,
+            elements: Some(elements),
+        });
     }
 
     /// Calls a function of the library.
@@ -334,7 +367,7 @@ impl<'p> Importer<'p> {
     /// Why the value of a node is not known.
     fn unknown(&self, node: NodeId) -> String {
         let mut inputs = Vec::new();
-        let (mut open, mut seen) = (vec![node], std::collections::HashSet::new());
+        let (mut open, mut seen) = (vec![node], HashSet::new());
         while let Some(next) = open.pop() {
             if seen.insert(next) {
                 inputs.extend(self.calls.input_name(next));
@@ -399,25 +432,28 @@ impl<'p> Importer<'p> {
         outputs
     }
 
-    fn lookup(&self, name: &str) -> Option<Passed> {
+    pub fn lookup(&self, name: &str) -> Option<Passed> {
         self.scopes.iter().rev().find_map(|scope| scope.get(name)).cloned()
     }
 
     fn define(&mut self, name: &str, value: Passed) -> Result<(), String> {
+        if let Passed::Tensor(node) = &value {
+            self.calls.values.entry(*node).or_insert_with(|| name.to_owned());
+        }
         let before = self.scopes.last_mut().and_then(|scope| scope.insert(name.to_owned(), value));
         if before.is_some() { Err(format!("`{name}` is given twice")) } else { Ok(()) }
     }
 
     /// An attribute as a value that is known at compile time.
     fn attribute(&mut self, attribute: &Attribute) -> Result<Passed, String> {
-        let text = |bytes: &[u8]| Passed::Text(String::from_utf8_lossy(bytes).into_owned());
+        let text_of = |bytes: &[u8]| Passed::Text(String::from_utf8_lossy(bytes).into_owned());
         Ok(match kind(attribute) {
             1 => Passed::Float(f64_of(attribute.float)),
             2 => Passed::Int(attribute.int),
-            3 => text(&attribute.text),
+            3 => text_of(&attribute.text),
             6 => Passed::List(attribute.floats.iter().map(|&value| Passed::Float(f64_of(value))).collect()),
             7 => Passed::List(attribute.ints.iter().map(|&value| Passed::Int(value)).collect()),
-            8 => Passed::List(attribute.texts.iter().map(|bytes| text(bytes)).collect()),
+            8 => Passed::List(attribute.texts.iter().map(|bytes| text_of(bytes)).collect()),
             4 => match &attribute.tensor {
                 Some(tensor) => literal(&tensor::tensor(tensor, self.loader)?),
                 None => return Err("it has no value".into()),
@@ -496,7 +532,7 @@ fn input_type(
             _ => *sizes.entry(dim.name.clone()).or_insert(size) == size,
         };
         if dims.len() != given.rank() || !dims.iter().zip(&given.shape).all(fits) {
-            return Err(format!("it must be {}, and {given} is given", text(dims)));
+            return Err(format!("it must be {}, and {given} is given", sizes_text(dims)));
         }
         return Ok(given.clone());
     }
@@ -517,7 +553,7 @@ fn input_type(
 }
 
 /// `[N, 3, 224]`
-fn text(dims: &[proto::Dim]) -> String {
+fn sizes_text(dims: &[proto::Dim]) -> String {
     let dims = dims.iter().map(|dim| match dim.size {
         Some(size) => size.to_string(),
         None if dim.name.is_empty() => "?".into(),

@@ -4,12 +4,12 @@
 //! hyper-parameters are the operator's attributes, by name; its inputs are the operator's, in order. An input with a small letter
 //! is known at compile time: shapes, axes and the like, which the importer finds out where the model computes them. An operator
 //! whose meaning has changed has several functions: `OnnxSqueeze_13` is that of version 13 and later, up to the next one's. So
-//! nothing here knows an operator, but for those that are no functions of tensors: constants, branches, loops and sequences
+//! nothing here knows an operator, but for those that are no functions of tensors, such as constants, branches, loops and sequences
 //! (`control.rs`).
 //!
 //! - `proto`: the messages of a file; `tensor`: their tensors;
 //! - `model`: [`Model`], a file that was read and looked through;
-//! - `import`: the way through its nodes; `control`: branches and loops.
+//! - `import`: the way through its nodes; `control`: branches and loops; `text`: the way back to a program.
 //!
 //! Always true: nothing is asked of memory before there is that much in the file, and no file makes this panic or run without
 //! end. What is not supported is found before anything is computed, all of it at once.
@@ -19,6 +19,7 @@ mod import;
 mod model;
 mod proto;
 mod tensor;
+mod text;
 
 pub use import::{Given, Imported, import};
 pub use model::{Model, OnnxError};

@@ -44,7 +44,7 @@ pub(super) type Opsets = BTreeMap<String, i64>;
 type FunctionKey = (String, String, String);
 
 /// The oldest version of ONNX' own operators that is read.
-const OLDEST: i64 = 7;
+const OLDEST: i64 = 6;
 
 /// What an operator is.
 #[derive(Clone, Copy, Debug)]
@@ -60,16 +60,13 @@ impl Model {
     /// Reads a file.
     ///
     /// # Errors
-    /// Where it is no ONNX model, is older than opset 7, or has operators that are not supported: these are all named.
+    /// Where it is no ONNX model, is older than opset 6, or has operators that are not supported: these are all named.
     pub fn read(bytes: impl Into<Bytes>) -> Result<Model, OnnxError> {
         let invalid = |what: &str| OnnxError::new(format!("this is not a valid ONNX file: {what}"));
         let file = proto::Model::decode(bytes.into()).map_err(|error| invalid(&error.to_string()))?;
         let graph = file.graph.ok_or_else(|| invalid("it has no graph"))?;
         let opsets = versions(&file.opsets);
-        let Some(&version) = opsets.get("") else {
-            return Err(invalid("it does not say the version of its operators"));
-        };
-        if version < OLDEST {
+        if let Some(&version) = opsets.get("").filter(|version| **version < OLDEST) {
             return Err(OnnxError::new(format!(
                 "its operators are of version {version}, and {OLDEST} is the oldest that is read: \
                  `onnx.version_converter.convert_version` makes it newer"
@@ -87,14 +84,19 @@ impl Model {
         &self.graph.name
     }
 
-    /// The names of sizes of its inputs.
-    pub fn sizes(&self) -> Vec<&str> {
-        let shapes = self.graph.inputs.iter().filter_map(|input| input.ty.as_ref()?.tensor.as_ref()?.shape.as_ref());
-        let names = shapes.flat_map(|shape| shape.dims.iter().filter(|dim| dim.size.is_none()));
-        let mut names: Vec<&str> = names.map(|dim| dim.name.as_str()).filter(|name| !name.is_empty()).collect();
-        names.sort_unstable();
-        names.dedup();
-        names
+    /// The names of sizes of its inputs that inputs of these names do not give.
+    pub fn unknown_sizes(&self, given: &[&str]) -> Vec<&str> {
+        let names = |is_given: bool| {
+            let inputs = self.graph.inputs.iter().filter(move |input| given.contains(&input.name.as_str()) == is_given);
+            let shapes = inputs.filter_map(|input| input.ty.as_ref()?.tensor.as_ref()?.shape.as_ref());
+            let dims = shapes.flat_map(|shape| shape.dims.iter().filter(|dim| dim.size.is_none()));
+            dims.map(|dim| dim.name.as_str()).filter(|name| !name.is_empty())
+        };
+        let known: Vec<&str> = names(true).collect();
+        let mut unknown: Vec<&str> = names(false).filter(|name| !known.contains(name)).collect();
+        unknown.sort_unstable();
+        unknown.dedup();
+        unknown
     }
 
     pub(super) fn operator(&self, node: &proto::Node, opsets: &Opsets) -> Option<Operator<'_>> {
@@ -103,7 +105,7 @@ impl Model {
         if let Some(function) = self.functions.get(&key) {
             return Some(Operator::Local(function));
         }
-        let control = Control::of(&node.op).filter(|_| domain.is_empty()).map(Operator::Control);
+        let control = Control::of(domain, &node.op).map(Operator::Control);
         control.or_else(|| library(domain, &node.op, opsets.get(domain).copied()).map(Operator::Library))
     }
 

@@ -1,7 +1,7 @@
 //! Computes what is known already, and drops elementwise operations that change nothing.
 //!
 //! Example: in `%2 = mul %0 %1` where `%1 = sqrt %3`, `%3 = constant 1.0`, the constant `%1` becomes `constant 1.0`, and
-//! the readers of `%2` read `%0`. So do those of `stop_gradient %0`, as gradients are taken before. Nodes that nothing reads
+//! the readers of `%2` read `%0`, and a square is a product. So do those of `stop_gradient %0`, as gradients are taken before. Nodes that nothing reads
 //! any more stay for [`super::dead`].
 //!
 //! Why it is sound: constants are computed by [`crate::scalar`]'s own definitions. An identity is used only where it holds
@@ -45,6 +45,13 @@ fn simpler(graph: &Graph, id: NodeId) -> Option<Simpler> {
         return Some(Simpler::Op(op, vec![]));
     }
     let through = |operand: NodeId| (&graph.node(operand).op, graph.operands(operand));
+    if let (Op::Binary(BinaryOp::Pow), &[x, exponent]) = (&graph.node(id).op, operands.as_slice())
+        && graph.dtype(x).is_float()
+        && graph.node(x).ty == graph.node(id).ty
+        && uniform(graph, exponent).is_some_and(|exponent| exponent.to_f64() == 2.0)
+    {
+        return Some(Simpler::Op(Op::Binary(BinaryOp::Mul), vec![x, x]));
+    }
     let same = match (&graph.node(id).op, operands.as_slice()) {
         (Op::Unary(op), &[x]) => unary(graph, *op, x),
         (Op::Binary(op), &[a, b]) => match (uniform(graph, a), uniform(graph, b)) {

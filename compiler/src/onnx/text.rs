@@ -1,0 +1,310 @@
+//! A model as a Tile program: the calls that made its graph, one a line.
+//!
+//! Names are those of the file, as far as they are names in Tile; the comment above an input, output or weight has the others. What
+//! is a number, a list or a small tensor in the file is one in the program.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt::Write;
+
+use tile_lang::ast::Function;
+
+use super::import::literal;
+use super::tensor::number;
+use crate::dtype::DType;
+use crate::graph::{Graph, NodeId};
+use crate::lower::{Calls, Layer, Lowered, Network, Passed};
+use crate::tensor::{Tensor, TensorType};
+
+/// What was done to make a graph.
+pub(super) enum Step {
+    Input {
+        name: String,
+        ty: TensorType,
+        node: NodeId,
+    },
+    Weight {
+        path: String,
+        ty: TensorType,
+        node: NodeId,
+    },
+    Constant {
+        tensor: Tensor,
+        node: NodeId,
+    },
+    Call {
+        function: String,
+        has_parameters: bool,
+        parameters: Vec<(String, Passed)>,
+        inputs: Vec<Passed>,
+        outputs: Vec<Passed>,
+    },
+}
+
+impl Step {
+    pub fn call(function: &Function, parameters: Vec<(String, Passed)>, inputs: Vec<Passed>, result: &Passed) -> Step {
+        let outputs = match result {
+            Passed::List(items) => items.clone(),
+            output => vec![output.clone()],
+        };
+        let name = function.name.as_ref().map_or("", |name| &name.name).to_owned();
+        Step::Call { function: name, has_parameters: function.parameters.is_some(), parameters, inputs, outputs }
+    }
+}
+
+/// Operators that the language writes between their operands.
+const INFIX: [(&str, &str); 5] =
+    [("OnnxAdd_7", "+"), ("OnnxSub_7", "-"), ("OnnxMul_7", "*"), ("OnnxGreater_7", ">"), ("OnnxLess_7", "<")];
+
+/// Operators that the library has by other names, with the same meaning where they have no attributes.
+const NAMED: [(&str, &str); 8] = [
+    ("OnnxRelu", "relu"),
+    ("OnnxSigmoid", "sigmoid"),
+    ("OnnxTanh", "tanh"),
+    ("OnnxErf", "erf"),
+    ("OnnxExp", "exp"),
+    ("OnnxLog", "log"),
+    ("OnnxSqrt", "sqrt"),
+    ("OnnxAbs", "abs"),
+];
+
+/// The program of a model called `name`, and what its weights, which have other paths in the file, are called there.
+pub(super) fn program(
+    name: &str,
+    steps: &[Step],
+    values: &HashMap<NodeId, String>,
+    outputs: &[(String, NodeId)],
+) -> (String, Vec<(String, String)>) {
+    let mut writer = Writer { values, names: HashMap::new(), taken: HashSet::new(), body: String::new() };
+    let mut inputs = Vec::new();
+    let mut weights = Vec::new();
+    for step in steps {
+        writer.step(step, &mut inputs, &mut weights);
+    }
+    let outputs: Vec<String> = outputs
+        .iter()
+        .map(|(output, node)| {
+            let (wanted, own) = (identifier(output), writer.name(*node));
+            if own == wanted && !inputs.iter().any(|(_, input, _)| *input == own) {
+                return own;
+            }
+            let output = writer.fresh(output);
+            let _ = writeln!(writer.body, "    {output} = {own};");
+            output
+        })
+        .collect();
+    let header = inputs.iter().map(|(_, input, ty)| {
+        let sizes: Vec<String> = ty.shape.iter().map(usize::to_string).collect();
+        format!("{input}[{}]", sizes.join(", "))
+    });
+    let mut text = String::new();
+    for (original, input, ty) in &inputs {
+        let renamed = if original == input { String::new() } else { format!(", `{original}` in the file") };
+        let _ = writeln!(text, "// {input}: {ty}{renamed}");
+    }
+    let header: Vec<String> = header.collect();
+    let _ = writeln!(text, "model {}({}) -> ({}) {{", identifier(name), header.join(", "), outputs.join(", "));
+    text += &writer.body;
+    text += "}\n";
+    (text, weights)
+}
+
+/// [`Calls`] that keeps what was done.
+pub(super) struct Recorder<'p> {
+    calls: Calls<'p>,
+    pub steps: Vec<Step>,
+    /// What the file calls values.
+    pub values: HashMap<NodeId, String>,
+}
+
+impl<'p> Recorder<'p> {
+    pub fn new(calls: Calls<'p>) -> Recorder<'p> {
+        Recorder { calls, steps: Vec::new(), values: HashMap::new() }
+    }
+
+    pub fn graph(&self) -> &Graph {
+        self.calls.graph()
+    }
+
+    pub fn input(&mut self, name: &str, ty: TensorType, known: Option<Tensor>) -> Lowered<NodeId> {
+        let node = self.calls.input(name, ty.clone(), known)?;
+        self.steps.push(Step::Input { name: name.to_owned(), ty, node });
+        Ok(node)
+    }
+
+    pub fn weight(&mut self, path: &str, ty: TensorType, known: Option<Tensor>) -> Lowered<NodeId> {
+        let node = self.calls.weight(path, ty.clone(), known)?;
+        self.steps.push(Step::Weight { path: path.to_owned(), ty, node });
+        Ok(node)
+    }
+
+    pub fn constant(&mut self, tensor: &Tensor) -> Lowered<NodeId> {
+        let node = self.calls.constant(tensor)?;
+        self.steps.push(Step::Constant { tensor: tensor.clone(), node });
+        Ok(node)
+    }
+
+    pub fn tensor(&mut self, value: &Passed) -> Lowered<NodeId> {
+        let node = self.calls.tensor(value)?;
+        if !matches!(value, Passed::Tensor(_))
+            && let Some(tensor) = self.calls.known(node, usize::MAX)
+        {
+            self.steps.push(Step::Constant { tensor, node });
+        }
+        Ok(node)
+    }
+
+    pub fn known(&mut self, node: NodeId, most: usize) -> Option<Tensor> {
+        self.calls.known(node, most)
+    }
+
+    pub fn input_name(&self, node: NodeId) -> Option<String> {
+        self.calls.input_name(node)
+    }
+
+    pub fn begin(&mut self, name: &str, function: &str, path: &str) {
+        self.calls.begin(name, function, path);
+    }
+
+    pub fn call(
+        &mut self,
+        function: &'p Function,
+        parameters: Vec<(String, Passed)>,
+        inputs: Vec<Passed>,
+    ) -> Lowered<Passed> {
+        let result = self.calls.call(function, parameters.clone(), inputs.clone())?;
+        self.steps.push(Step::call(function, parameters, inputs, &result));
+        Ok(result)
+    }
+
+    pub fn finish(self, outputs: Vec<(String, NodeId)>, layers: Vec<Layer>) -> Network {
+        self.calls.finish(outputs, layers)
+    }
+}
+
+struct Writer<'a> {
+    /// What the file calls values.
+    values: &'a HashMap<NodeId, String>,
+    names: HashMap<NodeId, String>,
+    taken: HashSet<String>,
+    body: String,
+}
+
+impl Writer<'_> {
+    fn step(
+        &mut self,
+        step: &Step,
+        inputs: &mut Vec<(String, String, TensorType)>,
+        weights: &mut Vec<(String, String)>,
+    ) {
+        match step {
+            Step::Input { name, ty, node } => {
+                let own = self.fresh(name);
+                self.names.insert(*node, own.clone());
+                inputs.push((name.clone(), own, ty.clone()));
+            }
+            Step::Weight { path, ty, node } => {
+                let own = self.fresh(path);
+                let sizes: Vec<String> = ty.shape.iter().map(usize::to_string).collect();
+                let first = match ty.dtype {
+                    DType::F32 => "zeros()".to_owned(),
+                    dtype => format!("onnx_zeros({})", number(dtype)),
+                };
+                let keyword = if ty.dtype.is_float() { "param" } else { "state" };
+                let _ = writeln!(self.body, "    {keyword} {own}[{}] = {first};", sizes.join(", "));
+                self.names.insert(*node, own.clone());
+                weights.push((path.clone(), own));
+            }
+            Step::Constant { tensor, node } => {
+                let own = self.name(*node);
+                let (dtype, value) = (number(tensor.dtype()), text(&literal(tensor), self));
+                let _ = match tensor.dtype() {
+                    DType::F32 if tensor.shape().is_empty() => writeln!(self.body, "    {own} = {value};"),
+                    _ => writeln!(self.body, "    {own} = OnnxConstant(value = {value}, dtype = {dtype})();"),
+                };
+            }
+            Step::Call { function, has_parameters, parameters, inputs, outputs } => {
+                let operands: Vec<String> = inputs.iter().map(|input| text(input, self)).collect();
+                let has_tensor = inputs.iter().any(has_tensor);
+                let infix = INFIX.iter().find(|(known, _)| known == function).filter(|_| operands.len() == 2);
+                let named = NAMED.iter().find(|(known, _)| known == function).filter(|_| parameters.is_empty());
+                let given: Vec<String> =
+                    parameters.iter().map(|(name, value)| format!("{name} = {}", text(value, self))).collect();
+                let value = match infix {
+                    Some((_, sign)) => format!("{} {sign} {}", operands[0], operands[1]),
+                    None => {
+                        let list = match (given.is_empty(), *has_parameters && !has_tensor) {
+                            (true, false) => String::new(),
+                            _ => format!("({})", given.join(", ")),
+                        };
+                        let function = named.map_or(function.as_str(), |(_, name)| name);
+                        format!("{function}{list}({})", operands.join(", "))
+                    }
+                };
+                let targets: Vec<String> = outputs
+                    .iter()
+                    .map(|output| match output {
+                        Passed::Tensor(node) => self.name(*node),
+                        _ => self.fresh("Unused"),
+                    })
+                    .collect();
+                let _ = writeln!(self.body, "    {} = {value};", targets.join(", "));
+            }
+        }
+    }
+
+    /// The name of a value.
+    fn name(&mut self, node: NodeId) -> String {
+        if let Some(name) = self.names.get(&node) {
+            return name.clone();
+        }
+        let wanted = self.values.get(&node).map_or("Value", String::as_str).to_owned();
+        let name = self.fresh(&wanted);
+        self.names.insert(node, name.clone());
+        name
+    }
+
+    /// A name that nothing has yet.
+    fn fresh(&mut self, wanted: &str) -> String {
+        let wanted = identifier(wanted);
+        let mut candidates = (1..).map(|n| if n == 1 { wanted.clone() } else { format!("{wanted}_{n}") });
+        let free = candidates.find(|name| !self.taken.contains(name)).unwrap_or_default();
+        self.taken.insert(free.clone());
+        free
+    }
+}
+
+/// A name of the file as a tensor's name in Tile: letters, digits and `_`, from a capital on.
+fn identifier(name: &str) -> String {
+    let safe = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+    let name: String = name.trim_matches(|c: char| !c.is_ascii_alphanumeric()).chars().map(safe).collect();
+    match name.chars().next() {
+        Some(first) if first.is_ascii_alphabetic() => format!("{}{}", first.to_ascii_uppercase(), &name[1..]),
+        _ => format!("V{name}"),
+    }
+}
+
+fn has_tensor(value: &Passed) -> bool {
+    match value {
+        Passed::Tensor(_) => true,
+        Passed::List(items) => items.iter().any(has_tensor),
+        _ => false,
+    }
+}
+
+fn text(value: &Passed, names: &mut Writer) -> String {
+    match value {
+        Passed::Nothing => "none".into(),
+        Passed::Tensor(node) => names.name(*node),
+        Passed::Bool(value) => value.to_string(),
+        // The least number has no literal, and stands for an end beyond all others.
+        Passed::Int(value) => (*value).max(-i64::MAX).to_string(),
+        Passed::Float(value) if value.is_nan() => "(0.0 / 0.0)".into(),
+        Passed::Float(value) if value.is_infinite() => format!("({}1.0 / 0.0)", if *value < 0.0 { "-" } else { "" }),
+        Passed::Float(value) => format!("{value:?}"),
+        Passed::Text(text) => format!("\"{text}\""),
+        Passed::List(items) => {
+            let items: Vec<String> = items.iter().map(|item| text(item, names)).collect();
+            format!("[{}]", items.join(", "))
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! `tilec import MODEL.onnx -o MODEL.tile`: an ONNX file as a Tile program, with its weights beside it.
+
+use std::path::PathBuf;
+
+use tile_runtime::Device;
+
+use crate::arguments::Sizes;
+use crate::source::Source;
+use crate::terminal::{Failure, Terminal, print};
+
+#[derive(clap::Args)]
+pub struct Import {
+    /// An ONNX file
+    #[arg(value_name = "FILE.onnx")]
+    file: PathBuf,
+    /// Where to write the program; its weights are written beside it, as .safetensors. Without it the program is printed
+    #[arg(short, long, value_name = "FILE.tile")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    sizes: Sizes,
+}
+
+/// Writes the program and its weights.
+pub fn import(arguments: &Import, terminal: &Terminal) -> Result<(), Failure> {
+    let source = Source::load(&arguments.file, terminal)?;
+    if !source.model.is_onnx() {
+        return Err(Failure::input(format!("{} is no .onnx file", arguments.file.display())));
+    }
+    let device = Device::cpu();
+    let sizes = arguments.sizes.with_assumed(&source.model, terminal);
+    let failed = |error| source.failed(&error);
+    let imported = sizes.apply(source.model.on(&device)).import().map_err(failed)?;
+    let name = arguments.file.file_name().unwrap_or_default().to_string_lossy();
+    let Some(output) = &arguments.output else {
+        return print(format!("// {name}\n\n{}", imported.text()).as_bytes());
+    };
+    let weights = output.with_extension("safetensors");
+    let beside = weights.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let has_weights = imported.has_weights();
+    let head =
+        if has_weights { format!("// {name}; its weights are in {beside}.\n\n") } else { format!("// {name}\n\n") };
+    std::fs::write(output, head + imported.text()).map_err(|error| Failure::writing(output, &error))?;
+    terminal.note(&format!("wrote {}", output.display()));
+    if has_weights {
+        imported.save_weights(&weights).map_err(failed)?;
+        terminal.note(&format!("wrote {}", weights.display()));
+    }
+    Ok(())
+}
