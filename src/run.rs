@@ -27,7 +27,7 @@ pub struct Run {
     file: PathBuf,
     #[command(flatten)]
     inputs: Inputs,
-    /// The weights, by path: a .safetensors or .npz file
+    /// The weights, by path: a .safetensors or .npz file, or the .safetensors.index.json of several
     #[arg(long, value_name = "FILE")]
     weights: Option<PathBuf>,
     /// Fill inputs that are not given with random values, and weights from their initializers

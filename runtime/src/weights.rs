@@ -1,8 +1,9 @@
-//! Weights in files: safetensors, and NumPy's .npz. An entry's name is the path of the weight.
+//! Weights in files: safetensors, several of them with an index, and NumPy's .npz. An entry's name is the path of the weight.
 //!
 //! What a file has is checked before a session is touched, so that a file that does not fit leaves it as it was. Its tensors are read one
 //! by one, so that there is never a second copy of them all.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
@@ -39,13 +40,16 @@ impl std::error::Error for WeightsError {}
 enum Format {
     SafeTensors,
     Npz,
+    /// The list of which tensor is in which of several safetensors files beside it.
+    Index,
 }
 
 fn format(path: &Path) -> Result<Format, WeightsError> {
     match path.extension().and_then(|extension| extension.to_str()) {
         Some("safetensors") => Ok(Format::SafeTensors),
         Some("npz") => Ok(Format::Npz),
-        _ => Err(error(path, "the name of a file of weights ends in .safetensors or .npz")),
+        Some("json") => Ok(Format::Index),
+        _ => Err(error(path, "the name of a file of weights ends in .safetensors, .safetensors.index.json or .npz")),
     }
 }
 
@@ -53,7 +57,7 @@ pub(crate) fn error(path: &Path, what: impl fmt::Display) -> WeightsError {
     WeightsError { path: path.display().to_string(), what: what.to_string() }
 }
 
-/// A .safetensors or .npz file, open: what it has is known, and each tensor is read when it is wanted.
+/// A .safetensors or .npz file, or the index of several, open: what it has is known, and each tensor is read when it is wanted.
 pub struct WeightsFile {
     path: PathBuf,
     tensors: Vec<(String, TensorType)>,
@@ -68,6 +72,8 @@ enum Content {
     },
     /// An entry a tensor.
     Npz(ZipArchive<BufReader<File>>),
+    /// Files, and for each tensor the number of its file and its own there.
+    Shards(Vec<WeightsFile>, Vec<(usize, usize)>),
 }
 
 impl WeightsFile {
@@ -80,6 +86,7 @@ impl WeightsFile {
         let (tensors, content) = match format {
             Format::SafeTensors => open_safetensors(&path, file)?,
             Format::Npz => open_npz(&path, file)?,
+            Format::Index => open_index(&path, file)?,
         };
         Ok(WeightsFile { path, tensors, content })
     }
@@ -103,6 +110,10 @@ impl WeightsFile {
                 read.map_err(|e| failed(&e))?;
                 Tensor::from_bytes(ty.clone(), bytes)
                     .ok_or_else(|| failed(&"it has not as many bytes as its shape says"))
+            }
+            Content::Shards(files, places) => {
+                let (file, number) = places[number];
+                files[file].read(number)
             }
             Content::Npz(archive) => {
                 let entry = archive.by_index(number).map_err(|e| failed(&e))?;
@@ -143,6 +154,36 @@ fn open_safetensors(path: &Path, mut file: File) -> Result<Opened, WeightsError>
     Ok((tensors, Content::SafeTensors { file, starts }))
 }
 
+/// The format: an object whose `weight_map` has the file of each tensor by its name.
+/// <https://huggingface.co/docs/safetensors/index>
+fn open_index(path: &Path, file: File) -> Result<Opened, WeightsError> {
+    let invalid =
+        |what: &dyn fmt::Display| error(path, format!("this is not a valid index of safetensors files: {what}"));
+    let mut index: serde_json::Value = serde_json::from_reader(BufReader::new(file)).map_err(|e| invalid(&e))?;
+    let weight_map: BTreeMap<String, String> =
+        serde_json::from_value(index["weight_map"].take()).map_err(|e| invalid(&e))?;
+    let (mut names, mut files): (Vec<&str>, Vec<WeightsFile>) = (Vec::new(), Vec::new());
+    let (mut tensors, mut places) = (Vec::new(), Vec::new());
+    for (tensor, shard) in &weight_map {
+        let number = match names.iter().position(|name| name == shard) {
+            Some(number) => number,
+            None => {
+                if !shard.ends_with(".safetensors") || shard.contains(['/', '\\']) {
+                    return Err(invalid(&format!("`{shard}` is no safetensors file beside it")));
+                }
+                files.push(WeightsFile::open(path.with_file_name(shard))?);
+                names.push(shard);
+                names.len() - 1
+            }
+        };
+        let found = files[number].tensors.iter().position(|(name, _)| name == tensor);
+        let found = found.ok_or_else(|| error(path, format!("`{shard}` has no tensor `{tensor}`")))?;
+        tensors.push(files[number].tensors[found].clone());
+        places.push((number, found));
+    }
+    Ok((tensors, Content::Shards(files, places)))
+}
+
 fn open_npz(path: &Path, file: File) -> Result<Opened, WeightsError> {
     let invalid = |e| error(path, format!("this is not a valid .npz file: {e}"));
     let mut archive = ZipArchive::new(BufReader::new(file)).map_err(invalid)?;
@@ -181,6 +222,7 @@ pub fn write(path: &Path, tensors: &[(String, Tensor)]) -> Result<(), WeightsErr
     let written = match format {
         Format::SafeTensors => write_safetensors(unfinished, tensors),
         Format::Npz => write_npz(unfinished, tensors),
+        Format::Index => Err("weights are written to one file, .safetensors or .npz".into()),
     };
     let written = written.and_then(|()| std::fs::rename(unfinished, path).map_err(|e| e.to_string()));
     written.map_err(|what| {

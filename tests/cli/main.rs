@@ -5,6 +5,7 @@ mod cache;
 mod commands;
 mod errors;
 mod examples;
+mod onnx;
 mod profile;
 mod readme;
 mod threads;

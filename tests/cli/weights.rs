@@ -23,7 +23,7 @@ fn weights_from_files_of_numpy_and_safetensors() {
     let out = empty_folder("weights-out");
     let expected = array("tests/golden/weights/Y.npy");
     for device in devices() {
-        for file in ["network.safetensors", "network.npz", "compressed.npz"] {
+        for file in ["network.safetensors", "network.safetensors.index.json", "network.npz", "compressed.npz"] {
             let weights = format!("tests/golden/weights/{file}");
             let arguments = ["run", network.to_str().unwrap(), "--input", "X=tests/golden/weights/X.npy", "--weights"];
             let output = [&weights, "--device", device, "--output-dir", out.to_str().unwrap()];
@@ -51,7 +51,8 @@ fn a_file_that_does_not_fit_is_told_of_as_a_whole() {
       `head.Kernel`, f32[5, 2], is missing
       `haed.Kernel`, f32[4, 3], is no weight of the program; did you mean `head.Kernel`?
     ");
-    assert_snapshot!(run("tests/golden/weights/X.npy"), @"error: tests/golden/weights/X.npy: the name of a file of weights ends in .safetensors or .npz");
+    assert_snapshot!(run("tests/golden/weights/X.npy"), @"error: tests/golden/weights/X.npy: the name of a file of weights ends in .safetensors, .safetensors.index.json or .npz");
+    assert_snapshot!(run("tests/golden/weights/outside.safetensors.index.json"), @"error: tests/golden/weights/outside.safetensors.index.json: this is not a valid index of safetensors files: `../network.safetensors` is no safetensors file beside it");
     let broken = empty_folder("weights-broken").join("broken.safetensors");
     let broken_as = |bytes: &[u8]| {
         std::fs::write(&broken, bytes).unwrap();

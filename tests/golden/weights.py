@@ -6,6 +6,7 @@ The network is y = relu(x @ hidden.Kernel + hidden.Bias) @ head.Kernel, in float
 safetensors file float32 and, for the bias, float16.
 """
 
+import json
 import pathlib
 
 import numpy as np
@@ -20,6 +21,11 @@ weights = {
     "head.Kernel": rng.standard_normal((5, 2)).astype(np.float32),
 }
 save_file(weights, FOLDER / "network.safetensors")
+save_file({"hidden.Kernel": weights["hidden.Kernel"]}, FOLDER / "part-1.safetensors")
+save_file({path: weights[path] for path in ["hidden.Bias", "head.Kernel"]}, FOLDER / "part-2.safetensors")
+shards = {path: f"part-{1 if path == 'hidden.Kernel' else 2}.safetensors" for path in weights}
+(FOLDER / "network.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": shards}) + "\n")
+(FOLDER / "outside.safetensors.index.json").write_text('{"weight_map": {"a": "../network.safetensors"}}\n')
 np.savez(FOLDER / "network.npz", **{path: array.astype(np.float64) for path, array in weights.items()})
 np.savez_compressed(FOLDER / "compressed.npz", **weights)
 x = rng.standard_normal((4, 3)).astype(np.float32)

@@ -147,8 +147,7 @@ impl<'p> Importer<'p> {
         let is_initialized = |name: &str| graph.initializers.iter().any(|tensor| tensor.name == name);
         let mut problems = Vec::new();
         let names: Vec<&str> = graph.inputs.iter().map(|input| input.name.as_str()).collect();
-        let dims = graph.inputs.iter().filter_map(|input| input.ty.as_ref()?.tensor.as_ref()?.shape.as_ref());
-        let sizes: Vec<&str> = dims.flat_map(|shape| shape.dims.iter().map(|dim| dim.name.as_str())).collect();
+        let sizes: Vec<&str> = self.model.unknown_sizes(&[]);
         let unknown = |what: &str, name: &str, known: &[&str]| {
             format!("there is no {what} `{name}`; the model has {}", known.join(", "))
         };
@@ -204,7 +203,10 @@ impl<'p> Importer<'p> {
         let small = if may_be_trained && ty.dtype.is_float() { 1 } else { SMALL };
         let value = match ty.elements() <= KNOWN {
             true => Some(tensor::tensor(tensor, self.loader)?),
-            false => None,
+            false => {
+                tensor::check(tensor, &ty, self.loader)?;
+                None
+            }
         };
         self.calls.begin(path, "", path);
         let node = match value {
@@ -243,7 +245,10 @@ impl<'p> Importer<'p> {
             let of_node = resolved(node, attributes);
             self.calls.begin(node.outputs.first().map_or("", String::as_str), &node.op, title(node));
             let outputs = match operator {
-                Operator::Library(name) => self.call(name, node, inputs, of_node).map_err(named)?,
+                Operator::Library(name) => {
+                    let call = self.call(name, node, inputs, of_node);
+                    call.map_err(|what| named(what.replace(&format!("`{name}`"), &format!("`{}`", node.op))))?
+                }
                 Operator::Control(control) => self.control(control, node, inputs, of_node, opsets)?,
                 Operator::Local(function) => self.inline(function, inputs, of_node).map_err(|mut error| {
                     error.0.iter_mut().for_each(|what| *what = format!("{what}, in node `{}`", title(node)));
@@ -263,7 +268,7 @@ impl<'p> Importer<'p> {
 
     /// Keeps a node of the outermost graph for [`Network::layers`].
     fn note_layer(&mut self, node: &proto::Node, inputs: &[Passed], outputs: &[Passed]) {
-        if self.scopes.len() > 1 {
+        if self.scopes.len() > 1 || node.op == "Constant" {
             return;
         }
         let mut elements = 0;

@@ -78,6 +78,22 @@ pub fn ty(tensor: &proto::Tensor) -> Result<TensorType, String> {
     }
 }
 
+/// Whether the file, or the one beside it, has as many elements as a tensor of the type `ty` takes. Reads none of them.
+pub fn check(tensor: &proto::Tensor, ty: &TensorType, loader: Loader) -> Result<(), String> {
+    let (elements, bytes) = (ty.elements(), ty.elements() * ty.dtype.size());
+    if tensor.location == 1 {
+        let External { path, offset, length } = external(tensor, bytes as u64)?;
+        let end = offset.checked_add(length).ok_or("it ends beyond all files")?;
+        return loader(&External { path, offset: end, length: 0 }).map(|_| ());
+    }
+    let typed =
+        [tensor.floats.len(), tensor.ints32.len(), tensor.ints64.len(), tensor.doubles.len(), tensor.uints64.len()];
+    match tensor.raw.len() == bytes || typed.contains(&elements) {
+        true => Ok(()),
+        false => Err(format!("it is {ty}, and has {} bytes", tensor.raw.len())),
+    }
+}
+
 /// The tensor. No more memory is asked for than there are bytes.
 pub fn tensor(tensor: &proto::Tensor, loader: Loader) -> Result<Tensor, String> {
     let ty = ty(tensor)?;

@@ -77,7 +77,7 @@ pub(super) fn program(
     let mut writer = Writer { values, names: HashMap::new(), taken: HashSet::new(), body: String::new() };
     let mut inputs = Vec::new();
     let mut weights = Vec::new();
-    for step in steps {
+    for step in needed(steps, outputs) {
         writer.step(step, &mut inputs, &mut weights);
     }
     let outputs: Vec<String> = outputs
@@ -179,6 +179,36 @@ impl<'p> Recorder<'p> {
     pub fn finish(self, outputs: Vec<(String, NodeId)>, layers: Vec<Layer>) -> Network {
         self.calls.finish(outputs, layers)
     }
+}
+
+/// The steps without those that the outputs do not need, such as the arithmetic on shapes, whose results are numbers by now.
+fn needed<'a>(steps: &'a [Step], outputs: &[(String, NodeId)]) -> Vec<&'a Step> {
+    fn add(value: &Passed, wanted: &mut HashSet<NodeId>) {
+        match value {
+            Passed::Tensor(node) => {
+                wanted.insert(*node);
+            }
+            Passed::List(items) => items.iter().for_each(|item| add(item, wanted)),
+            _ => {}
+        }
+    }
+    let mut wanted: HashSet<NodeId> = outputs.iter().map(|(_, node)| *node).collect();
+    let mut kept: Vec<&Step> = Vec::new();
+    for step in steps.iter().rev() {
+        let is_needed = match step {
+            Step::Input { .. } => true,
+            Step::Weight { node, .. } | Step::Constant { node, .. } => wanted.contains(node),
+            Step::Call { inputs, outputs, .. } => {
+                let is_wanted = |output: &Passed| matches!(output, Passed::Tensor(node) if wanted.contains(node));
+                let any = outputs.iter().any(is_wanted);
+                inputs.iter().filter(|_| any).for_each(|input| add(input, &mut wanted));
+                any
+            }
+        };
+        kept.extend(is_needed.then_some(step));
+    }
+    kept.reverse();
+    kept
 }
 
 struct Writer<'a> {

@@ -1,0 +1,88 @@
+//! ONNX files on the command line; see golden/onnx_models.py.
+
+use insta::assert_snapshot;
+
+use crate::tilec::{empty_folder, tilec};
+
+const MODEL: &str = "tests/golden/onnx/odd_names.onnx";
+
+#[test]
+fn a_model_runs_by_the_names_of_its_file() {
+    let folder = empty_folder("onnx-run");
+    let out = folder.to_str().unwrap();
+    tilec(["run", MODEL, "--random", "1", "--device", "cpu", "--output-dir", out]).ok();
+    assert!(folder.join("_block_0_out.npy").exists());
+    let run = tilec(["run", MODEL, "--device", "cpu"]);
+    assert_eq!(run.code, 1);
+    assert_snapshot!(run.err, @"
+    error: tests/golden/onnx/odd_names.onnx: input `input.1`, f32[3], is missing (give it an array with `--input input.1=x.npy`, or random values with `--random 1`)
+    ");
+    let run = tilec(["run", MODEL, "--device", "cpu", "--input", "input.1=3"]);
+    assert_snapshot!(run.err, @"
+    error: tests/golden/onnx/odd_names.onnx: the input `input.1` of an ONNX file is an array, and a number is given
+    ");
+}
+
+#[test]
+fn an_imported_model_runs_with_its_weights() {
+    let folder = empty_folder("onnx-import");
+    let file = folder.join("attention.tile");
+    let file = file.to_str().unwrap();
+    tilec(["import", "tests/golden/onnx/attention.onnx", "-o", file]).ok();
+    let weights = folder.join("attention.safetensors");
+    tilec(["run", file, "--weights", weights.to_str().unwrap(), "--random", "1", "--device", "cpu"]).ok();
+    let run = tilec(["import", file]);
+    assert_eq!(run.code, 1);
+    assert!(run.err.contains("attention.tile is no .onnx file"), "{}", run.err);
+}
+
+#[test]
+fn a_model_has_a_table_of_its_nodes() {
+    let run = tilec(["summary", "tests/golden/onnx/convolutions.onnx"]).ok();
+    assert_snapshot!(run.text(), @r#"
+    Model: "golden"
+    ┌───────────────────────────────────────────┬──────────────┬─────────┐
+    │ Layer (type)                              ┆ Output Shape ┆ Param # │
+    ╞═══════════════════════════════════════════╪══════════════╪═════════╡
+    │ Conv_C (Conv)                             ┆ (1, 6, 5, 6) ┆     168 │
+    ├╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌┼╌╌╌╌╌╌╌╌╌╌╌╌╌╌┼╌╌╌╌╌╌╌╌╌┤
+    │ BatchNormalization_N (BatchNormalization) ┆ (1, 6, 5, 6) ┆      24 │
+    ├╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌┼╌╌╌╌╌╌╌╌╌╌╌╌╌╌┼╌╌╌╌╌╌╌╌╌┤
+    │ Relu_R (Relu)                             ┆ (1, 6, 5, 6) ┆       0 │
+    ├╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌┼╌╌╌╌╌╌╌╌╌╌╌╌╌╌┼╌╌╌╌╌╌╌╌╌┤
+    │ Conv_E (Conv)                             ┆ (1, 6, 5, 6) ┆      54 │
+    ├╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌┼╌╌╌╌╌╌╌╌╌╌╌╌╌╌┼╌╌╌╌╌╌╌╌╌┤
+    │ Clip_L (Clip)                             ┆ (1, 6, 5, 6) ┆       0 │
+    ├╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌┼╌╌╌╌╌╌╌╌╌╌╌╌╌╌┼╌╌╌╌╌╌╌╌╌┤
+    │ MaxPool_P (MaxPool)                       ┆ (1, 6, 3, 3) ┆       0 │
+    ├╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌┼╌╌╌╌╌╌╌╌╌╌╌╌╌╌┼╌╌╌╌╌╌╌╌╌┤
+    │ GlobalAveragePool_G (GlobalAveragePool)   ┆ (1, 6, 1, 1) ┆       0 │
+    ├╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌┼╌╌╌╌╌╌╌╌╌╌╌╌╌╌┼╌╌╌╌╌╌╌╌╌┤
+    │ Flatten_F (Flatten)                       ┆ (1, 6)       ┆       0 │
+    ├╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌┼╌╌╌╌╌╌╌╌╌╌╌╌╌╌┼╌╌╌╌╌╌╌╌╌┤
+    │ Gemm_Y (Gemm)                             ┆ (1, 5)       ┆      35 │
+    └───────────────────────────────────────────┴──────────────┴─────────┘
+     Total params: 281 (1.10 KB)
+     Trainable params: 281 (1.10 KB)
+     Non-trainable params: 0 (0.00 B)
+    "#);
+    assert_eq!(run.notes(), ["note: batch = 1 is assumed; `--dim batch=…` gives another size"]);
+}
+
+#[test]
+fn a_model_has_kernels_in_every_language() {
+    let run = tilec(["tests/golden/onnx/convolutions.onnx", "--emit", "plan,msl", "--dim", "batch=2"]).ok();
+    assert!(run.text().contains("plan golden for generic"), "{}", run.text());
+    assert!(run.text().contains("kernel void"), "{}", run.text());
+}
+
+#[test]
+fn a_model_with_what_is_not_supported_is_refused_at_once() {
+    let run = tilec(["run", "tests/golden/onnx/refused/unsupported.onnx", "--device", "cpu"]);
+    assert_eq!(run.code, 1);
+    assert_snapshot!(run.err, @"
+    error: tests/golden/onnx/refused/unsupported.onnx: 2 of its operators are not supported:
+      Frobnicate: `Frobnicate_A`
+      Unique: `Unique_B`, `Unique_Y`
+    ");
+}

@@ -1,0 +1,321 @@
+#!/usr/bin/env python3
+"""Makes the models of tests/golden/onnx with what they give: NAME.onnx, and NAME.npz with its inputs and outputs by name.
+
+Needs onnx and onnxruntime. What onnxruntime has not, the package's reference implementation computes.
+"""
+
+import os
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "onnx")
+RANDOM = np.random.default_rng(7)
+F32, I64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+
+
+def normal(*shape, dtype=np.float32):
+    return (RANDOM.standard_normal(shape) * 0.5).astype(dtype)
+
+
+def value(name, dtype, shape):
+    return helper.make_tensor_value_info(name, dtype, shape)
+
+
+def node(op, inputs, outputs, **attributes):
+    return helper.make_node(op, inputs.split(), outputs.split(), name=f"{op}_{outputs.split()[0]}", **attributes)
+
+
+def model(nodes, inputs, outputs, weights=None, opset=20, **rest):
+    weights = [numpy_helper.from_array(np.asarray(array), name) for name, array in (weights or {}).items()]
+    graph = helper.make_graph(nodes, "golden", inputs, outputs, weights)
+    opsets = [helper.make_opsetid("", opset)] + [helper.make_opsetid(domain, 1) for domain in rest.pop("domains", [])]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8, **rest)
+
+
+def convolutions():
+    """A network as exporters write it: convolution, normalization, pooling, a flattened product; the batch has a name."""
+    nodes = [
+        node("Conv", "X K B", "C", kernel_shape=[3, 3], pads=[1, 1, 1, 1], strides=[2, 2]),
+        node("BatchNormalization", "C scale shift mean var", "N", epsilon=1e-5),
+        node("Relu", "N", "R"),
+        node("Conv", "R D", "E", group=6, pads=[1, 1, 1, 1]),
+        node("Clip", "E low high", "L"),
+        node("MaxPool", "L", "P", kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1),
+        node("GlobalAveragePool", "P", "G"),
+        node("Flatten", "G", "F"),
+        node("Gemm", "F W V", "Y", transB=1, alpha=0.5),
+    ]
+    weights = dict(K=normal(6, 3, 3, 3), B=normal(6), scale=normal(6), shift=normal(6), mean=normal(6),
+                   var=np.abs(normal(6)) + 0.5, D=normal(6, 1, 3, 3), low=np.float32(0), high=np.float32(6),
+                   W=normal(5, 6), V=normal(5))
+    made = model(nodes, [value("X", F32, ["batch", 3, 9, 11])], [value("Y", F32, ["batch", 5])], weights, opset=13)
+    return made, [normal(2, 3, 9, 11)]
+
+
+def shape_arithmetic():
+    """A reshape to sizes that the model computes, as exporters write a view."""
+    nodes = [
+        node("Shape", "X", "S"),
+        node("Gather", "S zero", "N", axis=0),
+        node("Unsqueeze", "N axes", "U"),
+        node("Concat", "U rest", "T", axis=0),
+        node("Reshape", "X T", "R"),
+        node("Transpose", "R", "Y", perm=[0, 2, 1]),
+    ]
+    weights = dict(zero=np.int64(0), axes=np.array([0]), rest=np.array([2, -1]))
+    made = model(nodes, [value("X", F32, ["n", "c", "t"])], [value("Y", F32, None)], weights)
+    return made, [normal(3, 4, 6)]
+
+
+def shape_input():
+    """A shape that is an input."""
+    made = model([node("Expand", "X shape", "Y")], [value("X", F32, [3, 1]), value("shape", I64, [3])],
+                 [value("Y", F32, None)])
+    return made, [normal(3, 1), np.array([2, 1, 6])]
+
+
+def attention():
+    """Scores, a mask and a softmax between two products."""
+    nodes = [
+        node("MatMul", "X Q", "q"), node("MatMul", "X K", "k"), node("MatMul", "X V", "v"),
+        node("Transpose", "k", "kt", perm=[0, 2, 1]),
+        node("MatMul", "q kt", "s"), node("Div", "s root", "d"),
+        node("Where", "mask d least", "m"), node("Softmax", "m", "p", axis=-1),
+        node("MatMul", "p v", "a"), node("Add", "a X", "r"),
+        node("LayerNormalization", "r gamma beta", "Y", axis=-1),
+    ]
+    weights = dict(Q=normal(8, 8), K=normal(8, 8), V=normal(8, 8), root=np.float32(8**0.5),
+                   mask=np.tril(np.ones((5, 5), bool)), least=np.float32(-1e9), gamma=normal(8), beta=normal(8))
+    made = model(nodes, [value("X", F32, [2, 5, 8])], [value("Y", F32, [2, 5, 8])], weights)
+    return made, [normal(2, 5, 8)]
+
+
+def recurrent():
+    """An LSTM both ways, with a state to begin with, and a GRU on what it gives."""
+    nodes = [
+        node("LSTM", "X W R B none h c", "Z H C", hidden_size=4, direction="bidirectional"),
+        node("Transpose", "Z", "T", perm=[0, 2, 1, 3]), node("Reshape", "T sizes", "S"),
+        node("GRU", "S GW GR GB", "G L", hidden_size=3, linear_before_reset=1),
+    ]
+    nodes[0].input[4] = ""
+    weights = dict(W=normal(2, 16, 5), R=normal(2, 16, 4), B=normal(2, 32), h=normal(2, 3, 4), c=normal(2, 3, 4),
+                   sizes=np.array([0, 0, 8]), GW=normal(1, 9, 8), GR=normal(1, 9, 3), GB=normal(1, 18))
+    outputs = [value("G", F32, None), value("L", F32, None), value("C", F32, None)]
+    return model(nodes, [value("X", F32, [7, 3, 5])], outputs, weights), [normal(7, 3, 5)]
+
+
+def quantized():
+    """Quantised and back around a product, and one of integers with scales of its own."""
+    nodes = [
+        node("QuantizeLinear", "X xs xz", "Q"), node("DequantizeLinear", "Q xs xz", "D"),
+        node("DequantizeLinear", "W ws wz", "V", axis=1), node("MatMul", "D V", "M"),
+        node("DynamicQuantizeLinear", "M", "dq ds dz"), node("MatMulInteger", "dq I dz iz", "P"),
+        node("Cast", "P", "F", to=F32), node("Mul", "F ds", "Y"),
+        node("QLinearMatMul", "Q xs xz I is iz ys yz", "Z"),
+    ]
+    weights = dict(xs=np.float32(0.02), xz=np.uint8(120), W=RANDOM.integers(-100, 100, (6, 4)).astype(np.int8),
+                   ws=(np.abs(normal(4)) * 0.1 + 0.01), wz=np.zeros(4, np.int8),
+                   I=RANDOM.integers(-100, 100, (6, 4)).astype(np.int8), iz=np.int8(3), ys=np.float32(0.5),
+                   yz=np.uint8(128))
+    weights["is"] = np.float32(0.03)
+    weights["W"] = weights["W"][:, :4]
+    nodes[5] = node("MatMulInteger", "dq J dz iz", "P")
+    weights["J"] = RANDOM.integers(-100, 100, (4, 3)).astype(np.int8)
+    outputs = [value("Y", F32, None), value("Z", TensorProto.UINT8, None)]
+    return model(nodes, [value("X", F32, [5, 6])], outputs, weights), [normal(5, 6)]
+
+
+def control():
+    """A branch with a constant condition, one that is decided at run time, a loop and a scan."""
+    branch = lambda op, of: helper.make_graph([node(op, of, f"{op}_result")], op, [], [value(f"{op}_result", F32, None)])
+    body = helper.make_graph(
+        [node("Add", "carried X", "next"), node("Mul", "next next", "square"), node("Identity", "goes_on", "still")],
+        "body", [value("turn", I64, []), value("goes_on", BOOL, []), value("carried", F32, [2, 3])],
+        [value("still", BOOL, []), value("next", F32, [2, 3]), value("square", F32, [2, 3])])
+    step = helper.make_graph([node("Add", "sum row", "total"), node("Identity", "total", "kept")], "step",
+                             [value("sum", F32, [3]), value("row", F32, [3])],
+                             [value("total", F32, [3]), value("kept", F32, [3])])
+    nodes = [
+        node("If", "yes", "A", then_branch=branch("Relu", "X"), else_branch=branch("Neg", "X")),
+        node("ReduceSum", "X", "all", keepdims=0), node("Greater", "all zero", "positive"),
+        node("If", "positive", "B", then_branch=branch("Exp", "X"), else_branch=branch("Abs", "X")),
+        node("Loop", "four yes X", "C D", body=body),
+        node("Scan", "start X", "E F", body=step, num_scan_inputs=1, scan_input_directions=[1]),
+    ]
+    weights = dict(yes=np.bool_(True), zero=np.float32(0), four=np.int64(4), start=normal(3))
+    outputs = [value(name, F32, None) for name in "ABCDEF"]
+    return model(nodes, [value("X", F32, [2, 3])], outputs, weights), [normal(2, 3)]
+
+
+def functions():
+    """Functions of the file, with an attribute that a call gives and one that it leaves out, and one within another."""
+    scaled = helper.make_function("own", "Scaled", ["x"], ["y"],
+                                  [helper.make_node("Constant", [], ["c"]), helper.make_node("Mul", ["x", "c"], ["y"])],
+                                  [helper.make_opsetid("", 20)], ["by"])
+    reference = scaled.node[0].attribute.add()
+    reference.name, reference.type, reference.ref_attr_name = "value_float", onnx.AttributeProto.FLOAT, "by"
+    twice = helper.make_function("own", "Twice", ["x"], ["z"],
+                                 [helper.make_node("Scaled", ["x"], ["y"], domain="own", by=3.0),
+                                  helper.make_node("Relu", ["y"], ["z"])],
+                                 [helper.make_opsetid("", 20), helper.make_opsetid("own", 1)])
+    nodes = [helper.make_node("Twice", ["X"], ["A"], domain="own"),
+             helper.make_node("Scaled", ["A"], ["Y"], domain="own", by=0.25)]
+    made = model(nodes, [value("X", F32, [4])], [value("Y", F32, [4])], domains=["own"], functions=[scaled, twice])
+    return made, [normal(4)]
+
+
+def sequences():
+    """Tensors in lists."""
+    nodes = [
+        node("SplitToSequence", "X sizes", "S", axis=1), node("SequenceAt", "S one", "A"),
+        node("SequenceInsert", "S A", "T"), node("SequenceLength", "T", "N"),
+        node("ConcatFromSequence", "T", "Y", axis=1),
+    ]
+    weights = dict(sizes=np.array([2, 1, 3]), one=np.int64(-1))
+    made = model(nodes, [value("X", F32, [2, 6])], [value("Y", F32, None), value("N", I64, [])], weights)
+    return made, [normal(2, 6)]
+
+
+def resized():
+    """Up by numbers that are constants, down to sizes, and padded as mirrors do."""
+    nodes = [
+        node("Resize", "X none scales", "U", mode="linear", coordinate_transformation_mode="half_pixel"),
+        node("Resize", "U none none sizes", "D", mode="nearest", coordinate_transformation_mode="asymmetric",
+             nearest_mode="floor"),
+        node("Pad", "D pads", "Y", mode="reflect"),
+    ]
+    nodes[0].input[1] = nodes[1].input[1] = nodes[1].input[2] = ""
+    weights = dict(scales=np.array([1, 1, 2, 1.5], np.float32), sizes=np.array([1, 2, 5, 4]),
+                   pads=np.array([0, 0, 1, 2, 0, 0, 0, 1]))
+    return model(nodes, [value("X", F32, [1, 2, 4, 6])], [value("Y", F32, None)], weights), [normal(1, 2, 4, 6)]
+
+
+def tokens():
+    """An embedding by numbers of tokens, positions that the model makes, and an index of the best."""
+    nodes = [
+        node("Gather", "E T", "W", axis=0), node("Shape", "T", "S"), node("Gather", "S one", "L", axis=0),
+        node("Range", "zero L one", "P"), node("Gather", "D P", "V", axis=0), node("Add", "W V", "A"),
+        node("ReduceMean", "A axes", "M", keepdims=1), node("ArgMax", "A", "Y", axis=-1, keepdims=0),
+        node("TopK", "A two", "K I", axis=-1), node("CumSum", "A one", "C"),
+    ]
+    weights = dict(E=normal(11, 6), one=np.int64(1), zero=np.int64(0), D=normal(20, 6), axes=np.array([-1]),
+                   two=np.array([2]))
+    outputs = [value("M", F32, None), value("Y", I64, None), value("K", F32, None), value("I", I64, None),
+               value("C", F32, None)]
+    return model(nodes, [value("T", I64, ["batch", "time"])], outputs, weights), [RANDOM.integers(0, 11, (2, 5))]
+
+
+def halves():
+    """Weights of 16 bits."""
+    nodes = [node("Cast", "X", "H", to=TensorProto.FLOAT16), node("MatMul", "H W", "M"), node("Cast", "M", "Y", to=F32)]
+    made = model(nodes, [value("X", F32, [3, 4])], [value("Y", F32, [3, 5])], dict(W=normal(4, 5, dtype=np.float16)))
+    return made, [normal(3, 4)]
+
+
+def opset_6():
+    """Broadcasting as it was."""
+    nodes = [node("Add", "X B", "A", broadcast=1, axis=1), node("Mul", "A A", "M"), node("PRelu", "M S", "Y")]
+    made = model(nodes, [value("X", F32, [2, 3, 4])], [value("Y", F32, [2, 3, 4])], dict(B=normal(3), S=normal(3)), opset=6)
+    x = normal(2, 3, 4)
+    weights = {w.name: numpy_helper.to_array(w) for w in made.graph.initializer}
+    a = x + weights["B"][:, None]
+    return made, [x], [np.where(a * a < 0, weights["S"][:, None], 1) * a * a]
+
+
+def odd_names():
+    """Names that are none in Tile."""
+    nodes = [node("Add", "input.1 onnx::Add_2", "/block/0:out")]
+    made = model(nodes, [value("input.1", F32, [3])], [value("/block/0:out", F32, [3])], {"onnx::Add_2": normal(3)})
+    return made, [normal(3)]
+
+
+def external():
+    """Weights in a file beside it."""
+    made = model([node("MatMul", "X W", "Y")], [value("X", F32, [2, 8])], [value("Y", F32, [2, 8])], dict(W=normal(8, 8)))
+    return made, [normal(2, 8)]
+
+
+def refused():
+    """Files that are wrong, by name."""
+    vector = lambda name, size=2: value(name, F32, [size])
+    relu = node("Relu", "X", "Y")
+    plain = lambda nodes, weights=(): helper.make_model(
+        helper.make_graph(nodes, "refused", [vector("X")], [value("Y", F32, None)], list(weights)),
+        opset_imports=[helper.make_opsetid("", 20)], ir_version=8)
+
+    def weight(dims, raw=b"12345678", location=None):
+        tensor = TensorProto(name="W", data_type=F32, dims=dims)
+        if location is None:
+            tensor.raw_data = raw
+        else:
+            tensor.data_location = TensorProto.EXTERNAL
+            tensor.external_data.add(key="location", value=location)
+        return plain([node("Add", "X W", "Y")], [tensor])
+
+    body = helper.make_graph([node("Identity", "go", "on"), node("Add", "x x", "y")], "body",
+                             [value("i", I64, []), value("go", BOOL, []), vector("x")], [value("on", BOOL, []), vector("y")])
+    endless = node("Loop", "none none X", "Y", body=body)
+    endless.input[0] = endless.input[1] = ""
+    number = lambda name, *items: helper.make_node("Constant", [], [name], value_ints=items)
+    return {
+        "nothing": b"",
+        "text": b"this is no model",
+        "truncated": plain([relu]).SerializeToString()[:-9],
+        "cycle": plain([node("Add", "X B", "Y"), node("Add", "Y X", "B")]),
+        "given_twice": plain([relu, node("Neg", "X", "Y")]),
+        "no_output": plain([node("Relu", "X", "Z")]),
+        "unsupported": plain([node("Frobnicate", "X", "A"), node("Unique", "A", "B"), node("Unique", "B", "Y")]),
+        "attribute": plain([node("Relu", "X", "Y", slope=3)]),
+        "too_few_inputs": plain([node("Add", "X", "Y")]),
+        "shapes": weight([3], b"0123456789ab"),
+        "overflow": weight([1 << 31, 1 << 31, 1 << 31]),
+        "two_gigabytes": weight([2, 1 << 28]),
+        "negative": weight([-2]),
+        "leaves_the_folder": weight([2], location="../../../../etc/passwd"),
+        "absolute": weight([2], location="/etc/passwd"),
+        "not_there": weight([2], location="nothing.data"),
+        "endless": plain([endless]),
+        "range": plain([helper.make_node("Constant", [], ["a"], value_int=0),
+                        helper.make_node("Constant", [], ["b"], value_int=1 << 60),
+                        helper.make_node("Constant", [], ["c"], value_int=1), node("Range", "a b c", "Y")]),
+        "huge": plain([number("r", 1 << 62), node("Tile", "X r", "Y")]),
+        "opset_5": helper.make_model(helper.make_graph([relu], "old", [vector("X")], [vector("Y")]),
+                                     opset_imports=[helper.make_opsetid("", 5)], ir_version=3),
+    }
+
+
+def main():
+    os.makedirs(FOLDER + "/refused", exist_ok=True)
+    for name, made in refused().items():
+        with open(f"{FOLDER}/refused/{name}.onnx", "wb") as file:
+            file.write(made if isinstance(made, bytes) else made.SerializeToString())
+    made = [convolutions, shape_arithmetic, shape_input, attention, recurrent, quantized, control, functions, sequences,
+            resized, tokens, halves, opset_6, odd_names, external]
+    for make in made:
+        graph, inputs, *outputs = make()
+        names = [given.name for given in graph.graph.input]
+        given = dict(zip(names, inputs))
+        if not outputs:
+            try:
+                session = onnxruntime.InferenceSession(graph.SerializeToString(), providers=["CPUExecutionProvider"])
+                outputs = session.run(None, given)
+            except Exception:  # It has not all types and versions.
+                outputs = ReferenceEvaluator(graph).run(None, given)
+        else:
+            outputs = [array.astype(np.float32) for array in outputs[0]]
+        path = os.path.join(FOLDER, make.__name__)
+        kwargs = {}
+        if make is external:
+            kwargs = dict(save_as_external_data=True, location="external.data", size_threshold=0)
+        onnx.save(graph, path + ".onnx", **kwargs)
+        known = dict(zip([output.name for output in graph.graph.output], outputs))
+        arrays = {f"input {name}": array for name, array in given.items()}
+        arrays.update({f"output {name}": np.asarray(array) for name, array in known.items()})
+        np.savez(path + ".npz", **arrays)
+
+
+main()

@@ -1,0 +1,229 @@
+//! ONNX files: what they give, the Tile programs that they are, and what is refused. `golden/onnx_models.py` made them.
+
+mod common;
+
+use std::fs;
+use std::path::PathBuf;
+
+use common::golden::path;
+use proptest::prelude::*;
+use tile_runtime::weights::WeightsFile;
+use tile_runtime::{DType, Device, Model, Session, Tensor};
+
+/// The golden models, by name.
+fn names() -> Vec<String> {
+    let files = fs::read_dir(path("onnx")).unwrap().map(|entry| entry.unwrap().path());
+    let models = files.filter(|file| file.extension().is_some_and(|extension| extension == "npz"));
+    let mut names: Vec<String> = models.map(|file| file.file_stem().unwrap().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+/// The inputs, or the outputs, that a model's file has.
+fn arrays(name: &str, kind: &str) -> Vec<(String, Tensor)> {
+    let mut file = WeightsFile::open(path(&format!("onnx/{name}.npz"))).unwrap();
+    let entries: Vec<String> = file.tensors().iter().map(|(entry, _)| entry.clone()).collect();
+    let of_kind = entries
+        .iter()
+        .enumerate()
+        .filter_map(|(number, entry)| Some((number, entry.strip_prefix(kind)?.trim_start().to_owned())));
+    of_kind.map(|(number, name)| (name, file.read(number).unwrap())).collect()
+}
+
+fn model(file: &str) -> Model {
+    Model::open_onnx(path(&format!("onnx/{file}.onnx"))).unwrap_or_else(|error| panic!("{file}: {error}"))
+}
+
+fn session(name: &str, model: &Model, device: &Device) -> Session {
+    let mut builder = model.on(device);
+    for (input, tensor) in arrays(name, "input") {
+        builder = builder.input(&input, tensor.ty().clone()).value(input, tensor);
+    }
+    builder.build().unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// Some of a model are computed in f16, whose numbers have 11 bits; the others in f32 in another order than theirs.
+fn tolerance(name: &str) -> f64 {
+    if name == "halves" { 2e-3 } else { 2e-5 }
+}
+
+fn assert_same(name: &str, output: &str, found: &Tensor, expected: &Tensor) {
+    assert_eq!(found.ty(), expected.ty(), "{name}: {output}");
+    for (found, expected) in found.to_f64s().into_iter().zip(expected.to_f64s()) {
+        let allowed =
+            if expected.fract() == 0.0 && found.fract() == 0.0 && expected.abs() > 1.5 { 0.0 } else { tolerance(name) };
+        assert!(
+            (found - expected).abs() <= allowed * expected.abs().max(1.0),
+            "{name}: {output}: {found}, not {expected}"
+        );
+    }
+}
+
+#[test]
+fn models_give_what_the_reference_gives() {
+    assert!(names().len() >= 15);
+    let devices = [Device::cpu(), Device::reference()];
+    for name in names() {
+        let model = model(&name);
+        for device in &devices {
+            let outputs = session(&name, &model, device).run(arrays(&name, "input")).unwrap();
+            for (output, expected) in arrays(&name, "output") {
+                assert_same(&name, &output, outputs.get(&output).unwrap(), &expected);
+            }
+        }
+    }
+}
+
+/// The text of a model and its weights are a model, too.
+#[test]
+fn models_are_programs() {
+    let device = Device::cpu();
+    let folder = std::env::temp_dir().join(format!("tilec-onnx-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    for name in names() {
+        let onnx = model(&name);
+        let mut builder = onnx.on(&device);
+        for (input, tensor) in arrays(&name, "input") {
+            builder = builder.input(&input, tensor.ty().clone()).value(input, tensor);
+        }
+        let imported = builder.import().unwrap();
+        let program =
+            Model::compile(imported.text()).unwrap_or_else(|error| panic!("{name}: {error}\n{}", imported.text()));
+        let function = program.program().entry(None).unwrap();
+        let inputs: Vec<String> = function.inputs.iter().map(|input| input.name.name.clone()).collect();
+        let outputs: Vec<String> = function.outputs.iter().map(|output| output.name.clone()).collect();
+        let given: Vec<(String, Tensor)> =
+            inputs.into_iter().zip(arrays(&name, "input")).map(|(input, (_, tensor))| (input, tensor)).collect();
+        let mut builder = program.on(&device);
+        for (input, tensor) in &given {
+            builder = builder.input(input, tensor.ty().clone());
+        }
+        let mut session = builder.build().unwrap_or_else(|error| panic!("{name}: {error}\n{}", imported.text()));
+        if imported.has_weights() {
+            let weights = folder.join(format!("{name}.safetensors"));
+            imported.save_weights(&weights).unwrap();
+            session.load(&weights).unwrap();
+        }
+        let results = session.run(given).unwrap();
+        for (output, (original, expected)) in outputs.iter().zip(arrays(&name, "output")) {
+            assert_same(&name, &original, results.get(output).unwrap(), &expected);
+        }
+    }
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_program_is_readable() {
+    let onnx = model("shape_arithmetic");
+    let device = Device::cpu();
+    let imported = onnx.on(&device).input("X", [3, 4, 6]).import().unwrap();
+    insta::assert_snapshot!(imported.text(), @"
+    // X: f32[3, 4, 6]
+    model Golden(X[3, 4, 6]) -> (Y) {
+        R = OnnxReshape(X, [3, 2, -1]);
+        Y = OnnxTranspose(perm = [0, 2, 1])(R);
+    }
+    ");
+}
+
+#[test]
+fn what_is_refused() {
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(path("onnx/refused")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let device = Device::cpu();
+    let messages = files.iter().map(|file| {
+        let built = Model::open_onnx(file).and_then(|model| model.on(&device).build().map(|_| ()));
+        let message = built.map_or_else(|error| error.to_string(), |()| "fine".into());
+        format!("{}: {message}", file.file_stem().unwrap().to_string_lossy())
+    });
+    insta::assert_snapshot!(messages.collect::<Vec<_>>().join("\n"), @"
+    absolute: the initializer `W`: it is in the file `/etc/passwd`, which is not in the model's folder
+    attribute: node `Relu_Y` (Relu): there is no attribute `slope`
+    cycle: node `Add_Y` (Add): nothing before it gives its input `B`
+    endless: node `Identity_on` (Identity): this program has more than 300000 calls and statements when loops are written out (`scan` is a loop that is not written out)
+    given_twice: node `Neg_Y` (Neg): `Y` is given twice
+    huge: node `Tile_Y` (Tile): a tensor f32[1, 4611686018427387904, 2, 1] is larger than any memory
+    leaves_the_folder: the initializer `W`: it is in the file `../../../../etc/passwd`, which is not in the model's folder
+    negative: the initializer `W`: it has the shape [-2]
+    no_output: nothing gives the output `Y`
+    not_there: the initializer `W`: cannot read its file `nothing.data`: No such file or directory (os error 2)
+    nothing: this is not a valid ONNX file: it has no graph
+    opset_5: its operators are of version 5, and 6 is the oldest that is read: `onnx.version_converter.convert_version` makes it newer
+    overflow: the initializer `W`: a tensor f32[2147483648, 2147483648, 2147483648] is larger than any memory
+    range: node `Range_Y` (Range): a tensor i64[1152921504606846976] is larger than any memory
+    shapes: node `Add_Y` (Add): the shapes [2] and [3] do not broadcast (aligned at the last axis, sizes must be equal, or one of them 1)
+    text: this is not a valid ONNX file: failed to decode Protobuf message: unexpected end group tag
+    too_few_inputs: node `Add_Y` (Add): `B` of `Add` is not given
+    truncated: this is not a valid ONNX file: failed to decode Protobuf message: Model.graph: buffer underflow
+    two_gigabytes: the initializer `W`: it is f32[2, 268435456], and has 8 bytes
+    unsupported: 2 of its operators are not supported:
+      Frobnicate: `Frobnicate_A`
+      Unique: `Unique_B`, `Unique_Y`
+    ");
+}
+
+#[test]
+fn what_does_not_go_together() {
+    let device = Device::cpu();
+    let onnx = model("convolutions");
+    let fails = |builder: tile_runtime::SessionBuilder| builder.build().map(|_| ()).unwrap_err().to_string();
+    let messages = [
+        fails(onnx.on(&device)),
+        fails(onnx.on(&device).dim("batch", 2).dim("time", 3)),
+        fails(onnx.on(&device).input("X", [2, 3, 9])),
+        fails(onnx.on(&device).input("X", [2, 4, 9, 11])),
+        fails(onnx.on(&device).input("X", tile_runtime::TensorType::new(DType::F64, [2, 3, 9, 11]))),
+        fails(onnx.on(&device).dim("batch", 2).input("Z", [1])),
+        fails(onnx.on(&device).dim("batch", 2).entry("main")),
+        fails(model("shape_input").on(&device)),
+    ];
+    insta::assert_snapshot!(messages.join("\n"), @"
+    input `X`: its size `batch` is not known: give it an array, or say `--dim batch=…`
+    there is no size `time`; the model has batch
+    input `X`: it must be [batch, 3, 9, 11], and f32[2, 3, 9] is given
+    input `X`: it must be [batch, 3, 9, 11], and f32[2, 4, 9, 11] is given
+    input `X`: it must be f32, and f64[2, 3, 9, 11] is given
+    there is no input `Z`; the model has X
+    an ONNX file has one graph, and no `main`
+    node `Expand_Y` (Expand): its input `shape`, on which shapes depend, is computed from `shape`, whose values are not known when the model is compiled
+    ");
+}
+
+/// A model of any size is one for any batch.
+#[test]
+fn a_named_size_is_bound() {
+    let device = Device::cpu();
+    let onnx = model("convolutions");
+    for batch in [1, 5] {
+        let session = onnx.on(&device).dim("batch", batch).build().unwrap();
+        assert_eq!(session.outputs().next().unwrap().1.shape, [batch, 5]);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever the bytes are, there is a network or an error.
+    #[test]
+    fn no_file_makes_it_panic(
+        number in any::<prop::sample::Index>(),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+        end in prop::option::of(any::<prop::sample::Index>()),
+    ) {
+        let names = names();
+        let file = path(&format!("onnx/{}.onnx", names[number.index(names.len())]));
+        let mut bytes = fs::read(file).unwrap();
+        for (place, byte) in changes {
+            let place = place.index(bytes.len());
+            bytes[place] = byte;
+        }
+        if let Some(end) = end {
+            bytes.truncate(end.index(bytes.len()));
+        }
+        if let Ok(model) = tile_compiler::onnx::Model::read(bytes) {
+            let given = tile_compiler::onnx::Given::default();
+            let _ = tile_compiler::onnx::import(&model, &given, &|_| Err("there is none".into()));
+        }
+    }
+}
