@@ -49,9 +49,19 @@ def convolutions():
         node("Flatten", "G", "F"),
         node("Gemm", "F W V", "Y", transB=1, alpha=0.5),
     ]
-    weights = dict(K=normal(6, 3, 3, 3), B=normal(6), scale=normal(6), shift=normal(6), mean=normal(6),
-                   var=np.abs(normal(6)) + 0.5, D=normal(6, 1, 3, 3), low=np.float32(0), high=np.float32(6),
-                   W=normal(5, 6), V=normal(5))
+    weights = dict(
+        K=normal(6, 3, 3, 3),
+        B=normal(6),
+        scale=normal(6),
+        shift=normal(6),
+        mean=normal(6),
+        var=np.abs(normal(6)) + 0.5,
+        D=normal(6, 1, 3, 3),
+        low=np.float32(0),
+        high=np.float32(6),
+        W=normal(5, 6),
+        V=normal(5),
+    )
     made = model(nodes, [value("X", F32, ["batch", 3, 9, 11])], [value("Y", F32, ["batch", 5])], weights, opset=13)
     return made, [normal(2, 3, 9, 11)]
 
@@ -73,23 +83,37 @@ def shape_arithmetic():
 
 def shape_input():
     """A shape that is an input."""
-    made = model([node("Expand", "X shape", "Y")], [value("X", F32, [3, 1]), value("shape", I64, [3])],
-                 [value("Y", F32, None)])
+    made = model(
+        [node("Expand", "X shape", "Y")], [value("X", F32, [3, 1]), value("shape", I64, [3])], [value("Y", F32, None)]
+    )
     return made, [normal(3, 1), np.array([2, 1, 6])]
 
 
 def attention():
     """Scores, a mask and a softmax between two products."""
     nodes = [
-        node("MatMul", "X Q", "q"), node("MatMul", "X K", "k"), node("MatMul", "X V", "v"),
+        node("MatMul", "X Q", "q"),
+        node("MatMul", "X K", "k"),
+        node("MatMul", "X V", "v"),
         node("Transpose", "k", "kt", perm=[0, 2, 1]),
-        node("MatMul", "q kt", "s"), node("Div", "s root", "d"),
-        node("Where", "mask d least", "m"), node("Softmax", "m", "p", axis=-1),
-        node("MatMul", "p v", "a"), node("Add", "a X", "r"),
+        node("MatMul", "q kt", "s"),
+        node("Div", "s root", "d"),
+        node("Where", "mask d least", "m"),
+        node("Softmax", "m", "p", axis=-1),
+        node("MatMul", "p v", "a"),
+        node("Add", "a X", "r"),
         node("LayerNormalization", "r gamma beta", "Y", axis=-1),
     ]
-    weights = dict(Q=normal(8, 8), K=normal(8, 8), V=normal(8, 8), root=np.float32(8**0.5),
-                   mask=np.tril(np.ones((5, 5), bool)), least=np.float32(-1e9), gamma=normal(8), beta=normal(8))
+    weights = dict(
+        Q=normal(8, 8),
+        K=normal(8, 8),
+        V=normal(8, 8),
+        root=np.float32(8**0.5),
+        mask=np.tril(np.ones((5, 5), bool)),
+        least=np.float32(-1e9),
+        gamma=normal(8),
+        beta=normal(8),
+    )
     made = model(nodes, [value("X", F32, [2, 5, 8])], [value("Y", F32, [2, 5, 8])], weights)
     return made, [normal(2, 5, 8)]
 
@@ -98,12 +122,22 @@ def recurrent():
     """An LSTM both ways, with a state to begin with, and a GRU on what it gives."""
     nodes = [
         node("LSTM", "X W R B none h c", "Z H C", hidden_size=4, direction="bidirectional"),
-        node("Transpose", "Z", "T", perm=[0, 2, 1, 3]), node("Reshape", "T sizes", "S"),
+        node("Transpose", "Z", "T", perm=[0, 2, 1, 3]),
+        node("Reshape", "T sizes", "S"),
         node("GRU", "S GW GR GB", "G L", hidden_size=3, linear_before_reset=1),
     ]
     nodes[0].input[4] = ""
-    weights = dict(W=normal(2, 16, 5), R=normal(2, 16, 4), B=normal(2, 32), h=normal(2, 3, 4), c=normal(2, 3, 4),
-                   sizes=np.array([0, 0, 8]), GW=normal(1, 9, 8), GR=normal(1, 9, 3), GB=normal(1, 18))
+    weights = dict(
+        W=normal(2, 16, 5),
+        R=normal(2, 16, 4),
+        B=normal(2, 32),
+        h=normal(2, 3, 4),
+        c=normal(2, 3, 4),
+        sizes=np.array([0, 0, 8]),
+        GW=normal(1, 9, 8),
+        GR=normal(1, 9, 3),
+        GB=normal(1, 18),
+    )
     outputs = [value("G", F32, None), value("L", F32, None), value("C", F32, None)]
     return model(nodes, [value("X", F32, [7, 3, 5])], outputs, weights), [normal(7, 3, 5)]
 
@@ -111,16 +145,27 @@ def recurrent():
 def quantized():
     """Quantised and back around a product, and one of integers with scales of its own."""
     nodes = [
-        node("QuantizeLinear", "X xs xz", "Q"), node("DequantizeLinear", "Q xs xz", "D"),
-        node("DequantizeLinear", "W ws wz", "V", axis=1), node("MatMul", "D V", "M"),
-        node("DynamicQuantizeLinear", "M", "dq ds dz"), node("MatMulInteger", "dq I dz iz", "P"),
-        node("Cast", "P", "F", to=F32), node("Mul", "F ds", "Y"),
+        node("QuantizeLinear", "X xs xz", "Q"),
+        node("DequantizeLinear", "Q xs xz", "D"),
+        node("DequantizeLinear", "W ws wz", "V", axis=1),
+        node("MatMul", "D V", "M"),
+        node("DynamicQuantizeLinear", "M", "dq ds dz"),
+        node("MatMulInteger", "dq I dz iz", "P"),
+        node("Cast", "P", "F", to=F32),
+        node("Mul", "F ds", "Y"),
         node("QLinearMatMul", "Q xs xz I is iz ys yz", "Z"),
     ]
-    weights = dict(xs=np.float32(0.02), xz=np.uint8(120), W=RANDOM.integers(-100, 100, (6, 4)).astype(np.int8),
-                   ws=(np.abs(normal(4)) * 0.1 + 0.01), wz=np.zeros(4, np.int8),
-                   I=RANDOM.integers(-100, 100, (6, 4)).astype(np.int8), iz=np.int8(3), ys=np.float32(0.5),
-                   yz=np.uint8(128))
+    weights = dict(
+        xs=np.float32(0.02),
+        xz=np.uint8(120),
+        W=RANDOM.integers(-100, 100, (6, 4)).astype(np.int8),
+        ws=(np.abs(normal(4)) * 0.1 + 0.01),
+        wz=np.zeros(4, np.int8),
+        I=RANDOM.integers(-100, 100, (6, 4)).astype(np.int8),
+        iz=np.int8(3),
+        ys=np.float32(0.5),
+        yz=np.uint8(128),
+    )
     weights["is"] = np.float32(0.03)
     weights["W"] = weights["W"][:, :4]
     nodes[5] = node("MatMulInteger", "dq J dz iz", "P")
@@ -131,17 +176,25 @@ def quantized():
 
 def control():
     """A branch with a constant condition, one that is decided at run time, a loop and a scan."""
-    branch = lambda op, of: helper.make_graph([node(op, of, f"{op}_result")], op, [], [value(f"{op}_result", F32, None)])
+    branch = lambda op, of: helper.make_graph(
+        [node(op, of, f"{op}_result")], op, [], [value(f"{op}_result", F32, None)]
+    )
     body = helper.make_graph(
         [node("Add", "carried X", "next"), node("Mul", "next next", "square"), node("Identity", "goes_on", "still")],
-        "body", [value("turn", I64, []), value("goes_on", BOOL, []), value("carried", F32, [2, 3])],
-        [value("still", BOOL, []), value("next", F32, [2, 3]), value("square", F32, [2, 3])])
-    step = helper.make_graph([node("Add", "sum row", "total"), node("Identity", "total", "kept")], "step",
-                             [value("sum", F32, [3]), value("row", F32, [3])],
-                             [value("total", F32, [3]), value("kept", F32, [3])])
+        "body",
+        [value("turn", I64, []), value("goes_on", BOOL, []), value("carried", F32, [2, 3])],
+        [value("still", BOOL, []), value("next", F32, [2, 3]), value("square", F32, [2, 3])],
+    )
+    step = helper.make_graph(
+        [node("Add", "sum row", "total"), node("Identity", "total", "kept")],
+        "step",
+        [value("sum", F32, [3]), value("row", F32, [3])],
+        [value("total", F32, [3]), value("kept", F32, [3])],
+    )
     nodes = [
         node("If", "yes", "A", then_branch=branch("Relu", "X"), else_branch=branch("Neg", "X")),
-        node("ReduceSum", "X", "all", keepdims=0), node("Greater", "all zero", "positive"),
+        node("ReduceSum", "X", "all", keepdims=0),
+        node("Greater", "all zero", "positive"),
         node("If", "positive", "B", then_branch=branch("Exp", "X"), else_branch=branch("Abs", "X")),
         node("Loop", "four yes X", "C D", body=body),
         node("Scan", "start X", "E F", body=step, num_scan_inputs=1, scan_input_directions=[1]),
@@ -153,17 +206,29 @@ def control():
 
 def functions():
     """Functions of the file, with an attribute that a call gives and one that it leaves out, and one within another."""
-    scaled = helper.make_function("own", "Scaled", ["x"], ["y"],
-                                  [helper.make_node("Constant", [], ["c"]), helper.make_node("Mul", ["x", "c"], ["y"])],
-                                  [helper.make_opsetid("", 20)], ["by"])
+    scaled = helper.make_function(
+        "own",
+        "Scaled",
+        ["x"],
+        ["y"],
+        [helper.make_node("Constant", [], ["c"]), helper.make_node("Mul", ["x", "c"], ["y"])],
+        [helper.make_opsetid("", 20)],
+        ["by"],
+    )
     reference = scaled.node[0].attribute.add()
     reference.name, reference.type, reference.ref_attr_name = "value_float", onnx.AttributeProto.FLOAT, "by"
-    twice = helper.make_function("own", "Twice", ["x"], ["z"],
-                                 [helper.make_node("Scaled", ["x"], ["y"], domain="own", by=3.0),
-                                  helper.make_node("Relu", ["y"], ["z"])],
-                                 [helper.make_opsetid("", 20), helper.make_opsetid("own", 1)])
-    nodes = [helper.make_node("Twice", ["X"], ["A"], domain="own"),
-             helper.make_node("Scaled", ["A"], ["Y"], domain="own", by=0.25)]
+    twice = helper.make_function(
+        "own",
+        "Twice",
+        ["x"],
+        ["z"],
+        [helper.make_node("Scaled", ["x"], ["y"], domain="own", by=3.0), helper.make_node("Relu", ["y"], ["z"])],
+        [helper.make_opsetid("", 20), helper.make_opsetid("own", 1)],
+    )
+    nodes = [
+        helper.make_node("Twice", ["X"], ["A"], domain="own"),
+        helper.make_node("Scaled", ["A"], ["Y"], domain="own", by=0.25),
+    ]
     made = model(nodes, [value("X", F32, [4])], [value("Y", F32, [4])], domains=["own"], functions=[scaled, twice])
     return made, [normal(4)]
 
@@ -171,8 +236,10 @@ def functions():
 def sequences():
     """Tensors in lists."""
     nodes = [
-        node("SplitToSequence", "X sizes", "S", axis=1), node("SequenceAt", "S one", "A"),
-        node("SequenceInsert", "S A", "T"), node("SequenceLength", "T", "N"),
+        node("SplitToSequence", "X sizes", "S", axis=1),
+        node("SequenceAt", "S one", "A"),
+        node("SequenceInsert", "S A", "T"),
+        node("SequenceLength", "T", "N"),
         node("ConcatFromSequence", "T", "Y", axis=1),
     ]
     weights = dict(sizes=np.array([2, 1, 3]), one=np.int64(-1))
@@ -184,28 +251,49 @@ def resized():
     """Up by numbers that are constants, down to sizes, and padded as mirrors do."""
     nodes = [
         node("Resize", "X none scales", "U", mode="linear", coordinate_transformation_mode="half_pixel"),
-        node("Resize", "U none none sizes", "D", mode="nearest", coordinate_transformation_mode="asymmetric",
-             nearest_mode="floor"),
+        node(
+            "Resize",
+            "U none none sizes",
+            "D",
+            mode="nearest",
+            coordinate_transformation_mode="asymmetric",
+            nearest_mode="floor",
+        ),
         node("Pad", "D pads", "Y", mode="reflect"),
     ]
     nodes[0].input[1] = nodes[1].input[1] = nodes[1].input[2] = ""
-    weights = dict(scales=np.array([1, 1, 2, 1.5], np.float32), sizes=np.array([1, 2, 5, 4]),
-                   pads=np.array([0, 0, 1, 2, 0, 0, 0, 1]))
+    weights = dict(
+        scales=np.array([1, 1, 2, 1.5], np.float32),
+        sizes=np.array([1, 2, 5, 4]),
+        pads=np.array([0, 0, 1, 2, 0, 0, 0, 1]),
+    )
     return model(nodes, [value("X", F32, [1, 2, 4, 6])], [value("Y", F32, None)], weights), [normal(1, 2, 4, 6)]
 
 
 def tokens():
     """An embedding by numbers of tokens, positions that the model makes, and an index of the best."""
     nodes = [
-        node("Gather", "E T", "W", axis=0), node("Shape", "T", "S"), node("Gather", "S one", "L", axis=0),
-        node("Range", "zero L one", "P"), node("Gather", "D P", "V", axis=0), node("Add", "W V", "A"),
-        node("ReduceMean", "A axes", "M", keepdims=1), node("ArgMax", "A", "Y", axis=-1, keepdims=0),
-        node("TopK", "A two", "K I", axis=-1), node("CumSum", "A one", "C"),
+        node("Gather", "E T", "W", axis=0),
+        node("Shape", "T", "S"),
+        node("Gather", "S one", "L", axis=0),
+        node("Range", "zero L one", "P"),
+        node("Gather", "D P", "V", axis=0),
+        node("Add", "W V", "A"),
+        node("ReduceMean", "A axes", "M", keepdims=1),
+        node("ArgMax", "A", "Y", axis=-1, keepdims=0),
+        node("TopK", "A two", "K I", axis=-1),
+        node("CumSum", "A one", "C"),
     ]
-    weights = dict(E=normal(11, 6), one=np.int64(1), zero=np.int64(0), D=normal(20, 6), axes=np.array([-1]),
-                   two=np.array([2]))
-    outputs = [value("M", F32, None), value("Y", I64, None), value("K", F32, None), value("I", I64, None),
-               value("C", F32, None)]
+    weights = dict(
+        E=normal(11, 6), one=np.int64(1), zero=np.int64(0), D=normal(20, 6), axes=np.array([-1]), two=np.array([2])
+    )
+    outputs = [
+        value("M", F32, None),
+        value("Y", I64, None),
+        value("K", F32, None),
+        value("I", I64, None),
+        value("C", F32, None),
+    ]
     return model(nodes, [value("T", I64, ["batch", "time"])], outputs, weights), [RANDOM.integers(0, 11, (2, 5))]
 
 
@@ -219,7 +307,9 @@ def halves():
 def opset_6():
     """Broadcasting as it was."""
     nodes = [node("Add", "X B", "A", broadcast=1, axis=1), node("Mul", "A A", "M"), node("PRelu", "M S", "Y")]
-    made = model(nodes, [value("X", F32, [2, 3, 4])], [value("Y", F32, [2, 3, 4])], dict(B=normal(3), S=normal(3)), opset=6)
+    made = model(
+        nodes, [value("X", F32, [2, 3, 4])], [value("Y", F32, [2, 3, 4])], dict(B=normal(3), S=normal(3)), opset=6
+    )
     x = normal(2, 3, 4)
     weights = {w.name: numpy_helper.to_array(w) for w in made.graph.initializer}
     a = x + weights["B"][:, None]
@@ -235,7 +325,9 @@ def odd_names():
 
 def external():
     """Weights in a file beside it."""
-    made = model([node("MatMul", "X W", "Y")], [value("X", F32, [2, 8])], [value("Y", F32, [2, 8])], dict(W=normal(8, 8)))
+    made = model(
+        [node("MatMul", "X W", "Y")], [value("X", F32, [2, 8])], [value("Y", F32, [2, 8])], dict(W=normal(8, 8))
+    )
     return made, [normal(2, 8)]
 
 
@@ -245,7 +337,9 @@ def refused():
     relu = node("Relu", "X", "Y")
     plain = lambda nodes, weights=(): helper.make_model(
         helper.make_graph(nodes, "refused", [vector("X")], [value("Y", F32, None)], list(weights)),
-        opset_imports=[helper.make_opsetid("", 20)], ir_version=8)
+        opset_imports=[helper.make_opsetid("", 20)],
+        ir_version=8,
+    )
 
     def weight(dims, raw=b"12345678", location=None):
         tensor = TensorProto(name="W", data_type=F32, dims=dims)
@@ -256,8 +350,12 @@ def refused():
             tensor.external_data.add(key="location", value=location)
         return plain([node("Add", "X W", "Y")], [tensor])
 
-    body = helper.make_graph([node("Identity", "go", "on"), node("Add", "x x", "y")], "body",
-                             [value("i", I64, []), value("go", BOOL, []), vector("x")], [value("on", BOOL, []), vector("y")])
+    body = helper.make_graph(
+        [node("Identity", "go", "on"), node("Add", "x x", "y")],
+        "body",
+        [value("i", I64, []), value("go", BOOL, []), vector("x")],
+        [value("on", BOOL, []), vector("y")],
+    )
     endless = node("Loop", "none none X", "Y", body=body)
     endless.input[0] = endless.input[1] = ""
     number = lambda name, *items: helper.make_node("Constant", [], [name], value_ints=items)
@@ -279,12 +377,20 @@ def refused():
         "absolute": weight([2], location="/etc/passwd"),
         "not_there": weight([2], location="nothing.data"),
         "endless": plain([endless]),
-        "range": plain([helper.make_node("Constant", [], ["a"], value_int=0),
-                        helper.make_node("Constant", [], ["b"], value_int=1 << 60),
-                        helper.make_node("Constant", [], ["c"], value_int=1), node("Range", "a b c", "Y")]),
+        "range": plain(
+            [
+                helper.make_node("Constant", [], ["a"], value_int=0),
+                helper.make_node("Constant", [], ["b"], value_int=1 << 60),
+                helper.make_node("Constant", [], ["c"], value_int=1),
+                node("Range", "a b c", "Y"),
+            ]
+        ),
         "huge": plain([number("r", 1 << 62), node("Tile", "X r", "Y")]),
-        "opset_5": helper.make_model(helper.make_graph([relu], "old", [vector("X")], [vector("Y")]),
-                                     opset_imports=[helper.make_opsetid("", 5)], ir_version=3),
+        "opset_5": helper.make_model(
+            helper.make_graph([relu], "old", [vector("X")], [vector("Y")]),
+            opset_imports=[helper.make_opsetid("", 5)],
+            ir_version=3,
+        ),
     }
 
 
@@ -293,8 +399,23 @@ def main():
     for name, made in refused().items():
         with open(f"{FOLDER}/refused/{name}.onnx", "wb") as file:
             file.write(made if isinstance(made, bytes) else made.SerializeToString())
-    made = [convolutions, shape_arithmetic, shape_input, attention, recurrent, quantized, control, functions, sequences,
-            resized, tokens, halves, opset_6, odd_names, external]
+    made = [
+        convolutions,
+        shape_arithmetic,
+        shape_input,
+        attention,
+        recurrent,
+        quantized,
+        control,
+        functions,
+        sequences,
+        resized,
+        tokens,
+        halves,
+        opset_6,
+        odd_names,
+        external,
+    ]
     for make in made:
         graph, inputs, *outputs = make()
         names = [given.name for given in graph.graph.input]

@@ -304,10 +304,10 @@ impl<'p> Importer<'p> {
         let function = self.function(name)?;
         let mut parameters = Vec::new();
         let has = |name: &str| function.parameters.iter().flatten().any(|parameter| parameter.name.name == name);
-        let mut dtype = None;
+        let (mut of_value, mut of_input) = (None, None);
         for (name, attribute) in attributes {
             if let Some(tensor) = &attribute.tensor {
-                dtype = Some(tensor::dtype(tensor.dtype)?);
+                of_value = Some(tensor::dtype(tensor.dtype)?);
             }
             let value = self.attribute(attribute).map_err(|what| format!("its attribute `{name}`: {what}"))?;
             parameters.push((name, value));
@@ -330,15 +330,17 @@ impl<'p> Importer<'p> {
                 let tensor = self.value(&input).map_err(|what| {
                     format!("its input `{}`, {what}", node.inputs.get(number).map_or("", String::as_str))
                 })?;
-                dtype = dtype.or(Some(tensor.dtype()));
+                of_input = of_input.or(Some(tensor.dtype()));
                 arguments.push(literal(&tensor));
             }
         }
         // What a function cannot see of values that are known at compile time, and of how many outputs are wanted.
-        if let Some(dtype) = dtype.filter(|_| has("dtype") && !is_given(&parameters, "dtype")) {
-            parameters.push(("dtype".into(), Passed::Int(tensor::number(dtype))));
+        for (name, dtype) in [("value_dtype", of_value), ("input_dtype", of_input)] {
+            if let Some(dtype) = dtype.filter(|_| has(name)) {
+                parameters.push((name.into(), Passed::Int(tensor::number(dtype))));
+            }
         }
-        if has("num_outputs") && !is_given(&parameters, "num_outputs") && node.outputs.len() != arguments.len() {
+        if has("num_outputs") && !is_given(&parameters, "num_outputs") {
             parameters.push(("num_outputs".into(), Passed::Int(node.outputs.len() as i64)));
         }
         let outputs = self.calls.call(function, parameters, arguments).map_err(|error| sentence(&error))?;
@@ -523,7 +525,7 @@ fn input_type(
     given: Option<&TensorType>,
     sizes: &mut BTreeMap<String, usize>,
 ) -> Result<TensorType, String> {
-    let tensor = input.ty.as_ref().and_then(|ty| ty.tensor.as_ref()).ok_or("it is no tensor")?;
+    let tensor = input.ty.as_ref().and_then(proto::Type::tensor).ok_or("it is no tensor")?;
     let declared = tensor.shape.as_ref().map(|shape| shape.dims.as_slice());
     if let Some(given) = given {
         let dtype = tensor::dtype(tensor.dtype)?;

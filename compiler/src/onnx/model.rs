@@ -88,7 +88,7 @@ impl Model {
     pub fn unknown_sizes(&self, given: &[&str]) -> Vec<&str> {
         let names = |is_given: bool| {
             let inputs = self.graph.inputs.iter().filter(move |input| given.contains(&input.name.as_str()) == is_given);
-            let shapes = inputs.filter_map(|input| input.ty.as_ref()?.tensor.as_ref()?.shape.as_ref());
+            let shapes = inputs.filter_map(|input| input.ty.as_ref()?.tensor()?.shape.as_ref());
             let dims = shapes.flat_map(|shape| shape.dims.iter().filter(|dim| dim.size.is_none()));
             dims.map(|dim| dim.name.as_str()).filter(|name| !name.is_empty())
         };

@@ -143,6 +143,22 @@ pub struct Value {
 pub struct Type {
     #[prost(message, optional, tag = "1")]
     pub tensor: Option<TensorType>,
+    #[prost(message, optional, tag = "9")]
+    pub optional: Option<Optional>,
+}
+
+impl Type {
+    /// That of a tensor, which may be one that need not be there.
+    pub fn tensor(&self) -> Option<&TensorType> {
+        self.tensor.as_ref().or_else(|| self.optional.as_ref()?.element.as_ref()?.tensor.as_ref())
+    }
+}
+
+/// The type of a value that need not be there.
+#[derive(Clone, PartialEq, Message)]
+pub struct Optional {
+    #[prost(message, optional, boxed, tag = "1")]
+    pub element: Option<Box<Type>>,
 }
 
 #[derive(Clone, PartialEq, Message)]

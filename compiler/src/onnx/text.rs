@@ -249,7 +249,7 @@ impl Writer<'_> {
                 let (dtype, value) = (number(tensor.dtype()), text(&literal(tensor), self));
                 let _ = match tensor.dtype() {
                     DType::F32 if tensor.shape().is_empty() => writeln!(self.body, "    {own} = {value};"),
-                    _ => writeln!(self.body, "    {own} = OnnxConstant(value = {value}, dtype = {dtype})();"),
+                    _ => writeln!(self.body, "    {own} = OnnxConstant(value = {value}, value_dtype = {dtype})();"),
                 };
             }
             Step::Call { function, has_parameters, parameters, inputs, outputs } => {

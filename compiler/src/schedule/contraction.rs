@@ -48,9 +48,7 @@ pub(super) fn contraction(
         .ok_or_else(|| Unsupported { what: format!("values of type {}", nest.body.dtype(roles.left)) })?;
     let mut point = Point::new(nest, profile, &buffers);
     point.set_position(b, &roles.batch, &Expr::workgroup(2));
-    let [block_row, block_column] = place_of_workgroup(b, t.band, grid);
-    let first_row = b.let_("first_row", block_row * t.block_rows as i32);
-    let first_column = b.let_("first_column", block_column * t.block_columns as i32);
+    let [first_row, first_column] = first_places(b, t.band, grid, [t.block_rows, t.block_columns]);
     let lane = b.let_("lane", Expr::local(0));
     let [y, x] = place_in_workgroup(b, &t, &lane);
 
@@ -261,9 +259,15 @@ fn below(index: &Expr, count: usize, block: u32) -> Expr {
     if count.is_multiple_of(block as usize) { true.into() } else { index.clone().lt(count as i32) }
 }
 
+/// The first row and the first column of the workgroup's block.
+pub(super) fn first_places(b: &mut Builder, band: u32, grid: [u32; 3], [rows, columns]: [u32; 2]) -> [Expr; 2] {
+    let [row, column] = place_of_workgroup(b, band, grid);
+    [b.let_("first_row", row * rows as i32), b.let_("first_column", column * columns as i32)]
+}
+
 /// The row and the column of the workgroup's block, in blocks. Workgroups that run at the same time follow each other: in
 /// bands of a few rows of blocks they read fewer different blocks of the factors, which the cache then holds.
-pub(super) fn place_of_workgroup(b: &mut Builder, band: u32, [across, ..]: [u32; 3]) -> [Expr; 2] {
+fn place_of_workgroup(b: &mut Builder, band: u32, [across, ..]: [u32; 3]) -> [Expr; 2] {
     if band == 1 {
         return [Expr::workgroup(1), Expr::workgroup(0)];
     }

@@ -46,10 +46,8 @@ const WORD: f64 = 4.0;
 /// Seconds that a tiled product takes.
 pub(super) fn of_tiling(nest: &Nest, profile: &Profile, roles: &Roles, t: &Tiling) -> f64 {
     let rates = &profile.rates;
-    let [rows, columns, depth, batch] = extents(nest, roles);
-    let down = rows.div_ceil(t.block_rows as usize) as f64;
-    let across = columns.div_ceil(t.block_columns as usize) as f64;
-    let blocks = down * across * batch as f64;
+    let [.., depth, _] = extents(nest, roles);
+    let blocks = blocks(nest, roles, [t.block_rows, t.block_columns]).iter().product::<f64>();
     let threads = t.invocations() as f64;
     let turns = depth.div_ceil(t.block_reduction as usize) as f64;
     let staged = ((t.block_rows + t.block_columns) * t.block_reduction) as f64;
@@ -86,10 +84,8 @@ pub(super) fn of_tiling(nest: &Nest, profile: &Profile, roles: &Roles, t: &Tilin
 /// Seconds that a product of matrices takes.
 pub(super) fn of_matrices(nest: &Nest, profile: &Profile, roles: &Roles, t: &MatrixTiling) -> f64 {
     let rates = &profile.rates;
-    let [rows, columns, depth, batch] = extents(nest, roles);
-    let down = rows.div_ceil(t.block_rows as usize) as f64;
-    let across = columns.div_ceil(t.block_columns as usize) as f64;
-    let blocks = down * across * batch as f64;
+    let [.., depth, _] = extents(nest, roles);
+    let blocks = blocks(nest, roles, [t.block_rows, t.block_columns]).iter().product::<f64>();
     let threads = t.invocations() as f64;
     let subgroups = (t.down * t.across) as f64;
     let turns = depth.div_ceil(t.block_reduction as usize) as f64;
@@ -124,6 +120,13 @@ pub(super) fn of_matrices(nest: &Nest, profile: &Profile, roles: &Roles, t: &Mat
     rates.launch + arithmetic.max(moved).max(waits)
 }
 
+/// Blocks down, across, and in the batch.
+fn blocks(nest: &Nest, roles: &Roles, [block_rows, block_columns]: [u32; 2]) -> [f64; 3] {
+    let [rows, columns, _, batch] = extents(nest, roles);
+    let down = rows.div_ceil(block_rows as usize);
+    [down, columns.div_ceil(block_columns as usize), batch].map(|count| count as f64)
+}
+
 /// Seconds in which what blocks of rows and columns read comes from the cache and from memory, where a core runs so many workgroups
 /// together: these share what they read.
 fn of_blocks(
@@ -135,11 +138,9 @@ fn of_blocks(
     together: f64,
 ) -> f64 {
     let rates = &profile.rates;
-    let [rows, columns, depth, batch] = extents(nest, roles);
-    let down = rows.div_ceil(block_rows as usize) as f64;
-    let across = columns.div_ceil(block_columns as usize) as f64;
-    let blocks = down * across * batch as f64;
-    let depth = depth as f64;
+    let depth = extents(nest, roles)[2] as f64;
+    let [down, across, batch] = blocks(nest, roles, [block_rows, block_columns]);
+    let blocks = down * across * batch;
     let cached = blocks * (block_rows + block_columns) as f64 * depth * WORD;
     let wave = (rates.cores as f64 * together).min(blocks);
     let high = if band > 1 { band as f64 } else { (wave / across).ceil() }.min(down);

@@ -13,7 +13,7 @@ use crate::nest::{Nest, Roles};
 use crate::profile::{MatrixUnit, Profile};
 use crate::scalar::{Inst, Value};
 
-use super::contraction::{Block, Factor, extents, over_blocks, place_of_workgroup, store_tile, vectors};
+use super::contraction::{Block, Factor, extents, first_places, over_blocks, store_tile, vectors};
 use super::point::{Point, declare};
 use super::staging::{Side, vector_of};
 use super::{MatrixTiling, ScheduleError, grid_of};
@@ -110,9 +110,7 @@ pub(super) fn matrices(
     let buffers = declare(nest, profile, b, lanes)?;
     let mut point = Point::new(nest, profile, &buffers);
     point.set_position(b, &roles.batch, &Expr::workgroup(2));
-    let [block_row, block_column] = place_of_workgroup(b, t.band, grid);
-    let first_row = b.let_("first_row", block_row * t.block_rows as i32);
-    let first_column = b.let_("first_column", block_column * t.block_columns as i32);
+    let [first_row, first_column] = first_places(b, t.band, grid, [t.block_rows, t.block_columns]);
     let lane = b.let_("lane", Expr::local(0));
     let number = Expr::Builtin(Builtin::Subgroup);
     let subgroup = b.let_("subgroup_row", number.clone().quotient(t.across));

@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""Runs the suites of the `onnx` package through `tilec run MODEL.onnx`, and tells of each test that fails, with the reason.
+
+usage: run.py SUITE... [--only REGEX] [--device NAME]
+SUITE is node, simple, pytorch-operator, pytorch-converted or light, of the installed package (pip install onnx), or a folder that
+exports.py has filled. Tests on anything but plain tensors of Tile's types are skipped. TILEC names the program: target/release/tilec.
+"""
+
+import argparse
+import collections
+import concurrent.futures
+import glob
+import os
+import re
+import subprocess
+import tempfile
+import warnings
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+warnings.filterwarnings("ignore")
+TILEC = os.environ.get("TILEC", os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../target/release/tilec"))
+DATA = os.path.join(os.path.dirname(onnx.__file__), "backend/test/data")
+KINDS = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64".split()
+
+
+def array(v):
+    if isinstance(v, onnx.TensorProto):
+        v = numpy_helper.to_array(v)
+    return np.asarray(v) if isinstance(v, (np.ndarray, np.generic)) else None
+
+
+def cases(suite):
+    if suite == "node":
+        from onnx.backend.test.case.node import collect_testcases
+
+        for c in collect_testcases(None):
+            sets = list(c.data_sets)
+            yield c.name, c.model, None, [(list(i), list(o)) for i, o in sets], getattr(c, "rtol", 1e-3), getattr(
+                c, "atol", 1e-7
+            )
+    elif suite == "light":
+        for f in sorted(glob.glob(f"{DATA}/light/*.onnx")):
+            model = onnx.load(f)
+            outs = [numpy_helper.to_array(onnx.load_tensor(f.replace(".onnx", "_output_0.pb")))]
+            ins = []
+            inits = {i.name for i in model.graph.initializer}
+            for i in model.graph.input:
+                if i.name in inits:
+                    continue
+                shape = [d.dim_value for d in i.type.tensor_type.shape.dim]
+                n = int(np.prod(shape))
+                ins.append((np.arange(n).reshape(shape) / n).astype(np.float32))
+            yield os.path.basename(f), None, f, [(ins, outs)], 1e-3, 1e-5
+    elif os.path.isdir(suite):
+        for f in sorted(glob.glob(suite + "/*.onnx")):
+            i, o = np.load(f.replace(".onnx", ".input.npz")), np.load(f.replace(".onnx", ".output.npz"))
+            model = onnx.load(f, load_external_data=False)
+            ins = [i[x.name] for x in model.graph.input]
+            outs = [o[x.name] for x in model.graph.output]
+            yield os.path.basename(f), None, f, [(ins, outs)], 1e-4, 1e-4
+    else:
+        for d in sorted(glob.glob(f"{DATA}/{suite}/*")):
+            model = onnx.load(d + "/model.onnx")
+            sets = []
+            for s in sorted(glob.glob(d + "/test_data_set_*")):
+                load = lambda kind, infos: [
+                    read(f"{s}/{kind}_{n}.pb", infos[n]) for n in range(len(glob.glob(f"{s}/{kind}_*.pb")))
+                ]
+                sets.append((load("input", model.graph.input), load("output", model.graph.output)))
+            yield os.path.basename(d), None, d + "/model.onnx", sets, 1e-3, 1e-7
+
+
+def read(path, info):
+    data = open(path, "rb").read()
+    if info.type.HasField("tensor_type"):
+        t = onnx.TensorProto()
+        t.ParseFromString(data)
+        return t
+    return None
+
+
+def run(case, device):
+    name, model, path, sets, rtol, atol = case
+    for ins, outs in sets:
+        a, b = [array(x) for x in ins], [array(x) for x in outs]
+        if any(x is None or str(x.dtype) not in KINDS for x in a + b):
+            return "skip", "not plain tensors"
+        with tempfile.TemporaryDirectory() as d:
+            p = path
+            if p is None:
+                p = d + "/model.onnx"
+                onnx.save(model, p)
+            m = model or onnx.load(path, load_external_data=False)
+            inits = {i.name for i in m.graph.initializer}
+            names = [i.name for i in m.graph.input]
+            if len(names) != len(a):
+                names = [n for n in names if n not in inits]
+            cmd = [TILEC, "run", p, "--device", device, "--output-dir", d + "/out", "--quiet"]
+            if device == "cpu":
+                cmd.append("--exact")
+            for n, x in zip(names, a):
+                f = f"{d}/{len(cmd)}.npy"
+                np.save(f, x)
+                cmd += ["--input", f"{n}={f}"]
+            try:
+                r = subprocess.run(cmd, capture_output=True, text=True, timeout=120)
+            except subprocess.TimeoutExpired:
+                return "fail", "timeout"
+            if r.returncode:
+                return ("fail" if r.returncode == 1 else "CRASH"), r.stderr[:600]
+            for o, want in zip(m.graph.output, b):
+                safe = re.sub(r"[^A-Za-z0-9_.-]", "_", o.name)
+                try:
+                    got = np.load(f"{d}/out/{safe}.npy")
+                except Exception as e:
+                    return "fail", str(e)
+                try:
+                    assert got.dtype == want.dtype, f"type {got.dtype}, not {want.dtype}"
+                    assert got.shape == want.shape, f"shape {got.shape}, not {want.shape}"
+                    np.testing.assert_allclose(got, want, rtol=rtol, atol=atol)
+                except AssertionError as e:
+                    return "fail", f"output {o.name}: {str(e)[:500]}"
+    return "pass", ""
+
+
+p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+p.add_argument("suites", nargs="+")
+p.add_argument("--only", default="")
+p.add_argument("--device", default="cpu")
+o = p.parse_args()
+np.random.seed(0)
+for suite in o.suites:
+    counts, why = collections.Counter(), collections.defaultdict(list)
+    all = [c for c in cases(suite) if re.search(o.only, c[0])]
+
+    def one(c):
+        try:
+            return c[0], run(c, o.device)
+        except Exception as e:
+            return c[0], ("fail", f"{type(e).__name__}: {e}")
+
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        for n, (r, w) in pool.map(one, all):
+            counts[r] += 1
+            if r not in ("pass", "skip"):
+                print(f"{r} {n}: {w.strip()}", flush=True)
+    print(suite, dict(counts), flush=True)
