@@ -1,6 +1,6 @@
 //! `tilec import MODEL.onnx -o MODEL.tile`: an ONNX file as a Tile program, with its weights beside it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tile_runtime::Device;
 
@@ -30,11 +30,21 @@ pub fn import(arguments: &Import, terminal: &Terminal) -> Result<(), Failure> {
     let sizes = arguments.sizes.with_assumed(&source.model, terminal);
     let failed = |error| source.failed(&error);
     let imported = sizes.apply(source.model.on(&device)).import().map_err(failed)?;
-    let name = arguments.file.file_name().unwrap_or_default().to_string_lossy();
+    let name = arguments.file.file_name().unwrap_or_default().to_string_lossy().replace(char::is_control, "_");
     let Some(output) = &arguments.output else {
         return print(format!("// {name}\n\n{}", imported.text()).as_bytes());
     };
     let weights = output.with_extension("safetensors");
+    let is_same = |a: &Path, b: &Path| a == b || (a.exists() && a.canonicalize().ok() == b.canonicalize().ok());
+    if is_same(output, &arguments.file) || weights == *output {
+        return Err(Failure::usage(format!(
+            "{} would be written over: the program wants a name of its own, such as model.tile",
+            output.display()
+        )));
+    }
+    if let Some(folder) = output.parent() {
+        std::fs::create_dir_all(folder).map_err(|error| Failure::writing(folder, &error))?;
+    }
     let beside = weights.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let has_weights = imported.has_weights();
     let head =

@@ -18,7 +18,7 @@ pub struct Source<'t> {
 impl<'t> Source<'t> {
     /// Reads and checks a file and those that it imports; prints its warnings.
     pub fn load(path: &Path, terminal: &'t Terminal) -> Result<Source<'t>, Failure> {
-        if path.extension().is_some_and(|extension| extension == "onnx") {
+        if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("onnx")) {
             let model = Model::open_onnx(path).map_err(|error| terminal.failure(&error, path))?;
             return Ok(Source { path: path.to_path_buf(), text: String::new(), model, terminal });
         }

@@ -60,7 +60,7 @@ fn text(network: &Network, other: &Network) -> String {
     let mut shown: Vec<&str> = Vec::new();
     for (layer, again) in network.layers.iter().zip(&other.layers) {
         // A layer that is applied twice is one layer.
-        if shown.contains(&layer.path.as_str()) {
+        if layer.elements.is_none() && shown.contains(&layer.path.as_str()) {
             continue;
         }
         shown.push(&layer.path);

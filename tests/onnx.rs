@@ -141,9 +141,11 @@ fn what_is_refused() {
     absolute: the initializer `W`: it is in the file `/etc/passwd`, which is not in the model's folder
     attribute: node `Relu_Y` (Relu): there is no attribute `slope`
     cycle: node `Add_Y` (Add): nothing before it gives its input `B`
-    endless: node `Identity_on` (Identity): this program has more than 300000 calls and statements when loops are written out (`scan` is a loop that is not written out)
+    endless: it has more than 200000 nodes when its loops are written out
     given_twice: node `Neg_Y` (Neg): `Y` is given twice
     huge: node `Tile_Y` (Tile): a tensor f32[1, 4611686018427387904, 2, 1] is larger than any memory
+    huge_split: node `SplitToSequence_S` (SplitToSequence): it gives more than 200000 parts
+    idle: it has more than 200000 nodes when its loops are written out
     leaves_the_folder: the initializer `W`: it is in the file `../../../../etc/passwd`, which is not in the model's folder
     negative: the initializer `W`: it has the shape [-2]
     no_output: nothing gives the output `Y`
@@ -152,6 +154,7 @@ fn what_is_refused() {
     opset_5: its operators are of version 5, and 6 is the oldest that is read: `onnx.version_converter.convert_version` makes it newer
     overflow: the initializer `W`: a tensor f32[2147483648, 2147483648, 2147483648] is larger than any memory
     range: node `Range_Y` (Range): a tensor i64[1152921504606846976] is larger than any memory
+    sequences_within: node `SequenceConstruct_s1` (SequenceConstruct): a sequence cannot be in a sequence
     shapes: node `Add_Y` (Add): the shapes [2] and [3] do not broadcast (aligned at the last axis, sizes must be equal, or one of them 1)
     text: this is not a valid ONNX file: failed to decode Protobuf message: unexpected end group tag
     too_few_inputs: node `Add_Y` (Add): `B` of `Add` is not given

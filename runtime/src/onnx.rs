@@ -5,7 +5,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tile_compiler::onnx::{External, Given, Imported, Model, import};
+use tile_compiler::onnx::{External, Given, Imported, Model, Stored, import};
 use tile_compiler::tensor::Tensor;
 
 use crate::error::Error;
@@ -69,14 +69,14 @@ pub struct TileProgram {
     file: Arc<OnnxFile>,
     imported: Imported,
     text: String,
-    /// The path of each weight in the file, and its name in the program.
-    names: Vec<(String, String)>,
+    /// Its weights by their names in the program.
+    weights: Vec<(String, Stored)>,
 }
 
 impl TileProgram {
     pub(crate) fn new(file: Arc<OnnxFile>, imported: Imported) -> TileProgram {
-        let (text, names) = imported.program();
-        TileProgram { file, imported, text, names }
+        let (text, weights) = imported.program();
+        TileProgram { file, imported, text, weights }
     }
 
     /// The program's text: one model.
@@ -86,7 +86,7 @@ impl TileProgram {
 
     /// Whether it has weights.
     pub fn has_weights(&self) -> bool {
-        !self.names.is_empty()
+        !self.weights.is_empty()
     }
 
     /// Writes the weights by their names in the program, to a .safetensors or .npz file.
@@ -94,10 +94,14 @@ impl TileProgram {
     /// # Errors
     /// Where one cannot be read, or the file not be written.
     pub fn save_weights(&self, path: impl AsRef<Path>) -> Result<(), Error> {
-        let read = |(path, name): &(String, String)| {
-            Ok((name.clone(), self.imported.weight(path, &|part| self.file.read(part))?))
+        let read = |(name, stored): &(String, Stored)| {
+            let tensor = match stored {
+                Stored::Path(path) => self.imported.weight(path, &|part| self.file.read(part))?,
+                Stored::Tensor(tensor) => tensor.clone(),
+            };
+            Ok((name.clone(), tensor))
         };
-        let tensors = self.names.iter().map(read).collect::<Result<Vec<(String, Tensor)>, Error>>()?;
+        let tensors = self.weights.iter().map(read).collect::<Result<Vec<(String, Tensor)>, Error>>()?;
         weights::write(path.as_ref(), &tensors).map_err(Error::Weights)
     }
 }

@@ -81,6 +81,12 @@ pub struct Train {
 
 pub fn train(arguments: &Train, terminal: &Terminal) -> Result<(), Failure> {
     let source = Source::load(&arguments.file, terminal)?;
+    if source.model.is_onnx() {
+        return Err(Failure::input(format!(
+            "{} is an ONNX file, which cannot be trained: `tilec import` makes a program of it",
+            arguments.file.display()
+        )));
+    }
     let failed = |error: Error| source.failed(&error);
     let validation = arguments.validation.as_deref().map(Validated::parse).transpose()?;
     outputs(arguments)?;

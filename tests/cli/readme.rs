@@ -25,7 +25,9 @@ fn blocks(markdown: &str) -> Vec<String> {
 fn tour() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = empty_folder("tour");
-    std::os::unix::fs::symlink(root.join("examples"), folder.join("examples")).unwrap();
+    for part in ["examples", "tests"] {
+        std::os::unix::fs::symlink(root.join(part), folder.join(part)).unwrap();
+    }
     let beside = Path::new(env!("CARGO_BIN_EXE_tilec")).parent().unwrap();
     let path = std::env::join_paths(
         std::iter::once(beside.to_path_buf())

@@ -59,7 +59,7 @@ fn wrong_usage() {
     said(&["run", SOFTMAX[0], "--budget", "1"], 2, "--tune");
     said(&["tune", SOFTMAX[0], SOFTMAX[1], SOFTMAX[2], "--device", "wgpu:99"], 3, "wgpu:99");
     said(&["tune", SOFTMAX[0], SOFTMAX[1], SOFTMAX[2], "--device", "gpu"], 3, "gpu");
-    said(&[SOFTMAX[0], "--emit", "plan", "--target", "gpu"], 2, "the targets are generic, cpu, wgpu and wgpu:N");
+    said(&[SOFTMAX[0], "--emit", "plan", "--target", "gpu"], 2, "the targets are generic, apple, cpu, wgpu and wgpu:N");
 }
 
 #[test]

@@ -331,6 +331,60 @@ def external():
     return made, [normal(2, 8)]
 
 
+def function_branches():
+    """A graph within a function of the file, with an attribute that a call of the function gives."""
+    leak = helper.make_node("LeakyRelu", ["x"], ["a"])
+    reference = leak.attribute.add()
+    reference.name, reference.type, reference.ref_attr_name = "alpha", onnx.AttributeProto.FLOAT, "alpha"
+    then = helper.make_graph([leak], "then", [], [value("a", F32, None)])
+    other = helper.make_graph([helper.make_node("Neg", ["x"], ["b"])], "otherwise", [], [value("b", F32, None)])
+    branching = helper.make_function(
+        "own",
+        "Branching",
+        ["x", "c"],
+        ["y"],
+        [helper.make_node("If", ["c"], ["y"], then_branch=then, else_branch=other)],
+        [helper.make_opsetid("", 20)],
+        ["alpha"],
+    )
+    nodes = [helper.make_node("Branching", ["X", "yes"], ["Y"], domain="own", alpha=0.5)]
+    made = model(
+        nodes,
+        [value("X", F32, [4])],
+        [value("Y", F32, [4])],
+        dict(yes=np.bool_(True)),
+        domains=["own"],
+        functions=[branching],
+    )
+    return made, [normal(4)]
+
+
+def constants():
+    """Numbers that have no literal in Tile: of 64 bits, the least one, and none in several axes."""
+    f64 = TensorProto.DOUBLE
+    nodes = [
+        node("Add", "X tenth", "A"),
+        node("Mul", "A large", "B"),
+        node("ConstantOfShape", "sizes", "C", value=helper.make_tensor("v", f64, [1], [0.1])),
+        node("Add", "I least", "D"),
+        node("MatMul", "E none", "F"),
+    ]
+    weights = dict(
+        tenth=np.float64(0.1),
+        large=np.array([1e300, 1e-300]),
+        sizes=np.array([2, 1]),
+        least=np.array([-(2**63), 2**62]),
+        none=np.zeros((0, 4), np.float32),
+    )
+    inputs = [value("X", f64, [2]), value("I", I64, [2]), value("E", F32, [3, 0])]
+    outputs = [value("B", f64, None), value("C", f64, None), value("D", I64, None), value("F", F32, None)]
+    return model(nodes, inputs, outputs, weights), [
+        normal(2, dtype=np.float64),
+        np.array([5, 6]),
+        np.zeros((3, 0), np.float32),
+    ]
+
+
 def refused():
     """Files that are wrong, by name."""
     vector = lambda name, size=2: value(name, F32, [size])
@@ -358,6 +412,14 @@ def refused():
     )
     endless = node("Loop", "none none X", "Y", body=body)
     endless.input[0] = endless.input[1] = ""
+    idle = helper.make_graph(
+        [], "body", [value("i", I64, []), value("go", BOOL, []), vector("x")], [value("go", BOOL, []), vector("x")]
+    )
+    turning = node("Loop", "many none X", "Y", body=idle)
+    turning.input[1] = ""
+    doubled = [node("SequenceConstruct", "X X", "s0")] + [
+        node("SequenceConstruct", f"s{n} s{n}", f"s{n + 1}") for n in range(40)
+    ]
     number = lambda name, *items: helper.make_node("Constant", [], [name], value_ints=items)
     return {
         "nothing": b"",
@@ -386,6 +448,19 @@ def refused():
             ]
         ),
         "huge": plain([number("r", 1 << 62), node("Tile", "X r", "Y")]),
+        "idle": plain([number("many", 10**12), turning]),
+        "sequences_within": plain(doubled + [node("SequenceAt", "s40 X", "Y")]),
+        "huge_split": helper.make_model(
+            helper.make_graph(
+                [node("SplitToSequence", "X", "S", axis=1), node("SequenceAt", "S one", "Y")],
+                "refused",
+                [value("X", F32, [0, 1 << 40])],
+                [value("Y", F32, None)],
+                [numpy_helper.from_array(np.int64(1), "one")],
+            ),
+            opset_imports=[helper.make_opsetid("", 20)],
+            ir_version=8,
+        ),
         "opset_5": helper.make_model(
             helper.make_graph([relu], "old", [vector("X")], [vector("Y")]),
             opset_imports=[helper.make_opsetid("", 5)],
@@ -401,6 +476,8 @@ def main():
             file.write(made if isinstance(made, bytes) else made.SerializeToString())
     made = [
         convolutions,
+        function_branches,
+        constants,
         shape_arithmetic,
         shape_input,
         attention,

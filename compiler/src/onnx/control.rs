@@ -4,7 +4,7 @@
 //! Loops are written out: how often they turn must be known when the model is compiled. A branch whose condition is not known is
 //! taken both ways, and the results are chosen place by place.
 
-use super::import::{Importer, literal, sentence};
+use super::import::{Attributes, Importer, MAX_NODES, literal, sentence};
 use super::model::{OnnxError, Opsets, title};
 use super::proto::{self, Attribute};
 use crate::dtype::{DType, Scalar};
@@ -76,6 +76,8 @@ impl Control {
 struct Site<'a, 'p> {
     node: &'p proto::Node,
     attributes: Vec<(String, &'a Attribute)>,
+    /// Those of the function that it is in.
+    outer: &'a Attributes,
     opsets: &'a Opsets,
 }
 
@@ -96,6 +98,14 @@ impl<'a, 'p> Site<'a, 'p> {
         self.attribute(name).map_or(&[], |attribute| &attribute.ints)
     }
 
+    /// Sequences have tensors in them, and no sequences, which could be beyond measure.
+    fn is_item(&self, value: &Passed) -> Result<(), OnnxError> {
+        match value {
+            Passed::List(_) => Err(self.fails("a sequence cannot be in a sequence")),
+            _ => Ok(()),
+        }
+    }
+
     /// A graph within, which is never that of a function around.
     fn graph(&self, name: &str) -> Result<&'p proto::Graph, OnnxError> {
         let found = self.node.attributes.iter().find(|attribute| attribute.name == name);
@@ -110,9 +120,10 @@ impl<'p> Importer<'p> {
         node: &'p proto::Node,
         inputs: Vec<Passed>,
         attributes: Vec<(String, &Attribute)>,
+        outer: &Attributes,
         opsets: &Opsets,
     ) -> Result<Vec<Passed>, OnnxError> {
-        let site = Site { node, attributes, opsets };
+        let site = Site { node, attributes, outer, opsets };
         let input = |number: usize| {
             let missing = || site.fails(format!("it has no input number {number}"));
             inputs.get(number).cloned().ok_or_else(missing)
@@ -126,7 +137,10 @@ impl<'p> Importer<'p> {
             Control::If => self.branch(&site, input(0)?)?,
             Control::Loop => self.turns(&site, &inputs)?,
             Control::Scan => self.scan(&site, inputs)?,
-            Control::SequenceConstruct => vec![Passed::List(inputs)],
+            Control::SequenceConstruct => {
+                inputs.iter().try_for_each(|item| site.is_item(item))?;
+                vec![Passed::List(inputs)]
+            }
             Control::SequenceEmpty => vec![Passed::List(Vec::new())],
             Control::SequenceAt => {
                 let items = sequence(0)?;
@@ -136,7 +150,9 @@ impl<'p> Importer<'p> {
             Control::SequenceInsert => {
                 let mut items = sequence(0)?;
                 let place = if inputs.len() > 2 { self.place(&site, input(2)?, items.len())? } else { items.len() };
-                items.insert(place, input(1)?);
+                let item = input(1)?;
+                site.is_item(&item)?;
+                items.insert(place, item);
                 vec![Passed::List(items)]
             }
             Control::SequenceErase => {
@@ -200,13 +216,12 @@ impl<'p> Importer<'p> {
     /// One of two graphs, or both where it is not known which.
     fn branch(&mut self, site: &Site<'_, 'p>, condition: Passed) -> Result<Vec<Passed>, OnnxError> {
         let [then, otherwise] = [site.graph("then_branch")?, site.graph("else_branch")?];
-        let prefix = format!("{}.", title(site.node));
         if let Ok(value) = self.value(&condition) {
             let taken = if value.scalars().next().is_some_and(Scalar::is_true) { then } else { otherwise };
-            return self.body(taken, Vec::new(), site.opsets, &prefix);
+            return self.within(site, taken, Vec::new());
         }
-        let then = self.body(then, Vec::new(), site.opsets, &prefix)?;
-        let otherwise = self.body(otherwise, Vec::new(), site.opsets, &prefix)?;
+        let then = self.within(site, then, Vec::new())?;
+        let otherwise = self.within(site, otherwise, Vec::new())?;
         let mut chosen = Vec::new();
         for (then, otherwise) in then.into_iter().zip(otherwise) {
             let types = [&then, &otherwise].map(|value| match value {
@@ -221,6 +236,17 @@ impl<'p> Importer<'p> {
             chosen.push(self.library(site, "OnnxWhere", vec![], vec![condition.clone(), then, otherwise])?);
         }
         Ok(chosen)
+    }
+
+    /// Runs a graph of the node, once.
+    fn within(
+        &mut self,
+        site: &Site<'_, 'p>,
+        graph: &'p proto::Graph,
+        inputs: Vec<Passed>,
+    ) -> Result<Vec<Passed>, OnnxError> {
+        self.count()?;
+        self.body(graph, inputs, site.opsets, &format!("{}.", title(site.node)), site.outer)
     }
 
     fn turns(&mut self, site: &Site<'_, 'p>, inputs: &[Passed]) -> Result<Vec<Passed>, OnnxError> {
@@ -241,7 +267,7 @@ impl<'p> Importer<'p> {
             }
             let mut given = vec![Passed::Int(turn), goes_on.clone()];
             given.extend(carried.iter().cloned());
-            let mut outputs = self.body(body, given, site.opsets, &format!("{}.", title(site.node)))?.into_iter();
+            let mut outputs = self.within(site, body, given)?.into_iter();
             // Where it only hands on what it was given, it is known.
             goes_on = outputs.next().unwrap_or(Passed::Bool(false));
             carried.iter_mut().zip(&mut outputs).for_each(|(value, next)| *value = next);
@@ -291,7 +317,7 @@ impl<'p> Importer<'p> {
                 let axis = vec![("axis".to_owned(), Passed::Int(at(site.ints("scan_input_axes"), number)))];
                 given.push(self.library(site, "OnnxGather", axis, vec![sequence.clone(), Passed::Int(place)])?);
             }
-            let mut outputs = self.body(body, given, site.opsets, &format!("{}.", title(site.node)))?.into_iter();
+            let mut outputs = self.within(site, body, given)?.into_iter();
             carried.iter_mut().zip(&mut outputs).for_each(|(value, next)| *value = next);
             for (number, (all, part)) in stacked.iter_mut().zip(outputs).enumerate() {
                 all.push(self.unsqueezed(site, part, at(site.ints("scan_output_axes"), number))?);
@@ -321,7 +347,7 @@ impl<'p> Importer<'p> {
             };
             let given: Option<Vec<Passed>> = inputs.iter().map(of).collect();
             let given = given.ok_or_else(|| site.fails("its sequences are not of one length"))?;
-            let results = self.body(body, given, site.opsets, &format!("{}.", title(site.node)))?;
+            let results = self.within(site, body, given)?;
             outputs.iter_mut().zip(results).for_each(|(all, result)| all.push(result));
         }
         Ok(outputs.into_iter().map(Passed::List).collect())
@@ -334,9 +360,13 @@ impl<'p> Importer<'p> {
         let place = if axis < 0 { axis + shape.len() as i64 } else { axis };
         let length = usize::try_from(place).ok().and_then(|place| shape.get(place)).copied();
         let length = length.ok_or_else(|| site.fails(format!("its input has no axis {axis}")))? as i64;
+        let most = MAX_NODES as i64;
+        let too_many = || site.fails(format!("it gives more than {MAX_NODES} parts"));
         let (sizes, keeps) = match sizes {
+            None | Some(Passed::Nothing) if length > most => return Err(too_many()),
             None | Some(Passed::Nothing) => (vec![1; length as usize], site.int("keepdims", 1) != 0),
             Some(sizes) => match literal(&self.value(sizes).map_err(|what| site.fails(what))?) {
+                Passed::Int(size) if size > 0 && length / size >= most => return Err(too_many()),
                 Passed::Int(size) if size > 0 => {
                     let count = length.div_euclid(size) + i64::from(length % size != 0);
                     ((0..count).map(|n| size.min(length - n * size)).collect(), true)

@@ -9,7 +9,7 @@ use tile_lang::diagnostic::Diagnostic;
 use super::model::{Model, OnnxError, Operator, Opsets, title, versions};
 use super::proto::{self, Attribute};
 use super::tensor::{self, Loader};
-use super::text::{self, Recorder, Step};
+use super::text::{self, Recorder, Step, Stored};
 use crate::dtype::{DType, Scalar};
 use crate::graph::{NodeId, Op};
 use crate::lower::{Calls, Layer, Network, Passed};
@@ -37,8 +37,8 @@ pub struct Imported {
 }
 
 impl Imported {
-    /// The same as a Tile program, for these inputs, and the path of each weight with the name that it has there.
-    pub fn program(&self) -> (String, Vec<(String, String)>) {
+    /// The same as a Tile program, for these inputs, and its weights by their names there.
+    pub fn program(&self) -> (String, Vec<(String, Stored)>) {
         text::program(&self.name, &self.steps, &self.values, &self.outputs)
     }
 
@@ -57,7 +57,7 @@ pub(super) const KNOWN: usize = 1 << 16;
 const MAX_DEPTH: usize = 64;
 
 /// The nodes that are gone through, those of loops once for each turn.
-const MAX_NODES: usize = 200_000;
+pub(super) const MAX_NODES: usize = 200_000;
 
 /// The network that a model is for these inputs.
 ///
@@ -124,7 +124,7 @@ fn functions(model: &Model, nodes: &[proto::Node], opsets: &Opsets, names: &mut 
 }
 
 /// The attributes of the call of a function of the file, by name.
-type Attributes = HashMap<String, Attribute>;
+pub(super) type Attributes = HashMap<String, Attribute>;
 
 pub(super) struct Importer<'p> {
     model: &'p Model,
@@ -224,11 +224,7 @@ impl<'p> Importer<'p> {
     /// Goes through nodes in order; `attributes` are those of the function that they are the body of.
     pub fn run(&mut self, nodes: &'p [proto::Node], opsets: &Opsets, attributes: &Attributes) -> Result<(), OnnxError> {
         for node in nodes {
-            self.nodes += 1;
-            if self.nodes > MAX_NODES {
-                let message = format!("it has more than {MAX_NODES} nodes when its loops are written out");
-                return Err(OnnxError::new(message));
-            }
+            self.count()?;
             let named = |what: String| OnnxError::new(format!("node `{}` ({}): {what}", title(node), node.op));
             let Some(operator) = self.model.operator(node, opsets) else {
                 return Err(named("it is not supported".into()));
@@ -249,7 +245,7 @@ impl<'p> Importer<'p> {
                     let call = self.call(name, node, inputs, of_node);
                     call.map_err(|what| named(what.replace(&format!("`{name}`"), &format!("`{}`", node.op))))?
                 }
-                Operator::Control(control) => self.control(control, node, inputs, of_node, opsets)?,
+                Operator::Control(control) => self.control(control, node, inputs, of_node, attributes, opsets)?,
                 Operator::Local(function) => self.inline(function, inputs, of_node).map_err(|mut error| {
                     error.0.iter_mut().for_each(|what| *what = format!("{what}, in node `{}`", title(node)));
                     error
@@ -264,6 +260,15 @@ impl<'p> Importer<'p> {
             }
         }
         Ok(())
+    }
+
+    /// Counts a node, or a turn of a loop.
+    pub fn count(&mut self) -> Result<(), OnnxError> {
+        self.nodes += 1;
+        match self.nodes > MAX_NODES {
+            true => Err(OnnxError::new(format!("it has more than {MAX_NODES} nodes when its loops are written out"))),
+            false => Ok(()),
+        }
     }
 
     /// Keeps a node of the outermost graph for [`Network::layers`].
@@ -419,17 +424,18 @@ impl<'p> Importer<'p> {
         outputs
     }
 
-    /// Runs a graph within a node, with these inputs; gives its outputs.
+    /// Runs a graph within a node, with these inputs; gives its outputs. `attributes` are those of the function that it is in.
     pub fn body(
         &mut self,
         graph: &'p proto::Graph,
         inputs: Vec<Passed>,
         opsets: &Opsets,
         prefix: &str,
+        attributes: &Attributes,
     ) -> Result<Vec<Passed>, OnnxError> {
         self.scopes.push(graph.inputs.iter().map(|input| input.name.clone()).zip(inputs).collect());
         let result = self.initializers(graph, prefix).map_err(OnnxError::new);
-        let result = result.and_then(|()| self.run(&graph.nodes, opsets, &HashMap::new()));
+        let result = result.and_then(|()| self.run(&graph.nodes, opsets, attributes));
         let outputs = graph.outputs.iter().map(|output| {
             let missing = || OnnxError::new(format!("nothing gives the output `{}`", output.name));
             self.lookup(&output.name).ok_or_else(missing)

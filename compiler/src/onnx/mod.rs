@@ -24,3 +24,4 @@ mod text;
 pub use import::{Given, Imported, import};
 pub use model::{Model, OnnxError};
 pub use tensor::{External, Loader};
+pub use text::Stored;

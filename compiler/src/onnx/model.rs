@@ -188,7 +188,9 @@ fn library(domain: &str, op: &str, version: Option<i64>) -> Option<&'static str>
         "ai.onnx.ml" => "OnnxMl",
         _ => return None,
     };
-    let versions = OPERATORS.get(format!("{prefix}{op}").as_str())?;
+    // The other domains' functions are not those of this one.
+    let is_others = domain.is_empty() && ["Microsoft", "Ml"].iter().any(|other| op.starts_with(other));
+    let versions = OPERATORS.get(format!("{prefix}{op}").as_str()).filter(|_| !is_others)?;
     let fits = |(from, _): &&(i64, &str)| *from <= version.unwrap_or(i64::MAX);
     versions.iter().rfind(fits).map(|(_, name)| *name)
 }

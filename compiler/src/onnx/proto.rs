@@ -8,10 +8,6 @@ use prost::bytes::Bytes;
 
 #[derive(Clone, PartialEq, Message)]
 pub struct Model {
-    #[prost(int64, tag = "1")]
-    pub ir_version: i64,
-    #[prost(string, tag = "2")]
-    pub producer: String,
     #[prost(message, optional, tag = "7")]
     pub graph: Option<Graph>,
     #[prost(message, repeated, tag = "8")]

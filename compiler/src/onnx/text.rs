@@ -67,13 +67,21 @@ const NAMED: [(&str, &str); 8] = [
     ("OnnxAbs", "abs"),
 ];
 
-/// The program of a model called `name`, and what its weights, which have other paths in the file, are called there.
+/// Where the value of a weight of the program is.
+#[derive(Clone, Debug)]
+pub enum Stored {
+    /// In the file, under this path.
+    Path(String),
+    Tensor(Tensor),
+}
+
+/// The program of a model called `name`, and its weights by their names there.
 pub(super) fn program(
     name: &str,
     steps: &[Step],
     values: &HashMap<NodeId, String>,
     outputs: &[(String, NodeId)],
-) -> (String, Vec<(String, String)>) {
+) -> (String, Vec<(String, Stored)>) {
     let mut writer = Writer { values, names: HashMap::new(), taken: HashSet::new(), body: String::new() };
     let mut inputs = Vec::new();
     let mut weights = Vec::new();
@@ -98,7 +106,7 @@ pub(super) fn program(
     });
     let mut text = String::new();
     for (original, input, ty) in &inputs {
-        let renamed = if original == input { String::new() } else { format!(", `{original}` in the file") };
+        let renamed = if original == input { String::new() } else { format!(", {original:?} in the file") };
         let _ = writeln!(text, "// {input}: {ty}{renamed}");
     }
     let header: Vec<String> = header.collect();
@@ -224,7 +232,7 @@ impl Writer<'_> {
         &mut self,
         step: &Step,
         inputs: &mut Vec<(String, String, TensorType)>,
-        weights: &mut Vec<(String, String)>,
+        weights: &mut Vec<(String, Stored)>,
     ) {
         match step {
             Step::Input { name, ty, node } => {
@@ -233,16 +241,13 @@ impl Writer<'_> {
                 inputs.push((name.clone(), own, ty.clone()));
             }
             Step::Weight { path, ty, node } => {
-                let own = self.fresh(path);
-                let sizes: Vec<String> = ty.shape.iter().map(usize::to_string).collect();
-                let first = match ty.dtype {
-                    DType::F32 => "zeros()".to_owned(),
-                    dtype => format!("onnx_zeros({})", number(dtype)),
-                };
-                let keyword = if ty.dtype.is_float() { "param" } else { "state" };
-                let _ = writeln!(self.body, "    {keyword} {own}[{}] = {first};", sizes.join(", "));
-                self.names.insert(*node, own.clone());
-                weights.push((path.clone(), own));
+                let own = self.weight(path, ty, *node);
+                weights.push((own, Stored::Path(path.clone())));
+            }
+            Step::Constant { tensor, node } if !has_literal(tensor) => {
+                let wanted = self.values.get(node).map_or("Value", String::as_str).to_owned();
+                let own = self.weight(&wanted, tensor.ty(), *node);
+                weights.push((own, Stored::Tensor(tensor.clone())));
             }
             Step::Constant { tensor, node } => {
                 let own = self.name(*node);
@@ -282,6 +287,21 @@ impl Writer<'_> {
         }
     }
 
+    /// Declares a weight; gives its name.
+    fn weight(&mut self, wanted: &str, ty: &TensorType, node: NodeId) -> String {
+        let own = self.fresh(wanted);
+        let sizes: Vec<String> = ty.shape.iter().map(usize::to_string).collect();
+        // The language makes no bf16 itself: such a weight is read as f32.
+        let first = match ty.dtype {
+            DType::F32 | DType::BF16 => "zeros()".to_owned(),
+            dtype => format!("onnx_zeros({})", number(dtype)),
+        };
+        let keyword = if ty.dtype.is_float() { "param" } else { "state" };
+        let _ = writeln!(self.body, "    {keyword} {own}[{}] = {first};", sizes.join(", "));
+        self.names.insert(node, own.clone());
+        own
+    }
+
     /// The name of a value.
     fn name(&mut self, node: NodeId) -> String {
         if let Some(name) = self.names.get(&node) {
@@ -303,11 +323,23 @@ impl Writer<'_> {
     }
 }
 
+/// Whether the text of a constant is all of it: numbers are i64 or f32 there, and a list without items has no shape within.
+fn has_literal(tensor: &Tensor) -> bool {
+    let is_exact = match tensor.dtype() {
+        DType::F64 | DType::U64 | DType::BF16 => false,
+        DType::I64 => tensor.scalars().all(|scalar| scalar.to_i64() != i64::MIN),
+        _ => true,
+    };
+    is_exact && (tensor.ty().elements() > 0 || tensor.shape().len() == 1)
+}
+
 /// A name of the file as a tensor's name in Tile: letters, digits and `_`, from a capital on.
 fn identifier(name: &str) -> String {
     let safe = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     let name: String = name.trim_matches(|c: char| !c.is_ascii_alphanumeric()).chars().map(safe).collect();
     match name.chars().next() {
+        // Those are the library's.
+        Some(_) if name.starts_with("Onnx") => format!("Of_{name}"),
         Some(first) if first.is_ascii_alphabetic() => format!("{}{}", first.to_ascii_uppercase(), &name[1..]),
         _ => format!("V{name}"),
     }
@@ -331,7 +363,7 @@ fn text(value: &Passed, names: &mut Writer) -> String {
         Passed::Float(value) if value.is_nan() => "(0.0 / 0.0)".into(),
         Passed::Float(value) if value.is_infinite() => format!("({}1.0 / 0.0)", if *value < 0.0 { "-" } else { "" }),
         Passed::Float(value) => format!("{value:?}"),
-        Passed::Text(text) => format!("\"{text}\""),
+        Passed::Text(text) => format!("\"{}\"", text.replace(['"', '\n', '\r'], "_")),
         Passed::List(items) => {
             let items: Vec<String> = items.iter().map(|item| text(item, names)).collect();
             format!("[{}]", items.join(", "))

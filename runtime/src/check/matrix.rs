@@ -87,8 +87,8 @@ impl Machine<'_> {
         let (subgroups, of) = (self.subgroups(operation, lanes)?, self.subgroup_size());
         match subgroups.iter().find(|members| members.len() != of) {
             Some(members) => {
-                let (active, absent) = (members.len(), lanes[members.end - 1] + 1);
-                Err(Kind::Divergence { operation: operation.to_owned(), active, of, absent }.into())
+                Err(Kind::Invalid(format!("{operation} by {} invocations, and subgroups have {of}", members.len()))
+                    .into())
             }
             None => Ok(subgroups),
         }

@@ -204,7 +204,7 @@ fn matrices() {
         seeded("i < 192u", "i < 100u"),
     ];
     assert_snapshot!(faults.join("\n"), @"
-    divergent: coopLoad is reached by 16 of 32 invocations, and not by invocation (48, 0, 0), in workgroup (0, 0, 0)
+    invalid: coopLoad by 16 invocations, and subgroups have 32, in workgroup (0, 0, 0)
       at line 53: let left = coopLoad<coop_mat8x8<f16,A>>((&a[8]), 24u);
     divergent: coopStore is reached by 16 of 32 invocations, and not by invocation (16, 0, 0), in workgroup (0, 0, 0)
       at line 58: coopStoreT(sum, (&c[0]), 8u);
