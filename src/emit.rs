@@ -17,7 +17,6 @@ use tile_compiler::profile::Profile;
 use tile_compiler::tensor::TensorType;
 use tile_lang::ast::Function;
 use tile_lang::diagnostic::Diagnostic;
-use tile_runtime::Device;
 
 use crate::arguments::{Sizes, assume_sizes, narrow_float};
 use crate::devices::open;
@@ -141,8 +140,8 @@ fn compile(arguments: &Emit, sizes: &Sizes, source: &Source, terminal: &Terminal
     };
     let options = Options { updates: arguments.train, tuned };
     if source.model.is_onnx() {
-        let graph = onnx_graph(arguments, sizes, source, terminal)?;
-        return planned(graph, &profile, &options, source);
+        let graph = onnx_graph(arguments, sizes, source)?;
+        return planned(graph, arguments.factors, &profile, &options, source);
     }
     let program = source.model.program();
     let entry = sizes.entry.as_deref();
@@ -160,14 +159,20 @@ fn compile(arguments: &Emit, sizes: &Sizes, source: &Source, terminal: &Terminal
         bindings.training = true;
         graph = step(source, entry, &bindings, targets, &graph, terminal).map_err(rejected)?;
     }
-    if let Some(dtype) = arguments.factors {
-        narrow(&mut graph, dtype);
-    }
-    planned(graph, &profile, &options, source)
+    planned(graph, arguments.factors, &profile, &options, source)
 }
 
-/// The graph, optimised, and its plan.
-fn planned(mut graph: Graph, profile: &Profile, options: &Options, source: &Source) -> Result<(Graph, Plan), Failure> {
+/// The graph, the factors of its products rounded if that is wanted, optimised, and its plan.
+fn planned(
+    mut graph: Graph,
+    factors: Option<DType>,
+    profile: &Profile,
+    options: &Options,
+    source: &Source,
+) -> Result<(Graph, Plan), Failure> {
+    if let Some(dtype) = factors {
+        narrow(&mut graph, dtype);
+    }
     pipeline::optimise(&mut graph);
     let plan = pipeline::plan_with(&graph, profile, options).map_err(|error| match error.diagnostic(&graph) {
         Some(diagnostic) => source.rejected(&[diagnostic]),
@@ -177,18 +182,11 @@ fn planned(mut graph: Graph, profile: &Profile, options: &Options, source: &Sour
 }
 
 /// The graph of an ONNX file.
-fn onnx_graph(arguments: &Emit, sizes: &Sizes, source: &Source, terminal: &Terminal) -> Result<Graph, Failure> {
+fn onnx_graph(arguments: &Emit, sizes: &Sizes, source: &Source) -> Result<Graph, Failure> {
     if arguments.train {
         return Err(Failure::input(format!("{} is an ONNX file, which cannot be trained", source.path.display())));
     }
-    let sizes = sizes.with_assumed(&source.model, terminal);
-    let device = Device::cpu();
-    let network = sizes.apply(source.model.on(&device)).network().map_err(|error| source.failed(&error))?;
-    let mut graph = network.graph;
-    if let Some(dtype) = arguments.factors {
-        narrow(&mut graph, dtype);
-    }
-    Ok(graph)
+    Ok(source.onnx_network(sizes)?.graph)
 }
 
 /// Takes the shapes out of the bindings that are those of outputs.

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use tile_lang::diagnostic::Diagnostic;
-use tile_runtime::{Error, Model};
+use tile_runtime::{Device, Error, Model, Network};
 
+use crate::arguments::Sizes;
 use crate::terminal::{Failure, Terminal};
 
 /// A file whose program is in order.
@@ -32,6 +33,13 @@ impl<'t> Source<'t> {
         let model = model.map_err(|error| terminal.failure(&error, path))?;
         terminal.warn(model.sources(), model.warnings());
         Ok(Source { path: path.to_path_buf(), text, model, terminal })
+    }
+
+    /// The network of an ONNX file; sizes that nothing gives are 1.
+    pub fn onnx_network(&self, sizes: &Sizes) -> Result<Network, Failure> {
+        let device = Device::cpu();
+        let sizes = sizes.with_assumed(&self.model, self.terminal);
+        sizes.apply(self.model.on(&device)).network().map_err(|error| self.failed(&error))
     }
 
     /// What the runtime reports of this program.

@@ -6,7 +6,6 @@ use comfy_table::presets::UTF8_FULL;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use tile_compiler::lower::{Network, WeightKind, lower};
 use tile_compiler::tensor::TensorType;
-use tile_runtime::Device;
 
 use crate::arguments::{Sizes, assume_sizes};
 use crate::source::Source;
@@ -28,9 +27,7 @@ pub struct Summary {
 pub fn summary(arguments: &Summary, terminal: &Terminal) -> Result<(), Failure> {
     let source = Source::load(&arguments.file, terminal)?;
     if source.model.is_onnx() {
-        let device = Device::cpu();
-        let sizes = arguments.sizes.with_assumed(&source.model, terminal);
-        let network = sizes.apply(source.model.on(&device)).network().map_err(|error| source.failed(&error))?;
+        let network = source.onnx_network(&arguments.sizes)?;
         return print(text(&network, &network).as_bytes());
     }
     let program = source.model.program();

@@ -276,10 +276,7 @@ impl<'p> Importer<'p> {
             }
         }
         for all in stacked {
-            if all.is_empty() {
-                return Err(site.fails("it never turns, so that the shape of what it stacks is not known"));
-            }
-            carried.push(self.joined(site, all, 0)?);
+            carried.push(self.stacked(site, all, 0)?);
         }
         Ok(carried)
     }
@@ -296,13 +293,7 @@ impl<'p> Importer<'p> {
         let at = |list: &[i64], number: usize| list.get(number).copied().unwrap_or(0);
         let mut length = None;
         for (number, sequence) in sequences.iter().enumerate() {
-            let node = self.calls.tensor(sequence).map_err(|error| site.fails(sentence(&error)))?;
-            let shape = self.calls.graph().shape(node);
-            let axis = at(site.ints("scan_input_axes"), number);
-            let axis = if axis < 0 { axis + shape.len() as i64 } else { axis };
-            let size = usize::try_from(axis).ok().and_then(|axis| shape.get(axis)).copied();
-            let size =
-                size.ok_or_else(|| site.fails(format!("its input of rank {} has no axis {axis}", shape.len())))?;
+            let size = self.along(site, sequence, at(site.ints("scan_input_axes"), number))?;
             if length.replace(size).is_some_and(|length| length != size) {
                 return Err(site.fails("its sequences are not of one length"));
             }
@@ -324,13 +315,10 @@ impl<'p> Importer<'p> {
             }
         }
         for (number, mut all) in stacked.into_iter().enumerate() {
-            if all.is_empty() {
-                return Err(site.fails("it never turns, so that the shape of what it stacks is not known"));
-            }
             if at(site.ints("scan_output_directions"), number) != 0 {
                 all.reverse();
             }
-            carried.push(self.joined(site, all, at(site.ints("scan_output_axes"), number))?);
+            carried.push(self.stacked(site, all, at(site.ints("scan_output_axes"), number))?);
         }
         Ok(carried)
     }
@@ -355,11 +343,7 @@ impl<'p> Importer<'p> {
 
     fn split(&mut self, site: &Site<'_, 'p>, input: Passed, sizes: Option<&Passed>) -> Result<Vec<Passed>, OnnxError> {
         let axis = site.int("axis", 0);
-        let node = self.calls.tensor(&input).map_err(|error| site.fails(sentence(&error)))?;
-        let shape = self.calls.graph().shape(node).to_vec();
-        let place = if axis < 0 { axis + shape.len() as i64 } else { axis };
-        let length = usize::try_from(place).ok().and_then(|place| shape.get(place)).copied();
-        let length = length.ok_or_else(|| site.fails(format!("its input has no axis {axis}")))? as i64;
+        let length = self.along(site, &input, axis)? as i64;
         let most = MAX_NODES as i64;
         let too_many = || site.fails(format!("it gives more than {MAX_NODES} parts"));
         let (sizes, keeps) = match sizes {
@@ -439,11 +423,27 @@ impl<'p> Importer<'p> {
         self.library(site, "OnnxUnsqueeze_13", vec![], vec![value, Passed::List(vec![Passed::Int(axis)])])
     }
 
+    /// The size of a tensor along an axis, which may be counted from the end.
+    fn along(&mut self, site: &Site, value: &Passed, axis: i64) -> Result<usize, OnnxError> {
+        let node = self.calls.tensor(value).map_err(|error| site.fails(sentence(&error)))?;
+        let shape = self.calls.graph().shape(node);
+        let place = if axis < 0 { axis + shape.len() as i64 } else { axis };
+        let size = usize::try_from(place).ok().and_then(|place| shape.get(place)).copied();
+        size.ok_or_else(|| site.fails(format!("its input of rank {} has no axis {axis}", shape.len())))
+    }
+
+    /// What the turns of a loop have given, along an axis of its own.
+    fn stacked(&mut self, site: &Site, turns: Vec<Passed>, axis: i64) -> Result<Passed, OnnxError> {
+        if turns.is_empty() {
+            return Err(site.fails("it never turns, so that the shape of what it stacks is not known"));
+        }
+        self.joined(site, turns, axis)
+    }
+
     fn joined(&mut self, site: &Site, parts: Vec<Passed>, axis: i64) -> Result<Passed, OnnxError> {
         let axis = vec![("axis".to_owned(), Passed::Int(axis))];
-        let tensors = parts.iter().map(|part| self.calls.tensor(part).map(Passed::Tensor));
-        let parts = tensors.collect::<Result<_, _>>().map_err(|error| site.fails(sentence(&error)))?;
-        self.library(site, "OnnxConcat", axis, vec![Passed::List(parts)])
+        let parts = self.tensors(&parts).map_err(|what| site.fails(what))?;
+        self.library(site, "OnnxConcat", axis, vec![parts])
     }
 
     /// Calls a function of the library whose inputs with capital names are tensors.
@@ -455,15 +455,11 @@ impl<'p> Importer<'p> {
         inputs: Vec<Passed>,
     ) -> Result<Passed, OnnxError> {
         let function = self.function(name).map_err(|what| site.fails(what))?;
-        let fails = |error: &_| site.fails(sentence(error));
         let mut given = Vec::new();
         for (input, declared) in inputs.into_iter().zip(&function.inputs) {
-            let is_number = matches!(input, Passed::Bool(_) | Passed::Int(_) | Passed::Float(_));
-            given.push(match is_number && declared.name.capital {
-                true => Passed::Tensor(self.calls.tensor(&input).map_err(|error| fails(&error))?),
-                false => input,
-            });
+            let input = if declared.name.capital { self.as_tensor(input) } else { Ok(input) };
+            given.push(input.map_err(|what| site.fails(what))?);
         }
-        self.calls.call(function, parameters, given).map_err(|error| fails(&error))
+        self.calls.call(function, parameters, given).map_err(|error| site.fails(sentence(&error)))
     }
 }

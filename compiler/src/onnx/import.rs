@@ -6,6 +6,7 @@ use tile_lang::Program;
 use tile_lang::ast::Function;
 use tile_lang::diagnostic::Diagnostic;
 
+use super::control::FUNCTIONS;
 use super::model::{Model, OnnxError, Operator, Opsets, title, versions};
 use super::proto::{self, Attribute};
 use super::tensor::{self, Loader};
@@ -64,7 +65,7 @@ pub(super) const MAX_NODES: usize = 200_000;
 /// # Errors
 /// Where a size is not known, or a node does not go together with its inputs.
 pub fn import(model: &Model, given: &Given, loader: Loader) -> Result<Imported, OnnxError> {
-    let mut names = Vec::new();
+    let mut names = FUNCTIONS.to_vec();
     functions(model, &model.graph.nodes, &model.opsets, &mut names);
     for function in model.functions.values() {
         functions(model, &function.nodes, &versions(&function.opsets), &mut names);
@@ -98,8 +99,7 @@ pub fn import(model: &Model, given: &Given, loader: Loader) -> Result<Imported, 
             .map_err(|error| OnnxError::new(format!("the output `{}`: {}", output.name, sentence(&error))))?;
         outputs.push((output.name.clone(), node));
     }
-    let Importer { mut calls, weights, layers, .. } = importer;
-    let (steps, values) = (std::mem::take(&mut calls.steps), std::mem::take(&mut calls.values));
+    let Importer { calls: Recorder { calls, steps, values }, weights, layers, .. } = importer;
     let network = calls.finish(outputs.clone(), layers);
     Ok(Imported { network, name: name.to_owned(), steps, values, outputs, weights })
 }
@@ -114,11 +114,6 @@ fn functions(model: &Model, nodes: &[proto::Node], opsets: &Opsets, names: &mut 
         }
         for graph in node.attributes.iter().filter_map(|attribute| attribute.graph.as_ref()) {
             functions(model, &graph.nodes, opsets, names);
-        }
-    }
-    for name in super::control::FUNCTIONS {
-        if !names.contains(&name) {
-            names.push(name);
         }
     }
 }
@@ -237,7 +232,7 @@ impl<'p> Importer<'p> {
             while inputs.last() == Some(&Passed::Nothing) {
                 inputs.pop();
             }
-            let inputs_of_layer = inputs.clone();
+            let elements = self.first_read(&inputs);
             let of_node = resolved(node, attributes);
             self.calls.begin(node.outputs.first().map_or("", String::as_str), &node.op, title(node));
             let outputs = match operator {
@@ -254,7 +249,7 @@ impl<'p> Importer<'p> {
             if outputs.len() < node.outputs.len() {
                 return Err(named(format!("it has {} outputs, not {}", outputs.len(), node.outputs.len())));
             }
-            self.note_layer(node, &inputs_of_layer, &outputs);
+            self.note_layer(node, elements, &outputs);
             for (name, value) in node.outputs.iter().zip(outputs).filter(|(name, _)| !name.is_empty()) {
                 self.define(name, value).map_err(named)?;
             }
@@ -271,19 +266,24 @@ impl<'p> Importer<'p> {
         }
     }
 
-    /// Keeps a node of the outermost graph for [`Network::layers`].
-    fn note_layer(&mut self, node: &proto::Node, inputs: &[Passed], outputs: &[Passed]) {
-        if self.scopes.len() > 1 || node.op == "Constant" {
-            return;
-        }
+    /// The elements of the weights among the inputs of a node of the outermost graph that none before it has read.
+    fn first_read(&mut self, inputs: &[Passed]) -> usize {
         let mut elements = 0;
-        for input in inputs {
+        for input in inputs.iter().filter(|_| self.scopes.len() == 1) {
             if let Passed::Tensor(id) = input
                 && matches!(self.calls.graph().node(*id).op, Op::Weight(_))
                 && self.counted.insert(*id)
             {
                 elements += self.calls.graph().node(*id).ty.elements();
             }
+        }
+        elements
+    }
+
+    /// Keeps a node of the outermost graph for [`Network::layers`].
+    fn note_layer(&mut self, node: &proto::Node, elements: usize, outputs: &[Passed]) {
+        if self.scopes.len() > 1 || node.op == "Constant" {
+            return;
         }
         let ty = |value: &Passed| match value {
             Passed::Tensor(id) => Some(self.calls.graph().node(*id).ty.clone()),
@@ -321,8 +321,7 @@ impl<'p> Importer<'p> {
         let is_variadic = matches!(function.inputs.as_slice(), [input] if input.name.name == "Inputs");
         let mut arguments = Vec::new();
         if is_variadic {
-            let tensors = inputs.iter().map(|input| self.calls.tensor(input).map(Passed::Tensor));
-            arguments.push(Passed::List(tensors.collect::<Result<_, _>>().map_err(|error| sentence(&error))?));
+            arguments.push(self.tensors(&inputs)?);
         } else {
             if inputs.len() > function.inputs.len() {
                 return Err(format!("it takes {} inputs, not {}", function.inputs.len(), inputs.len()));
@@ -360,8 +359,14 @@ impl<'p> Importer<'p> {
         self.program.library_function(name).ok_or_else(|| format!("the library has no `{name}`"))
     }
 
+    /// A list of tensors.
+    pub fn tensors(&mut self, values: &[Passed]) -> Result<Passed, String> {
+        let tensors = values.iter().map(|value| self.calls.tensor(value).map(Passed::Tensor));
+        tensors.collect::<Result<_, _>>().map(Passed::List).map_err(|error| sentence(&error))
+    }
+
     /// Numbers as tensors, and sequences as they are.
-    fn as_tensor(&mut self, value: Passed) -> Result<Passed, String> {
+    pub fn as_tensor(&mut self, value: Passed) -> Result<Passed, String> {
         match value {
             Passed::Bool(_) | Passed::Int(_) | Passed::Float(_) => {
                 self.calls.tensor(&value).map(Passed::Tensor).map_err(|error| sentence(&error))

@@ -12,7 +12,7 @@ use super::import::literal;
 use super::tensor::number;
 use crate::dtype::DType;
 use crate::graph::{Graph, NodeId};
-use crate::lower::{Calls, Layer, Lowered, Network, Passed};
+use crate::lower::{Calls, Lowered, Passed};
 use crate::tensor::{Tensor, TensorType};
 
 /// What was done to make a graph.
@@ -118,7 +118,7 @@ pub(super) fn program(
 
 /// [`Calls`] that keeps what was done.
 pub(super) struct Recorder<'p> {
-    calls: Calls<'p>,
+    pub calls: Calls<'p>,
     pub steps: Vec<Step>,
     /// What the file calls values.
     pub values: HashMap<NodeId, String>,
@@ -183,10 +183,6 @@ impl<'p> Recorder<'p> {
         self.steps.push(Step::call(function, parameters, inputs, &result));
         Ok(result)
     }
-
-    pub fn finish(self, outputs: Vec<(String, NodeId)>, layers: Vec<Layer>) -> Network {
-        self.calls.finish(outputs, layers)
-    }
 }
 
 /// The steps without those that the outputs do not need, such as the arithmetic on shapes, whose results are numbers by now.
@@ -227,7 +223,12 @@ struct Writer<'a> {
     body: String,
 }
 
-impl Writer<'_> {
+impl<'a> Writer<'a> {
+    /// What the file calls a value, if it does.
+    fn wanted(&self, node: NodeId) -> &'a str {
+        self.values.get(&node).map_or("Value", String::as_str)
+    }
+
     fn step(
         &mut self,
         step: &Step,
@@ -245,8 +246,7 @@ impl Writer<'_> {
                 weights.push((own, Stored::Path(path.clone())));
             }
             Step::Constant { tensor, node } if !has_literal(tensor) => {
-                let wanted = self.values.get(node).map_or("Value", String::as_str).to_owned();
-                let own = self.weight(&wanted, tensor.ty(), *node);
+                let own = self.weight(self.wanted(*node), tensor.ty(), *node);
                 weights.push((own, Stored::Tensor(tensor.clone())));
             }
             Step::Constant { tensor, node } => {
@@ -307,8 +307,7 @@ impl Writer<'_> {
         if let Some(name) = self.names.get(&node) {
             return name.clone();
         }
-        let wanted = self.values.get(&node).map_or("Value", String::as_str).to_owned();
-        let name = self.fresh(&wanted);
+        let name = self.fresh(self.wanted(node));
         self.names.insert(node, name.clone());
         name
     }

@@ -161,42 +161,33 @@ fn slicings(nest: &Nest, profile: &Profile) -> Vec<Slicing> {
 
 /// The tilings of a product that suit the device, and its sizes: no block is twice what would do.
 fn tilings(nest: &Nest, profile: &Profile, roles: &Roles) -> Vec<Tiling> {
-    let [rows, columns, depth, batch] = extents(nest, roles);
+    let [rows, columns, depth, _] = extents(nest, roles);
     let Some(dtype) = compute_type(nest.body.dtype(roles.left), profile) else { return Vec::new() };
     if rows < 4 || columns < 4 || depth < 4 || dtype.size() > 4 {
         return Vec::new();
     }
-    let suits = |block: u32, count: usize| block == BLOCKS[3] || (block as usize) < 2 * count;
-    let code = nest.epilogue.insts.len();
-    let factor_code = nest.body.insts.len() * loads_of(&nest.body, roles.left).count().max(1);
+    let code = Code::of(nest, roles);
     let mut all = Vec::new();
-    for block_rows in BLOCKS.into_iter().filter(|&block| suits(block, rows)) {
-        for block_columns in BLOCKS.into_iter().filter(|&block| suits(block, columns)) {
-            for (thread_rows, thread_columns) in THREADS {
-                for block_reduction in DEPTHS {
-                    let plain = Tiling {
-                        block_rows,
-                        block_columns,
-                        block_reduction,
-                        thread_rows,
-                        thread_columns,
-                        warp_rows: 1,
-                        buffers: 1,
-                        band: 1,
-                    };
-                    let blocks = [columns.div_ceil(block_columns as usize), rows.div_ceil(block_rows as usize), batch];
-                    // Each place, or vector, of the register tile gets its own copy of the epilogue's code, each slot of
-                    // an invocation one of the factor's.
-                    let copies = (thread_rows * thread_columns.div_ceil(vector_of(thread_columns))) as usize;
-                    let staged = (block_rows.max(block_columns) * block_reduction) as usize;
-                    let fits = (16..=profile.max_invocations.min(profile.max_workgroup[0]))
-                        .contains(&plain.invocations())
-                        && code * copies <= 512
-                        && factor_code * staged <= 256 * plain.invocations() as usize
-                        && blocks.iter().all(|&blocks| blocks <= profile.max_grid as usize);
-                    if fits {
-                        all.extend(variants(&plain, depth, blocks[1]));
-                    }
+    for ([block_rows, block_columns], down) in block_sizes(nest, profile, roles) {
+        for (thread_rows, thread_columns) in THREADS {
+            for block_reduction in DEPTHS {
+                let plain = Tiling {
+                    block_rows,
+                    block_columns,
+                    block_reduction,
+                    thread_rows,
+                    thread_columns,
+                    warp_rows: 1,
+                    buffers: 1,
+                    band: 1,
+                };
+                // Each place, or vector, of the register tile gets its own copy of the epilogue's code.
+                let copies = thread_rows * thread_columns.div_ceil(vector_of(thread_columns));
+                let staged = block_rows.max(block_columns) * block_reduction;
+                let fits = (16..=profile.max_invocations.min(profile.max_workgroup[0])).contains(&plain.invocations())
+                    && code.fits(copies, staged, plain.invocations());
+                if fits {
+                    all.extend(variants(&plain, depth, down));
                 }
             }
         }
@@ -207,54 +198,84 @@ fn tilings(nest: &Nest, profile: &Profile, roles: &Roles) -> Vec<Tiling> {
 
 /// The tilings of a product by the device's products of matrices.
 fn matrix_tilings(nest: &Nest, profile: &Profile, roles: &Roles, unit: &MatrixUnit) -> Vec<MatrixTiling> {
-    let [rows, columns, depth, batch] = extents(nest, roles);
+    let [rows, columns, depth, _] = extents(nest, roles);
     if matrices::factors(nest, roles, unit).is_none() || rows < 4 || columns < 4 || depth < 4 {
         return Vec::new();
     }
-    let suits = |block: u32, count: usize| block == BLOCKS[3] || (block as usize) < 2 * count;
-    let code = nest.epilogue.insts.len();
-    let factor_code = nest.body.insts.len() * loads_of(&nest.body, roles.left).count().max(1);
+    let code = Code::of(nest, roles);
     let mut all = Vec::new();
-    for block_rows in BLOCKS.into_iter().filter(|&block| suits(block, rows)) {
-        for block_columns in BLOCKS.into_iter().filter(|&block| suits(block, columns)) {
-            let blocks = [columns.div_ceil(block_columns as usize), rows.div_ceil(block_rows as usize), batch];
-            if blocks.iter().any(|&blocks| blocks > profile.max_grid as usize) {
-                continue;
-            }
-            for (down, across) in SUBGROUPS {
-                for (block_reduction, buffers) in [(32, 2), (16, 2), (32, 1), (16, 1)] {
-                    let plain = MatrixTiling {
-                        unit: *unit,
-                        block_rows,
-                        block_columns,
-                        block_reduction,
-                        down,
-                        across,
-                        buffers,
-                        band: 1,
-                    };
-                    if !plain.is_whole() || (buffers == 2 && depth <= block_reduction as usize) {
-                        continue;
-                    }
-                    let invocations = plain.invocations();
-                    let copies = (block_rows * block_columns / 4 / invocations) as usize;
-                    let staged = (block_rows.max(block_columns) * block_reduction) as usize;
-                    let fits = invocations <= profile.max_invocations.min(profile.max_workgroup[0])
-                        && block_rows * block_columns / invocations <= 128
-                        && plain.matrices().iter().product::<u32>() <= MATRICES
-                        && code * copies <= 512
-                        && factor_code * staged <= 256 * invocations as usize
-                        && plain.shared_bytes() <= profile.max_shared_bytes;
-                    if fits {
-                        let bands = [1, 4, 8].into_iter();
-                        let bands = bands.filter(|&band| band == 1 || blocks[1].is_multiple_of(band as usize));
-                        all.extend(bands.map(|band| MatrixTiling { band, ..plain }));
-                    }
+    for ([block_rows, block_columns], blocks_down) in block_sizes(nest, profile, roles) {
+        for (down, across) in SUBGROUPS {
+            for (block_reduction, buffers) in [(32, 2), (16, 2), (32, 1), (16, 1)] {
+                let plain = MatrixTiling {
+                    unit: *unit,
+                    block_rows,
+                    block_columns,
+                    block_reduction,
+                    down,
+                    across,
+                    buffers,
+                    band: 1,
+                };
+                if !plain.is_whole() || (buffers == 2 && depth <= block_reduction as usize) {
+                    continue;
+                }
+                let invocations = plain.invocations();
+                let places = block_rows * block_columns / invocations;
+                let staged = block_rows.max(block_columns) * block_reduction;
+                let fits = invocations <= profile.max_invocations.min(profile.max_workgroup[0])
+                    && places <= 128
+                    && plain.matrices().iter().product::<u32>() <= MATRICES
+                    && code.fits(block_rows * block_columns / 4 / invocations, staged, invocations)
+                    && plain.shared_bytes() <= profile.max_shared_bytes;
+                if fits {
+                    all.extend(bands(blocks_down).map(|band| MatrixTiling { band, ..plain }));
                 }
             }
         }
     }
     all
+}
+
+/// Rows and columns of the blocks that suit a product: none is twice what would do, and the device can launch their workgroups; with how many there
+/// are down.
+fn block_sizes(nest: &Nest, profile: &Profile, roles: &Roles) -> Vec<([u32; 2], usize)> {
+    let [rows, columns, _, batch] = extents(nest, roles);
+    let suits = |block: u32, count: usize| block == BLOCKS[3] || (block as usize) < 2 * count;
+    let mut all = Vec::new();
+    for block_rows in BLOCKS.into_iter().filter(|&block| suits(block, rows)) {
+        for block_columns in BLOCKS.into_iter().filter(|&block| suits(block, columns)) {
+            let blocks = [columns.div_ceil(block_columns as usize), rows.div_ceil(block_rows as usize), batch];
+            if blocks.iter().all(|&blocks| blocks <= profile.max_grid as usize) {
+                all.push(([block_rows, block_columns], blocks[1]));
+            }
+        }
+    }
+    all
+}
+
+/// How many instructions a tiled product has for a place, and for a factor's element.
+struct Code {
+    place: usize,
+    element: usize,
+}
+
+impl Code {
+    fn of(nest: &Nest, roles: &Roles) -> Code {
+        let element = nest.body.insts.len() * loads_of(&nest.body, roles.left).count().max(1);
+        Code { place: nest.epilogue.insts.len(), element }
+    }
+
+    /// Whether an invocation's code is not too long, where it has so many copies of the epilogue, and stages its part of a block of so many
+    /// elements.
+    fn fits(&self, copies: u32, staged: u32, invocations: u32) -> bool {
+        self.place * copies as usize <= 512 && self.element * staged as usize <= 256 * invocations as usize
+    }
+}
+
+/// The bands that a grid with so many blocks down can have.
+fn bands(down: usize) -> impl Iterator<Item = u32> {
+    [1, 4, 8].into_iter().filter(move |&band| band == 1 || down.is_multiple_of(band as usize))
 }
 
 /// The blockings of a product of products that suit the device.
@@ -302,9 +323,7 @@ fn variants(plain: &Tiling, depth: usize, down: usize) -> Vec<Tiling> {
             if buffers == 2 && depth <= plain.block_reduction as usize {
                 continue;
             }
-            for band in [1, 4, 8].into_iter().filter(|&band| band == 1 || down.is_multiple_of(band as usize)) {
-                all.push(Tiling { warp_rows, buffers, band, ..*plain });
-            }
+            all.extend(bands(down).map(|band| Tiling { warp_rows, buffers, band, ..*plain }));
         }
     }
     all
