@@ -55,6 +55,11 @@ proptest! {
     }
 
     #[test]
+    fn networks_on_the_cpu(case in generate::network()) {
+        check(&case, &[Device::cpu()])?;
+    }
+
+    #[test]
     fn rows_on_the_cpu(case in generate::rows()) {
         check(&case, &[Device::cpu()])?;
     }
@@ -87,6 +92,12 @@ proptest! {
 
     #[test]
     fn chains_on_the_gpu(case in generate::chain()) {
+        check(&case, &[Device::named("check").unwrap()])?;
+        check(&case, &ADAPTERS)?;
+    }
+
+    #[test]
+    fn networks_on_the_gpu(case in generate::network()) {
         check(&case, &[Device::named("check").unwrap()])?;
         check(&case, &ADAPTERS)?;
     }

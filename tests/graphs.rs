@@ -8,7 +8,13 @@ use tile_compiler::graph::Graph;
 use tile_compiler::{interpret, passes};
 
 fn any_case() -> impl Strategy<Value = Case> {
-    prop_oneof![generate::contraction(), generate::elementwise(), generate::chain(), generate::scan()]
+    prop_oneof![
+        generate::contraction(),
+        generate::elementwise(),
+        generate::chain(),
+        generate::network(),
+        generate::scan()
+    ]
 }
 
 proptest! {
@@ -40,6 +46,16 @@ proptest! {
             let exact = Case { tolerances: vec![0.0; expected.len()], ..case.clone() };
             prop_assert_eq!(difference(&exact, &expected, &results), None, "after {}:\n{}", name, graph);
         }
+    }
+
+    #[test]
+    fn another_layout_changes_the_order_of_sums_alone(case in generate::network()) {
+        let expected = interpret::run(&case.graph, &case.inputs).unwrap();
+        let mut graph = case.graph.clone();
+        passes::layout(&mut graph);
+        graph.verify().unwrap();
+        let results = interpret::run(&graph, &case.inputs).unwrap();
+        prop_assert_eq!(difference(&case, &expected, &results), None, "{}", graph);
     }
 
     #[test]

@@ -80,6 +80,11 @@ proptest! {
     }
 
     #[test]
+    fn networks(case in generate::network()) {
+        check(&case)?;
+    }
+
+    #[test]
     fn rows(case in generate::rows()) {
         check(&case)?;
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::graph::Graph;
-use crate::passes::{dead, exchange, fold, hoist, join, settle, share};
+use crate::passes::{dead, exchange, fold, hoist, join, layout, settle, share};
 use crate::plan::{Plan, PlanError, Planner};
 use crate::profile::{Execution, Profile};
 use crate::schedule::Tuned;
@@ -47,11 +47,12 @@ pub fn plan_with(graph: &Graph, profile: &Profile, options: &Options) -> Result<
 fn settled(graph: &Graph, profile: &Profile) -> Graph {
     let mut graph = graph.clone();
     settle(&mut graph);
-    // A cpu has no launches to save, and reads slices more slowly than whole tensors.
-    if profile.execution == Execution::Shader {
-        join(&mut graph);
-        dead(&mut graph);
+    match profile.execution {
+        Execution::Shader => join(&mut graph),
+        // A cpu has no launches to save, and reads slices more slowly than whole tensors. Its vectors go along channels.
+        Execution::Native => layout(&mut graph),
     }
+    dead(&mut graph);
     debug_assert_eq!(graph.verify(), Ok(()));
     graph
 }

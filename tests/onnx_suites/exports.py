@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Exports of well-known networks with random weights, by PyTorch's two exporters, to models/.
 
-usage: architectures.py [--folder models] [NAME...]
+usage: exports.py [--folder models] [NAME...]
 NAME.onnx is what the older exporter makes (dynamo=False), NAME_dynamo.onnx what the newer one does. NAME.input.npz has the inputs by their
 names, and NAME.output.npz what ONNX Runtime makes of them. For each the operators with their counts, and the opset, are printed.
 """

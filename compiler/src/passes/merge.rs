@@ -32,6 +32,9 @@ const SHORT_ROW: usize = 1 << 13;
 /// than another pass over memory.
 const FEW_TERMS: usize = 512;
 
+/// Times that a row nest may read each element of its largest tensor. Products that read them more often are better tiled.
+const MOST_READS: usize = 8;
+
 /// Instructions of an epilogue that take no registers from the sums.
 const SHORT_EPILOGUE: usize = 8;
 
@@ -173,7 +176,13 @@ impl<'g> Merging<'g> {
         // Elsewhere the columns of a row are far from each other in memory.
         let follow_each_other =
             nest.loads().all(|load| load.dynamic.is_empty() && matches!(load.offset.coefficient(nest.free - 1), 0 | 1));
-        follow_each_other && nest.row_length() <= LONGEST_ROW && (rows >= BUSY_ROWS || nest.row_length() <= SHORT_ROW)
+        let tensors = nest.operands.iter().chain(nest.outputs.iter().map(|output| &output.ty));
+        let largest = tensors.map(|ty| ty.elements()).max().unwrap_or(0);
+        let is_read_seldom = nest.places() <= MOST_READS.saturating_mul(largest);
+        is_read_seldom
+            && follow_each_other
+            && nest.row_length() <= LONGEST_ROW
+            && (rows >= BUSY_ROWS || nest.row_length() <= SHORT_ROW)
     }
 
     /// Puts a group in the place of the two that it is made of.

@@ -7,6 +7,7 @@
 
 use std::collections::HashSet;
 
+use crate::affine::Affine;
 use crate::graph::{Aggregation, Contraction, Graph, NodeId, Op};
 use crate::scalar::Inst;
 
@@ -72,14 +73,27 @@ fn is_joint(graph: &Graph, id: NodeId) -> bool {
 }
 
 /// Whether a node costs no more to compute where it is read than to read: it is a weight, shows the elements of another
-/// tensor at other places, or has more bytes than any of its operands.
+/// tensor at other places (those of a row side by side there, too), or has more bytes than any of its operands.
 fn is_free(graph: &Graph, id: NodeId) -> bool {
     let is_copy = |op: &Contraction| op.body.insts.iter().all(|(inst, _)| matches!(inst, Inst::Leaf(_)));
     match &graph.node(id).op {
         Op::Weight(_) | Op::Reshape => true,
-        Op::Contraction(op) => !is_reduction(graph, id) && graph.operands(id).len() == 1 && is_copy(op),
+        Op::Contraction(op) => {
+            !is_reduction(graph, id) && graph.operands(id).len() == 1 && is_copy(op) && has_whole_rows(op)
+        }
         _ => graph.operands(id).into_iter().all(|operand| bytes(graph, operand) < bytes(graph, id)),
     }
+}
+
+/// Whether what lies side by side in a copy does so in the tensor.
+fn has_whole_rows(op: &Contraction) -> bool {
+    let is_long = |v: &usize| op.indices[*v].high - op.indices[*v].low > 1;
+    let last = |forms: &mut dyn DoubleEndedIterator<Item = &Affine>| {
+        forms.rev().find_map(|affine| affine.variables().filter(is_long).last())
+    };
+    op.accesses
+        .iter()
+        .all(|access| last(&mut op.output.iter()) == last(&mut access.index.iter().map(|index| &index.affine)))
 }
 
 #[cfg(test)]
@@ -113,9 +127,9 @@ mod tests {
     #[test]
     fn views_and_what_grows_are_not() {
         insta::assert_snapshot!(kept("\
-%1 = weight W : f32[4, 8]
-%2 = exp %1 : f32[4, 8]  # E
-%3 = contract assign [i, j] (i: 0..8, j: 0..4) { v0 = %2[j, i]; yield v0 } : f32[8, 4]  # Transposed
+%1 = weight W : f32[8, 4]
+%2 = exp %1 : f32[8, 4]  # E
+%3 = contract assign [i, j] (i: 0..8, j: 0..4) { v0 = %2[7 - i, j]; yield v0 } : f32[8, 4]  # Reversed
 %4 = weight V : f32[4]
 %5 = weight U : f32[8, 1]
 %6 = mul %4 %5 : f32[8, 4]  # Outer

@@ -91,7 +91,7 @@ pub fn contract(
     builder.add(Op::Contraction(Box::new(contraction)), TensorType::new(dtype, place.1), &operands, bound)
 }
 
-fn form(terms: &[(usize, i64)], offset: i64) -> Affine {
+pub fn form(terms: &[(usize, i64)], offset: i64) -> Affine {
     Affine::new(terms.iter().copied(), offset).expect("small")
 }
 
@@ -167,7 +167,7 @@ fn bias(choices: &mut Choices, builder: &mut Builder, x: Value) -> Value {
     builder.binary(BinaryOp::Add, x, bias)
 }
 
-fn relu(builder: &mut Builder, x: Value) -> Value {
+pub fn relu(builder: &mut Builder, x: Value) -> Value {
     let zero = builder.constant(Scalar::zero(builder.dtype(x)));
     builder.binary(BinaryOp::Max, x, zero)
 }

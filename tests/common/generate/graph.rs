@@ -100,11 +100,25 @@ impl Builder {
         high: f64,
         grid: i32,
     ) -> Value {
-        let ty = TensorType::new(dtype, shape);
+        let op = if choices.once_in(4) { Op::Weight } else { Op::Input };
+        self.given(choices, op, TensorType::new(dtype, shape), (low, high, grid))
+    }
+
+    /// A weight of small exact values.
+    pub fn weight(&mut self, choices: &mut Choices, dtype: DType, shape: &[usize]) -> Value {
+        self.given(choices, Op::Weight, TensorType::new(dtype, shape), (-1.0, 1.0, 2))
+    }
+
+    fn given(
+        &mut self,
+        choices: &mut Choices,
+        op: fn(String) -> Op,
+        ty: TensorType,
+        (low, high, grid): (f64, f64, i32),
+    ) -> Value {
         let name = format!("X{}", self.inputs.len());
-        let op = if choices.once_in(4) { Op::Weight(name.clone()) } else { Op::Input(name.clone()) };
-        self.inputs.push((name, choices.tensor(self.inputs.len(), ty.clone(), low, high, grid)));
-        self.add(op, ty, &[], Bound::exact(low.abs().max(high.abs()), grid))
+        self.inputs.push((name.clone(), choices.tensor(self.inputs.len(), ty.clone(), low, high, grid)));
+        self.add(op(name), ty, &[], Bound::exact(low.abs().max(high.abs()), grid))
     }
 
     /// A constant, a multiple of 1/4; not among the values that later choices may read.

@@ -14,6 +14,7 @@ mod choices;
 mod contraction;
 mod elementwise;
 mod graph;
+mod network;
 mod rows;
 mod scan;
 
@@ -67,6 +68,11 @@ pub fn elementwise() -> impl Strategy<Value = Case> {
 /// Convolutions, products, pooling, softmax, normalisation and elementwise operations, each on the result of the last.
 pub fn chain() -> impl Strategy<Value = Case> {
     cases(60, chain::chain)
+}
+
+/// Networks with the channels second: convolutions, in groups too, pooling, and what moves, joins and mixes channels.
+pub fn network() -> impl Strategy<Value = Case> {
+    cases(80, network::network)
 }
 
 /// Statistics of rows, and what is made of them, in rows of 0 to some thousand places.

@@ -1,0 +1,570 @@
+//! Lays out what passes between convolutions with the channels last, for devices whose fast ways go along channels.
+//!
+//! Example: networks from PyTorch and ONNX have images as [images, channels, lines, pixels], where a vector of a depthwise convolution
+//! would go along the few pixels of a line. Of
+//!
+//!     %2 = contract sum [n, f, y, x] (…) { v0 = %0[n, c, y + i, x + j]; v1 = %1[f, c, i, j]; … } : f32[1, 6, 5, 7]
+//!     %3 = exp %2 : f32[1, 6, 5, 7]
+//!
+//! with another convolution of `%3`, both become f32[1, 5, 7, 6]. Inputs, weights and outputs stay as they are: a contraction reads and
+//! writes any layout, for all else there are transposed views.
+//!
+//! Which axes are channels is found for classes of axes: those of tensors that elementwise operations, pooling, paddings and the like relate.
+//! A product with a weight, one of whose factors is read through a window, says of each axis of its result and its other factor
+//! whether it holds channels (its index runs over the weight, too) or not; any other product with a weight says so where one of its axes is known to hold none.
+//!
+//! Why it is sound: an axis has the same indices wherever it stands. Sums may have their terms in another order.
+
+use std::collections::{HashMap, HashSet};
+
+use petgraph::unionfind::UnionFind;
+
+use crate::affine::Affine;
+use crate::dtype::DType;
+use crate::graph::{Aggregation, Contraction, ContractionLeaf, Graph, NodeId, Op};
+use crate::scalar::{BinaryOp, Inst};
+use crate::tensor::TensorType;
+
+pub fn layout(graph: &mut Graph) {
+    let order = graph.topological();
+    let products = Product::all(graph, &order);
+    let orders = Classes::new(graph, &order, &products).orders(graph, &order);
+    if orders.is_empty() {
+        return;
+    }
+    let weights = products.into_iter().filter_map(|(id, product)| Some((id, product.weight?))).collect();
+    let mut rewriter = Rewriter { graph, orders, weights, made: HashMap::new() };
+    order.into_iter().for_each(|id| rewriter.rewrite(id));
+}
+
+/// The axes of a tensor, by their numbers before, in the order in which they are now.
+type Order = Vec<usize>;
+
+fn is_identity(order: &[usize]) -> bool {
+    order.iter().enumerate().all(|(place, &axis)| place == axis)
+}
+
+/// Axes of all tensors, in classes of those that should stand together.
+struct Classes {
+    first: HashMap<NodeId, usize>,
+    classes: UnionFind<usize>,
+    /// Axes that hold channels, and axes that do not.
+    channels: HashSet<usize>,
+    others: HashSet<usize>,
+}
+
+impl Classes {
+    fn new(graph: &Graph, order: &[NodeId], products: &HashMap<NodeId, Product>) -> Classes {
+        let (mut first, mut count) = (HashMap::new(), 0);
+        for &id in order {
+            first.insert(id, count);
+            count += graph.shape(id).len();
+        }
+        let (channels, others) = (HashSet::new(), HashSet::new());
+        let mut classes = Classes { first, classes: UnionFind::new(count), channels, others };
+        order.iter().for_each(|id| classes.relate(graph, *id, products.get(id)));
+        products.values().filter(|product| product.has_window).for_each(|product| classes.learn(product));
+        // What one product says, or a reshape joins, may decide others.
+        loop {
+            let (channels, others) = (classes.of(&classes.channels), classes.of(&classes.others));
+            let is_new = |product: &&Product| {
+                !product.has_window
+                    && product.others.iter().any(|&axis| others.contains(&classes.class(axis)))
+                    && product.channels.iter().any(|&axis| !channels.contains(&classes.class(axis)))
+            };
+            let found: Vec<&Product> = products.values().filter(is_new).collect();
+            let joined = order.iter().filter(|id| classes.join(graph, **id, &channels)).count();
+            if found.is_empty() && joined == 0 {
+                return classes;
+            }
+            found.into_iter().for_each(|product| classes.learn(product));
+        }
+    }
+
+    fn axis(&self, (node, axis): (NodeId, usize)) -> usize {
+        self.first[&node] + axis
+    }
+
+    fn unite(&mut self, a: (NodeId, usize), b: (NodeId, usize)) -> bool {
+        self.classes.union(self.axis(a), self.axis(b))
+    }
+
+    fn class(&self, axis: (NodeId, usize)) -> usize {
+        self.classes.find(self.axis(axis))
+    }
+
+    /// The classes of some axes.
+    fn of(&self, axes: &HashSet<usize>) -> HashSet<usize> {
+        axes.iter().map(|&axis| self.classes.find(axis)).collect()
+    }
+
+    fn learn(&mut self, product: &Product) {
+        self.channels.extend(product.channels.iter().map(|&(node, axis)| self.first[&node] + axis));
+        self.others.extend(product.others.iter().map(|&(node, axis)| self.first[&node] + axis));
+    }
+
+    /// Relates the axes of a node to those of its operands.
+    fn relate(&mut self, graph: &Graph, id: NodeId, product: Option<&Product>) {
+        let operands = graph.operands(id);
+        match &graph.node(id).op {
+            Op::Unary(_) | Op::Binary(_) | Op::Select | Op::Cast | Op::StopGradient => {
+                for operand in operands {
+                    let missing = graph.shape(id).len() - graph.shape(operand).len();
+                    for axis in 0..graph.shape(operand).len() {
+                        if graph.shape(operand)[axis] == graph.shape(id)[missing + axis] {
+                            self.unite((operand, axis), (id, missing + axis));
+                        }
+                    }
+                }
+            }
+            Op::Contraction(op) => {
+                if op.default {
+                    let default = operands[operands.len() - 1];
+                    (0..op.output.len()).for_each(|axis| _ = self.unite((default, axis), (id, axis)));
+                }
+                if op.accesses.len() > 1 && is_product(op) && product.is_none() {
+                    return;
+                }
+                let accesses = op.accesses.iter().map(|access| (operands[access.operand], access));
+                for (operand, access) in accesses.filter(|(operand, _)| product.is_none_or(|p| p.tensor == *operand)) {
+                    for (axis, index) in access.index.iter().enumerate() {
+                        for (place, output) in op.output.iter().enumerate() {
+                            if output.variables().any(|v| is_long(op, v) && index.affine.coefficient(v) != 0) {
+                                self.unite((operand, axis), (id, place));
+                            }
+                        }
+                    }
+                }
+            }
+            Op::Reshape => {
+                for (from, to) in parts(graph.shape(operands[0]), graph.shape(id)) {
+                    if let [from] = from[..] {
+                        to.into_iter().for_each(|to| _ = self.unite((operands[0], from), (id, to)));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Relates the axes that a reshape makes one, where all are of the classes that hold `channels`; whether that is new.
+    fn join(&mut self, graph: &Graph, id: NodeId, channels: &HashSet<usize>) -> bool {
+        if graph.node(id).op != Op::Reshape {
+            return false;
+        }
+        let (operand, mut is_new) = (graph.operands(id)[0], false);
+        for (from, to) in parts(graph.shape(operand), graph.shape(id)) {
+            let [to] = to[..] else { continue };
+            if from.iter().all(|&axis| channels.contains(&self.class((operand, axis)))) {
+                from.into_iter().for_each(|axis| is_new |= self.unite((operand, axis), (id, to)));
+            }
+        }
+        is_new
+    }
+
+    /// The orders of the nodes that do not stay as they are.
+    fn orders(&self, graph: &Graph, order: &[NodeId]) -> HashMap<NodeId, Order> {
+        let (channels, others) = (self.of(&self.channels), self.of(&self.others));
+        let moves = |id: NodeId, axis: usize| {
+            let class = self.class((id, axis));
+            channels.contains(&class) && !others.contains(&class)
+        };
+        let stays = |id: NodeId| {
+            let is_fixed = match graph.node(id).op {
+                Op::Unary(_) | Op::Binary(_) | Op::Select | Op::Cast | Op::StopGradient | Op::Reshape => false,
+                Op::Contraction(_) | Op::Index { .. } => false,
+                _ => true,
+            };
+            is_fixed || graph.is_output(id)
+        };
+        let mut orders = HashMap::new();
+        for &id in order.iter().filter(|id| !stays(**id)) {
+            let shape = graph.shape(id);
+            let (last, first): (Order, Order) = (0..shape.len()).partition(|&axis| moves(id, axis));
+            let order: Order = first.into_iter().chain(last).collect();
+            if !is_view_of(shape, &order) {
+                orders.insert(id, order);
+            }
+        }
+        orders
+    }
+}
+
+/// Whether a tensor in another order of axes has its elements in the same order: only axes of one element change places.
+fn is_view_of(shape: &[usize], order: &[usize]) -> bool {
+    let long: Vec<usize> = order.iter().copied().filter(|&axis| shape[axis] != 1).collect();
+    long.is_sorted()
+}
+
+/// Whether a variable takes more than one value.
+fn is_long(op: &Contraction, variable: usize) -> bool {
+    op.indices[variable].high - op.indices[variable].low > 1
+}
+
+fn is_product(op: &Contraction) -> bool {
+    op.aggregation == Aggregation::Sum
+        && op.body.results.len() == 1
+        && matches!(op.body.insts[op.body.results[0]].0, Inst::Binary(BinaryOp::Mul, ..))
+}
+
+/// The axes that a reshape keeps together, as short lists as there are: each pair has as many elements. Those of one element are left out.
+fn parts(from: &[usize], to: &[usize]) -> Vec<(Vec<usize>, Vec<usize>)> {
+    let long = |shape: &[usize]| (0..shape.len()).filter(|&axis| shape[axis] != 1).collect::<Vec<_>>();
+    let (mut parts, mut last) = (Vec::new(), (Vec::new(), Vec::new()));
+    let (mut left, mut right) = (1, 1);
+    let (mut sources, mut targets) = (long(from).into_iter().peekable(), long(to).into_iter().peekable());
+    while sources.peek().is_some() || targets.peek().is_some() {
+        if left <= right
+            && let Some(axis) = sources.next()
+        {
+            left *= from[axis];
+            last.0.push(axis);
+        } else if let Some(axis) = targets.next() {
+            right *= to[axis];
+            last.1.push(axis);
+        } else {
+            // An empty tensor: its axes are not related.
+            return Vec::new();
+        }
+        if left == right {
+            parts.push(std::mem::take(&mut last));
+            (left, right) = (1, 1);
+        }
+    }
+    parts
+}
+
+/// A sum of products of a tensor with a weight.
+struct Product {
+    tensor: NodeId,
+    /// Axes of both whose index runs over the weight, too, and all others.
+    channels: Vec<(NodeId, usize)>,
+    others: Vec<(NodeId, usize)>,
+    /// Some index of the tensor is a place of the result plus a tap.
+    has_window: bool,
+    /// Where no channels are summed, as in a depthwise convolution: the operand that the weight is, and its order with the channels last.
+    weight: Option<(usize, Order)>,
+}
+
+impl Product {
+    fn all(graph: &Graph, order: &[NodeId]) -> HashMap<NodeId, Product> {
+        let mut kept: HashSet<NodeId> = HashSet::new();
+        let mut products = HashMap::new();
+        for &id in order {
+            let is_kept = match graph.node(id).op {
+                Op::Input(_) => false,
+                Op::Weight(_) => true,
+                _ => graph.operands(id).iter().all(|operand| kept.contains(operand)),
+            };
+            if is_kept {
+                kept.insert(id);
+            } else {
+                products.extend(Product::of(graph, id, &kept).map(|product| (id, product)));
+            }
+        }
+        products
+    }
+
+    fn of(graph: &Graph, id: NodeId, kept: &HashSet<NodeId>) -> Option<Product> {
+        let Op::Contraction(op) = &graph.node(id).op else { return None };
+        let operands = graph.operands(id);
+        let [a, b] = &op.accesses[..] else { return None };
+        let node = |access: usize| operands[op.accesses[access].operand];
+        let is_of_two = is_product(op)
+            && op.body.insts.iter().all(|(inst, _)| !matches!(inst, Inst::Leaf(ContractionLeaf::Index(_))));
+        let (tensor, weight) = match (kept.contains(&node(0)), kept.contains(&node(1))) {
+            (false, true) => (a, b),
+            (true, false) => (b, a),
+            _ => return None,
+        };
+        if !is_of_two || !tensor.is_fixed() || !weight.is_fixed() {
+            return None;
+        }
+        let of_result = |v: usize| op.output.iter().any(|place| place.coefficient(v) != 0);
+        let long = |affine: &Affine| affine.variables().filter(|&v| is_long(op, v)).collect::<Vec<usize>>();
+        // Of an index with places and taps, these are no channels.
+        let mut taps: HashSet<usize> = HashSet::new();
+        let of_weight = |v: usize| weight.index.iter().any(|index| index.affine.coefficient(v) != 0);
+        for index in &tensor.index {
+            let variables = long(&index.affine);
+            if variables.iter().any(|&v| of_result(v) && !of_weight(v)) {
+                taps.extend(variables.into_iter().filter(|&v| !of_result(v)));
+            }
+        }
+        let mut product = Product {
+            tensor: operands[tensor.operand],
+            channels: Vec::new(),
+            others: Vec::new(),
+            has_window: !taps.is_empty(),
+            weight: None,
+        };
+        let of_tensor = tensor.index.iter().map(|index| &index.affine).enumerate();
+        let of_tensor = of_tensor.map(|(axis, affine)| ((product.tensor, axis), affine));
+        let all = of_tensor.chain(op.output.iter().enumerate().map(|(axis, affine)| ((id, axis), affine)));
+        for (axis, affine) in all {
+            let variables = long(affine);
+            let is_channel = variables.iter().all(|&v| of_weight(v) && !taps.contains(&v));
+            match (variables.is_empty(), is_channel) {
+                (true, _) => {}
+                (_, true) => product.channels.push(axis),
+                (_, false) => product.others.push(axis),
+            }
+        }
+        let is_summed = |v: usize| of_weight(v) && !of_result(v) && !taps.contains(&v) && is_long(op, v);
+        if product.has_window && !(0..op.indices.len()).any(is_summed) {
+            let is_tap = |axis: &usize| !long(&weight.index[*axis].affine).iter().any(|&v| of_result(v));
+            let (first, last): (Order, Order) = (0..weight.index.len()).partition(is_tap);
+            product.weight = Some((weight.operand, first.into_iter().chain(last).collect()));
+        }
+        Some(product)
+    }
+}
+
+struct Rewriter<'a> {
+    graph: &'a mut Graph,
+    /// Of the nodes that do not stay as they are.
+    orders: HashMap<NodeId, Order>,
+    /// Of weights of products without channels that are summed: the operand's number, and the order with the channels last.
+    weights: HashMap<NodeId, (usize, Order)>,
+    /// Nodes in other orders.
+    made: HashMap<(NodeId, Order), NodeId>,
+}
+
+impl Rewriter<'_> {
+    fn order(&self, id: NodeId) -> Order {
+        self.orders.get(&id).cloned().unwrap_or_else(|| (0..self.graph.shape(id).len()).collect())
+    }
+
+    /// The shape of a node before.
+    fn plain_shape(&self, id: NodeId) -> Vec<usize> {
+        let shape = self.graph.shape(id);
+        self.orders.get(&id).map_or_else(|| shape.to_vec(), |order| permuted(shape, &inverse(order)))
+    }
+
+    /// Gives a node its order, after its operands have theirs.
+    fn rewrite(&mut self, id: NodeId) {
+        let (order, operands) = (self.order(id), self.graph.operands(id));
+        if !self.orders.contains_key(&id) && operands.iter().all(|operand| !self.orders.contains_key(operand)) {
+            return;
+        }
+        let (mut op, ty) = (self.graph.node(id).op.clone(), self.graph.node(id).ty.clone());
+        let shape = permuted(&ty.shape, &order);
+        let operands: Vec<NodeId> = match &mut op {
+            Op::Contraction(op) => {
+                let mut orders: Vec<Order> = operands.iter().map(|&operand| self.order(operand)).collect();
+                if let Some((number, order)) = self.weights.get(&id) {
+                    orders[*number].clone_from(order);
+                }
+                for access in &mut op.accesses {
+                    access.index = permuted(&access.index, &orders[access.operand]);
+                }
+                if op.default {
+                    orders[operands.len() - 1].clone_from(&order);
+                }
+                op.output = permuted(&op.output, &order);
+                number_in_order(op);
+                operands.iter().zip(&orders).map(|(&operand, order)| self.in_order(operand, order)).collect()
+            }
+            Op::Unary(_) | Op::Binary(_) | Op::Select | Op::Cast | Op::StopGradient => {
+                operands.iter().map(|&operand| self.broadcast(operand, &order)).collect()
+            }
+            Op::Reshape if self.keeps_order(operands[0], &ty.shape, &order) => operands,
+            Op::Reshape if !is_identity(&order) => {
+                let operand = self.plain(operands[0]);
+                let plain = self.reshaped(operand, ty.shape);
+                op = transposition(ty.dtype, &shape, &order);
+                vec![plain]
+            }
+            Op::Index { axis } => {
+                *axis = inverse(&order)[*axis];
+                operands
+            }
+            _ => operands.iter().map(|&operand| self.plain(operand)).collect(),
+        };
+        self.graph.set(id, op, &operands);
+        self.graph.node_mut(id).ty.shape = shape;
+    }
+
+    /// A node in the order that it had.
+    fn plain(&mut self, id: NodeId) -> NodeId {
+        self.in_order(id, &(0..self.graph.shape(id).len()).collect::<Order>())
+    }
+
+    /// A node in another order.
+    fn in_order(&mut self, id: NodeId, order: &[usize]) -> NodeId {
+        let now = self.order(id);
+        if now == order {
+            return id;
+        }
+        if let Some(&made) = self.made.get(&(id, order.to_vec())) {
+            return made;
+        }
+        let places = inverse(&now);
+        let moves: Order = order.iter().map(|&axis| places[axis]).collect();
+        let (old, dtype) = (self.graph.shape(id).to_vec(), self.graph.dtype(id));
+        let shape = permuted(&old, &moves);
+        let made = if is_view_of(&old, &moves) {
+            self.reshaped(id, shape)
+        } else {
+            let made = transposition(dtype, &shape, &moves);
+            let made = self.graph.add(made, TensorType { dtype, shape }, &[id]);
+            self.graph.node_mut(made).origin = self.graph.node(id).origin.clone();
+            made
+        };
+        self.made.insert((id, order.to_vec()), made);
+        made
+    }
+
+    /// A node for an elementwise operation whose result has this order.
+    fn broadcast(&mut self, id: NodeId, order: &[usize]) -> NodeId {
+        let rank = self.graph.shape(id).len();
+        let missing = order.len() - rank;
+        if rank == 0 || is_identity(&order[..missing]) {
+            return self.in_order(id, &order[missing..].iter().map(|axis| axis - missing).collect::<Order>());
+        }
+        let plain = self.plain(id);
+        let shape = [&vec![1; missing], self.graph.shape(plain)].concat();
+        let padded = self.reshaped(plain, shape);
+        self.in_order(padded, order)
+    }
+
+    fn reshaped(&mut self, id: NodeId, shape: Vec<usize>) -> NodeId {
+        let of = if self.graph.node(id).op == Op::Reshape { self.graph.operands(id)[0] } else { id };
+        if self.graph.shape(of) == shape {
+            return of;
+        }
+        let dtype = self.graph.dtype(of);
+        self.graph.add(Op::Reshape, TensorType { dtype, shape }, &[of])
+    }
+
+    /// Whether a reshape to `shape`, in `order`, has its elements as they are in the operand now: the parts that it keeps together are in the same
+    /// sequence in both.
+    fn keeps_order(&self, operand: NodeId, shape: &[usize], order: &[usize]) -> bool {
+        let parts = parts(&self.plain_shape(operand), shape);
+        let (from, to): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
+        let (from, to) = (sequence_of(&from, &self.order(operand)), sequence_of(&to, order));
+        from.is_some() && from == to
+    }
+}
+
+/// The parts, each a list of ascending axes, in the sequence in which `order` has them; none where it does not have each as it is.
+fn sequence_of(parts: &[Vec<usize>], order: &[usize]) -> Option<Vec<usize>> {
+    let part = |axis: usize| parts.iter().position(|part| part.contains(&axis));
+    let mut sequence: Vec<usize> = order.iter().filter_map(|&axis| part(axis)).collect();
+    sequence.dedup();
+    let axes: Vec<usize> = order.iter().copied().filter(|&axis| part(axis).is_some()).collect();
+    let expected: Vec<usize> = sequence.iter().flat_map(|&part| parts[part].iter().copied()).collect();
+    (axes == expected).then_some(sequence)
+}
+
+/// For each axis its place in an order.
+fn inverse(order: &[usize]) -> Order {
+    let mut places = vec![0; order.len()];
+    order.iter().enumerate().for_each(|(place, &axis)| places[axis] = place);
+    places
+}
+
+fn permuted<T: Clone>(list: &[T], order: &[usize]) -> Vec<T> {
+    order.iter().map(|&axis| list[axis].clone()).collect()
+}
+
+/// The operation whose result, of `shape`, has axis `order[k]` of its operand as axis `k`.
+fn transposition(dtype: DType, shape: &[usize], order: &[usize]) -> Op {
+    let variables = |places: &mut dyn Iterator<Item = usize>| places.map(Affine::var).collect();
+    let (place, index) = (variables(&mut (0..shape.len())), variables(&mut inverse(order).into_iter()));
+    Op::Contraction(Box::new(Contraction::of_tensor(Aggregation::Assign, dtype, shape, place, index)))
+}
+
+/// Numbers the variables as they occur in the output, then in accesses, so that loops go along memory. Those of the arg forms count in their order.
+fn number_in_order(op: &mut Contraction) {
+    if matches!(op.aggregation, Aggregation::ArgMax | Aggregation::ArgMin) {
+        return;
+    }
+    let indexed = op.accesses.iter().flat_map(|access| access.index.iter().map(|index| &index.affine));
+    let mut variables: Vec<usize> = Vec::new();
+    for variable in op.output.iter().chain(indexed).flat_map(Affine::variables).chain(0..op.indices.len()) {
+        if !variables.contains(&variable) {
+            variables.push(variable);
+        }
+    }
+    let numbers = inverse(&variables);
+    op.indices = permuted(&op.indices, &variables);
+    let renumber = |affine: &mut Affine| {
+        *affine = affine.map_variables(|variable| numbers[variable]).unwrap_or_else(|| affine.clone());
+    };
+    op.output.iter_mut().chain(&mut op.constraints).for_each(renumber);
+    op.accesses.iter_mut().flat_map(|access| &mut access.index).for_each(|index| renumber(&mut index.affine));
+    for (inst, _) in &mut op.body.insts {
+        if let Inst::Leaf(ContractionLeaf::Index(affine)) = inst {
+            renumber(affine);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::after;
+    use super::layout;
+
+    #[test]
+    fn channels_come_last_between_convolutions() {
+        insta::assert_snapshot!(after(&[layout], "\
+graph g(%0) -> (Y = %12)
+%0 = input X : f32[2, 3, 9, 8]
+%1 = weight K : f32[6, 3, 3, 3]
+%2 = weight B : f32[6]
+%3 = weight D : f32[6, 1, 3, 3]
+%4 = weight P : f32[4, 6, 1, 1]
+%5 = contract sum [n, f, y, x] (n: 0..2, f: 0..6, y: 0..7, x: 0..6, c: 0..3, i: 0..3, j: 0..3) { v0 = %0[n, c, y + i, x + j]; v1 = %1[f, c, i, j]; v2 = mul v0 v1; yield v2 } : f32[2, 6, 7, 6]
+%6 = reshape %2 : f32[6, 1, 1]
+%7 = add %5 %6 : f32[2, 6, 7, 6]
+%8 = contract sum [n, g + f, y, x] (n: 0..2, g: 0..6, f: 0..1, y: 0..7, x: 0..6, c: 0..1, i: 0..3, j: 0..3) { v0 = %7[n, g + c, y + i - 1, x + j - 1]; v1 = %3[g + f, c, i, j]; v2 = mul v0 v1; yield v2 } : f32[2, 6, 7, 6]
+%9 = contract max [n, c, 0, 0] (n: 0..2, c: 0..6, y: 0..7, x: 0..6) { v0 = %8[n, c, y, x]; yield v0 } : f32[2, 6, 1, 1]
+%10 = mul %8 %9 : f32[2, 6, 7, 6]
+%11 = contract sum [n, f, y, x] (n: 0..2, f: 0..4, y: 0..7, x: 0..6, c: 0..6) { v0 = %10[n, c, y, x]; v1 = %4[f, c, 0, 0]; v2 = mul v0 v1; yield v2 } : f32[2, 4, 7, 6]
+%12 = reshape %11 : f32[2, 168]
+"), @"
+        graph g(%0) -> (Y = %16)
+        %0 = input X : f32[2, 3, 9, 8]
+        %1 = weight K : f32[6, 3, 3, 3]
+        %2 = weight B : f32[6]
+        %3 = weight D : f32[6, 1, 3, 3]
+        %4 = weight P : f32[4, 6, 1, 1]
+        %5 = contract sum [n, y, x, f] (n: 0..2, y: 0..7, x: 0..6, f: 0..6, c: 0..3, i: 0..3, j: 0..3) { v0 = %0[n, c, y + i, x + j]; v1 = %1[f, c, i, j]; v2 = mul v0 v1; yield v2 } : f32[2, 7, 6, 6]
+        %6 = reshape %2 : f32[6, 1, 1]
+        %7 = reshape %2 : f32[1, 1, 6]
+        %8 = add %5 %7 : f32[2, 7, 6, 6]
+        %9 = contract assign [i0, i1, i2, i3] (i0: 0..1, i1: 0..3, i2: 0..3, i3: 0..6) { v0 = %3[i3, i0, i1, i2]; yield v0 } : f32[1, 3, 3, 6]
+        %10 = contract sum [n, y, x, g + f] (n: 0..2, y: 0..7, x: 0..6, g: 0..6, f: 0..1, i: 0..3, j: 0..3, c: 0..1) { v0 = %8[n, y + i - 1, x + j - 1, g + c]; v1 = %9[c, i, j, g + f]; v2 = mul v0 v1; yield v2 } : f32[2, 7, 6, 6]
+        %11 = contract max [n, c, 0, 0] (n: 0..2, c: 0..6, y: 0..7, x: 0..6) { v0 = %10[n, y, x, c]; yield v0 } : f32[2, 6, 1, 1]
+        %12 = reshape %11 : f32[2, 1, 1, 6]
+        %13 = mul %10 %12 : f32[2, 7, 6, 6]
+        %14 = contract sum [n, y, x, f] (n: 0..2, y: 0..7, x: 0..6, f: 0..4, c: 0..6) { v0 = %13[n, y, x, c]; v1 = %4[f, c, 0, 0]; v2 = mul v0 v1; yield v2 } : f32[2, 7, 6, 4]
+        %15 = contract assign [i0, i1, i2, i3] (i0: 0..2, i1: 0..4, i2: 0..7, i3: 0..6) { v0 = %14[i0, i2, i3, i1]; yield v0 } : f32[2, 4, 7, 6]
+        %16 = reshape %15 : f32[2, 168]
+        ");
+    }
+
+    #[test]
+    fn groups_of_channels_stay_together() {
+        insta::assert_snapshot!(after(&[layout], "\
+graph g(%0) -> (Y = %6)
+%0 = input X : f32[1, 3, 9, 8]
+%1 = weight K : f32[6, 3, 3, 3]
+%2 = contract sum [n, f, y, x] (n: 0..1, f: 0..6, y: 0..7, x: 0..6, c: 0..3, i: 0..3, j: 0..3) { v0 = %0[n, c, y + i, x + j]; v1 = %1[f, c, i, j]; v2 = mul v0 v1; yield v2 } : f32[1, 6, 7, 6]
+%3 = reshape %2 : f32[1, 2, 3, 7, 6]
+%4 = contract assign [n, c, g, y, x] (n: 0..1, g: 0..2, c: 0..3, y: 0..7, x: 0..6) { v0 = %3[n, g, c, y, x]; yield v0 } : f32[1, 3, 2, 7, 6]
+%5 = reshape %4 : f32[1, 6, 7, 6]
+%6 = contract max [n, c] (n: 0..1, c: 0..6, y: 0..7, x: 0..6) { v0 = %5[n, c, y, x]; yield v0 } : f32[1, 6]
+"), @"
+        graph g(%0) -> (Y = %6)
+        %0 = input X : f32[1, 3, 9, 8]
+        %1 = weight K : f32[6, 3, 3, 3]
+        %2 = contract sum [n, y, x, f] (n: 0..1, y: 0..7, x: 0..6, f: 0..6, c: 0..3, i: 0..3, j: 0..3) { v0 = %0[n, c, y + i, x + j]; v1 = %1[f, c, i, j]; v2 = mul v0 v1; yield v2 } : f32[1, 7, 6, 6]
+        %3 = reshape %2 : f32[1, 7, 6, 2, 3]
+        %4 = contract assign [n, y, x, c, g] (n: 0..1, y: 0..7, x: 0..6, c: 0..3, g: 0..2) { v0 = %3[n, y, x, g, c]; yield v0 } : f32[1, 7, 6, 3, 2]
+        %5 = reshape %4 : f32[1, 7, 6, 6]
+        %6 = contract max [n, c] (n: 0..1, c: 0..6, y: 0..7, x: 0..6) { v0 = %5[n, y, x, c]; yield v0 } : f32[1, 6]
+        ");
+    }
+}
