@@ -7,6 +7,7 @@ use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::lower::{Binding, Bindings, Setting};
 use tile_compiler::tensor::TensorType;
 use tile_lang::ast::{DimKind, Function};
+use tile_runtime::data::picture::{Pixels, is_picture};
 use tile_runtime::train::TrainerBuilder;
 use tile_runtime::{Model, SessionBuilder};
 
@@ -163,6 +164,23 @@ pub fn input(text: &str) -> Result<(String, Input), String> {
         Input::File(value.into())
     };
     Ok((name, input))
+}
+
+/// `Y=y.npy`, `Y=y.png`
+pub fn output(text: &str) -> Result<(String, PathBuf), String> {
+    let (name, value) = name_and_value(text)?;
+    let path = PathBuf::from(value);
+    if is_picture(&path) || path.extension().is_some_and(|extension| extension == "npy") {
+        return Ok((name, path));
+    }
+    Err("it wants a file that ends in .npy, .png, .jpg or .jpeg".to_string())
+}
+
+/// The values of pixels, by their name.
+pub fn pixels(text: &str) -> Result<Pixels, String> {
+    let names = || Pixels::ALL.map(|(name, _)| name).join(", ");
+    let found = Pixels::ALL.into_iter().find(|(name, _)| *name == text);
+    found.map(|(_, pixels)| pixels).ok_or_else(|| format!("it wants one of {}", names()))
 }
 
 /// `units=10`, `rate=0.5`, `use_bias=false`, `activation=relu`

@@ -1,16 +1,18 @@
-//! `tilec run FILE`: an entry's outputs, shown or written as `.npy`.
+//! `tilec run FILE`: an entry's outputs, shown or written as `.npy` or pictures.
 
 use std::collections::BTreeMap;
+use std::io::{BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use tile_compiler::dtype::DType;
 use tile_compiler::lower::{Binding, Bindings};
-use tile_runtime::data::npy;
+use tile_runtime::data::picture::{self, Pixels, is_picture};
+use tile_runtime::data::{npy, npy::NpyError};
 use tile_runtime::train::as_trained;
 use tile_runtime::{Device, Error, Outputs, Scalar, Session, SessionBuilder, Tensor};
 
-use crate::arguments::{Input, Sizes, input, narrow_float};
+use crate::arguments::{Input, Sizes, input, narrow_float, output, pixels};
 use crate::devices::open;
 use crate::json;
 use crate::preview::preview;
@@ -44,6 +46,9 @@ pub struct Run {
     /// Write each output as DIR/NAME.npy instead of showing it
     #[arg(long, value_name = "DIR")]
     output_dir: Option<PathBuf>,
+    /// Write an output to a file instead: an array (Y=y.npy), or a picture (Y=y.png, Y=y.jpg)
+    #[arg(long, value_name = "Y=FILE", value_parser = output)]
+    output: Vec<(String, PathBuf)>,
     /// Print the results as JSON
     #[arg(long)]
     json: bool,
@@ -55,9 +60,13 @@ pub struct Run {
 /// What a program is compiled for.
 #[derive(clap::Args)]
 pub struct Inputs {
-    /// An input: an array, which brings its type and shape (X=x.npy), or a constant (S=3, S=2.5)
+    /// An input: an array, which brings its type and shape (X=x.npy), a picture (X=x.png, X=x.jpg), or a constant (S=3, S=2.5)
     #[arg(long, value_name = "X=VALUE", value_parser = input)]
     input: Vec<(String, Input)>,
+    /// What the values of a picture's pixels are: 0 to 255, or what Keras' preprocess_input of a mode (tf: -1 to 1) or torchvision's
+    /// classifiers make of them
+    #[arg(long, value_name = "VALUES", value_parser = pixels, default_value = "raw")]
+    pictures: Pixels,
     #[command(flatten)]
     pub sizes: Sizes,
     /// Round the factors of products to f16 or bf16, and sum them in f32
@@ -79,6 +88,7 @@ pub fn run(arguments: &Run, terminal: &Terminal) -> Result<(), Failure> {
     let mut session = builder.build().map_err(|error| source.failed(&error))?;
     terminal.warn_of(&device);
     terminal.detail(&format!("device {}; compiled in {:.1?}", device.name(), started.elapsed()));
+    check_outputs(arguments, &session)?;
     let inputs = inputs(arguments, &source, &session, given)?;
     if let Some(weights) = &arguments.weights {
         session.load(weights).map_err(|error| source.failed(&error))?;
@@ -97,22 +107,29 @@ pub fn run(arguments: &Run, terminal: &Terminal) -> Result<(), Failure> {
     };
     terminal.detail(&format!("ran in {:.1?}", started.elapsed()));
 
-    let mut files = Vec::new();
-    if let Some(folder) = &arguments.output_dir {
-        std::fs::create_dir_all(folder).map_err(|error| Failure::writing(folder, &error))?;
-        for (name, tensor) in outputs.iter() {
-            files.push(write_output(folder, name, tensor)?);
-        }
-    }
+    let files = outputs.iter().map(|(name, tensor)| write_output(arguments, &source, name, tensor));
+    let files = files.collect::<Result<Vec<_>, Failure>>()?;
+    let line = |((name, tensor), file): ((&str, &Tensor), &Option<PathBuf>)| match file {
+        Some(file) => format!("{name} {} {}\n", tensor.ty(), file.display()),
+        None => preview(name, tensor),
+    };
     let text = if arguments.json {
         json_text(&device, &outputs, &files)
-    } else if files.is_empty() {
-        outputs.iter().map(|(name, tensor)| preview(name, tensor)).collect()
     } else {
-        let lines = outputs.iter().zip(&files);
-        lines.map(|((name, tensor), file)| format!("{name} {} {}\n", tensor.ty(), file.display())).collect()
+        outputs.iter().zip(&files).map(line).collect()
     };
     print(text.as_bytes())
+}
+
+/// Sees that the outputs that are to be written are there.
+fn check_outputs(arguments: &Run, session: &Session) -> Result<(), Failure> {
+    let names: Vec<&str> = session.outputs().map(|(name, _)| name).collect();
+    match arguments.output.iter().find(|(name, _)| !names.contains(&name.as_str())) {
+        Some((name, _)) => {
+            Err(Failure::input(format!("there is no output `{name}`; the outputs are {}", names.join(", "))))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Runs the session with a trace, which goes to the file `path`.
@@ -154,15 +171,34 @@ pub fn bindings(arguments: &Inputs) -> Bindings {
     bindings
 }
 
-/// The arrays that the command line names.
+/// The arrays that the command line names, and then its pictures, whose sizes may follow from these.
 pub fn read_inputs(arguments: &Inputs, source: &Source) -> Result<BTreeMap<String, Tensor>, Failure> {
-    let mut given = BTreeMap::new();
-    for (name, input) in &arguments.input {
-        let Input::File(path) = input else { continue };
-        let file = std::fs::File::open(path).map_err(npy::NpyError::Io);
-        let tensor = file.and_then(|file| npy::read(std::io::BufReader::new(file))).map_err(|error| {
+    let entry = arguments.sizes.entry.as_deref();
+    let mut given: BTreeMap<String, Tensor> = BTreeMap::new();
+    let files = arguments.input.iter().filter_map(|(name, input)| match input {
+        Input::File(path) => Some((name, path)),
+        Input::Number(_) => None,
+    });
+    let (pictures, arrays): (Vec<_>, Vec<_>) = files.partition(|(_, path)| is_picture(path));
+    for (name, path) in arrays {
+        let file = std::fs::File::open(path).map_err(NpyError::Io);
+        let tensor = file.and_then(|file| npy::read(BufReader::new(file))).map_err(|error| {
             let what = format!("{}: {error}", path.display());
-            source.wrong_input(arguments.sizes.entry.as_deref(), name, "E0301", &what, "numpy.save writes such a file")
+            source.wrong_input(entry, name, "E0301", &what, "numpy.save writes such a file")
+        })?;
+        given.insert(name.clone(), tensor);
+    }
+    let mut known = bindings(arguments);
+    known.inputs.extend(given.iter().map(|(name, tensor)| (name.clone(), Binding::Tensor(tensor.ty().clone()))));
+    for (name, path) in pictures {
+        let refused = |what: &str, help: &str| source.wrong_input(entry, name, "E0301", what, help);
+        let declared = source.model.declared(entry, name, &known).ok_or_else(|| {
+            let what = format!("`{name}` is no input whose number of axes is known, and so none for a picture");
+            refused(&what, &format!("the header can say it, `{name}[H, W, 3]`, or `--shape {name}=224x224x3`"))
+        })?;
+        let picture = picture::read(path, &declared, arguments.pictures);
+        let tensor = picture.map_err(|error| {
+            refused(&error.to_string(), "a picture is a .png or .jpg file, for an input such as `Image[N, H, W, 3]`")
         })?;
         given.insert(name.clone(), tensor);
     }
@@ -225,25 +261,38 @@ fn inputs(
     Ok(inputs)
 }
 
-/// Writes `folder/NAME.npy`; what is no letter, digit, `_`, `-` or `.` in the name becomes `_`.
-fn write_output(folder: &Path, name: &str, tensor: &Tensor) -> Result<PathBuf, Failure> {
+/// Writes an output to its file, if it has one: that of `--output`, or `NAME.npy` in the folder of `--output-dir`, where what is no letter, digit,
+/// `_`, `-` or `.` in the name becomes `_`.
+fn write_output(arguments: &Run, source: &Source, name: &str, tensor: &Tensor) -> Result<Option<PathBuf>, Failure> {
     let safe = |c: char| if c.is_ascii_alphanumeric() || "_-.".contains(c) { c } else { '_' };
-    let path = folder.join(format!("{}.npy", name.chars().map(safe).collect::<String>()));
+    let path = match (arguments.output.iter().rfind(|(output, _)| output == name), &arguments.output_dir) {
+        (Some((_, path)), _) => path.clone(),
+        (None, Some(folder)) => {
+            std::fs::create_dir_all(folder).map_err(|error| Failure::writing(folder, &error))?;
+            folder.join(format!("{}.npy", name.chars().map(safe).collect::<String>()))
+        }
+        (None, None) => return Ok(None),
+    };
+    if is_picture(&path) {
+        let bytes = picture::encode(&path, tensor, arguments.inputs.pictures).map_err(|error| source.failed(&error))?;
+        std::fs::write(&path, bytes).map_err(|error| Failure::writing(&path, &error))?;
+        return Ok(Some(path));
+    }
     let write = || {
-        let mut file = std::io::BufWriter::new(std::fs::File::create(&path)?);
+        let mut file = BufWriter::new(std::fs::File::create(&path)?);
         npy::write(tensor, &mut file)?;
-        std::io::Write::flush(&mut file)
+        file.flush()
     };
     write().map_err(|error| Failure::writing(&path, &error))?;
-    Ok(path)
+    Ok(Some(path))
 }
 
 /// `{"device", "outputs": [{"name", "dtype", "shape", "file" or "values"}]}`: values in row-major order, those that JSON
 /// has no number for as strings.
-fn json_text(device: &Device, outputs: &Outputs, files: &[PathBuf]) -> String {
-    let outputs = outputs.iter().enumerate().map(|(number, (name, tensor))| {
+fn json_text(device: &Device, outputs: &Outputs, files: &[Option<PathBuf>]) -> String {
+    let outputs = outputs.iter().zip(files).map(|((name, tensor), file)| {
         let shape = json::list(tensor.shape().iter().map(usize::to_string));
-        let content = match files.get(number) {
+        let content = match file {
             Some(file) => format!("\"file\":{}", json::string(&file.display().to_string())),
             None => format!("\"values\":{}", json::list(tensor.scalars().map(json_number))),
         };

@@ -48,6 +48,8 @@ mod wgpu;
 
 pub use device::{Device, DeviceInfo};
 pub use error::{Blame, Error};
+#[cfg(not(target_arch = "wasm32"))]
+pub use model::Declared;
 pub use model::{InputType, Model, SessionBuilder};
 #[cfg(not(target_arch = "wasm32"))]
 pub use onnx::TileProgram;

@@ -13,6 +13,8 @@ use tile_compiler::passes::narrow;
 use tile_compiler::pipeline::{self, Options};
 use tile_compiler::plan::{Plan, Port};
 use tile_compiler::tensor::{Tensor, TensorType};
+#[cfg(not(target_arch = "wasm32"))]
+use tile_lang::ast::{Dim, DimKind};
 use tile_lang::diagnostic::Diagnostic;
 use tile_lang::{Checked, Loader, Program, Sources};
 
@@ -95,6 +97,39 @@ impl Model {
         self.onnx.as_ref().map_or(Vec::new(), |onnx| onnx.model.unknown_sizes(given))
     }
 
+    /// What is known of an input before anything is given for it: by the header of the entry, and by what `bindings` has of sizes and of
+    /// other inputs. None where the entry has no such input, or nothing says of which rank it is.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn declared(&self, entry: Option<&str>, input: &str, bindings: &Bindings) -> Option<Declared> {
+        if let Some(Binding::Tensor(ty)) = bindings.inputs.get(input) {
+            let sizes = ty.shape.iter().copied().map(Some).collect();
+            return Some(Declared { dtype: ty.dtype, sizes, channels_last: !self.is_onnx() });
+        }
+        if let Some(onnx) = &self.onnx {
+            let (dtype, sizes) = onnx.model.input(input, &bindings.sizes)?;
+            return Some(Declared { dtype, sizes, channels_last: false });
+        }
+        let function = self.program.entry(entry).ok()?;
+        let mut known = bindings.sizes.clone();
+        for other in &function.inputs {
+            if let (Some(Binding::Tensor(ty)), Some(dims)) = (bindings.inputs.get(&other.name.name), &other.dims) {
+                for (dim, &size) in dims.iter().zip(&ty.shape).take_while(|(dim, _)| dim.kind != DimKind::Ellipsis) {
+                    if let DimKind::Name(name) = &dim.kind {
+                        known.insert(name.clone(), size);
+                    }
+                }
+            }
+        }
+        let dims = function.inputs.iter().find(|other| other.name.name == input)?.dims.as_ref()?;
+        let size = |dim: &Dim| match &dim.kind {
+            DimKind::Name(name) => Some(known.get(name).copied()),
+            DimKind::Size(size) => Some(usize::try_from(*size).ok()),
+            DimKind::Ellipsis => None,
+        };
+        let sizes = dims.iter().map(size).collect::<Option<_>>()?;
+        Some(Declared { dtype: DType::F32, sizes, channels_last: true })
+    }
+
     /// The texts that it was read from.
     pub fn sources(&self) -> &Sources {
         &self.sources
@@ -115,6 +150,17 @@ impl Model {
         let (bindings, values) = (Bindings::default(), BTreeMap::new());
         SessionBuilder { model: self, device, entry: None, bindings, values, factors: None }
     }
+}
+
+/// What is known of an input before anything is given for it.
+#[cfg(not(target_arch = "wasm32"))]
+#[derive(Clone, Debug, PartialEq)]
+pub struct Declared {
+    pub dtype: DType,
+    /// None where any will do.
+    pub sizes: Vec<Option<usize>>,
+    /// Whether the channels of a picture are on the last axis where no size says it.
+    pub channels_last: bool,
 }
 
 /// The shapes and constants for which a program is to be compiled.

@@ -6,6 +6,7 @@ mod commands;
 mod errors;
 mod examples;
 mod onnx;
+mod pictures;
 mod profile;
 mod readme;
 mod threads;

@@ -9,7 +9,8 @@ use prost::bytes::Bytes;
 use tile_lang::library_names;
 
 use super::control::Control;
-use super::proto;
+use super::{proto, tensor};
+use crate::dtype::DType;
 
 /// What is wrong with a file, or with what is given to it: a sentence each.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,6 +83,18 @@ impl Model {
     /// What the graph is called.
     pub fn name(&self) -> &str {
         &self.graph.name
+    }
+
+    /// The type of an input, and its sizes as far as the file or `sizes`, by their names, say them. None where there is no such input, or it
+    /// is no tensor of a known rank and a type that Tile has.
+    pub fn input(&self, name: &str, sizes: &BTreeMap<String, usize>) -> Option<(DType, Vec<Option<usize>>)> {
+        let input = self.graph.inputs.iter().find(|input| input.name == name)?;
+        let ty = input.ty.as_ref()?.tensor()?;
+        let size = |dim: &proto::Dim| match dim.size {
+            Some(size) if size > 0 => usize::try_from(size).ok(),
+            _ => sizes.get(&dim.name).copied(),
+        };
+        Some((tensor::dtype(ty.dtype).ok()?, ty.shape.as_ref()?.dims.iter().map(size).collect()))
     }
 
     /// The names of sizes of its inputs that inputs of these names do not give.

@@ -1,13 +1,12 @@
 //! A folder with a folder of pictures for each class: the classes are numbered in the order of their names, or as in the samples
 //! that are trained on. Pictures are read when they are wanted.
 
-use std::fs::File;
-use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use tile_compiler::dtype::DType;
 use tile_compiler::tensor::{Tensor, TensorType};
 
+use super::picture::{decode, failed, is_picture, own_channels, reader, with_channels};
 use crate::error::Error;
 use crate::train::{Column, ColumnRole, Dataset};
 
@@ -49,8 +48,7 @@ impl Images {
             return Err(Error::data(format!("{}: there is no picture in its folders", folder.display())));
         };
         let picture = decode(first)?;
-        let channels = if picture.color().has_color() { 3 } else { 1 };
-        let shape = [picture.height() as usize, picture.width() as usize, channels];
+        let shape = [picture.height() as usize, picture.width() as usize, own_channels(&picture)];
         // Of the others, what is cheap to see: a bad one is better known before the first epoch than after it.
         for (path, _) in &files {
             has_size(path, reader(path)?.into_dimensions().map_err(|error| failed(path, error))?, &shape)?;
@@ -74,24 +72,6 @@ pub fn entries(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     paths.retain(|path| !path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".")));
     paths.sort();
     Ok(paths)
-}
-
-fn is_picture(path: &Path) -> bool {
-    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-    ["png", "jpg", "jpeg"].contains(&extension.to_ascii_lowercase().as_str())
-}
-
-fn failed(path: &Path, error: image::ImageError) -> Error {
-    Error::data(format!("{}: {error}", path.display()))
-}
-
-fn reader(path: &Path) -> Result<image::ImageReader<BufReader<File>>, Error> {
-    let reader = image::ImageReader::open(path).and_then(image::ImageReader::with_guessed_format);
-    reader.map_err(|error| failed(path, error.into()))
-}
-
-fn decode(path: &Path) -> Result<image::DynamicImage, Error> {
-    reader(path)?.decode().map_err(|error| failed(path, error))
 }
 
 /// Sees that a picture of this width and height is of the shape that all have.
@@ -121,8 +101,8 @@ impl Dataset for Images {
             let (path, class) = &self.files[sample];
             let picture = decode(path)?;
             has_size(path, (picture.width(), picture.height()), &self.shape)?;
-            let bytes = if channels == 3 { picture.into_rgb8().into_raw() } else { picture.into_luma8().into_raw() };
-            x.extend(bytes.into_iter().flat_map(|byte| f32::from(byte).to_le_bytes()));
+            let bytes = with_channels(picture, channels).map(|picture| picture.into_bytes());
+            x.extend(bytes.into_iter().flatten().flat_map(|byte| f32::from(byte).to_le_bytes()));
             y.extend(class.to_le_bytes());
         }
         let x = Tensor::from_bytes(TensorType::new(DType::F32, [samples.len(), height, width, channels]), x);

@@ -8,4 +8,6 @@ mod idx;
 mod images;
 pub mod npy;
 #[cfg(not(target_arch = "wasm32"))]
+pub mod picture;
+#[cfg(not(target_arch = "wasm32"))]
 mod table;
