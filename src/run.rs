@@ -29,7 +29,7 @@ pub struct Run {
     file: PathBuf,
     #[command(flatten)]
     inputs: Inputs,
-    /// The weights, by path: a .safetensors or .npz file, or the .safetensors.index.json of several
+    /// The weights: a .safetensors or .npz file, the .safetensors.index.json of several, or a .weights.h5 of Keras
     #[arg(long, value_name = "FILE")]
     weights: Option<PathBuf>,
     /// Fill inputs that are not given with random values, and weights from their initializers

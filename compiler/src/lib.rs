@@ -10,7 +10,7 @@ pub mod graph;
 pub mod interpret;
 pub mod kernel;
 pub mod lower;
-mod names;
+pub mod names;
 pub mod nest;
 pub mod onnx;
 pub mod passes;

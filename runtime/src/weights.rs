@@ -1,7 +1,13 @@
-//! Weights in files: safetensors, several of them with an index, and NumPy's .npz. An entry's name is the path of the weight.
+//! Weights in files: safetensors, several of them with an index, and NumPy's .npz. An entry's name is the path of the weight. What Keras writes, .h5, has names
+//! of its own, which `keras` turns into paths.
 //!
 //! What a file has is checked before a session is touched, so that a file that does not fit leaves it as it was. Its tensors are read one
 //! by one, so that there is never a second copy of them all.
+
+#[cfg(not(target_arch = "wasm32"))]
+mod hdf5;
+#[cfg(not(target_arch = "wasm32"))]
+mod keras;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -42,6 +48,8 @@ enum Format {
     Npz,
     /// The list of which tensor is in which of several safetensors files beside it.
     Index,
+    #[cfg(not(target_arch = "wasm32"))]
+    Keras,
 }
 
 fn format(path: &Path) -> Result<Format, WeightsError> {
@@ -49,7 +57,12 @@ fn format(path: &Path) -> Result<Format, WeightsError> {
         Some("safetensors") => Ok(Format::SafeTensors),
         Some("npz") => Ok(Format::Npz),
         Some("json") => Ok(Format::Index),
-        _ => Err(error(path, "the name of a file of weights ends in .safetensors, .safetensors.index.json or .npz")),
+        #[cfg(not(target_arch = "wasm32"))]
+        Some("h5") => Ok(Format::Keras),
+        _ => Err(error(
+            path,
+            "the name of a file of weights ends in .safetensors, .safetensors.index.json, .npz or .weights.h5",
+        )),
     }
 }
 
@@ -57,7 +70,7 @@ pub(crate) fn error(path: &Path, what: impl fmt::Display) -> WeightsError {
     WeightsError { path: path.display().to_string(), what: what.to_string() }
 }
 
-/// A .safetensors or .npz file, or the index of several, open: what it has is known, and each tensor is read when it is wanted.
+/// A .safetensors, .npz or .h5 file, or the index of several, open: what it has is known, and each tensor is read when it is wanted.
 pub struct WeightsFile {
     path: PathBuf,
     tensors: Vec<(String, TensorType)>,
@@ -74,7 +87,14 @@ enum Content {
     Npz(ZipArchive<BufReader<File>>),
     /// Files, and for each tensor the number of its file and its own there.
     Shards(Vec<WeightsFile>, Vec<(usize, usize)>),
+    /// A dataset a tensor, and what Keras calls its layers.
+    #[cfg(not(target_arch = "wasm32"))]
+    Keras(Vec<hdf5_reader::Dataset>, Titles),
 }
+
+/// What Keras calls layers, by their places in its file.
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) type Titles = BTreeMap<String, String>;
 
 impl WeightsFile {
     /// # Errors
@@ -87,6 +107,11 @@ impl WeightsFile {
             Format::SafeTensors => open_safetensors(&path, file)?,
             Format::Npz => open_npz(&path, file)?,
             Format::Index => open_index(&path, file)?,
+            #[cfg(not(target_arch = "wasm32"))]
+            Format::Keras => {
+                let hdf5::Contents { tensors, datasets, titles } = hdf5::open(&path, file)?;
+                (tensors, Content::Keras(datasets, titles))
+            }
         };
         Ok(WeightsFile { path, tensors, content })
     }
@@ -94,6 +119,15 @@ impl WeightsFile {
     /// Names and types, in the file's order.
     pub fn tensors(&self) -> &[(String, TensorType)] {
         &self.tensors
+    }
+
+    /// What Keras calls its layers, in a file of Keras.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub(crate) fn titles(&self) -> Option<&Titles> {
+        match &self.content {
+            Content::Keras(_, titles) => Some(titles),
+            _ => None,
+        }
     }
 
     /// Reads the tensor of this number in [`WeightsFile::tensors`].
@@ -108,6 +142,12 @@ impl WeightsFile {
                 let mut bytes = vec![0; ty.elements() * ty.dtype.size()];
                 let read = file.seek(SeekFrom::Start(starts[number])).and_then(|_| file.read_exact(&mut bytes));
                 read.map_err(|e| failed(&e))?;
+                Tensor::from_bytes(ty.clone(), bytes)
+                    .ok_or_else(|| failed(&"it has not as many bytes as its shape says"))
+            }
+            #[cfg(not(target_arch = "wasm32"))]
+            Content::Keras(datasets, _) => {
+                let bytes = hdf5::read(&datasets[number], ty.dtype.size()).map_err(|e| failed(&e))?;
                 Tensor::from_bytes(ty.clone(), bytes)
                     .ok_or_else(|| failed(&"it has not as many bytes as its shape says"))
             }
@@ -223,6 +263,8 @@ pub fn write(path: &Path, tensors: &[(String, Tensor)]) -> Result<(), WeightsErr
         Format::SafeTensors => write_safetensors(unfinished, tensors),
         Format::Npz => write_npz(unfinished, tensors),
         Format::Index => Err("weights are written to one file, .safetensors or .npz".into()),
+        #[cfg(not(target_arch = "wasm32"))]
+        Format::Keras => Err("weights are written to .safetensors or .npz".into()),
     };
     let written = written.and_then(|()| std::fs::rename(unfinished, path).map_err(|e| e.to_string()));
     written.map_err(|what| {
@@ -252,6 +294,20 @@ fn write_npz(path: &Path, tensors: &[(String, Tensor)]) -> Result<(), String> {
         npy::write(tensor, &mut archive).map_err(|e| e.to_string())?;
     }
     archive.finish().map_err(|e| e.to_string())?.flush().map_err(|e| e.to_string())
+}
+
+/// The program's paths of the tensors that a file has: their names, but in a file of Keras.
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) fn paths(
+    file: &Path,
+    expected: &[(String, TensorType)],
+    found: &[(String, TensorType)],
+    titles: Option<&Titles>,
+) -> Result<Vec<String>, WeightsError> {
+    match titles {
+        Some(titles) => keras::paths(expected, found, titles).map_err(|what| error(file, what)),
+        None => Ok(found.iter().map(|(name, _)| name.clone()).collect()),
+    }
 }
 
 /// What is wrong with the weights of a file, or nothing: which are missing, which the program does not have, and which have
@@ -292,7 +348,8 @@ fn fits(expected: &TensorType, found: &TensorType) -> bool {
         && (expected.dtype == found.dtype || (expected.dtype.is_float() && found.dtype.is_float()))
 }
 
-fn converted(tensor: Tensor, dtype: DType) -> Option<Tensor> {
+/// A tensor of another type; none where it is too large.
+pub(crate) fn converted(tensor: Tensor, dtype: DType) -> Option<Tensor> {
     if tensor.dtype() == dtype {
         return Some(tensor);
     }
@@ -301,8 +358,8 @@ fn converted(tensor: Tensor, dtype: DType) -> Option<Tensor> {
 
 #[cfg(not(target_arch = "wasm32"))]
 impl Session {
-    /// Gives all weights the values that a .safetensors or .npz file has under their paths; floats are converted to the
-    /// weight's type.
+    /// Gives all weights the values that a .safetensors or .npz file has under their paths, or a .h5 file of Keras in its layers; floats are
+    /// converted to the weight's type.
     ///
     /// # Errors
     /// [`Error::Weights`] with every entry that is missing, that the program does not have, or whose shape is another;
@@ -311,15 +368,16 @@ impl Session {
         let mut file = WeightsFile::open(path.as_ref()).map_err(Error::Weights)?;
         let expected: Vec<(String, TensorType)> =
             self.weights().map(|(path, ty)| (path.to_owned(), ty.clone())).collect();
+        let paths = paths(path.as_ref(), &expected, file.tensors(), file.titles()).map_err(Error::Weights)?;
         // What training keeps beside is no concern of a run.
-        let found: Vec<_> = file.tensors().iter().filter(|(name, _)| !name.starts_with("train.")).cloned().collect();
+        let types = file.tensors().iter().map(|(_, ty)| ty.clone());
+        let found: Vec<_> = paths.iter().cloned().zip(types).filter(|(name, _)| !name.starts_with("train.")).collect();
         if let Some(what) = mismatch(&expected, &found) {
             let what = format!("it does not have the program's weights:\n  {what}");
             return Err(Error::Weights(error(path.as_ref(), what)));
         }
-        for number in 0..file.tensors().len() {
+        for (number, name) in paths.iter().enumerate() {
             let tensor = file.read(number).map_err(Error::Weights)?;
-            let name = &file.tensors()[number].0;
             if name.starts_with("train.") {
                 continue;
             }

@@ -40,7 +40,7 @@ pub struct Train {
     /// Of all that is random [default: what the program says]
     #[arg(long, value_name = "N", conflicts_with = "resume")]
     seed: Option<u64>,
-    /// Begin with these weights: a .safetensors or .npz file
+    /// Begin with these weights: a file as for `run`
     #[arg(long, value_name = "FILE", conflicts_with = "resume")]
     weights: Option<PathBuf>,
     /// Write the weights here after each epoch, with all that `--resume` needs

@@ -12,7 +12,7 @@ use super::fit::Epoch;
 use super::reading::Reading;
 use super::trainer::Trainer;
 use crate::error::Error;
-use crate::weights::{self, WeightsFile};
+use crate::weights::{self, Titles, WeightsFile};
 
 /// The entry of a file with the epochs that were made, the samples of the next one that were seen, the steps that were made,
 /// the seed, the bits of the learning rate's factor, an f64, and the samples of an epoch and of a batch: i64[7].
@@ -55,11 +55,10 @@ impl Trainer {
     /// [`Error::Weights`] where the file cannot be read. Whether it has the model's weights is seen when the model is compiled,
     /// with the first batch.
     pub fn load(&mut self, path: impl AsRef<Path>) -> Result<(), Error> {
-        let (mut values, _, _) = read(path.as_ref())?;
+        let Read { mut values, titles, .. } = read(path.as_ref())?;
         values.retain(|name, _| !name.starts_with("train."));
         self.running.clear();
-        self.steps.load(path.as_ref(), values, false);
-        Ok(())
+        self.steps.load(path.as_ref(), values, false, titles)
     }
 
     /// Goes on where the run that wrote the file was: as if that had never stopped.
@@ -68,7 +67,7 @@ impl Trainer {
     /// As [`Trainer::load`]; or where the file has weights alone.
     pub fn resume(&mut self, path: impl AsRef<Path>) -> Result<(), Error> {
         let path = path.as_ref();
-        let (values, progress, history) = read(path)?;
+        let Read { values, progress, history, .. } = read(path)?;
         let progress = progress.as_deref().and_then(<[i64]>::first_chunk::<7>);
         let Some(&[epoch, seen, step, seed, rate, samples, batch]) = progress else {
             let what = "it has weights alone, and does not say how far training was; training can begin with them (`--weights`)";
@@ -81,13 +80,19 @@ impl Trainer {
         self.begun = (samples.max(0) as usize, batch.max(0) as usize);
         let history = history.and_then(|history| read_history(history.bytes()));
         self.history = history.ok_or_else(|| Error::Weights(weights::error(path, "its history is damaged")))?;
-        self.steps.load(path, values, true);
-        Ok(())
+        self.steps.load(path, values, true, None)
     }
 }
 
-/// The weights, the numbers of [`PROGRESS`], and [`HISTORY`].
-type Read = (HashMap<String, Tensor>, Option<Vec<i64>>, Option<Tensor>);
+/// What a file has.
+struct Read {
+    values: HashMap<String, Tensor>,
+    /// The numbers of [`PROGRESS`].
+    progress: Option<Vec<i64>>,
+    /// [`HISTORY`]
+    history: Option<Tensor>,
+    titles: Option<Titles>,
+}
 
 fn read(path: &Path) -> Result<Read, Error> {
     let mut file = WeightsFile::open(path).map_err(Error::Weights)?;
@@ -97,7 +102,8 @@ fn read(path: &Path) -> Result<Read, Error> {
         values.insert(file.tensors()[number].0.clone(), tensor);
     }
     let (progress, history) = (values.remove(PROGRESS), values.remove(HISTORY));
-    Ok((values, progress.map(|tensor| tensor.scalars().map(Scalar::to_i64).collect()), history))
+    let progress = progress.map(|tensor| tensor.scalars().map(Scalar::to_i64).collect());
+    Ok(Read { values, progress, history, titles: file.titles().cloned() })
 }
 
 /// `[[[["loss", "0.5"]], [["loss", "0.6"]]]]`: for each epoch the results of training and of the validation.

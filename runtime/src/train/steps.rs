@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::model;
 use crate::session::{Session, first_values};
 use crate::store::Store;
-use crate::weights;
+use crate::weights::{self, Titles};
 
 /// The most steps that are kept compiled.
 const MOST: usize = 4;
@@ -75,6 +75,8 @@ struct Loaded {
     file: PathBuf,
     types: Vec<(String, TensorType)>,
     all: bool,
+    /// Of a file of Keras, whose names are its own.
+    titles: Option<Titles>,
 }
 
 impl Steps {
@@ -143,12 +145,21 @@ impl Steps {
         self.given = values;
     }
 
-    /// Begins anew with these values, of a file: those of the model, or if `all` those of its optimizer, too.
-    pub fn load(&mut self, file: &Path, values: HashMap<String, Tensor>, all: bool) {
+    /// Begins anew with these values, of a file: those of the model, or if `all` those of its optimizer, too. `titles` are those of a file of Keras.
+    pub fn load(
+        &mut self,
+        file: &Path,
+        values: HashMap<String, Tensor>,
+        all: bool,
+        titles: Option<Titles>,
+    ) -> Result<(), Error> {
         let types = values.iter().map(|(path, tensor)| (path.clone(), tensor.ty().clone())).collect();
         let weights = std::mem::take(&mut self.weights);
-        *self = Steps { weights, given: values, ..Steps::default() };
-        self.loaded = Some(Loaded { file: file.to_owned(), types, all });
+        *self = Steps { weights: weights.clone(), given: values, ..Steps::default() };
+        let is_known = titles.is_none() || weights.is_empty();
+        self.loaded = Some(Loaded { file: file.to_owned(), types, all, titles });
+        // Names of Keras mean nothing to whom the values may be saved for before there is a step.
+        if is_known { Ok(()) } else { self.check_loaded(&weights, Mode::Predict) }
     }
 
     /// Sees that a file that was loaded has just the weights that it should have.
@@ -159,7 +170,14 @@ impl Steps {
         let wanted = |role: Role| role == Role::Model || with_optimizer && (role == Role::Optimizer || counted);
         let expected = weights.iter().filter(|weight| wanted(weight.role));
         let expected: Vec<_> = expected.map(|weight| (weight.path.clone(), weight.ty.clone())).collect();
-        let mut found = loaded.types;
+        let paths = weights::paths(&loaded.file, &expected, &loaded.types, loaded.titles.as_ref());
+        let mut found = Vec::new();
+        for (path, (name, ty)) in paths.map_err(Error::Weights)?.into_iter().zip(loaded.types) {
+            let wanted = expected.iter().find(|(wanted, _)| *wanted == path).map_or(ty.dtype, |(_, ty)| ty.dtype);
+            let value = self.given.remove(&name).and_then(|value| weights::converted(value, wanted));
+            self.given.extend(value.map(|value| (path.clone(), value)));
+            found.push((path, ty));
+        }
         found.retain(|(path, _)| with_optimizer || !path.starts_with("train."));
         found.sort_by(|(a, _), (b, _)| a.cmp(b));
         match weights::mismatch(&expected, &found) {

@@ -1,0 +1,312 @@
+//! Which weight of a program each tensor of a file of Keras is. The file has a tree of groups, the program one of instances, and these have to be the same
+//! tree but for what they are called: `layers/bidirectional/forward_layer/cell/vars/0` is `bidirectional.forward.Kernel`.
+//!
+//! 1. A group that holds nothing but another one is that one (`cell`, `layers`, and so instances).
+//! 2. Weights of a layer are in one order here and there, and have the same shapes; two trees with such weights and the same subtrees, in any order, are alike.
+//! 3. At each level, what is like nothing on the other side is opened, the largest first, until all are alike: a list `blocks` of two layers then is two layers.
+//! 4. Of several that are alike, those belong together that have one name, if it is a name that somebody gave: `dense_1` is what the second one is
+//!    called. The others of a class have the order in which they are used, which Keras numbers them in: `layers/dense`, `layers/dense_1`.
+//!
+//! Always true: nothing is guessed. Where layers are alike, and neither names nor an order tell which is which, that is an error; so it is where layers were made
+//! in another order than that in which the file has them, as it may be in a network with branches.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::LazyLock;
+
+use tile_compiler::names::snake_case;
+use tile_compiler::tensor::TensorType;
+use tile_lang::library_names;
+
+/// A layer, or what holds layers: those of the program and of the file.
+#[derive(Clone, Debug, Default)]
+struct Node {
+    /// Where it is: the names on the way.
+    place: Vec<String>,
+    /// What Keras calls it.
+    title: Option<String>,
+    /// What somebody called it.
+    names: BTreeSet<String>,
+    /// The numbers of its own weights, in order.
+    weights: Vec<usize>,
+    children: Vec<Node>,
+}
+
+impl Node {
+    fn child(&mut self, label: &str) -> &mut Node {
+        let is_it = |child: &Node| child.place.last().is_some_and(|last| last == label);
+        let at = self.children.iter().position(is_it).unwrap_or_else(|| {
+            let place = self.place.iter().cloned().chain([label.to_owned()]).collect();
+            self.children.push(Node { place, ..Node::default() });
+            self.children.len() - 1
+        });
+        &mut self.children[at]
+    }
+
+    /// With what it holds alone instead of itself.
+    fn collapsed(mut self) -> Node {
+        self.children = self.children.into_iter().map(Node::collapsed).collect();
+        if self.weights.is_empty() && self.children.len() == 1 {
+            let inner = self.children.remove(0);
+            self.names.extend(inner.names);
+            (self.weights, self.children) = (inner.weights, inner.children);
+            self.title = self.title.or(inner.title);
+        }
+        self
+    }
+
+    /// What it is but for names: nodes with the same are alike.
+    fn form(&self, types: &[(String, TensorType)]) -> String {
+        let own: Vec<String> = self.weights.iter().map(|&weight| format!("{:?}", types[weight].1.shape)).collect();
+        let mut inner: Vec<String> = self.children.iter().map(|child| child.form(types)).collect();
+        inner.sort();
+        format!("{}{{{}}}", own.join(""), inner.join(","))
+    }
+
+    /// How many weights are in it.
+    fn size(&self) -> usize {
+        self.weights.len() + self.children.iter().map(Node::size).sum::<usize>()
+    }
+
+    /// What it holds, and its own weights as a layer beside that.
+    fn opened(mut self) -> Vec<Node> {
+        let children = std::mem::take(&mut self.children);
+        let own = (!self.weights.is_empty()).then_some(self);
+        own.into_iter().chain(children).collect()
+    }
+
+    /// The first of its weights.
+    fn first(&self) -> usize {
+        let inner = self.children.iter().map(Node::first);
+        self.weights.iter().copied().chain(inner).min().unwrap_or(usize::MAX)
+    }
+}
+
+/// The program's paths of the tensors that are `found` in a file, as many. `titles` has what Keras calls the file's groups.
+///
+/// # Errors
+/// A sentence, and what of both sides does not go together.
+pub fn paths(
+    expected: &[(String, TensorType)],
+    found: &[(String, TensorType)],
+    titles: &BTreeMap<String, String>,
+) -> Result<Vec<String>, String> {
+    let mut match_ = Match { expected, found, paths: vec![String::new(); found.len()] };
+    match_.level(vec![of_program(expected)], vec![of_file(found, titles)])?;
+    Ok(match_.paths)
+}
+
+fn of_program(weights: &[(String, TensorType)]) -> Node {
+    let mut root = Node::default();
+    for (number, (path, _)) in weights.iter().enumerate() {
+        let (instances, _) = path.rsplit_once('.').unwrap_or_default();
+        let mut node = &mut root;
+        for label in instances.split('.').filter(|label| !label.is_empty()) {
+            node = node.child(label);
+            node.names.extend((!is_automatic(label)).then(|| label.to_owned()));
+        }
+        node.weights.push(number);
+    }
+    root.collapsed()
+}
+
+fn of_file(tensors: &[(String, TensorType)], titles: &BTreeMap<String, String>) -> Node {
+    let mut root = Node::default();
+    let mut numbered: Vec<(usize, usize)> = Vec::with_capacity(tensors.len());
+    for (number, (name, _)) in tensors.iter().enumerate() {
+        let variable = name.rsplit('/').next().and_then(|variable| variable.parse().ok());
+        numbered.push((variable.unwrap_or(usize::MAX), number));
+    }
+    numbered.sort_unstable();
+    for (_, number) in numbered {
+        let group = tensors[number].0.rsplit_once('/').map_or("", |(group, _)| group);
+        let mut node = &mut root;
+        for label in group.split('/').filter(|label| *label != "vars") {
+            node = node.child(label);
+            if node.names.is_empty() && node.title.is_none() {
+                node.title = titles.get(&node.place.join("/")).cloned();
+                node.names = given_names(label, node.title.as_deref());
+            }
+        }
+        node.weights.push(number);
+    }
+    root.collapsed()
+}
+
+/// What somebody called a group of a file: its title, where that is no name of a class, and the name of an attribute, such as `query_dense`.
+fn given_names(label: &str, title: Option<&str>) -> BTreeSet<String> {
+    let of_class = |name: &str| {
+        is_automatic(name)
+            || title.is_some_and(|title| numbered(title).0 == numbered(name).0 && numbered(label).0 == numbered(name).0)
+    };
+    let short = label.strip_suffix("_dense").or_else(|| label.strip_suffix("_layer"));
+    let names = title.into_iter().chain([label]).filter(|name| !of_class(name)).chain(short);
+    names.map(str::to_owned).collect()
+}
+
+/// `dense` and 1 of `dense_1`; 0 where it has no number.
+fn numbered(name: &str) -> (&str, usize) {
+    let parts = name.rsplit_once('_').and_then(|(stem, number)| Some((stem, number.parse().ok()?)));
+    parts.unwrap_or((name, 0))
+}
+
+/// Whether it is what a layer of the library is called that nobody named.
+fn is_automatic(name: &str) -> bool {
+    static CLASSES: LazyLock<HashSet<String>> = LazyLock::new(|| {
+        let classes = library_names().filter(|name| name.starts_with(|c: char| c.is_ascii_uppercase()));
+        classes.map(snake_case).collect()
+    });
+    CLASSES.contains(numbered(name).0)
+}
+
+struct Match<'a> {
+    expected: &'a [(String, TensorType)],
+    found: &'a [(String, TensorType)],
+    /// Of what is found.
+    paths: Vec<String>,
+}
+
+impl Match<'_> {
+    /// Pairs what is on one level.
+    fn level(&mut self, mut ours: Vec<Node>, mut theirs: Vec<Node>) -> Result<(), String> {
+        loop {
+            let (our_forms, their_forms) = (forms(&ours, self.expected), forms(&theirs, self.found));
+            let open = |nodes: &[Node], forms: &[String], others: &[String]| {
+                let count = |forms: &[String], form: &String| forms.iter().filter(|other| *other == form).count();
+                let is_odd = |at: &usize| count(forms, &forms[*at]) != count(others, &forms[*at]);
+                let with_children = (0..nodes.len()).filter(|&at| !nodes[at].children.is_empty());
+                with_children.filter(is_odd).max_by_key(|&at| nodes[at].size())
+            };
+            let ours_to_open = open(&ours, &our_forms, &their_forms);
+            let theirs_to_open = open(&theirs, &their_forms, &our_forms);
+            let size = |nodes: &[Node], at: Option<usize>| at.map_or(0, |at| nodes[at].size());
+            let (nodes, at) = match (ours_to_open, theirs_to_open) {
+                (None, None) => break,
+                (Some(at), _) if size(&ours, Some(at)) > size(&theirs, theirs_to_open) => (&mut ours, at),
+                (_, Some(at)) => (&mut theirs, at),
+                (Some(at), None) => (&mut ours, at),
+            };
+            let inner = nodes[at].clone().opened();
+            nodes.splice(at..=at, inner);
+        }
+        let mut alike: BTreeMap<String, (Vec<Node>, Vec<Node>)> = BTreeMap::new();
+        for node in ours {
+            alike.entry(node.form(self.expected)).or_default().0.push(node);
+        }
+        for node in theirs {
+            alike.entry(node.form(self.found)).or_default().1.push(node);
+        }
+        if alike.values().any(|(ours, theirs)| ours.len() != theirs.len()) {
+            let (ours, theirs): (Vec<_>, Vec<_>) = alike.into_values().filter(|(a, b)| a.len() != b.len()).unzip();
+            let (ours, mut theirs) = (ours.concat(), theirs.concat());
+            theirs.sort_by_cached_key(numbered_place);
+            return Err(format!(
+                "it does not have the program's layers, by the shapes of their weights:\n  in the program:{}\n  in the file:{}",
+                listed(&ours, self.expected, "."),
+                listed(&theirs, self.found, "/"),
+            ));
+        }
+        alike.into_values().try_for_each(|(ours, theirs)| self.alike(ours, theirs))
+    }
+
+    /// Pairs nodes that are all alike.
+    fn alike(&mut self, mut ours: Vec<Node>, mut theirs: Vec<Node>) -> Result<(), String> {
+        let shared = |a: &Node, b: &Node| a.names.intersection(&b.names).next().is_some();
+        let mut pairs = Vec::new();
+        let mut at = 0;
+        while at < ours.len() {
+            let named: Vec<usize> = (0..theirs.len()).filter(|&their| shared(&ours[at], &theirs[their])).collect();
+            match named[..] {
+                [their] if ours.iter().filter(|our| shared(our, &theirs[their])).count() == 1 => {
+                    pairs.push((ours.remove(at), theirs.remove(their)));
+                }
+                _ => at += 1,
+            }
+        }
+        for (mut ours, mut theirs) in by_class(ours, theirs) {
+            ours.sort_by_key(Node::first);
+            theirs.sort_by_cached_key(numbered_place);
+            if !is_in_order(&theirs) {
+                return Err(format!(
+                    "these layers have weights of the same shapes, and neither their names nor an order tell which is which; give them the same names \
+                     in Keras and here:\n  in the program:{}\n  in the file:{}",
+                    listed(&ours, self.expected, "."),
+                    listed(&theirs, self.found, "/"),
+                ));
+            }
+            pairs.extend(ours.into_iter().zip(theirs));
+        }
+        for (our, their) in pairs {
+            for (&our, &their) in our.weights.iter().zip(&their.weights) {
+                self.paths[their] = self.expected[our].0.clone();
+            }
+            if !our.children.is_empty() {
+                self.level(our.children, their.children)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn forms(nodes: &[Node], types: &[(String, TensorType)]) -> Vec<String> {
+    nodes.iter().map(|node| node.form(types)).collect()
+}
+
+/// Nodes apart by the classes that they are called by, if there are as many of each here and there; else all together.
+fn by_class(ours: Vec<Node>, theirs: Vec<Node>) -> Vec<(Vec<Node>, Vec<Node>)> {
+    let class = |node: &Node| {
+        let label = node.place.last().map_or("", String::as_str);
+        numbered(label.split('[').next().unwrap_or_default()).0.to_owned()
+    };
+    let mut counts: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+    ours.iter().for_each(|node| counts.entry(class(node)).or_default().0 += 1);
+    theirs.iter().for_each(|node| counts.entry(class(node)).or_default().1 += 1);
+    if counts.values().any(|(ours, theirs)| ours != theirs) {
+        return vec![(ours, theirs)];
+    }
+    let mut classes: BTreeMap<String, (Vec<Node>, Vec<Node>)> = BTreeMap::new();
+    ours.into_iter().for_each(|node| classes.entry(class(&node)).or_default().0.push(node));
+    theirs.into_iter().for_each(|node| classes.entry(class(&node)).or_default().1.push(node));
+    classes.into_values().collect()
+}
+
+/// `layers`, 0, `dense`, 1 of `layers/dense_1`.
+fn numbered_place(node: &Node) -> Vec<(String, usize)> {
+    node.place.iter().map(|label| numbered(label)).map(|(stem, number)| (stem.to_owned(), number)).collect()
+}
+
+/// Whether groups of a file, sorted, differ from each other by a number, and what Keras called them, in the order in which it made them, does not speak against
+/// that order.
+fn is_in_order(nodes: &[Node]) -> bool {
+    let places: Vec<_> = nodes.iter().map(numbered_place).collect();
+    let by_number = |a: &[(String, usize)], b: &[(String, usize)]| {
+        a.iter().zip(b).find(|(a, b)| a != b).is_some_and(|(a, b)| a.0 == b.0)
+    };
+    let all = places.iter().enumerate().all(|(at, a)| places[at + 1..].iter().all(|b| by_number(a, b)));
+    let automatic = |node: &Node| node.title.clone().filter(|title| is_automatic(title));
+    let made: Option<Vec<String>> = nodes.iter().map(automatic).collect();
+    let grows = |two: &[String]| {
+        let ((a, first), (b, second)) = (numbered(&two[0]), numbered(&two[1]));
+        a != b || first < second
+    };
+    all && made.is_none_or(|made| made.windows(2).all(grows))
+}
+
+/// A line a layer with the shapes of its weights, and what Keras calls it.
+fn listed(nodes: &[Node], types: &[(String, TensorType)], separator: &str) -> String {
+    const SHOWN: usize = 12;
+    let line = |node: &Node| {
+        let shapes: Vec<String> = all_weights(node).iter().map(|&weight| types[weight].1.to_string()).collect();
+        let title = node.title.as_ref().map_or(String::new(), |title| format!(", `{title}` in Keras"));
+        let place =
+            if node.place.is_empty() { "itself".to_owned() } else { format!("`{}`", node.place.join(separator)) };
+        format!("\n    {place}{title}: {}", shapes.join(", "))
+    };
+    let more = nodes.len().saturating_sub(SHOWN);
+    let more = if more > 0 { format!("\n    and {more} more") } else { String::new() };
+    let none = if nodes.is_empty() { "\n    nothing" } else { "" };
+    nodes.iter().take(SHOWN).map(line).collect::<String>() + none + &more
+}
+
+fn all_weights(node: &Node) -> Vec<usize> {
+    node.weights.iter().copied().chain(node.children.iter().flat_map(all_weights)).collect()
+}

@@ -1,0 +1,246 @@
+//! Files of weights that Keras writes give what the network gave in Keras: see golden/keras_weights.py.
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use common::golden::{path, render};
+use insta::assert_snapshot;
+use tile_runtime::train::Arrays;
+use tile_runtime::weights::WeightsFile;
+use tile_runtime::{Device, Error, Model, Session, Tensor};
+
+const SEQUENTIAL: &str = "
+model Network(X[N, 6]) -> (Y) {
+    for i in range(12) { X = X |> Dense(6, activation = tanh); }
+    Y = X |> Dropout(0.1) |> Dense(2);
+}";
+
+const CNN: &str = "
+model Network(X[N, 9, 8, 3]) -> (Y) {
+    A = X |> Conv2D(4, 3, padding = same, name = first) |> BatchNormalization();
+    B = A |> relu |> DepthwiseConv2D(3, padding = same, use_bias = false) |> BatchNormalization() |> Conv2D(4, 1, name = pointwise);
+    Y = A + B |> SeparableConv2D(5, 3) |> Flatten() |> Dense(3);
+}";
+
+const BRANCHES: &str =
+    "model Network(X[N, 4]) -> (Y) { Y = X |> Dense(4, name = first) |> relu |> Dense(4, name = last); }";
+
+const RECURRENT: &str = "
+model Network(X[N, T]) -> (Y) {
+    A = X |> Embedding(11, 4)
+        |> Bidirectional(LSTM(3, return_sequences = true))
+        |> Bidirectional(GRU(3, return_sequences = true))
+        |> GRU(4, return_sequences = true)
+        |> LSTM(4, return_sequences = true);
+    Y = A |> TimeDistributed(Dense(5)) |> SimpleRNN(4) |> Dense(3);
+}";
+
+const TRANSFORMER: &str = "
+layer Block()(X) -> (Y) {
+    A = X + MultiHeadAttention(2, 3, name = attention)(X, X) |> LayerNormalization(name = norm1);
+    Y = A + (A |> Dense(7, activation = relu) |> Dense(6)) |> LayerNormalization(name = norm2);
+}
+model Network(X[N, T]) -> (Y) {
+    A = X |> Embedding(11, 6);
+    for i in range(3) { A = A |> Block(name = blocks); }
+    Y = A |> Dense(2);
+}";
+
+const NESTED: &str = "
+model Inner()(X[N, K]) -> (Y) { Y = X |> Dense(5, activation = tanh) |> Dense(5); }
+model Network(X[N, 5]) -> (Y) { Y = X |> Inner(name = first) |> Inner(name = second) |> Dense(5) |> Dense(2); }";
+
+const CLASSES: &str = "
+model Network(X[N, 4]) -> (Y) {
+    Y = X |> Dense(4, use_bias = false) |> LayerNormalization() |> BatchNormalization(scale = false, center = false) |> Dense(4, use_bias = false);
+}";
+
+const DENSE: &str = "model Network(X[N, 3]) -> (Y) { Y = X |> Dense(2); }";
+
+fn weights(name: &str) -> PathBuf {
+    path(&format!("keras_weights/{name}.weights.h5"))
+}
+
+/// `x` or `y` of a network.
+fn array(name: &str, which: &str) -> Tensor {
+    let mut file = WeightsFile::open(path(&format!("keras_weights/{name}.npz"))).unwrap();
+    let number = file.tensors().iter().position(|(found, _)| found == which).unwrap();
+    file.read(number).unwrap()
+}
+
+fn session(program: &str, x: &Tensor) -> Session {
+    let model = Model::compile(program).unwrap_or_else(|error| panic!("{}", render(&error)));
+    let session = model.on(&Device::cpu()).input("X", x.ty().clone()).build();
+    session.unwrap_or_else(|error| panic!("{}", render(&error)))
+}
+
+#[test]
+fn networks_give_what_they_gave_in_keras() {
+    let networks = [
+        ("sequential", SEQUENTIAL),
+        ("cnn", CNN),
+        ("branches", BRANCHES),
+        ("branches", &BRANCHES.replace("first", "one").replace("last", "two")),
+        ("recurrent", RECURRENT),
+        ("transformer", TRANSFORMER),
+        ("nested", NESTED),
+        ("classes", CLASSES),
+        ("float16", DENSE),
+        ("bfloat16", DENSE),
+        ("float64", DENSE),
+    ];
+    for (name, program) in networks {
+        let (x, y) = (array(name, "x"), array(name, "y"));
+        let mut session = session(program, &x);
+        session.load(weights(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let found = session.run([("X", x)]).unwrap().remove("Y");
+        assert_eq!(found.shape(), y.shape(), "{name}");
+        // Keras computes in the type that its weights have, of which one has a rounding of 2^-11, another of 2^-8; else both sum a few dozen products of f32.
+        let rounding = match name {
+            "float16" => 1e-3,
+            "bfloat16" => 8e-3,
+            _ => 2e-6,
+        };
+        for (a, b) in found.to_f64s().iter().zip(y.to_f64s()) {
+            assert!((a - b).abs() <= rounding * f64::max(1.0, b.abs()), "{name}: {a}, not {b}");
+        }
+    }
+}
+
+fn refused(name: &str, program: &str) -> String {
+    match session(program, &array(name, "x")).load(weights(name)) {
+        Err(Error::Weights(error)) => error.what,
+        Err(error) => panic!("{error:?}"),
+        Ok(()) => panic!("{name} was loaded"),
+    }
+}
+
+/// Layers that are alike have the order in which they are used; where they were made in another one, nothing is guessed.
+#[test]
+fn layers_that_nothing_tells_apart() {
+    let unnamed = "model Network(X[N, 4]) -> (Y) { Y = X |> Dense(4) |> relu |> Dense(4); }";
+    assert_snapshot!(refused("unnamed", unnamed), @"
+    these layers have weights of the same shapes, and neither their names nor an order tell which is which; give them the same names in Keras and here:
+      in the program:
+        `dense`: f32[4, 4], f32[4]
+        `dense_1`: f32[4, 4], f32[4]
+      in the file:
+        `layers/dense`, `dense_15` in Keras: f32[4, 4], f32[4]
+        `layers/dense_1`, `dense_14` in Keras: f32[4, 4], f32[4]
+    ");
+}
+
+#[test]
+fn other_networks() {
+    let wider = SEQUENTIAL.replace("Dense(2)", "Dense(3)");
+    let shorter = SEQUENTIAL.replace("range(12)", "range(11)");
+    let without = NESTED.replace("|> Inner(name = second) ", "");
+    let keras2 = WeightsFile::open(weights("keras2")).err().unwrap().what;
+    assert_snapshot!(keras2, @"this is a file of Keras 2: load it with Keras 3, and `model.save_weights(\"m.weights.h5\")`");
+    let all = [refused("sequential", &wider), refused("sequential", &shorter), refused("nested", &without)];
+    assert_snapshot!(all.join("\n"), @"
+    it does not have the program's layers, by the shapes of their weights:
+      in the program:
+        `dense`: f32[6, 3], f32[3]
+      in the file:
+        `layers/dense_12`, `dense_12` in Keras: f32[6, 2], f32[2]
+    it does not have the program's layers, by the shapes of their weights:
+      in the program:
+        `dense[0]`: f32[6, 6], f32[6]
+        `dense[1]`: f32[6, 6], f32[6]
+        `dense[2]`: f32[6, 6], f32[6]
+        `dense[3]`: f32[6, 6], f32[6]
+        `dense[4]`: f32[6, 6], f32[6]
+        `dense[5]`: f32[6, 6], f32[6]
+        `dense[6]`: f32[6, 6], f32[6]
+        `dense[7]`: f32[6, 6], f32[6]
+        `dense[8]`: f32[6, 6], f32[6]
+        `dense[9]`: f32[6, 6], f32[6]
+        `dense[10]`: f32[6, 6], f32[6]
+      in the file:
+        `layers/dense`, `dense` in Keras: f32[6, 6], f32[6]
+        `layers/dense_1`, `dense_1` in Keras: f32[6, 6], f32[6]
+        `layers/dense_2`, `dense_2` in Keras: f32[6, 6], f32[6]
+        `layers/dense_3`, `dense_3` in Keras: f32[6, 6], f32[6]
+        `layers/dense_4`, `dense_4` in Keras: f32[6, 6], f32[6]
+        `layers/dense_5`, `dense_5` in Keras: f32[6, 6], f32[6]
+        `layers/dense_6`, `dense_6` in Keras: f32[6, 6], f32[6]
+        `layers/dense_7`, `dense_7` in Keras: f32[6, 6], f32[6]
+        `layers/dense_8`, `dense_8` in Keras: f32[6, 6], f32[6]
+        `layers/dense_9`, `dense_9` in Keras: f32[6, 6], f32[6]
+        `layers/dense_10`, `dense_10` in Keras: f32[6, 6], f32[6]
+        `layers/dense_11`, `dense_11` in Keras: f32[6, 6], f32[6]
+    it does not have the program's layers, by the shapes of their weights:
+      in the program:
+        `dense`: f32[5, 5], f32[5]
+      in the file:
+        `layers/dense`, `dense_30` in Keras: f32[5, 5], f32[5]
+        `layers/sequential_1/layers/dense`, `dense_25` in Keras: f32[5, 5], f32[5]
+        `layers/sequential_1/layers/dense_1`, `dense_26` in Keras: f32[5, 5], f32[5]
+    ");
+}
+
+/// Training begins with them, too, whatever float they are.
+#[test]
+fn a_trainer_loads_them() {
+    for name in ["float64", "bfloat16"] {
+        let program = DENSE.to_owned() + " train Network { loss = MeanSquaredError(); optimizer = SGD(); }";
+        let mut trainer = Model::compile(&program).unwrap().trainer(&Device::cpu()).build().unwrap();
+        trainer.load(weights(name)).unwrap();
+        let data = Arrays::new(array(name, "x"), array(name, "y")).unwrap();
+        assert!(trainer.predict(&data, 2).is_ok());
+    }
+    let program = SEQUENTIAL.to_owned() + " train Network { loss = MeanSquaredError(); optimizer = SGD(); }";
+    let (x, y) = (array("sequential", "x"), array("sequential", "y"));
+    let mut trainer = Model::compile(&program).unwrap().trainer(&Device::cpu()).build().unwrap();
+    trainer.load(weights("sequential")).unwrap();
+    let data = Arrays::new(x, y.clone()).unwrap();
+    for again in [false, true] {
+        if again {
+            trainer.load(weights("sequential")).unwrap();
+            let saved = Path::new(env!("CARGO_TARGET_TMPDIR")).join("keras.npz");
+            trainer.save(&saved).unwrap();
+            assert_eq!(WeightsFile::open(&saved).unwrap().tensors().len(), 26);
+        }
+        let found = trainer.predict(&data, 2).unwrap().remove("Y");
+        assert!(found.to_f64s().iter().zip(y.to_f64s()).all(|(a, b)| (a - b).abs() < 2e-6));
+    }
+    let error = trainer.resume(weights("sequential")).unwrap_err().to_string();
+    assert!(error.contains("it has weights alone"), "{error}");
+}
+
+/// Every cut of a file, and files with bytes changed, are read or refused, and take no more memory than a small file can need.
+#[test]
+fn damaged_files() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let file = folder.join("damaged.h5");
+    for name in ["branches", "bfloat16"] {
+        let whole = fs::read(weights(name)).unwrap();
+        let open = |bytes: &[u8]| {
+            fs::write(&file, bytes).unwrap();
+            let mut found = WeightsFile::open(&file)?;
+            (0..found.tensors().len()).try_for_each(|number| found.read(number).map(drop))
+        };
+        open(&whole).unwrap();
+        for length in (0..whole.len()).step_by(whole.len() / 150) {
+            assert!(open(&whole[..length]).is_err(), "{length} bytes of {name}");
+        }
+        for at in (0..whole.len()).step_by(7) {
+            let mut damaged = whole.clone();
+            damaged[at] ^= [0xff, 0x01, 0x80][at % 3];
+            let _ = open(&damaged);
+        }
+    }
+    let refused = |bytes: &[u8]| {
+        fs::write(&file, bytes).unwrap();
+        WeightsFile::open(&file).err().unwrap().what
+    };
+    let cut = &fs::read(weights("cnn")).unwrap()[..2000];
+    assert_snapshot!([refused(b""), refused(b"no such file"), refused(cut)].join("\n"), @"
+    this is not a valid HDF5 file: invalid HDF5 magic bytes
+    this is not a valid HDF5 file: invalid HDF5 magic bytes
+    this is not a valid HDF5 file: unexpected end of data at offset 6688 (need 32 bytes, have 0)
+    ");
+}
