@@ -170,12 +170,18 @@ impl Classes {
             channels.contains(&class) && !others.contains(&class)
         };
         let stays = |id: NodeId| {
-            let is_fixed = match graph.node(id).op {
-                Op::Unary(_) | Op::Binary(_) | Op::Select | Op::Cast | Op::StopGradient | Op::Reshape => false,
-                Op::Contraction(_) | Op::Index { .. } => false,
-                _ => true,
-            };
-            is_fixed || graph.is_output(id)
+            let is_free = matches!(
+                graph.node(id).op,
+                Op::Unary(_)
+                    | Op::Binary(_)
+                    | Op::Select
+                    | Op::Cast
+                    | Op::StopGradient
+                    | Op::Reshape
+                    | Op::Contraction(_)
+                    | Op::Index { .. }
+            );
+            !is_free || graph.is_output(id)
         };
         let mut orders = HashMap::new();
         for &id in order.iter().filter(|id| !stays(**id)) {
