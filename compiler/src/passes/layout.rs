@@ -3,8 +3,10 @@
 //! Example: networks from PyTorch and ONNX have images as [images, channels, lines, pixels], where a vector of a depthwise convolution
 //! would go along the few pixels of a line. Of
 //!
-//!     %2 = contract sum [n, f, y, x] (…) { v0 = %0[n, c, y + i, x + j]; v1 = %1[f, c, i, j]; … } : f32[1, 6, 5, 7]
-//!     %3 = exp %2 : f32[1, 6, 5, 7]
+//! ```text
+//! %2 = contract sum [n, f, y, x] (…) { v0 = %0[n, c, y + i, x + j]; v1 = %1[f, c, i, j]; … } : f32[1, 6, 5, 7]
+//! %3 = exp %2 : f32[1, 6, 5, 7]
+//! ```
 //!
 //! with another convolution of `%3`, both become f32[1, 5, 7, 6]. Inputs, weights and outputs stay as they are: a contraction reads and
 //! writes any layout, for all else there are transposed views.
