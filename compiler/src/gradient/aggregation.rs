@@ -35,7 +35,7 @@ pub(super) enum Share {
 pub(super) fn share(graph: &mut Graph, points: &Points, g: NodeId) -> Option<Share> {
     let op = points.op;
     // A variable with one value is none.
-    let moving = |v: usize| op.indices[v].high - op.indices[v].low > 1;
+    let moving = |v: usize| op.indices[v].varies();
     let fixed = |v: usize| if moving(v) { Affine::var(v) } else { Affine::constant(op.indices[v].low) };
     let fixed: Vec<Affine> = (0..op.indices.len()).map(fixed).collect();
     let output = op.output.iter().map(|o| o.substitute_all(&fixed)).collect::<Option<Vec<_>>>()?;

@@ -114,6 +114,11 @@ impl IndexRange {
         };
         extents.iter().enumerate().map(range).collect()
     }
+
+    /// Whether the variable takes more than one value.
+    pub fn varies(&self) -> bool {
+        self.high - self.low > 1
+    }
 }
 
 /// What the leaves of a contraction's body read.

@@ -101,15 +101,17 @@ impl Classes {
     }
 
     fn learn(&mut self, product: &Product) {
-        self.channels.extend(product.channels.iter().map(|&(node, axis)| self.first[&node] + axis));
-        self.others.extend(product.others.iter().map(|&(node, axis)| self.first[&node] + axis));
+        let of = |axes: &[(NodeId, usize)]| axes.iter().map(|&axis| self.axis(axis)).collect::<Vec<_>>();
+        let (channels, others) = (of(&product.channels), of(&product.others));
+        self.channels.extend(channels);
+        self.others.extend(others);
     }
 
     /// Relates the axes of a node to those of its operands.
     fn relate(&mut self, graph: &Graph, id: NodeId, product: Option<&Product>) {
         let operands = graph.operands(id);
         match &graph.node(id).op {
-            Op::Unary(_) | Op::Binary(_) | Op::Select | Op::Cast | Op::StopGradient => {
+            op if is_elementwise(op) => {
                 for operand in operands {
                     let missing = graph.shape(id).len() - graph.shape(operand).len();
                     for axis in 0..graph.shape(operand).len() {
@@ -131,7 +133,7 @@ impl Classes {
                 for (operand, access) in accesses.filter(|(operand, _)| product.is_none_or(|p| p.tensor == *operand)) {
                     for (axis, index) in access.index.iter().enumerate() {
                         for (place, output) in op.output.iter().enumerate() {
-                            if output.variables().any(|v| is_long(op, v) && index.affine.coefficient(v) != 0) {
+                            if output.variables().any(|v| op.indices[v].varies() && index.affine.coefficient(v) != 0) {
                                 self.unite((operand, axis), (id, place));
                             }
                         }
@@ -172,17 +174,8 @@ impl Classes {
             channels.contains(&class) && !others.contains(&class)
         };
         let stays = |id: NodeId| {
-            let is_free = matches!(
-                graph.node(id).op,
-                Op::Unary(_)
-                    | Op::Binary(_)
-                    | Op::Select
-                    | Op::Cast
-                    | Op::StopGradient
-                    | Op::Reshape
-                    | Op::Contraction(_)
-                    | Op::Index { .. }
-            );
+            let op = &graph.node(id).op;
+            let is_free = is_elementwise(op) || matches!(op, Op::Reshape | Op::Contraction(_) | Op::Index { .. });
             !is_free || graph.is_output(id)
         };
         let mut orders = HashMap::new();
@@ -204,9 +197,9 @@ fn is_view_of(shape: &[usize], order: &[usize]) -> bool {
     long.is_sorted()
 }
 
-/// Whether a variable takes more than one value.
-fn is_long(op: &Contraction, variable: usize) -> bool {
-    op.indices[variable].high - op.indices[variable].low > 1
+/// Whether each element is made of the operands' elements at its place.
+fn is_elementwise(op: &Op) -> bool {
+    matches!(op, Op::Unary(_) | Op::Binary(_) | Op::Select | Op::Cast | Op::StopGradient)
 }
 
 fn is_product(op: &Contraction) -> bool {
@@ -289,7 +282,7 @@ impl Product {
             return None;
         }
         let of_result = |v: usize| op.output.iter().any(|place| place.coefficient(v) != 0);
-        let long = |affine: &Affine| affine.variables().filter(|&v| is_long(op, v)).collect::<Vec<usize>>();
+        let long = |affine: &Affine| affine.variables().filter(|&v| op.indices[v].varies()).collect::<Vec<usize>>();
         // Of an index with places and taps, these are no channels.
         let mut taps: HashSet<usize> = HashSet::new();
         let of_weight = |v: usize| weight.index.iter().any(|index| index.affine.coefficient(v) != 0);
@@ -318,7 +311,7 @@ impl Product {
                 (_, false) => product.others.push(axis),
             }
         }
-        let is_summed = |v: usize| of_weight(v) && !of_result(v) && !taps.contains(&v) && is_long(op, v);
+        let is_summed = |v: usize| of_weight(v) && !of_result(v) && !taps.contains(&v) && op.indices[v].varies();
         if product.has_window && !(0..op.indices.len()).any(is_summed) {
             let is_tap = |axis: &usize| !long(&weight.index[*axis].affine).iter().any(|&v| of_result(v));
             let (first, last): (Order, Order) = (0..weight.index.len()).partition(is_tap);
@@ -373,9 +366,7 @@ impl Rewriter<'_> {
                 number_in_order(op);
                 operands.iter().zip(&orders).map(|(&operand, order)| self.in_order(operand, order)).collect()
             }
-            Op::Unary(_) | Op::Binary(_) | Op::Select | Op::Cast | Op::StopGradient => {
-                operands.iter().map(|&operand| self.broadcast(operand, &order)).collect()
-            }
+            op if is_elementwise(op) => operands.iter().map(|&operand| self.broadcast(operand, &order)).collect(),
             Op::Reshape if self.keeps_order(operands[0], &ty.shape, &order) => operands,
             Op::Reshape if !is_identity(&order) => {
                 let operand = self.plain(operands[0]);

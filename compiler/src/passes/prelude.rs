@@ -87,9 +87,8 @@ fn is_free(graph: &Graph, id: NodeId) -> bool {
 
 /// Whether what lies side by side in a copy does so in the tensor.
 fn has_whole_rows(op: &Contraction) -> bool {
-    let is_long = |v: &usize| op.indices[*v].high - op.indices[*v].low > 1;
     let last = |forms: &mut dyn DoubleEndedIterator<Item = &Affine>| {
-        forms.rev().find_map(|affine| affine.variables().filter(is_long).last())
+        forms.rev().find_map(|affine| affine.variables().filter(|&v| op.indices[v].varies()).last())
     };
     op.accesses
         .iter()
