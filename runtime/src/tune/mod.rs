@@ -287,14 +287,16 @@ impl Hall<'_> {
                     return Ok(false);
                 };
                 let holder = best.as_mut().unwrap_or(&mut default);
-                if arena.compare(&mut challenger, holder)? >= BETTER {
+                let gain = arena.compare(&mut challenger, holder)?;
+                if gain >= BETTER {
                     return Ok(false);
                 }
                 if let Err(what) = arena.check(&mut challenger)? {
                     wrong.push(format!("kernel {} under {}: {what}", nest.name, challenger.schedule));
                     return Ok(false);
                 }
-                state.set((measured + 1, challenger.seconds / default.seconds));
+                // Gains multiplied: seconds of the default are of another time, when the machine was faster or slower.
+                state.set((measured + 1, ratio * gain));
                 best = Some(challenger);
                 Ok(true)
             },
