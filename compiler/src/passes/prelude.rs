@@ -45,12 +45,18 @@ impl Prelude {
         }
         // Readers first: what a run reads through a view is what the view shows.
         let mut read: HashSet<NodeId> = HashSet::new();
+        // What a run multiplies and sums, which it reads often.
+        let mut factors: HashSet<NodeId> = HashSet::new();
         for &id in order.iter().rev() {
-            let is_free = !of_weights.contains(&id) || is_free(graph, id);
+            let is_factor = factors.contains(&id);
+            let is_free = shows_memory(graph, id) || (!is_factor && (!of_weights.contains(&id) || grows(graph, id)));
             if !prelude.nodes.contains(&id) || (is_free && read.contains(&id)) {
                 read.extend(graph.operands(id));
+                if is_product(graph, id) || is_factor {
+                    factors.extend(graph.operands(id));
+                }
             } else if read.contains(&id)
-                && (bytes(graph, id) <= SMALL || is_reduction(graph, id) || is_joint(graph, id))
+                && (is_factor || bytes(graph, id) <= SMALL || is_reduction(graph, id) || is_joint(graph, id))
             {
                 prelude.kept.insert(id);
             }
@@ -72,17 +78,27 @@ fn is_joint(graph: &Graph, id: NodeId) -> bool {
     matches!(&graph.node(id).op, Op::Contraction(op) if op.default)
 }
 
-/// Whether a node costs no more to compute where it is read than to read: it is a weight, shows the elements of another
-/// tensor at other places (those of a row side by side there, too), or has more bytes than any of its operands.
-fn is_free(graph: &Graph, id: NodeId) -> bool {
+/// Whether a node sums products of tensors.
+fn is_product(graph: &Graph, id: NodeId) -> bool {
+    is_reduction(graph, id) && matches!(&graph.node(id).op, Op::Contraction(op) if op.accesses.len() >= 2)
+}
+
+/// Whether a node is in memory as it is, or shows the elements of another tensor at other places (those of a row side by side there, too).
+fn shows_memory(graph: &Graph, id: NodeId) -> bool {
     let is_copy = |op: &Contraction| op.body.insts.iter().all(|(inst, _)| matches!(inst, Inst::Leaf(_)));
     match &graph.node(id).op {
-        Op::Weight(_) | Op::Reshape => true,
+        Op::Weight(_) | Op::Constant(_) | Op::Elements(_) | Op::Reshape => true,
         Op::Contraction(op) => {
             !is_reduction(graph, id) && graph.operands(id).len() == 1 && is_copy(op) && has_whole_rows(op)
         }
-        _ => graph.operands(id).into_iter().all(|operand| bytes(graph, operand) < bytes(graph, id)),
+        _ => false,
     }
+}
+
+/// Whether a node has more bytes than any of its operands, so that it costs no more to compute than to read where it is read once.
+fn grows(graph: &Graph, id: NodeId) -> bool {
+    !matches!(graph.node(id).op, Op::Contraction(_))
+        && graph.operands(id).into_iter().all(|operand| bytes(graph, operand) < bytes(graph, id))
 }
 
 /// Whether what lies side by side in a copy does so in the tensor.
@@ -99,6 +115,21 @@ fn has_whole_rows(op: &Contraction) -> bool {
 mod tests {
     use super::Prelude;
     use crate::graph::Graph;
+
+    #[test]
+    fn factors_made_of_constants_are_kept() {
+        insta::assert_snapshot!(kept("\
+%1 = constant 0.5 : f32[]
+%2 = contract assign [i, j] (i: 0..4, j: 0..4) { v0 = %1[]; yield v0 } : f32[4, 4]  # Filled
+%3 = add %2 %2 : f32[4, 4]
+%4 = exp %3 : f32[4, 4]  # Powers
+%5 = reshape %4 : f32[16]  # Line
+%6 = contract sum [i, j] (i: 0..8, j: 0..4, k: 0..4) { v0 = %0[i, k]; v1 = %2[k, j]; v2 = mul v0 v1; yield v2 } : f32[8, 4]  # Product
+%7 = contract sum [i, j] (i: 0..8, j: 0..4, k: 0..4) { v0 = %6[i, k]; v1 = %5[4 * k + j]; v2 = mul v0 v1; yield v2 } : f32[8, 4]  # Second
+%8 = exp %7 : f32[8, 4]
+%9 = neg %8 : f32[8, 4]  # Y
+"), @"Filled Powers ");
+    }
 
     /// The names of the nodes that runs should find in memory.
     fn kept(nodes: &str) -> String {
