@@ -71,13 +71,14 @@ pub fn fuse(graph: &Graph, profile: &Profile, runs: Option<&dyn Fn(&Nest) -> boo
     for id in graph.ids() {
         stored.extend(must_be_read_from_memory(graph, id));
     }
-    let prelude = Prelude::find(graph, &links.order);
+    let most_buffers = profile.max_buffers as usize;
+    let prelude = Prelude::find(graph, &links.order, most_buffers);
     stored.extend(prelude.kept);
     let is_contraction = |id: &NodeId| matches!(graph.node(*id).op, Op::Contraction(_));
     let reductions = graph.ids().filter(|id| is_contraction(id) && !is_view(graph, *id)).collect();
     loop {
         let grouping = Grouping::new(graph, &links, &reductions, &stored);
-        let more = grouping.to_store(profile.max_buffers as usize);
+        let more = grouping.to_store(most_buffers);
         if more.is_empty() {
             let mut groups = grouping.groups(&prelude.nodes);
             if let Some(runs) = runs {

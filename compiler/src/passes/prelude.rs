@@ -23,8 +23,8 @@ pub(super) struct Prelude {
 }
 
 impl Prelude {
-    /// `order` is topological.
-    pub fn find(graph: &Graph, order: &[NodeId]) -> Prelude {
+    /// `order` is topological; a kernel binds `most_buffers`.
+    pub fn find(graph: &Graph, order: &[NodeId], most_buffers: usize) -> Prelude {
         let mut prelude = Prelude { nodes: HashSet::new(), kept: HashSet::new() };
         let mut of_weights: HashSet<NodeId> = HashSet::new();
         for &id in order {
@@ -45,14 +45,14 @@ impl Prelude {
         }
         // Readers first: what a run reads through a view is what the view shows.
         let mut read: HashSet<NodeId> = HashSet::new();
-        // What a run multiplies and sums, which it reads often.
+        // What a run multiplies and sums, which it reads often, where a kernel can bind it beside the result.
         let mut factors: HashSet<NodeId> = HashSet::new();
         for &id in order.iter().rev() {
             let is_factor = factors.contains(&id);
             let is_free = shows_memory(graph, id) || (!is_factor && (!of_weights.contains(&id) || grows(graph, id)));
             if !prelude.nodes.contains(&id) || (is_free && read.contains(&id)) {
                 read.extend(graph.operands(id));
-                if is_product(graph, id) || is_factor {
+                if is_factor || (is_product(graph, id) && graph.operands(id).len() < most_buffers) {
                     factors.extend(graph.operands(id));
                 }
             } else if read.contains(&id)
@@ -131,11 +131,28 @@ mod tests {
 "), @"Filled Powers ");
     }
 
+    #[test]
+    fn factors_of_constants_are_kept_where_a_kernel_binds_them() {
+        let graph = "\
+graph g(%0) -> (Y = %3)
+%0 = input X : f32[8, 4]
+%1 = constant 0.5 : f32[]
+%2 = contract assign [i, j] (i: 0..4, j: 0..4) { v0 = %1[]; yield v0 } : f32[4, 4]  # Filled
+%3 = contract sum [i, j] (i: 0..8, j: 0..4, k: 0..4) { v0 = %0[i, k]; v1 = %2[k, j]; v2 = mul v0 v1; yield v2 } : f32[8, 4]
+";
+        assert_eq!(kept_of(graph, 3), "Filled ");
+        assert_eq!(kept_of(graph, 2), "");
+    }
+
     /// The names of the nodes that runs should find in memory.
     fn kept(nodes: &str) -> String {
-        let graph = Graph::parse(&format!("graph g(%0) -> (Y = %9)\n%0 = input X : f32[8, 4]\n{nodes}")).unwrap();
+        kept_of(&format!("graph g(%0) -> (Y = %9)\n%0 = input X : f32[8, 4]\n{nodes}"), 8)
+    }
+
+    fn kept_of(graph: &str, most_buffers: usize) -> String {
+        let graph = Graph::parse(graph).unwrap();
         graph.verify().unwrap();
-        let prelude = Prelude::find(&graph, &graph.topological());
+        let prelude = Prelude::find(&graph, &graph.topological(), most_buffers);
         graph.ids().filter(|id| prelude.kept.contains(id)).map(|id| graph.value_name(id) + " ").collect()
     }
 
