@@ -372,6 +372,13 @@ impl<'t> Machine<'t> {
             self.at[value] = At::Operand(reader.operand, place);
             return length;
         }
+        if reader.dynamic.is_empty() && whole {
+            lines.walk_tables(space, &mut self.walker, start, length, usize::MAX, |piece, pieces| {
+                let out = &mut out[piece.at..][..pieces * piece.length];
+                vector::gather_table(data, piece.values[0] - first, [lines.beside[0], step], piece.length, out);
+            });
+            return length;
+        }
         if reader.dynamic.is_empty() {
             lines.walk(space, &mut self.walker, start, length, |piece| {
                 let part = holds(&piece);

@@ -84,6 +84,8 @@ pub struct Lines {
     expressions: Vec<Expression>,
     /// What each gains from a point to the next within a piece.
     pub steps: Vec<i64>,
+    /// What each gains from a piece to the next on the axis outside a piece.
+    pub beside: Vec<i64>,
     /// Points of a piece; pieces start at multiples of it.
     pub run: usize,
     /// The axes of the space outside a piece.
@@ -139,7 +141,9 @@ impl Lines {
             run *= space.extents[outer - 1];
             outer -= 1;
         }
+        let next = outer.checked_sub(1).map(|axis| space.first + axis);
         Self {
+            beside: affines.iter().map(|a| next.map_or(0, |axis| a.coefficient(axis))).collect(),
             expressions: affines.into_iter().map(Expression::new).collect(),
             steps,
             run,
@@ -171,15 +175,36 @@ impl Lines {
 
     /// Visits `length` points from `start` on, piece by piece. The other variables are as `point` has them.
     pub fn walk(&self, space: &Space, walker: &mut Walker, start: usize, length: usize, mut visit: impl FnMut(Piece)) {
+        self.walk_tables(space, walker, start, length, 1, |piece, _| visit(piece));
+    }
+
+    /// As [`Lines::walk`], with up to `most` whole pieces that differ by `beside` at a time: `visit` gets the first of them, and their number.
+    pub fn walk_tables(
+        &self,
+        space: &Space,
+        walker: &mut Walker,
+        start: usize,
+        length: usize,
+        most: usize,
+        mut visit: impl FnMut(Piece, usize),
+    ) {
         let Walker { point, values, .. } = walker;
+        let most = if self.derived.is_empty() { most } else { 1 };
         let end = start + length;
         let mut position = start;
         space.locate(position, point);
         while position < end {
             self.evaluate(point, values);
             let piece = (self.run - position % self.run).min(end - position);
-            visit(Piece { at: position - start, length: piece, values });
-            position += piece;
+            let mut pieces = 1;
+            if let Some(axis) = self.outer.checked_sub(1).filter(|_| most > 1 && piece == self.run) {
+                let variable = &mut point[space.first + axis];
+                let left = space.extents[axis] - *variable as usize;
+                pieces = ((end - position) / piece).min(left).min(most);
+                *variable += pieces as i64 - 1;
+            }
+            visit(Piece { at: position - start, length: piece, values }, pieces);
+            position += pieces * piece;
             // On to the next piece's first point: inner axes back to 0, outer ones count up.
             point[space.first + self.outer..space.first + space.extents.len()].fill(0);
             for axis in (0..self.outer).rev() {

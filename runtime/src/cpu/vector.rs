@@ -350,6 +350,37 @@ vectorised! {
 }
 
 vectorised! {
+    /// `out[i * columns + j] = data[start + i * steps[0] + j * steps[1]]`.
+    pub fn gather_table<T: Number>(data: &[T], start: i64, steps: [i64; 2], columns: usize, out: &mut [T]) {
+        /// Few columns, which are the rows of what is read: as where two axes are exchanged.
+        #[inline(always)]
+        fn transpose<T: Number, const N: usize>(data: &[T], start: usize, step: usize, out: &mut [T]) {
+            let (rows, _) = out.as_chunks_mut::<N>();
+            let columns: [&[T]; N] = std::array::from_fn(|j| &data[start + j * step..][..rows.len()]);
+            for (i, out) in rows.iter_mut().enumerate() {
+                *out = std::array::from_fn(|j| columns[j][i]);
+            }
+        }
+        if steps[0] == 1 && steps[1] >= 0 {
+            let (start, step) = (start as usize, steps[1] as usize);
+            match columns {
+                2 => return transpose::<T, 2>(data, start, step, out),
+                3 => return transpose::<T, 3>(data, start, step, out),
+                4 => return transpose::<T, 4>(data, start, step, out),
+                5 => return transpose::<T, 5>(data, start, step, out),
+                6 => return transpose::<T, 6>(data, start, step, out),
+                7 => return transpose::<T, 7>(data, start, step, out),
+                8 => return transpose::<T, 8>(data, start, step, out),
+                _ => {}
+            }
+        }
+        for (i, out) in out.chunks_mut(columns).enumerate() {
+            gather_strided(data, start + i as i64 * steps[0], steps[1], out);
+        }
+    }
+}
+
+vectorised! {
     /// Combines each of `values` that counts (`counts` not given: all) into its place in `sums`.
     pub fn accumulate<T: Number>(aggregation: Aggregation, sums: &mut [T], values: &[T], counts: Option<&[Bool]>) {
         #[inline(always)]

@@ -87,3 +87,37 @@ fn every_operation_equals_its_definition() {
         }
     }
 }
+
+/// Exchanged axes, which are read a table at a time: few columns and many, one row, more than fit a chunk, reversed and repeated rows.
+#[test]
+fn copies_in_another_order_equal_their_definition() {
+    for dtype in [DType::F32, DType::U8, DType::F64] {
+        for columns in 1..=9 {
+            for (outer, rows) in [(1, 1), (1, 7), (2, 256), (3, 1031), (5, 30)] {
+                // The coefficients of a row's and a column's number in what is read, and its first element.
+                for (row, column, first) in
+                    [(1, rows, 0), (2, 2 * rows, 1), (-1, rows, rows - 1), (0, 1, 3), (1, -rows, rows * (columns - 1))]
+                {
+                    let extents = [("b", outer), ("i", rows), ("j", columns)];
+                    let axes = extents.map(|(name, extent)| Axis { name: name.into(), extent: extent as usize });
+                    let offset = Affine::new([(0, 2 * rows * columns), (1, row), (2, column)], first).unwrap();
+                    let mut program = Program::default();
+                    let load = Load { operand: 0, offset, dynamic: vec![], when: vec![] };
+                    let value = program.push(Inst::Leaf(Leaf::Load(load)), dtype);
+                    program.results = vec![value];
+                    let elements = (2 * rows * columns * outer) as usize + 4;
+                    let scalars = (0..elements).map(|i| Scalar::from_i64(dtype, i as i64 % 251));
+                    let operand = Tensor::from_scalars(TensorType::new(dtype, [elements]), scalars).unwrap();
+                    let nest = Nest {
+                        outputs: vec![output(dtype, &axes, 0..3)],
+                        axes: axes.to_vec(),
+                        free: 3,
+                        ..elementwise(program, &[&operand], dtype)
+                    };
+                    let operands = [operand];
+                    assert_eq!(native(&nest, &[], &operands), reference(&nest, &[], &operands), "{nest}");
+                }
+            }
+        }
+    }
+}
