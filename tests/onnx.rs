@@ -120,8 +120,80 @@ fn a_program_is_readable() {
     insta::assert_snapshot!(imported.text(), @"
     // X: f32[3, 4, 6]
     model Golden(X[3, 4, 6]) -> (Y) {
-        R = OnnxReshape(X, [3, 2, -1]);
-        Y = OnnxTranspose(perm = [0, 2, 1])(R);
+        R = reshape(X, [3, 2, 12]);
+        Y = transpose(R, [0, 2, 1]);
+    }
+    ");
+}
+
+/// Where the library has a layer of the same meaning it stands for the operator, with the weights as it has them.
+#[test]
+fn layers_stand_for_operators() {
+    let device = Device::cpu();
+    let text = |name: &str| model(name).on(&device).import().unwrap().text().to_owned();
+    insta::assert_snapshot!(text("layers_of_images"), @"
+    // X: f32[2, 3, 8, 9]
+    model Golden(X[2, 3, 8, 9]) -> (Y, Z) {
+        param Odd_weight[5, 2, 3, 3] = zeros();
+        param Odd_bias[2] = zeros();
+        param Twice_weight[2, 2, 1, 1] = zeros();
+        param Twice_bias[2] = zeros();
+        stem = Conv2D(4, 3, padding = same, data_format = channels_first);
+        A = stem(X);
+        norm = BatchNormalization(axis = 1, momentum = 0.8, epsilon = 1e-5);
+        B = norm(A);
+        down = Conv2D(6, 3, strides = 2, data_format = channels_first, use_bias = false);
+        C = down(ZeroPadding2D([[1, 2], [0, 1]], data_format = channels_first)(B));
+        depth = DepthwiseConv2D(3, depth_multiplier = 2, dilation_rate = 2, padding = same, data_format = channels_first);
+        D = depth(C);
+        groups = Conv2D(4, [1, 3], groups = 2, padding = same, data_format = channels_first);
+        E = groups(D);
+        up = Conv2DTranspose(3, 2, strides = 2, data_format = channels_first);
+        F = up(E);
+        same_2 = Conv2DTranspose(5, 4, strides = 2, padding = same, data_format = channels_first, use_bias = false);
+        G = same_2(F);
+        H = OnnxConvTranspose(output_padding = [1, 0], pads = [1, 0, 1, 0], strides = [2, 3])(G, Odd_weight, Odd_bias);
+        M = MaxPooling2D([3, 2], strides = 2, data_format = channels_first)(H);
+        N = MaxPooling2D(3, strides = 1, padding = same, data_format = channels_first)(M);
+        O, Value = OnnxMaxPool(kernel_shape = [3, 3], pads = [1, 1, 1, 1], strides = [2, 2])(N);
+        P = AveragePooling2D(3, strides = 1, padding = same, data_format = channels_first)(O);
+        Q = AveragePooling2D(2, data_format = channels_first)(P);
+        R = OnnxConv(Q, Twice_weight, Twice_bias);
+        S = OnnxConv(R, Twice_weight, Twice_bias);
+        U = GlobalAveragePooling2D(data_format = channels_first)(S);
+        head = Dense(5);
+        Y = head(U);
+        Z = GlobalMaxPooling2D(data_format = channels_first, keepdims = true)(S);
+    }
+    ");
+    insta::assert_snapshot!(text("layers_of_sequences"), @"
+    // X: f32[2, 5, 6]
+    model Golden(X[2, 5, 6]) -> (Y, Z) {
+        param Half_weight[3, 2] = zeros();
+        param Half_bias[2] = zeros();
+        query = Dense(8);
+        B = query(X);
+        C = gelu(B);
+        norm = LayerNormalization(epsilon = 0.001);
+        D = norm(C);
+        both = LayerNormalization(axis = [1, 2], epsilon = 1e-5, center = false);
+        E = both(D);
+        out = Dense(4, use_bias = false);
+        F = out(E);
+        G = F + F;
+        H = transpose(G, [0, 2, 1]);
+        conv = Conv1D(3, 3, padding = same, data_format = channels_first);
+        I = conv(H);
+        pad = Conv1D(2, 3, strides = 2, data_format = channels_first, use_bias = false);
+        J = pad(ZeroPadding1D([2, 0], data_format = channels_first)(I));
+        K = reshape(J, [2, 2, 1, 1, 3]);
+        deep = Conv3D(2, [1, 1, 2], data_format = channels_first);
+        L = deep(K);
+        M = reshape(L, [2, 4]);
+        first = Dense(3);
+        N = first(M);
+        Y = OnnxGemm_7(alpha = 0.5)(N, Half_weight, Half_bias);
+        Z = Half_bias * Half_bias;
     }
     ");
 }

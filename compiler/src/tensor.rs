@@ -110,6 +110,29 @@ impl Tensor {
         Tensor::from_bytes(TensorType::new(DType::F32, shape), values.iter().flat_map(|v| v.to_le_bytes()).collect())
     }
 
+    /// The same elements with the axes in another order: axis i is `order[i]` of this tensor. `order` has each axis once.
+    pub fn transposed(&self, order: &[usize]) -> Tensor {
+        let size = self.ty.dtype.size();
+        let (shape, strides): (Vec<usize>, Vec<usize>) =
+            order.iter().map(|&axis| (self.ty.shape[axis], self.ty.strides()[axis])).unzip();
+        let mut bytes = Vec::with_capacity(self.bytes.len());
+        let mut place = vec![0; shape.len()];
+        let mut at = 0;
+        for _ in 0..self.ty.elements() {
+            bytes.extend_from_slice(&self.bytes[at * size..][..size]);
+            for axis in (0..shape.len()).rev() {
+                place[axis] += 1;
+                at += strides[axis];
+                if place[axis] < shape[axis] {
+                    break;
+                }
+                at -= strides[axis] * shape[axis];
+                place[axis] = 0;
+            }
+        }
+        Tensor { ty: TensorType::new(self.ty.dtype, shape), bytes }
+    }
+
     pub fn ty(&self) -> &TensorType {
         &self.ty
     }

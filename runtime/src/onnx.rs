@@ -95,10 +95,7 @@ impl TileProgram {
     /// Where one cannot be read, or the file not be written.
     pub fn save_weights(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         let read = |(name, stored): &(String, Stored)| {
-            let tensor = match stored {
-                Stored::Path(path) => self.imported.weight(path, &|part| self.file.read(part))?,
-                Stored::Tensor(tensor) => tensor.clone(),
-            };
+            let tensor = self.imported.stored(stored, &|part| self.file.read(part))?;
             Ok((name.clone(), tensor))
         };
         let tensors = self.weights.iter().map(read).collect::<Result<Vec<(String, Tensor)>, Error>>()?;

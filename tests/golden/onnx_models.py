@@ -469,6 +469,98 @@ def refused():
     }
 
 
+def layers_of_images():
+    """What is a layer of the library, and what is almost one: strides that leave a rest, padding on one side, groups."""
+    nodes = [
+        node("Conv", "X stem.weight stem.bias", "A", pads=[1, 1, 1, 1]),
+        node("BatchNormalization", "A norm.weight norm.bias norm.mean norm.var", "B", momentum=0.8),
+        node("Conv", "B down.weight", "C", strides=[2, 2], pads=[1, 0, 2, 1]),
+        node("Conv", "C depth.weight depth.bias", "D", group=6, pads=[2, 2, 2, 2], dilations=[2, 2]),
+        node("Conv", "D groups.weight groups.bias", "E", group=2, kernel_shape=[1, 3], pads=[0, 1, 0, 1]),
+        node("ConvTranspose", "E up.weight up.bias", "F", strides=[2, 2]),
+        node("ConvTranspose", "F same.weight", "G", strides=[2, 2], pads=[1, 1, 1, 1]),
+        node("ConvTranspose", "G odd.weight odd.bias", "H", strides=[2, 3], pads=[1, 0, 1, 0], output_padding=[1, 0]),
+        node("MaxPool", "H", "M", kernel_shape=[3, 2], strides=[2, 2]),
+        node("MaxPool", "M", "N", kernel_shape=[3, 3], pads=[1, 1, 1, 1], strides=[1, 1]),
+        node("MaxPool", "N", "O", kernel_shape=[3, 3], pads=[1, 1, 1, 1], strides=[2, 2]),
+        node("AveragePool", "O", "P", kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+        node("AveragePool", "P", "Q", kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1),
+        node("Conv", "Q twice.weight twice.bias", "R"),
+        node("Conv", "R twice.weight twice.bias", "S"),
+        node("GlobalAveragePool", "S", "T"),
+        node("Flatten", "T", "U"),
+        node("Gemm", "U head.weight head.bias", "Y", transB=1),
+        node("GlobalMaxPool", "S", "Z"),
+    ]
+    weights = {
+        "stem.weight": normal(4, 3, 3, 3),
+        "stem.bias": normal(4),
+        "norm.weight": normal(4),
+        "norm.bias": normal(4),
+        "norm.mean": normal(4),
+        "norm.var": np.abs(normal(4)) + 0.5,
+        "down.weight": normal(6, 4, 3, 3),
+        "depth.weight": normal(12, 1, 3, 3),
+        "depth.bias": normal(12),
+        "groups.weight": normal(4, 6, 1, 3),
+        "groups.bias": normal(4),
+        "up.weight": normal(4, 3, 2, 2),
+        "up.bias": normal(3),
+        "same.weight": normal(3, 5, 4, 4),
+        "odd.weight": normal(5, 2, 3, 3),
+        "odd.bias": normal(2),
+        "twice.weight": normal(2, 2, 1, 1),
+        "twice.bias": normal(2),
+        "head.weight": normal(5, 2),
+        "head.bias": normal(5),
+    }
+    outputs = [value("Y", F32, None), value("Z", F32, None)]
+    return model(nodes, [value("X", F32, [2, 3, 8, 9])], outputs, weights), [normal(2, 3, 8, 9)]
+
+
+def layers_of_sequences():
+    """Products with and without a bias, one of them on the left; normalization of the last axes; axes that come and go."""
+    nodes = [
+        node("MatMul", "X query.weight", "A"),
+        node("Add", "query.bias A", "B"),
+        node("Gelu", "B", "C"),
+        node("LayerNormalization", "C norm.weight norm.bias", "D", epsilon=1e-3),
+        node("LayerNormalization", "D both.weight", "E", axis=1),
+        node("MatMul", "E out.weight", "F"),
+        node("Add", "F F", "G"),
+        node("Transpose", "G", "H", perm=[0, 2, 1]),
+        node("Conv", "H conv.weight conv.bias", "I", pads=[1, 1]),
+        node("Conv", "I pad.weight", "J", pads=[2, 0], strides=[2]),
+        node("Unsqueeze", "J axes", "K"),
+        node("Conv", "K deep.weight deep.bias", "L"),
+        node("Reshape", "L sizes", "M"),
+        node("Gemm", "M first.weight first.bias", "N"),
+        node("Gemm", "N half.weight half.bias", "Y", alpha=0.5),
+        node("Mul", "half.bias half.bias", "Z"),
+    ]
+    weights = {
+        "query.weight": normal(6, 8),
+        "query.bias": normal(8),
+        "norm.weight": normal(8),
+        "norm.bias": normal(8),
+        "both.weight": normal(5, 8),
+        "out.weight": normal(8, 4),
+        "conv.weight": normal(3, 4, 3),
+        "conv.bias": normal(3),
+        "pad.weight": normal(2, 3, 3),
+        "axes": np.array([2, 3]),
+        "deep.weight": normal(2, 2, 1, 1, 2),
+        "deep.bias": normal(2),
+        "sizes": np.array([2, -1]),
+        "first.weight": normal(4, 3),
+        "first.bias": normal(3),
+        "half.weight": normal(3, 2),
+        "half.bias": normal(2),
+    }
+    outputs = [value("Y", F32, None), value("Z", F32, None)]
+    return model(nodes, [value("X", F32, [2, 5, 6])], outputs, weights), [normal(2, 5, 6)]
+
+
 def main():
     os.makedirs(FOLDER + "/refused", exist_ok=True)
     for name, made in refused().items():
@@ -492,6 +584,8 @@ def main():
         opset_6,
         odd_names,
         external,
+        layers_of_images,
+        layers_of_sequences,
     ]
     for make in made:
         graph, inputs, *outputs = make()

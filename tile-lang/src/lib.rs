@@ -29,7 +29,7 @@ mod sources;
 pub mod span;
 mod suggest;
 
-pub use check::{Checked, check, check_file};
+pub use check::{CONSTANTS, Checked, check, check_file};
 pub use format::format;
 pub use import::Loader;
 pub use library::{LIBRARY, LibraryFile, names as library_names};

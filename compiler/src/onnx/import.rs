@@ -30,17 +30,32 @@ pub struct Given {
 /// A network, and where its weights have their values.
 pub struct Imported {
     pub network: Network,
-    name: String,
-    steps: Vec<Step>,
-    values: HashMap<NodeId, String>,
-    outputs: Vec<(String, NodeId)>,
+    pub(super) name: String,
+    pub(super) steps: Vec<Step>,
+    /// What the file calls values.
+    pub(super) values: HashMap<NodeId, String>,
+    pub(super) outputs: Vec<(String, NodeId)>,
     weights: HashMap<String, proto::Tensor>,
 }
 
 impl Imported {
     /// The same as a Tile program, for these inputs, and its weights by their names there.
     pub fn program(&self) -> (String, Vec<(String, Stored)>) {
-        text::program(&self.name, &self.steps, &self.values, &self.outputs)
+        text::program(self)
+    }
+
+    /// The value of a weight of the program.
+    pub fn stored(&self, stored: &Stored, loader: Loader) -> Result<Tensor, OnnxError> {
+        match stored {
+            Stored::Path(path) => self.weight(path, loader),
+            Stored::Tensor(tensor) => Ok(tensor.clone()),
+            Stored::Arranged { of, order, shape } => {
+                let tensor = self.stored(of, loader)?.transposed(order);
+                let ty = TensorType::new(tensor.dtype(), shape.as_slice());
+                Tensor::from_bytes(ty, tensor.into_bytes())
+                    .ok_or_else(|| OnnxError::new(format!("a weight has not the sizes {shape:?}")))
+            }
+        }
     }
 
     /// The value of a weight by its path.

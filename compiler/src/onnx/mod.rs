@@ -9,13 +9,15 @@
 //!
 //! - `proto`: the messages of a file; `tensor`: their tensors;
 //! - `model`: [`Model`], a file that was read and looked through;
-//! - `import`: the way through its nodes; `control`: branches and loops; `text`: the way back to a program.
+//! - `import`: the way through its nodes; `control`: branches and loops;
+//! - `text`: the way back to a program; `layers`: the library's layers in it.
 //!
 //! Always true: nothing is asked of memory before there is that much in the file, and no file makes this panic or run without
 //! end. What is not supported is found before anything is computed, all of it at once.
 
 mod control;
 mod import;
+mod layers;
 mod model;
 mod proto;
 mod tensor;

@@ -1,4 +1,4 @@
-//! A model as a Tile program: the calls that made its graph, one a line.
+//! A model as a Tile program: the calls that made its graph, one a line, as layers of the library where they match.
 //!
 //! Names are those of the file, as far as they are names in Tile; the comment above an input, output or weight has the others. What
 //! is a number, a list or a small tensor in the file is one in the program.
@@ -7,8 +7,11 @@ use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 
 use tile_lang::ast::Function;
+use tile_lang::lexer::KEYWORDS;
+use tile_lang::{CONSTANTS, library_names};
 
-use super::import::literal;
+use super::import::{Imported, literal};
+use super::layers::{Layer, Line, WORDS, with_layers};
 use super::tensor::number;
 use crate::dtype::DType;
 use crate::graph::{Graph, NodeId};
@@ -52,11 +55,25 @@ impl Step {
 }
 
 /// Operators that the language writes between their operands.
-const INFIX: [(&str, &str); 5] =
-    [("OnnxAdd_7", "+"), ("OnnxSub_7", "-"), ("OnnxMul_7", "*"), ("OnnxGreater_7", ">"), ("OnnxLess_7", "<")];
+const INFIX: [(&str, &str); 9] = [
+    ("OnnxAdd_7", "+"),
+    ("OnnxSub_7", "-"),
+    ("OnnxMul_7", "*"),
+    ("OnnxDiv_7", "/"),
+    ("OnnxEqual_7", "=="),
+    ("OnnxGreater_7", ">"),
+    ("OnnxGreaterOrEqual", ">="),
+    ("OnnxLess_7", "<"),
+    ("OnnxLessOrEqual", "<="),
+];
 
-/// Operators that the library has by other names, with the same meaning where they have no attributes.
-const NAMED: [(&str, &str); 8] = [
+/// Operators that the library has by other names, with the same meaning and hyper-parameters.
+const NAMED: [(&str, &str); 13] = [
+    ("OnnxHardSwish", "hard_silu"),
+    ("OnnxMish", "mish"),
+    ("OnnxSoftsign", "softsign"),
+    ("OnnxSoftmax_13", "softmax"),
+    ("OnnxLogSoftmax_13", "log_softmax"),
     ("OnnxRelu", "relu"),
     ("OnnxSigmoid", "sigmoid"),
     ("OnnxTanh", "tanh"),
@@ -73,20 +90,27 @@ pub enum Stored {
     /// In the file, under this path.
     Path(String),
     Tensor(Tensor),
+    /// The elements of another one with its axes in this order, and then with these sizes.
+    Arranged {
+        of: Box<Stored>,
+        order: Vec<usize>,
+        shape: Vec<usize>,
+    },
 }
 
-/// The program of a model called `name`, and its weights by their names there.
-pub(super) fn program(
-    name: &str,
-    steps: &[Step],
-    values: &HashMap<NodeId, String>,
-    outputs: &[(String, NodeId)],
-) -> (String, Vec<(String, Stored)>) {
-    let mut writer = Writer { values, names: HashMap::new(), taken: HashSet::new(), body: String::new() };
+/// The program of a model, and its weights by their names there.
+pub(super) fn program(imported: &Imported) -> (String, Vec<(String, Stored)>) {
+    let Imported { network, name, steps, values, outputs, .. } = imported;
+    let taken = CONSTANTS.into_iter().chain(KEYWORDS).chain(WORDS).chain(library_names()).map(str::to_owned).collect();
+    let stored = steps.iter().filter_map(stored).collect();
+    let mut writer = Writer { values, names: HashMap::new(), stored, taken, body: String::new() };
     let mut inputs = Vec::new();
     let mut weights = Vec::new();
-    for step in needed(steps, outputs) {
-        writer.step(step, &mut inputs, &mut weights);
+    for line in with_layers(&needed(steps, outputs), &network.graph, outputs) {
+        match line {
+            Line::Step(step) => writer.step(step, &mut inputs, &mut weights),
+            Line::Layer(layer) => writer.layer(&layer, &mut weights),
+        }
     }
     let outputs: Vec<String> = outputs
         .iter()
@@ -203,7 +227,10 @@ fn needed<'a>(steps: &'a [Step], outputs: &[(String, NodeId)]) -> Vec<&'a Step> 
             Step::Input { .. } => true,
             Step::Weight { node, .. } | Step::Constant { node, .. } => wanted.contains(node),
             Step::Call { inputs, outputs, .. } => {
-                let is_wanted = |output: &Passed| matches!(output, Passed::Tensor(node) if wanted.contains(node));
+                // What gives back its input is not.
+                let is_wanted = |output: &Passed| {
+                    matches!(output, Passed::Tensor(node) if wanted.contains(node)) && !inputs.contains(output)
+                };
                 let any = outputs.iter().any(is_wanted);
                 inputs.iter().filter(|_| any).for_each(|input| add(input, &mut wanted));
                 any
@@ -215,18 +242,36 @@ fn needed<'a>(steps: &'a [Step], outputs: &[(String, NodeId)]) -> Vec<&'a Step> 
     kept
 }
 
+/// A tensor of the file.
+fn stored(step: &Step) -> Option<(NodeId, Stored)> {
+    match step {
+        Step::Weight { path, node, .. } => Some((*node, Stored::Path(path.clone()))),
+        Step::Constant { tensor, node } => Some((*node, Stored::Tensor(tensor.clone()))),
+        _ => None,
+    }
+}
+
 struct Writer<'a> {
     /// What the file calls values.
     values: &'a HashMap<NodeId, String>,
+    /// The tensors of the file.
+    stored: HashMap<NodeId, Stored>,
     names: HashMap<NodeId, String>,
+    /// Names that are given, those of the language and its library among them.
     taken: HashSet<String>,
     body: String,
 }
 
-impl<'a> Writer<'a> {
-    /// What the file calls a value, if it does.
-    fn wanted(&self, node: NodeId) -> &'a str {
-        self.values.get(&node).map_or("Value", String::as_str)
+impl Writer<'_> {
+    /// What the file calls a value, if it does, without what PyTorch says of it twice: `/layer1/layer1.0/Conv_output_0` is
+    /// `layer1.0/Conv`.
+    fn wanted(&self, node: NodeId) -> String {
+        let name = self.values.get(&node).map_or("Value", String::as_str);
+        let parts: Vec<&str> = name.strip_suffix("_output_0").unwrap_or(name).split('/').collect();
+        let is_repeated = |part: &str, next: &str| next.strip_prefix(part).is_some_and(|rest| rest.starts_with('.'));
+        let next = parts[1..].iter().map(Some).chain([None]);
+        let told = parts.iter().zip(next).filter(|(part, next)| !next.is_some_and(|next| is_repeated(part, next)));
+        told.map(|(part, _)| *part).filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/")
     }
 
     fn step(
@@ -241,13 +286,13 @@ impl<'a> Writer<'a> {
                 self.names.insert(*node, own.clone());
                 inputs.push((name.clone(), own, ty.clone()));
             }
-            Step::Weight { path, ty, node } => {
-                let own = self.weight(path, ty, *node);
-                weights.push((own, Stored::Path(path.clone())));
+            Step::Weight { ty, node, .. } => {
+                let own = self.weight(&self.wanted(*node), ty, *node);
+                weights.push((own, self.stored[node].clone()));
             }
             Step::Constant { tensor, node } if !has_literal(tensor) => {
-                let own = self.weight(self.wanted(*node), tensor.ty(), *node);
-                weights.push((own, Stored::Tensor(tensor.clone())));
+                let own = self.weight(&self.wanted(*node), tensor.ty(), *node);
+                weights.push((own, self.stored[node].clone()));
             }
             Step::Constant { tensor, node } => {
                 let own = self.name(*node);
@@ -261,7 +306,7 @@ impl<'a> Writer<'a> {
                 let operands: Vec<String> = inputs.iter().map(|input| text(input, self)).collect();
                 let has_tensor = inputs.iter().any(has_tensor);
                 let infix = INFIX.iter().find(|(known, _)| known == function).filter(|_| operands.len() == 2);
-                let named = NAMED.iter().find(|(known, _)| known == function).filter(|_| parameters.is_empty());
+                let named = NAMED.iter().find(|(known, _)| known == function);
                 let given: Vec<String> =
                     parameters.iter().map(|(name, value)| format!("{name} = {}", text(value, self))).collect();
                 let value = match infix {
@@ -287,6 +332,49 @@ impl<'a> Writer<'a> {
         }
     }
 
+    /// A layer: where it has weights, a line that makes it, and one that calls it.
+    fn layer(&mut self, layer: &Layer, weights: &mut Vec<(String, Stored)>) {
+        // A layer takes hyper-parameters, a function may take none.
+        let is_layer = layer.class.starts_with(|first: char| first.is_ascii_uppercase());
+        let made = match layer.parameters.as_slice() {
+            [] if !is_layer => layer.class.clone(),
+            parameters => format!("{}({})", layer.class, parameters.join(", ")),
+        };
+        let mut input = self.name(layer.input);
+        if let Some(before) = &layer.before {
+            input = format!("{before}({input})");
+        }
+        if let Some(argument) = &layer.argument {
+            input += &format!(", {argument}");
+        }
+        let called = match layer.weights.first() {
+            None => made,
+            Some(first) => {
+                let own = self.instance(first.node, layer.output);
+                let _ = writeln!(self.body, "    {own} = {made};");
+                for weight in &layer.weights {
+                    let of = Box::new(self.stored[&weight.node].clone());
+                    let stored = Stored::Arranged { of, order: weight.order.clone(), shape: weight.shape.clone() };
+                    weights.push((format!("{own}.{}", weight.name), stored));
+                }
+                own
+            }
+        };
+        let output = self.name(layer.output);
+        let _ = writeln!(self.body, "    {output} = {called}({input});");
+    }
+
+    /// A name for a layer: that of its first weight, else that of its output, each without its last part.
+    fn instance(&mut self, weight: NodeId, output: NodeId) -> String {
+        let (weight, output) = (self.wanted(weight), self.wanted(output));
+        let of_weight = ["weight", "kernel", "gamma"].iter().find_map(|ending| weight.strip_suffix(ending));
+        let of_output = output.rsplit_once('/').map_or(output.as_str(), |(layer, _)| layer);
+        let wanted = identifier(of_weight.filter(|name| !name.is_empty()).unwrap_or(of_output));
+        let first = wanted.chars().next().map(|first| first.to_ascii_lowercase());
+        let wanted: String = first.into_iter().chain(wanted.chars().skip(1)).collect();
+        self.free(&wanted)
+    }
+
     /// Declares a weight; gives its name.
     fn weight(&mut self, wanted: &str, ty: &TensorType, node: NodeId) -> String {
         let own = self.fresh(wanted);
@@ -307,15 +395,18 @@ impl<'a> Writer<'a> {
         if let Some(name) = self.names.get(&node) {
             return name.clone();
         }
-        let name = self.fresh(self.wanted(node));
+        let name = self.fresh(&self.wanted(node));
         self.names.insert(node, name.clone());
         name
     }
 
     /// A name that nothing has yet.
     fn fresh(&mut self, wanted: &str) -> String {
-        let wanted = identifier(wanted);
-        let mut candidates = (1..).map(|n| if n == 1 { wanted.clone() } else { format!("{wanted}_{n}") });
+        self.free(&identifier(wanted))
+    }
+
+    fn free(&mut self, wanted: &str) -> String {
+        let mut candidates = (1..).map(|n| if n == 1 { wanted.to_owned() } else { format!("{wanted}_{n}") });
         let free = candidates.find(|name| !self.taken.contains(name)).unwrap_or_default();
         self.taken.insert(free.clone());
         free

@@ -23,6 +23,7 @@ pub(super) fn check(
     checker.outputs();
     checker.training();
     if checker.scope.is_complete() {
+        checker.scope.mark_beside_used(&function.body);
         let unused: Vec<(&str, Value)> = checker.scope.unused().map(|(name, value)| (name, *value)).collect();
         unused.into_iter().for_each(|(name, value)| checker.unused(name, value));
     }

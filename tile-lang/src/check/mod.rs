@@ -16,6 +16,8 @@ mod training;
 mod value;
 mod walk;
 
+pub use scope::CONSTANTS;
+
 use crate::diagnostic::Diagnostic;
 use crate::import::{Loader, load};
 use crate::program::Program;

@@ -10,7 +10,7 @@ use crate::span::Span;
 use crate::suggest::did_you_mean;
 
 /// The small names that are values of the language, wherever nothing else has the name.
-pub(super) const CONSTANTS: [&str; 4] = ["true", "false", "none", "training"];
+pub const CONSTANTS: [&str; 4] = ["true", "false", "none", "training"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
@@ -194,6 +194,17 @@ impl<'f> Scope<'f> {
         if let Some(value) = self.values.get_mut(name) {
             value.used = true;
         }
+    }
+
+    /// What a statement gives beside something that is used cannot be left out, so it counts as used.
+    pub fn mark_beside_used(&mut self, body: &[Statement]) {
+        statements(body, &mut |statement| {
+            if let StatementKind::Assign { targets, .. } = &statement.kind
+                && targets.iter().any(|target| self.get(&target.name).is_some_and(|value| value.used))
+            {
+                targets.iter().for_each(|target| self.mark_used(&target.name));
+            }
+        });
     }
 
     pub fn is_complete(&self) -> bool {

@@ -263,3 +263,13 @@ fn unused_values_are_warned_of() {
     W0102 `C` is assigned, but not used: `C`
     ");
 }
+
+#[test]
+fn what_comes_with_a_used_value_is_not() {
+    let pair = "function pair(X) -> (A, B) { A = X; B = X; }";
+    assert_snapshot!(brief(&format!("{pair} model M(X) -> (Y) {{ Y, Other = pair(X); }}")), @"");
+    assert_snapshot!(brief(&format!("{pair} model M(X) -> (Y) {{ Y = X; A, B = pair(X); }}")), @"
+    W0102 `A` is assigned, but not used: `A`
+    W0102 `B` is assigned, but not used: `B`
+    ");
+}

@@ -1,0 +1,527 @@
+//! The layers of the library among a model's calls: a convolution with weights of its own is a `Conv2D` that has them.
+//!
+//! Always true: a layer gives what the calls gave, and a weight that two calls read stays a parameter of the model.
+
+use std::collections::{HashMap, HashSet};
+
+use super::text::Step;
+use crate::dtype::DType;
+use crate::graph::{Graph, NodeId};
+use crate::lower::Passed;
+
+/// The words among hyper-parameters, which nothing else may be called.
+pub(super) const WORDS: [&str; 2] = ["same", "channels_first"];
+
+/// A call of a model's program.
+pub(super) enum Line<'a> {
+    Step(&'a Step),
+    Layer(Layer),
+}
+
+/// A layer in the place of one or two calls.
+pub(super) struct Layer {
+    pub class: String,
+    /// Its hyper-parameters, as text.
+    pub parameters: Vec<String>,
+    /// Its weights; one that has none needs no name.
+    pub weights: Vec<Own>,
+    /// A layer that adds zeros around the input first.
+    pub before: Option<String>,
+    pub input: NodeId,
+    /// What follows the input in the call.
+    pub argument: Option<String>,
+    pub output: NodeId,
+}
+
+/// A weight of a layer.
+pub(super) struct Own {
+    /// Its name in the layer.
+    pub name: &'static str,
+    /// The tensor of the file.
+    pub node: NodeId,
+    /// The axes of the file's tensor in the layer's order, and the sizes there.
+    pub order: Vec<usize>,
+    pub shape: Vec<usize>,
+}
+
+/// The steps with layers where they match. `outputs` are the model's.
+pub(super) fn with_layers<'a>(steps: &[&'a Step], graph: &Graph, outputs: &[(String, NodeId)]) -> Vec<Line<'a>> {
+    let mut finder = Finder { graph, stored: HashSet::new(), uses: HashMap::new(), readers: HashMap::new() };
+    outputs.iter().for_each(|(_, node)| *finder.uses.entry(*node).or_default() += 1);
+    for (place, step) in steps.iter().enumerate() {
+        match step {
+            Step::Weight { node, ty, .. } if ty.dtype == DType::F32 => {
+                finder.stored.insert(*node);
+            }
+            Step::Constant { node, tensor } if tensor.dtype() == DType::F32 => {
+                finder.stored.insert(*node);
+            }
+            Step::Call { inputs, .. } => inputs.iter().for_each(|input| finder.read(input, place)),
+            _ => {}
+        }
+    }
+    // By place; where two calls are one layer it has the place of the second.
+    let mut found: HashMap<usize, Layer> = HashMap::new();
+    let mut gone: HashSet<usize> = HashSet::new();
+    for (place, step) in steps.iter().enumerate() {
+        let Some((mut layer, then)) = Call::of(step).and_then(|call| finder.layer(&call)) else { continue };
+        let reader = finder.only_reader(layer.output).filter(|_| then != Then::Nothing);
+        let next = reader.and_then(|place| Some((place, Call::of(steps[place])?)));
+        match next.filter(|(_, call)| finder.joins(&mut layer, then, call)) {
+            Some((reader, _)) => {
+                gone.insert(place);
+                found.insert(reader, layer);
+            }
+            None => {
+                found.entry(place).or_insert(layer);
+            }
+        }
+    }
+    let own: HashSet<NodeId> = found.values().flat_map(|layer| &layer.weights).map(|own| own.node).collect();
+    let is_own = |step: &Step| match step {
+        Step::Weight { node, .. } | Step::Constant { node, .. } => own.contains(node),
+        _ => false,
+    };
+    let left = steps.iter().enumerate().filter(|(place, step)| !gone.contains(place) && !is_own(step));
+    left.map(|(place, step)| found.remove(&place).map_or(Line::Step(step), Line::Layer)).collect()
+}
+
+/// What a layer can take in of the call that reads it.
+#[derive(Clone, Copy, PartialEq)]
+enum Then {
+    Nothing,
+    /// The sum with a bias.
+    Bias,
+    /// That its axes of size 1 go.
+    Flatten,
+}
+
+/// A call with one output that is read.
+struct Call<'a> {
+    function: &'a str,
+    parameters: &'a [(String, Passed)],
+    inputs: &'a [Passed],
+    outputs: &'a [Passed],
+}
+
+impl<'a> Call<'a> {
+    fn of(step: &'a Step) -> Option<Call<'a>> {
+        match step {
+            Step::Call { function, parameters, inputs, outputs, .. } => {
+                Some(Call { function, parameters, inputs, outputs })
+            }
+            _ => None,
+        }
+    }
+
+    fn parameter(&self, name: &str) -> Option<&'a Passed> {
+        self.parameters.iter().find(|(given, _)| given == name).map(|(_, value)| value)
+    }
+
+    fn int(&self, name: &str, default: i64) -> Option<i64> {
+        match self.parameter(name) {
+            None => Some(default),
+            Some(Passed::Int(value)) => Some(*value),
+            Some(_) => None,
+        }
+    }
+
+    /// A number as the program writes it.
+    fn float(&self, name: &str, default: f64) -> Option<f64> {
+        match self.parameter(name) {
+            None => Some(default),
+            Some(Passed::Float(value)) => Some(*value),
+            Some(_) => None,
+        }
+    }
+
+    /// `count` numbers, none of them negative; `default` for each where there is no attribute.
+    fn sizes(&self, name: &str, count: usize, default: usize) -> Option<Vec<usize>> {
+        let Some(value) = self.parameter(name) else { return Some(vec![default; count]) };
+        let Passed::List(items) = value else { return None };
+        let size = |item: &Passed| match item {
+            Passed::Int(size) => usize::try_from(*size).ok(),
+            _ => None,
+        };
+        items.iter().map(size).collect::<Option<Vec<usize>>>().filter(|sizes| sizes.len() == count)
+    }
+
+    fn tensor(&self, number: usize) -> Option<NodeId> {
+        self.inputs.get(number).and_then(node)
+    }
+
+    /// Whether there is no such input.
+    fn lacks(&self, number: usize) -> bool {
+        matches!(self.inputs.get(number), None | Some(Passed::Nothing))
+    }
+}
+
+fn node(value: &Passed) -> Option<NodeId> {
+    match value {
+        Passed::Tensor(node) => Some(*node),
+        _ => None,
+    }
+}
+
+/// How the windows of a convolution or pooling lie on an axis.
+struct Axis {
+    size: usize,
+    /// Elements from the first to the last of a window.
+    reach: usize,
+    stride: usize,
+    /// Elements that are added before and after.
+    pads: [usize; 2],
+}
+
+struct Finder<'a> {
+    graph: &'a Graph,
+    /// Tensors of the file in f32.
+    stored: HashSet<NodeId>,
+    /// How often a value is read, the model's outputs included.
+    uses: HashMap<NodeId, usize>,
+    /// The place of a value's last reader.
+    readers: HashMap<NodeId, usize>,
+}
+
+impl Finder<'_> {
+    fn read(&mut self, value: &Passed, place: usize) {
+        match value {
+            Passed::Tensor(node) => {
+                *self.uses.entry(*node).or_default() += 1;
+                self.readers.insert(*node, place);
+            }
+            Passed::List(items) => items.iter().for_each(|item| self.read(item, place)),
+            _ => {}
+        }
+    }
+
+    fn shape(&self, node: NodeId) -> &[usize] {
+        &self.graph.node(node).ty.shape
+    }
+
+    fn is_used(&self, value: &Passed) -> bool {
+        node(value).is_some_and(|node| self.uses.contains_key(&node))
+    }
+
+    /// The place of the only call that reads a value.
+    fn only_reader(&self, value: NodeId) -> Option<usize> {
+        self.readers.get(&value).copied().filter(|_| self.uses.get(&value) == Some(&1))
+    }
+
+    /// A tensor of the file that nothing else reads.
+    fn own(&self, call: &Call, number: usize) -> Option<NodeId> {
+        call.tensor(number).filter(|node| self.stored.contains(node) && self.uses.get(node) == Some(&1))
+    }
+
+    /// One of this shape, as the layer has it.
+    fn vector(&self, name: &'static str, call: &Call, number: usize, shape: &[usize]) -> Option<Own> {
+        let node = self.own(call, number).filter(|node| self.shape(*node) == shape)?;
+        Some(Own { name, node, order: (0..shape.len()).collect(), shape: shape.to_vec() })
+    }
+
+    /// The layer that a call is, and what of the next one it may take in.
+    fn layer(&self, call: &Call) -> Option<(Layer, Then)> {
+        let input = call.tensor(0)?;
+        let (output, others) = call.outputs.split_first()?;
+        let is_new = |other: &&Passed| !call.inputs.contains(other);
+        let output = node(output).filter(|_| !others.iter().filter(is_new).any(|other| self.is_used(other)))?;
+        let mut layer = Layer {
+            class: String::new(),
+            parameters: Vec::new(),
+            weights: Vec::new(),
+            before: None,
+            input,
+            argument: None,
+            output,
+        };
+        let mut then = Then::Nothing;
+        match call.function {
+            "OnnxTranspose" => {
+                call.parameter("perm")?;
+                layer.class = "transpose".into();
+                layer.argument = Some(format!("{:?}", call.sizes("perm", self.shape(output).len(), 0)?));
+            }
+            "OnnxReshape" | "OnnxSqueeze_13" | "OnnxSqueeze_1" | "OnnxUnsqueeze_13" | "OnnxUnsqueeze_1" => {
+                layer.class = "reshape".into();
+                layer.argument = Some(format!("{:?}", self.shape(output)));
+            }
+            _ if self.graph.dtype(input) != DType::F32 => return None,
+            "OnnxGelu" => {
+                layer.class = "gelu".into();
+                match call.parameter("approximate") {
+                    None => {}
+                    Some(Passed::Text(text)) if text == "none" => {}
+                    Some(_) => layer.parameters = vec!["approximate = true".into()],
+                }
+            }
+            "OnnxConv" => self.convolution(call, &mut layer)?,
+            "OnnxConvTranspose" => self.transposed_convolution(call, &mut layer)?,
+            "OnnxGemm_7" => self.product(call, &mut layer)?,
+            "OnnxMatMul" => {
+                self.dense(call, false, &mut layer)?;
+                then = Then::Bias;
+            }
+            "OnnxBatchNormalization_7" | "OnnxBatchNormalization_14" => self.batch_normalization(call, &mut layer)?,
+            "OnnxLayerNormalization" => self.layer_normalization(call, &mut layer)?,
+            "OnnxMaxPool" => self.pooling("Max", call, &mut layer)?,
+            "OnnxAveragePool" => self.pooling("Average", call, &mut layer)?,
+            "OnnxGlobalMaxPool" | "OnnxGlobalAveragePool" => {
+                let inner = self.inner_axes(input)?;
+                layer.class = call.function.replace("Onnx", "").replace("Pool", &format!("Pooling{inner}D"));
+                layer.parameters = vec!["data_format = channels_first".into(), "keepdims = true".into()];
+                then = Then::Flatten;
+            }
+            "OnnxFlatten" if call.int("axis", 1)? == 1 => layer.class = "Flatten".into(),
+            _ => return None,
+        }
+        Some((layer, then))
+    }
+
+    /// Makes the call that reads a layer a part of it, if it can be.
+    fn joins(&self, layer: &mut Layer, then: Then, call: &Call) -> bool {
+        let Some(output) = call.outputs.first().and_then(node) else { return false };
+        match (then, call.function) {
+            (Then::Bias, "OnnxAdd_7") => {
+                let units = self.shape(layer.output).last().copied().unwrap_or_default();
+                let Some(number) = call.inputs.iter().position(|input| node(input) != Some(layer.output)) else {
+                    return false;
+                };
+                let Some(bias) = self.vector("Bias", call, number, &[units]) else { return false };
+                layer.parameters.retain(|parameter| parameter != "use_bias = false");
+                layer.weights.push(bias);
+            }
+            (Then::Flatten, "OnnxFlatten") if call.int("axis", 1) == Some(1) => {
+                layer.parameters.retain(|parameter| parameter != "keepdims = true");
+            }
+            _ => return false,
+        }
+        layer.output = output;
+        true
+    }
+
+    /// One to three axes after the batch and the channels.
+    fn inner_axes(&self, input: NodeId) -> Option<usize> {
+        self.shape(input).len().checked_sub(2).filter(|inner| (1..=3).contains(inner))
+    }
+
+    /// The axes of a convolution whose kernel has its window after two other axes.
+    fn windows(&self, call: &Call, kernel: NodeId) -> Option<Vec<Axis>> {
+        let input = call.tensor(0)?;
+        let inner = self.inner_axes(input)?;
+        let window = self.shape(kernel).get(2..)?;
+        let given = call.sizes("kernel_shape", inner, 0)?;
+        let is_said = call.parameter("kernel_shape").is_none() || given == window;
+        self.axes(call, input, window).filter(|_| is_said && window.len() == inner)
+    }
+
+    fn axes(&self, call: &Call, input: NodeId, window: &[usize]) -> Option<Vec<Axis>> {
+        let is_plain = match call.parameter("auto_pad") {
+            None => true,
+            Some(Passed::Text(text)) => text == "NOTSET",
+            Some(_) => false,
+        };
+        let inner = window.len();
+        let (strides, dilations) = (call.sizes("strides", inner, 1)?, call.sizes("dilations", inner, 1)?);
+        let pads = call.sizes("pads", 2 * inner, 0)?;
+        let is_positive = strides.iter().chain(&dilations).chain(window).all(|&size| size > 0);
+        let axis = |axis: usize| Axis {
+            size: self.shape(input)[2 + axis],
+            reach: dilations[axis] * (window[axis] - 1) + 1,
+            stride: strides[axis],
+            pads: [pads[axis], pads[inner + axis]],
+        };
+        (is_plain && is_positive).then(|| (0..inner).map(axis).collect())
+    }
+
+    fn convolution(&self, call: &Call, layer: &mut Layer) -> Option<()> {
+        let kernel = self.own(call, 1)?;
+        let axes = self.windows(call, kernel)?;
+        let (inner, sizes) = (axes.len(), self.shape(kernel));
+        let (filters, channels) = (sizes[0], self.shape(layer.input)[1]);
+        let groups = usize::try_from(call.int("group", 1)?).ok()?;
+        let is_depthwise = groups > 1 && groups == channels && inner < 3;
+        let window = text_of(&sizes[2..]);
+        let mut order: Vec<usize> = (2..2 + inner).collect();
+        let mut shape = sizes[2..].to_vec();
+        if is_depthwise {
+            layer.class = format!("DepthwiseConv{inner}D");
+            layer.parameters = vec![window];
+            unless(layer, "depth_multiplier", &[filters / groups], 1);
+            order.extend([0, 1]);
+            shape.extend([channels, filters / groups]);
+        } else {
+            layer.class = format!("Conv{inner}D");
+            layer.parameters = vec![filters.to_string(), window];
+            unless(layer, "groups", &[groups], 1);
+            order.extend([1, 0]);
+            shape.extend([sizes[1], filters]);
+        }
+        layer.weights.push(Own { name: "Kernel", node: kernel, order, shape });
+        unless(layer, "strides", &axes.iter().map(|axis| axis.stride).collect::<Vec<_>>(), 1);
+        unless(layer, "dilation_rate", &call.sizes("dilations", inner, 1)?, 1);
+        if axes.iter().all(Axis::is_same) && axes.iter().any(|axis| axis.pads != [0, 0]) {
+            layer.parameters.push("padding = same".into());
+        } else if axes.iter().any(|axis| axis.pads != [0, 0]) {
+            let pads: Vec<[usize; 2]> = axes.iter().map(|axis| axis.pads).collect();
+            let pads = match pads.as_slice() {
+                all if all.concat().iter().all(|&pad| pad == all[0][0]) => all[0][0].to_string(),
+                [both] => format!("{both:?}"),
+                all => format!("{all:?}"),
+            };
+            layer.before = Some(format!("ZeroPadding{inner}D({pads}, data_format = channels_first)"));
+        }
+        self.channels_first_with_bias(call, filters, layer)
+    }
+
+    fn transposed_convolution(&self, call: &Call, layer: &mut Layer) -> Option<()> {
+        let kernel = self.own(call, 1)?;
+        let axes = self.windows(call, kernel)?;
+        let (inner, sizes) = (axes.len(), self.shape(kernel));
+        let longer = call.sizes("output_padding", inner, 0)?;
+        if call.int("group", 1)? != 1 || call.parameter("output_shape").is_some() {
+            return None;
+        }
+        let is_valid =
+            |(axis, &longer): (&Axis, &usize)| axis.pads == [0, 0] && longer == axis.stride.saturating_sub(axis.reach);
+        // As many elements as `spread` of the library has with `same`, from the same one on.
+        let is_same = |(axis, &longer): (&Axis, &usize)| {
+            let [start, end] = axis.pads;
+            let before = (axis.reach - 1).saturating_sub((axis.stride + axis.reach - 1) / 2);
+            axis.reach + longer == axis.stride + start + end && start == before
+        };
+        let padding = match () {
+            () if axes.iter().zip(&longer).all(is_valid) => None,
+            () if axes.iter().zip(&longer).all(is_same) => Some("padding = same".to_owned()),
+            () => return None,
+        };
+        let filters = sizes[1];
+        let order = (2..2 + inner).chain([1, 0]).collect();
+        let shape = [&sizes[2..], &[filters, sizes[0]]].concat();
+        layer.class = format!("Conv{inner}DTranspose");
+        layer.parameters = vec![filters.to_string(), text_of(&sizes[2..])];
+        layer.weights.push(Own { name: "Kernel", node: kernel, order, shape });
+        unless(layer, "strides", &axes.iter().map(|axis| axis.stride).collect::<Vec<_>>(), 1);
+        unless(layer, "dilation_rate", &call.sizes("dilations", inner, 1)?, 1);
+        layer.parameters.extend(padding);
+        self.channels_first_with_bias(call, filters, layer)
+    }
+
+    fn channels_first_with_bias(&self, call: &Call, filters: usize, layer: &mut Layer) -> Option<()> {
+        layer.parameters.push("data_format = channels_first".into());
+        self.bias(call, filters, layer)
+    }
+
+    /// The third input of a call as the bias of the layer.
+    fn bias(&self, call: &Call, units: usize, layer: &mut Layer) -> Option<()> {
+        match call.lacks(2) {
+            true => layer.parameters.push("use_bias = false".into()),
+            false => layer.weights.push(self.vector("Bias", call, 2, &[units])?),
+        }
+        Some(())
+    }
+
+    /// A product with a matrix of the file, which is `[units, inputs]` if `is_transposed`.
+    fn dense(&self, call: &Call, is_transposed: bool, layer: &mut Layer) -> Option<()> {
+        let kernel = self.own(call, 1)?;
+        let (&[rows, columns], 2..) = (self.shape(kernel), self.shape(layer.input).len()) else { return None };
+        let (order, shape) =
+            if is_transposed { (vec![1, 0], vec![columns, rows]) } else { (vec![0, 1], vec![rows, columns]) };
+        let units = shape[1];
+        layer.class = "Dense".into();
+        layer.parameters = vec![units.to_string()];
+        layer.weights.push(Own { name: "Kernel", node: kernel, order, shape });
+        self.bias(call, units, layer)
+    }
+
+    fn product(&self, call: &Call, layer: &mut Layer) -> Option<()> {
+        let is_plain = call.float("alpha", 1.0)? == 1.0 && call.float("beta", 1.0)? == 1.0;
+        if !is_plain || call.int("transA", 0)? != 0 || self.shape(layer.input).len() != 2 {
+            return None;
+        }
+        self.dense(call, call.int("transB", 0)? != 0, layer)
+    }
+
+    fn batch_normalization(&self, call: &Call, layer: &mut Layer) -> Option<()> {
+        if call.int("training_mode", 0)? != 0 || call.int("spatial", 1)? == 0 {
+            return None;
+        }
+        let channels = [*self.shape(layer.input).get(1)?];
+        for (number, name) in ["Gamma", "Beta", "MovingMean", "MovingVariance"].into_iter().enumerate() {
+            layer.weights.push(self.vector(name, call, 1 + number, &channels)?);
+        }
+        let (momentum, epsilon) = (call.float("momentum", 0.9)?, call.float("epsilon", 1e-5)?);
+        layer.class = "BatchNormalization".into();
+        layer.parameters =
+            vec!["axis = 1".into(), format!("momentum = {momentum:?}"), format!("epsilon = {epsilon:?}")];
+        Some(())
+    }
+
+    fn layer_normalization(&self, call: &Call, layer: &mut Layer) -> Option<()> {
+        let shape = self.shape(layer.input);
+        let axis = call.int("axis", -1)?;
+        let first = usize::try_from(if axis < 0 { axis + shape.len() as i64 } else { axis }).ok()?;
+        let sizes = shape.get(first..).filter(|sizes| !sizes.is_empty())?;
+        layer.weights.push(self.vector("Gamma", call, 1, sizes)?);
+        layer.class = "LayerNormalization".into();
+        if sizes.len() > 1 {
+            layer.parameters.push(format!("axis = {:?}", (first..shape.len()).collect::<Vec<_>>()));
+        }
+        layer.parameters.push(format!("epsilon = {:?}", call.float("epsilon", 1e-5)?));
+        match call.lacks(2) {
+            true => layer.parameters.push("center = false".into()),
+            false => layer.weights.push(self.vector("Beta", call, 2, sizes)?),
+        }
+        Some(())
+    }
+
+    fn pooling(&self, way: &str, call: &Call, layer: &mut Layer) -> Option<()> {
+        let inner = self.inner_axes(layer.input)?;
+        let window = call.sizes("kernel_shape", inner, 0)?;
+        let axes = self.axes(call, layer.input, &window)?;
+        let covers = |axis: &Axis| axis.size >= axis.reach && (axis.size - axis.reach).is_multiple_of(axis.stride);
+        let is_valid =
+            axes.iter().all(|axis| axis.pads == [0, 0]) && (call.int("ceil_mode", 0)? == 0 || axes.iter().all(covers));
+        let is_same =
+            axes.iter().all(Axis::is_same) && call.int("ceil_mode", 0)? == 0 && call.int("count_include_pad", 0)? == 0;
+        if call.sizes("dilations", inner, 1)?.iter().any(|&dilation| dilation > 1) || !(is_valid || is_same) {
+            return None;
+        }
+        layer.class = format!("{way}Pooling{inner}D");
+        layer.parameters = vec![text_of(&window)];
+        let strides: Vec<usize> = axes.iter().map(|axis| axis.stride).collect();
+        if strides != window {
+            layer.parameters.push(format!("strides = {}", text_of(&strides)));
+        }
+        if !is_valid {
+            layer.parameters.push("padding = same".into());
+        }
+        layer.parameters.push("data_format = channels_first".into());
+        Some(())
+    }
+}
+
+impl Axis {
+    /// Whether there are as many windows as `windows` of the library has with `same`, from the same element on.
+    fn is_same(&self) -> bool {
+        let count = self.size.div_ceil(self.stride);
+        let before = (count.saturating_sub(1) * self.stride + self.reach).saturating_sub(self.size) / 2;
+        let [start, end] = self.pads;
+        let covered = (self.size + start + end).checked_sub(self.reach);
+        self.size > 0 && start == before && covered.is_some_and(|covered| covered / self.stride + 1 == count)
+    }
+}
+
+/// Adds a hyper-parameter that is not `default` for each axis.
+fn unless(layer: &mut Layer, name: &str, values: &[usize], default: usize) {
+    if values.iter().any(|&value| value != default) {
+        layer.parameters.push(format!("{name} = {}", text_of(values)));
+    }
+}
+
+/// One number where all are the same, else all of them.
+fn text_of(values: &[usize]) -> String {
+    match values.split_first() {
+        Some((first, others)) if others.iter().all(|other| other == first) => first.to_string(),
+        _ => format!("{values:?}"),
+    }
+}
