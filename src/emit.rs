@@ -21,11 +21,11 @@ use tile_lang::diagnostic::Diagnostic;
 use crate::arguments::{Sizes, assume_sizes, narrow_float};
 use crate::devices::open;
 use crate::source::Source;
-use crate::terminal::{Failure, Terminal, print};
+use crate::terminal::{Failure, Terminal, print, write_file};
 
 #[derive(clap::Args)]
 pub struct Emit {
-    /// A Tile file
+    /// A Tile or ONNX file
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// What to show: a phase of the compiler, or the kernels in a shading language
@@ -310,7 +310,7 @@ fn write_files(folder: &Path, listings: Vec<Listing>, terminal: &Terminal) -> Re
     for listing in listings {
         let path = folder.join(&listing.file);
         let bytes = listing.binary.unwrap_or_else(|| listing.text.into_bytes());
-        std::fs::write(&path, bytes).map_err(|error| Failure::writing(&path, &error))?;
+        write_file(&path, bytes)?;
         terminal.detail(&format!("wrote {}", path.display()));
     }
     Ok(())

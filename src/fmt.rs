@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use tile_lang::Sources;
 
 use crate::source::read;
-use crate::terminal::{Failure, Terminal, print};
+use crate::terminal::{Failure, Terminal, print, write_file};
 
 #[derive(clap::Args)]
 pub struct Fmt {
@@ -34,6 +34,6 @@ fn fmt_file(file: &Path, check: bool, terminal: &Terminal) -> Result<(), Failure
         Err(Failure::input(format!("{} is not formatted", file.display())))
     } else {
         terminal.detail(&format!("formatted {}", file.display()));
-        std::fs::write(file, formatted).map_err(|error| Failure::writing(file, &error))
+        write_file(file, formatted)
     }
 }

@@ -6,7 +6,7 @@ use tile_runtime::Device;
 
 use crate::arguments::Sizes;
 use crate::source::Source;
-use crate::terminal::{Failure, Terminal, print};
+use crate::terminal::{Failure, Terminal, print, write_file};
 
 #[derive(clap::Args)]
 pub struct Import {
@@ -49,11 +49,12 @@ pub fn import(arguments: &Import, terminal: &Terminal) -> Result<(), Failure> {
     let has_weights = imported.has_weights();
     let head =
         if has_weights { format!("// {name}; its weights are in {beside}.\n\n") } else { format!("// {name}\n\n") };
-    std::fs::write(output, head + imported.text()).map_err(|error| Failure::writing(output, &error))?;
-    terminal.note(&format!("wrote {}", output.display()));
+    // The weights first: without them the program is of no use.
     if has_weights {
         imported.save_weights(&weights).map_err(failed)?;
         terminal.note(&format!("wrote {}", weights.display()));
     }
+    write_file(output, head + imported.text())?;
+    terminal.note(&format!("wrote {}", output.display()));
     Ok(())
 }

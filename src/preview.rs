@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use tile_compiler::tensor::Tensor;
 
-/// Tensors with more elements are shortened.
+/// Tensors with more elements are shortened, and those without any, of which an axis may still be long.
 const WHOLE: usize = 200;
 /// How many places are shown at each end of a shortened axis.
 const EDGE: usize = 3;
@@ -12,7 +12,7 @@ const EDGE: usize = 3;
 /// `C f32[2, 3]` and the values, a line for each innermost row, columns aligned.
 pub fn preview(name: &str, tensor: &Tensor) -> String {
     let shape = tensor.shape();
-    let shortened = tensor.ty().elements() > WHOLE;
+    let shortened = !(1..=WHOLE).contains(&tensor.ty().elements());
     let places = |size: usize| -> Vec<Option<usize>> {
         if shortened && size > 2 * EDGE {
             (0..EDGE).map(Some).chain([None]).chain((size - EDGE..size).map(Some)).collect()
@@ -128,6 +128,21 @@ mod tests {
          [100.0 101.0 102.0 ... 197.0 198.0 199.0]
          [200.0 201.0 202.0 ... 297.0 298.0 299.0]
          [300.0 301.0 302.0 ... 397.0 398.0 399.0]]
+        ");
+    }
+
+    #[test]
+    fn long_axes_of_nothing_are_shortened() {
+        let tensor = Tensor::from_f32([100_000, 0], &[]).unwrap();
+        insta::assert_snapshot!(preview("Y", &tensor), @"
+        Y f32[100000, 0]
+        [[]
+         []
+         []
+         ...
+         []
+         []
+         []]
         ");
     }
 }

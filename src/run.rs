@@ -1,6 +1,6 @@
 //! `tilec run FILE`: an entry's outputs, shown or written as `.npy` or pictures.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io::{BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -8,7 +8,7 @@ use std::time::Instant;
 use tile_compiler::dtype::DType;
 use tile_compiler::lower::{Binding, Bindings};
 use tile_runtime::data::picture::{self, Pixels, is_picture};
-use tile_runtime::data::{npy, npy::NpyError};
+use tile_runtime::data::{npy, npy::NpyError, write_whole};
 use tile_runtime::train::as_trained;
 use tile_runtime::{Device, Error, Outputs, Scalar, Session, SessionBuilder, Tensor};
 
@@ -18,13 +18,13 @@ use crate::json;
 use crate::preview::preview;
 use crate::random::random;
 use crate::source::Source;
-use crate::terminal::{Failure, Terminal, print};
+use crate::terminal::{Failure, Terminal, print, write_file};
 use crate::trace::TraceFile;
 use crate::tune::Tuned;
 
 #[derive(clap::Args)]
 pub struct Run {
-    /// A Tile file
+    /// A Tile or ONNX file
     #[arg(value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
@@ -107,7 +107,10 @@ pub fn run(arguments: &Run, terminal: &Terminal) -> Result<(), Failure> {
     };
     terminal.detail(&format!("ran in {:.1?}", started.elapsed()));
 
-    let files = outputs.iter().map(|(name, tensor)| write_output(arguments, &source, name, tensor));
+    let paths = output_files(arguments, outputs.iter().map(|(name, _)| name));
+    let files = outputs.iter().zip(paths).map(|((_, tensor), path)| {
+        path.map(|path| write_output(arguments, &source, &path, tensor).map(|()| path)).transpose()
+    });
     let files = files.collect::<Result<Vec<_>, Failure>>()?;
     let line = |((name, tensor), file): ((&str, &Tensor), &Option<PathBuf>)| match file {
         Some(file) => format!("{name} {} {}\n", tensor.ty(), file.display()),
@@ -261,30 +264,40 @@ fn inputs(
     Ok(inputs)
 }
 
-/// Writes an output to its file, if it has one: that of `--output`, or `NAME.npy` in the folder of `--output-dir`, where what is no letter, digit,
-/// `_`, `-` or `.` in the name becomes `_`.
-fn write_output(arguments: &Run, source: &Source, name: &str, tensor: &Tensor) -> Result<Option<PathBuf>, Failure> {
+/// Where each output is written, if it is: to that of `--output`, or to `NAME.npy` in the folder of `--output-dir`, where what is no letter,
+/// digit, `_`, `-` or `.` in the name becomes `_`. Where that is another's file, also for a file system that knows no capitals, a number
+/// follows the name.
+fn output_files<'a>(arguments: &Run, names: impl Iterator<Item = &'a str>) -> Vec<Option<PathBuf>> {
     let safe = |c: char| if c.is_ascii_alphanumeric() || "_-.".contains(c) { c } else { '_' };
-    let path = match (arguments.output.iter().rfind(|(output, _)| output == name), &arguments.output_dir) {
-        (Some((_, path)), _) => path.clone(),
+    let mut taken = HashSet::new();
+    let file = |name: &str| match (arguments.output.iter().rfind(|(output, _)| output == name), &arguments.output_dir) {
+        (Some((_, path)), _) => Some(path.clone()),
         (None, Some(folder)) => {
-            std::fs::create_dir_all(folder).map_err(|error| Failure::writing(folder, &error))?;
-            folder.join(format!("{}.npy", name.chars().map(safe).collect::<String>()))
+            let name: String = name.chars().map(safe).collect();
+            let mut names = (1..).map(|n| if n == 1 { name.clone() } else { format!("{name}_{n}") });
+            let free = names.find(|name| taken.insert(name.to_ascii_lowercase())).unwrap_or(name);
+            Some(folder.join(format!("{free}.npy")))
         }
-        (None, None) => return Ok(None),
+        (None, None) => None,
     };
-    if is_picture(&path) {
-        let bytes = picture::encode(&path, tensor, arguments.inputs.pictures).map_err(|error| source.failed(&error))?;
-        std::fs::write(&path, bytes).map_err(|error| Failure::writing(&path, &error))?;
-        return Ok(Some(path));
+    names.map(file).collect()
+}
+
+/// Writes an output to its file.
+fn write_output(arguments: &Run, source: &Source, path: &Path, tensor: &Tensor) -> Result<(), Failure> {
+    if let Some(folder) = arguments.output_dir.as_ref().filter(|folder| path.starts_with(folder)) {
+        std::fs::create_dir_all(folder).map_err(|error| Failure::writing(folder, &error))?;
     }
-    let write = || {
-        let mut file = BufWriter::new(std::fs::File::create(&path)?);
+    if is_picture(path) {
+        let bytes = picture::encode(path, tensor, arguments.inputs.pictures).map_err(|error| source.failed(&error))?;
+        return write_file(path, bytes);
+    }
+    let written = write_whole(path, |path| {
+        let mut file = BufWriter::new(std::fs::File::create(path)?);
         npy::write(tensor, &mut file)?;
         file.flush()
-    };
-    write().map_err(|error| Failure::writing(&path, &error))?;
-    Ok(Some(path))
+    });
+    written.map_err(|error| Failure::writing(path, &error))
 }
 
 /// `{"device", "outputs": [{"name", "dtype", "shape", "file" or "values"}]}`: values in row-major order, those that JSON

@@ -16,7 +16,7 @@ const ASSUMED: [usize; 2] = [64, 96];
 
 #[derive(clap::Args)]
 pub struct Summary {
-    /// A Tile file
+    /// A Tile or ONNX file
     #[arg(value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
@@ -84,13 +84,17 @@ fn text(network: &Network, other: &Network) -> String {
         }
         format!("{} ({})", grouped(elements), size(bytes))
     };
-    format!(
-        "Model: \"{}\"\n{table}\n Total params: {}\n Trainable params: {}\n Non-trainable params: {}\n",
+    let mut text = format!(
+        "Model: \"{}\"\n{table}\n Total params: {}\n",
         network.graph.name,
-        total(&[WeightKind::Param, WeightKind::State]),
-        total(&[WeightKind::Param]),
-        total(&[WeightKind::State]),
-    )
+        total(&[WeightKind::Param, WeightKind::State])
+    );
+    // An ONNX file, whose layers count their weights, does not say which of them are trained.
+    if network.layers.iter().all(|layer| layer.elements.is_none()) {
+        text += &format!(" Trainable params: {}\n", total(&[WeightKind::Param]));
+        text += &format!(" Non-trainable params: {}\n", total(&[WeightKind::State]));
+    }
+    text
 }
 
 /// `(None, 28, 28, 32)`: sizes that are not known are `None`.

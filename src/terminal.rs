@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use tile_lang::Sources;
 use tile_lang::diagnostic::Diagnostic;
+use tile_runtime::data::write_whole;
 use tile_runtime::{Blame, Device, Error};
 
 /// How much to say, and whether in colour.
@@ -126,6 +127,11 @@ impl Terminal {
 /// Prints on standard error. A reader who closed it has seen enough, and there is nowhere else to tell.
 pub fn tell(text: &str) {
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
+}
+
+/// Writes a file, whole or not at all.
+pub fn write_file(path: &Path, content: impl AsRef<[u8]>) -> Result<(), Failure> {
+    write_whole(path, |path| std::fs::write(path, &content)).map_err(|error| Failure::writing(path, &error))
 }
 
 /// Prints results. A reader who closed the pipe has seen enough.

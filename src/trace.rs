@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tile_compiler::plan::Plan;
 use tile_runtime::Trace;
 
-use crate::terminal::Failure;
+use crate::terminal::{Failure, write_file};
 
 /// Runs, each a row of its own.
 #[derive(Default)]
@@ -43,6 +43,6 @@ impl TraceFile {
 
     pub fn write(&self, path: &Path) -> Result<(), Failure> {
         let text = json!({"displayTimeUnit": "ns", "traceEvents": self.events}).to_string();
-        std::fs::write(path, text).map_err(|error| Failure::writing(path, &error))
+        write_file(path, text)
     }
 }

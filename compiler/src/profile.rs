@@ -73,6 +73,16 @@ impl Rates {
 }
 
 impl Profile {
+    /// The most bytes that a buffer of elements of type `storage` may have.
+    pub fn most_bytes(&self, storage: DType) -> u64 {
+        // Shader indices are i32.
+        let addressable = match self.execution {
+            Execution::Shader => (i32::MAX as u64).saturating_mul(storage.size() as u64),
+            Execution::Native => u64::MAX,
+        };
+        self.max_buffer_bytes.min(self.max_binding_bytes).min(addressable)
+    }
+
     /// The fixed profile of listings and snapshots: what every browser and every wgpu adapter has. Never changes with
     /// the machine.
     pub fn generic() -> Profile {

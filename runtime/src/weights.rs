@@ -22,7 +22,7 @@ use tile_lang::did_you_mean;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
-use crate::data::npy;
+use crate::data::{npy, write_whole};
 use crate::error::Error;
 use crate::session::Session;
 
@@ -256,21 +256,17 @@ const DTYPES: [(DType, Dtype); 13] = [
 /// Writes tensors by name. The file appears whole or not at all.
 pub fn write(path: &Path, tensors: &[(String, Tensor)]) -> Result<(), WeightsError> {
     let format = format(path)?;
-    let mut unfinished = path.as_os_str().to_owned();
-    unfinished.push(".part");
-    let unfinished = Path::new(&unfinished);
-    let written = match format {
-        Format::SafeTensors => write_safetensors(unfinished, tensors),
-        Format::Npz => write_npz(unfinished, tensors),
-        Format::Index => Err("weights are written to one file, .safetensors or .npz".into()),
-        #[cfg(not(target_arch = "wasm32"))]
-        Format::Keras => Err("weights are written to .safetensors or .npz".into()),
-    };
-    let written = written.and_then(|()| std::fs::rename(unfinished, path).map_err(|e| e.to_string()));
-    written.map_err(|what| {
-        let _ = std::fs::remove_file(unfinished);
-        error(path, what)
-    })
+    let written = write_whole(path, |path| {
+        match format {
+            Format::SafeTensors => write_safetensors(path, tensors),
+            Format::Npz => write_npz(path, tensors),
+            Format::Index => Err("weights are written to one file, .safetensors or .npz".into()),
+            #[cfg(not(target_arch = "wasm32"))]
+            Format::Keras => Err("weights are written to .safetensors or .npz".into()),
+        }
+        .map_err(std::io::Error::other)
+    });
+    written.map_err(|what| error(path, what.to_string()))
 }
 
 fn write_safetensors(path: &Path, tensors: &[(String, Tensor)]) -> Result<(), String> {

@@ -7,7 +7,7 @@ use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 
 use super::report::Row;
-use crate::terminal::Failure;
+use crate::terminal::{Failure, write_file};
 
 /// Pixels.
 const WIDTH: u32 = 840;
@@ -22,7 +22,7 @@ const INTENSE: f64 = 10.0;
 /// Writes the picture.
 pub fn draw(rows: &[Row], path: &Path) -> Result<(), Failure> {
     let picture = svg(rows).map_err(|error| Failure::machine(format!("cannot draw the plot: {error}")))?;
-    std::fs::write(path, picture).map_err(|error| Failure::writing(path, &error))
+    write_file(path, picture)
 }
 
 fn svg(rows: &[Row]) -> Result<String, Box<dyn std::error::Error>> {

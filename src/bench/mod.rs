@@ -44,7 +44,7 @@ softmax and layernorm (after a gelu); --dim and --set change that. What keeps a 
 just named of 8192 x 4096, mobilenet, resnet50 and transformer-encoder. A GPU is handed as many runs together as take ten milliseconds.
 With --profile the times of kernels are the medians of some more runs, on a GPU by its own clock, on the cpu by the host's.")]
 pub struct Bench {
-    /// A Tile file, or a bundled workload: matmul, mobilenet, resnet50, vgg19, transformer-encoder, mnist-mlp, mnist-cnn,
+    /// A Tile or ONNX file, or a bundled workload: matmul, mobilenet, resnet50, vgg19, transformer-encoder, mnist-mlp, mnist-cnn,
     /// scale, elementwise, softmax, layernorm, cpu-vs-gpu, all
     #[arg(value_name = "WHAT")]
     what: String,

@@ -5,7 +5,7 @@ use std::path::Path;
 use plotters::prelude::*;
 use tile_runtime::train::{Epoch, Reading};
 
-use crate::terminal::Failure;
+use crate::terminal::{Failure, write_file};
 
 /// Pixels.
 const WIDTH: u32 = 720;
@@ -14,7 +14,7 @@ const PANEL: u32 = 280;
 /// Writes the picture.
 pub fn draw(history: &[Epoch], path: &Path) -> Result<(), Failure> {
     let picture = svg(history).map_err(|error| Failure::machine(format!("cannot draw the plot: {error}")))?;
-    std::fs::write(path, picture).map_err(|error| Failure::writing(path, &error))
+    write_file(path, picture)
 }
 
 fn svg(history: &[Epoch]) -> Result<String, Box<dyn std::error::Error>> {

@@ -31,7 +31,7 @@ It is kept in the user's cache folder (TILE_CACHE names another) for the device,
 run, bench and train then use it on that device. --emit does not, but for `--target DEVICE`.
 Ctrl-C ends the search; what was found is kept, and the next `tilec tune` goes on.")]
 pub struct Tune {
-    /// A Tile file
+    /// A Tile or ONNX file
     #[arg(value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]

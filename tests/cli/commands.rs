@@ -112,6 +112,20 @@ fn run_writes_outputs() {
 }
 
 #[test]
+fn outputs_have_files_of_their_own() {
+    let path = program("own_files", "function f(X[N]) -> (A_b, A_B, A') { A_b = X; A_B = -X; A' = 2 * X; }");
+    let folder = empty_folder("own_files_to");
+    let arguments = ["run", path.to_str().unwrap(), "--dim", "N=3", "--random", "7", "--device", "cpu", "--output-dir"];
+    let run = tilec(arguments.iter().chain(&[folder.to_str().unwrap()]).copied()).ok();
+    assert_snapshot!(run.text().replace(folder.to_str().unwrap(), "FOLDER"), @"
+    A_b f32[3] FOLDER/A_b.npy
+    A_B f32[3] FOLDER/A_B_2.npy
+    A' f32[3] FOLDER/A_.npy
+    ");
+    assert_eq!(std::fs::read_dir(folder).unwrap().count(), 3);
+}
+
+#[test]
 fn devices_are_listed() {
     let text = tilec(["devices"]).ok();
     assert!(text.text().contains("cpu"), "{}", text.text());

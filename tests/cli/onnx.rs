@@ -63,8 +63,6 @@ fn a_model_has_a_table_of_its_nodes() {
     │ Gemm_Y (Gemm)                             ┆ (1, 5)       ┆      35 │
     └───────────────────────────────────────────┴──────────────┴─────────┘
      Total params: 281 (1.10 KB)
-     Trainable params: 281 (1.10 KB)
-     Non-trainable params: 0 (0.00 B)
     "#);
     assert_eq!(run.notes(), ["note: batch = 1 is assumed; `--dim batch=…` gives another size"]);
 }

@@ -26,7 +26,9 @@ def value(name, dtype, shape):
 
 
 def node(op, inputs, outputs, **attributes):
-    return helper.make_node(op, inputs.split(), outputs.split(), name=f"{op}_{outputs.split()[0]}", **attributes)
+    """`?` is an input that is left out."""
+    inputs = [name.replace("?", "") for name in inputs.split()]
+    return helper.make_node(op, inputs, outputs.split(), name=f"{op}_{outputs.split()[0]}", **attributes)
 
 
 def model(nodes, inputs, outputs, weights=None, opset=20, **rest):
@@ -484,7 +486,9 @@ def layers_of_images():
         node("MaxPool", "M", "N", kernel_shape=[3, 3], pads=[1, 1, 1, 1], strides=[1, 1]),
         node("MaxPool", "N", "O", kernel_shape=[3, 3], pads=[1, 1, 1, 1], strides=[2, 2]),
         node("AveragePool", "O", "P", kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
-        node("AveragePool", "P", "Q", kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1),
+        node("Conv", "P half.weight", "Ps", strides=[2, 2], pads=[1, 1, 1, 1]),
+        node("Conv", "Ps quarter.weight quarter.bias", "Pss", strides=[2, 2], auto_pad="SAME_UPPER"),
+        node("AveragePool", "Pss", "Q", kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1),
         node("Conv", "Q twice.weight twice.bias", "R"),
         node("Conv", "R twice.weight twice.bias", "S"),
         node("GlobalAveragePool", "S", "T"),
@@ -509,6 +513,9 @@ def layers_of_images():
         "same.weight": normal(3, 5, 4, 4),
         "odd.weight": normal(5, 2, 3, 3),
         "odd.bias": normal(2),
+        "half.weight": normal(2, 2, 3, 3),
+        "quarter.weight": normal(2, 2, 3, 3),
+        "quarter.bias": normal(2),
         "twice.weight": normal(2, 2, 1, 1),
         "twice.bias": normal(2),
         "head.weight": normal(5, 2),
@@ -561,6 +568,60 @@ def layers_of_sequences():
     return model(nodes, [value("X", F32, [2, 5, 6])], outputs, weights), [normal(2, 5, 6)]
 
 
+def quantized_microsoft():
+    """The operators on quantized tensors that ONNX Runtime's quantizer makes."""
+    of = lambda name: f"{name} {name}_s {name}_z"
+    micro = lambda op, inputs, outputs, **attributes: node(op, inputs, outputs, domain="com.microsoft", **attributes)
+    nodes = [
+        node("QuantizeLinear", "X A_s A_z", "A"),
+        micro("QLinearAdd", f"{of('A')} {of('K')} B_s B_z", "B"),
+        micro("QLinearMul", f"{of('B')} {of('K')} C_s C_z", "C"),
+        micro("QLinearSigmoid", f"{of('C')} D_s D_z", "D"),
+        micro("QLinearLeakyRelu", f"{of('C')} E_s E_z", "E", alpha=0.1),
+        micro("QLinearConcat", f"F_s F_z {of('D')} {of('E')} {of('A')}", "F", axis=1),
+        micro("QLinearAveragePool", f"{of('F')} G_s G_z", "G", kernel_shape=[3, 2], strides=[2, 1], pads=[1, 0, 1, 0]),
+        micro("QLinearGlobalAveragePool", f"{of('G')} H_s H_z", "H"),
+        micro("QLinearGlobalAveragePool", f"{of('F')} H_s H_z", "J", channels_last=1),
+        node("Flatten", "H", "I"),
+        micro("QGemm", "I H_s H_z W W_s W_z V P_s P_z", "P", transB=1, alpha=0.5),
+        micro("QGemm", "I H_s H_z W W_s W_z V", "Q", transB=1, alpha=0.5),
+        micro("QLinearSoftmax", f"{of('P')} S_s S_z", "S", axis=-1, opset=13),
+        node("Greater", "Q zero", "T"),
+        micro("QLinearWhere", f"T {of('P')} {of('S')} R_s R_z", "R"),
+    ]
+    integers = lambda *shape: RANDOM.integers(-100, 100, shape).astype(np.int8)
+    weights = dict(K=integers(3, 1, 1), W=integers(5, 9), V=RANDOM.integers(-900, 900, 5).astype(np.int32))
+    weights.update(W_s=np.abs(normal(5)) * 0.02 + 0.01, W_z=np.zeros(5, np.int8), zero=np.float32(0))
+    # No multiples of each other, so that no quotient is halfway between two integers.
+    scales = dict(A=0.01317, K=0.01129, B=0.02041, C=0.02113, D=0.00391, E=0.01553)
+    scales.update(F=0.01637, G=0.01019, H=0.00409, P=0.03011, S=0.00397, R=0.02039)
+    for number, (name, scale) in enumerate(scales.items()):
+        weights[f"{name}_s"] = np.float32(scale)
+        weights[f"{name}_z"] = np.int8(-128 if name in "DS" else number - 5)
+    outputs = [value(name, TensorProto.INT8, None) for name in "BCDEFGHJPSR"]
+    outputs.append(value("Q", F32, None))
+    return model(nodes, [value("X", F32, [2, 3, 5, 6])], outputs, weights, domains=["com.microsoft"]), [normal(2, 3, 5, 6)]
+
+
+def quantized_lstm():
+    """An LSTM with quantized weights; ONNX Runtime rounds its inputs and states to 8 bits, too."""
+    given = "X W R B ? ? ? ? W_s W_z R_s R_z"
+    lstm = node(
+        "DynamicQuantizeLSTM", given, "Y last cell", domain="com.microsoft", hidden_size=3, direction="bidirectional"
+    )
+    weights = dict(
+        W=RANDOM.integers(-100, 100, (2, 4, 12)).astype(np.int8),
+        R=RANDOM.integers(-100, 100, (2, 3, 12)).astype(np.int8),
+        B=normal(2, 24),
+        W_s=np.array([0.01, 0.008], np.float32),
+        W_z=np.zeros(2, np.int8),
+        R_s=np.full((2, 12), 0.01, np.float32),
+        R_z=np.zeros((2, 12), np.int8),
+    )
+    outputs = [value(name, F32, None) for name in ("Y", "cell")]
+    return model([lstm], [value("X", F32, [4, 2, 4])], outputs, weights, domains=["com.microsoft"]), [normal(4, 2, 4)]
+
+
 def main():
     os.makedirs(FOLDER + "/refused", exist_ok=True)
     for name, made in refused().items():
@@ -586,6 +647,8 @@ def main():
         external,
         layers_of_images,
         layers_of_sequences,
+        quantized_microsoft,
+        quantized_lstm,
     ]
     for make in made:
         graph, inputs, *outputs = make()

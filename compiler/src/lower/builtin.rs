@@ -132,7 +132,9 @@ impl<'p> Call<'_, 'p> {
             return Err(wrong(self.arguments.get(argument).unwrap_or(&Value::List(Vec::new()))));
         };
         let sizes = items.iter().map(|item| match item {
-            Value::Constant(Constant::Int(size)) => usize::try_from(*size).map_err(|_| wrong(item)),
+            Value::Constant(Constant::Int(size)) => usize::try_from(*size).map_err(|_| {
+                self.wrong(argument, format!("`{}` takes a list of sizes here, and {size} is none", self.name))
+            }),
             _ => Err(wrong(item)),
         });
         sizes.collect()

@@ -158,8 +158,9 @@ impl<'p> Importer<'p> {
         let mut problems = Vec::new();
         let names: Vec<&str> = graph.inputs.iter().map(|input| input.name.as_str()).collect();
         let sizes: Vec<&str> = self.model.unknown_sizes(&[]);
-        let unknown = |what: &str, name: &str, known: &[&str]| {
-            format!("there is no {what} `{name}`; the model has {}", known.join(", "))
+        let unknown = |what: &str, name: &str, known: &[&str]| match known {
+            [] => format!("there is no {what} `{name}`; the model has none"),
+            known => format!("there is no {what} `{name}`; the model has {}", known.join(", ")),
         };
         problems
             .extend(given.types.keys().filter(|n| !names.contains(&n.as_str())).map(|n| unknown("input", n, &names)));

@@ -126,6 +126,15 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// How a convolution or pooling is told to pad.
+    fn auto_pad(&self) -> &'a str {
+        match self.parameter("auto_pad") {
+            None => "NOTSET",
+            Some(Passed::Text(text)) => text,
+            Some(_) => "",
+        }
+    }
+
     /// A number as the program writes it.
     fn float(&self, name: &str, default: f64) -> Option<f64> {
         match self.parameter(name) {
@@ -165,12 +174,13 @@ fn node(value: &Passed) -> Option<NodeId> {
 
 /// How the windows of a convolution or pooling lie on an axis.
 struct Axis {
-    size: usize,
     /// Elements from the first to the last of a window.
     reach: usize,
     stride: usize,
-    /// Elements that are added before and after.
+    /// Elements that are added before and after; where the size of the axis decides, those for a stride of 1.
     pads: [usize; 2],
+    /// Whether `padding = same` of the library adds them, whatever the size of the axis.
+    is_same: bool,
 }
 
 struct Finder<'a> {
@@ -311,26 +321,26 @@ impl Finder<'_> {
         let window = self.shape(kernel).get(2..)?;
         let given = call.sizes("kernel_shape", inner, 0)?;
         let is_said = call.parameter("kernel_shape").is_none() || given == window;
-        self.axes(call, input, window).filter(|_| is_said && window.len() == inner)
+        self.axes(call, window).filter(|_| is_said && window.len() == inner)
     }
 
-    fn axes(&self, call: &Call, input: NodeId, window: &[usize]) -> Option<Vec<Axis>> {
-        let is_plain = match call.parameter("auto_pad") {
-            None => true,
-            Some(Passed::Text(text)) => text == "NOTSET",
-            Some(_) => false,
+    fn axes(&self, call: &Call, window: &[usize]) -> Option<Vec<Axis>> {
+        let is_upper = match call.auto_pad() {
+            "NOTSET" | "VALID" => false,
+            "SAME_UPPER" => true,
+            _ => return None,
         };
         let inner = window.len();
         let (strides, dilations) = (call.sizes("strides", inner, 1)?, call.sizes("dilations", inner, 1)?);
         let pads = call.sizes("pads", 2 * inner, 0)?;
         let is_positive = strides.iter().chain(&dilations).chain(window).all(|&size| size > 0);
-        let axis = |axis: usize| Axis {
-            size: self.shape(input)[2 + axis],
-            reach: dilations[axis] * (window[axis] - 1) + 1,
-            stride: strides[axis],
-            pads: [pads[axis], pads[inner + axis]],
+        let axis = |axis: usize| {
+            let (reach, stride) = (dilations[axis] * (window[axis] - 1) + 1, strides[axis]);
+            let of_same = [(reach - 1) / 2, reach / 2];
+            let pads = if is_upper { of_same } else { [pads[axis], pads[inner + axis]] };
+            Axis { reach, stride, pads, is_same: is_upper || (stride == 1 && pads == of_same) }
         };
-        (is_plain && is_positive).then(|| (0..inner).map(axis).collect())
+        is_positive.then(|| (0..inner).map(axis).collect())
     }
 
     fn convolution(&self, call: &Call, layer: &mut Layer) -> Option<()> {
@@ -359,7 +369,7 @@ impl Finder<'_> {
         layer.weights.push(Own { name: "Kernel", node: kernel, order, shape });
         unless(layer, "strides", &axes.iter().map(|axis| axis.stride).collect::<Vec<_>>(), 1);
         unless(layer, "dilation_rate", &call.sizes("dilations", inner, 1)?, 1);
-        if axes.iter().all(Axis::is_same) && axes.iter().any(|axis| axis.pads != [0, 0]) {
+        if axes.iter().all(|axis| axis.is_same) && axes.iter().any(|axis| axis.pads != [0, 0]) {
             layer.parameters.push("padding = same".into());
         } else if axes.iter().any(|axis| axis.pads != [0, 0]) {
             let pads: Vec<[usize; 2]> = axes.iter().map(|axis| axis.pads).collect();
@@ -378,7 +388,7 @@ impl Finder<'_> {
         let axes = self.windows(call, kernel)?;
         let (inner, sizes) = (axes.len(), self.shape(kernel));
         let longer = call.sizes("output_padding", inner, 0)?;
-        if call.int("group", 1)? != 1 || call.parameter("output_shape").is_some() {
+        if call.int("group", 1)? != 1 || call.parameter("output_shape").is_some() || call.auto_pad() != "NOTSET" {
             return None;
         }
         let is_valid =
@@ -477,12 +487,10 @@ impl Finder<'_> {
     fn pooling(&self, way: &str, call: &Call, layer: &mut Layer) -> Option<()> {
         let inner = self.inner_axes(layer.input)?;
         let window = call.sizes("kernel_shape", inner, 0)?;
-        let axes = self.axes(call, layer.input, &window)?;
-        let covers = |axis: &Axis| axis.size >= axis.reach && (axis.size - axis.reach).is_multiple_of(axis.stride);
-        let is_valid =
-            axes.iter().all(|axis| axis.pads == [0, 0]) && (call.int("ceil_mode", 0)? == 0 || axes.iter().all(covers));
-        let is_same =
-            axes.iter().all(Axis::is_same) && call.int("ceil_mode", 0)? == 0 && call.int("count_include_pad", 0)? == 0;
+        let axes = self.axes(call, &window)?;
+        let is_plain = call.int("ceil_mode", 0)? == 0;
+        let is_valid = is_plain && axes.iter().all(|axis| axis.pads == [0, 0]);
+        let is_same = is_plain && axes.iter().all(|axis| axis.is_same) && call.int("count_include_pad", 0)? == 0;
         if call.sizes("dilations", inner, 1)?.iter().any(|&dilation| dilation > 1) || !(is_valid || is_same) {
             return None;
         }
@@ -497,17 +505,6 @@ impl Finder<'_> {
         }
         layer.parameters.push("data_format = channels_first".into());
         Some(())
-    }
-}
-
-impl Axis {
-    /// Whether there are as many windows as `windows` of the library has with `same`, from the same element on.
-    fn is_same(&self) -> bool {
-        let count = self.size.div_ceil(self.stride);
-        let before = (count.saturating_sub(1) * self.stride + self.reach).saturating_sub(self.size) / 2;
-        let [start, end] = self.pads;
-        let covered = (self.size + start + end).checked_sub(self.reach);
-        self.size > 0 && start == before && covered.is_some_and(|covered| covered / self.stride + 1 == count)
     }
 }
 

@@ -112,11 +112,12 @@ pub(super) fn program(imported: &Imported) -> (String, Vec<(String, Stored)>) {
             Line::Layer(layer) => writer.layer(&layer, &mut weights),
         }
     }
-    let outputs: Vec<String> = outputs
+    let results: Vec<String> = outputs
         .iter()
         .map(|(output, node)| {
-            let (wanted, own) = (identifier(output), writer.name(*node));
-            if own == wanted && !inputs.iter().any(|(_, input, _)| *input == own) {
+            let own = writer.name(*node);
+            let is_named_so = own == identifier(output) || values.get(node) == Some(output);
+            if is_named_so && !inputs.iter().any(|(_, input, _)| *input == own) {
                 return own;
             }
             let output = writer.fresh(output);
@@ -133,11 +134,14 @@ pub(super) fn program(imported: &Imported) -> (String, Vec<(String, Stored)>) {
         let renamed = if original == input { String::new() } else { format!(", {original:?} in the file") };
         let _ = writeln!(text, "// {input}: {ty}{renamed}");
     }
+    for ((original, _), output) in outputs.iter().zip(&results).filter(|((original, _), output)| original != *output) {
+        let _ = writeln!(text, "// {output}: {original:?} in the file");
+    }
     let header: Vec<String> = header.collect();
-    let _ = writeln!(text, "model {}({}) -> ({}) {{", identifier(name), header.join(", "), outputs.join(", "));
+    let _ = writeln!(text, "model {}({}) -> ({}) {{", identifier(name), header.join(", "), results.join(", "));
     text += &writer.body;
     text += "}\n";
-    (text, weights)
+    (tile_lang::format(&text).unwrap_or(text), weights)
 }
 
 /// [`Calls`] that keeps what was done.

@@ -72,7 +72,7 @@ pub fn fuse(graph: &Graph, profile: &Profile, runs: Option<&dyn Fn(&Nest) -> boo
         stored.extend(must_be_read_from_memory(graph, id));
     }
     let most_buffers = profile.max_buffers as usize;
-    let prelude = Prelude::find(graph, &links.order, most_buffers);
+    let prelude = Prelude::find(graph, &links.order, profile);
     stored.extend(prelude.kept);
     let is_contraction = |id: &NodeId| matches!(graph.node(*id).op, Op::Contraction(_));
     let reductions = graph.ids().filter(|id| is_contraction(id) && !is_view(graph, *id)).collect();

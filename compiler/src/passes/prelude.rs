@@ -9,6 +9,7 @@ use std::collections::HashSet;
 
 use crate::affine::Affine;
 use crate::graph::{Aggregation, Contraction, Graph, NodeId, Op};
+use crate::profile::Profile;
 use crate::scalar::Inst;
 
 /// What runs read of a prelude is stored, even if it were cheap to compute again, where it has at most so many bytes.
@@ -23,8 +24,13 @@ pub(super) struct Prelude {
 }
 
 impl Prelude {
-    /// `order` is topological; a kernel binds `most_buffers`.
-    pub fn find(graph: &Graph, order: &[NodeId], most_buffers: usize) -> Prelude {
+    /// `order` is topological.
+    pub fn find(graph: &Graph, order: &[NodeId], profile: &Profile) -> Prelude {
+        let most_buffers = profile.max_buffers as usize;
+        let fits = |id| {
+            let storage = profile.storage(graph.dtype(id)).unwrap_or(graph.dtype(id));
+            (graph.node(id).ty.elements() * storage.size()) as u64 <= profile.most_bytes(storage)
+        };
         let mut prelude = Prelude { nodes: HashSet::new(), kept: HashSet::new() };
         let mut of_weights: HashSet<NodeId> = HashSet::new();
         for &id in order {
@@ -49,7 +55,8 @@ impl Prelude {
         let mut factors: HashSet<NodeId> = HashSet::new();
         for &id in order.iter().rev() {
             let is_factor = factors.contains(&id);
-            let is_free = shows_memory(graph, id) || (!is_factor && (!of_weights.contains(&id) || grows(graph, id)));
+            let is_free =
+                shows_memory(graph, id) || !fits(id) || (!is_factor && (!of_weights.contains(&id) || grows(graph, id)));
             if !prelude.nodes.contains(&id) || (is_free && read.contains(&id)) {
                 read.extend(graph.operands(id));
                 if is_factor || (is_product(graph, id) && graph.operands(id).len() < most_buffers) {
@@ -115,6 +122,7 @@ fn has_whole_rows(op: &Contraction) -> bool {
 mod tests {
     use super::Prelude;
     use crate::graph::Graph;
+    use crate::profile::Profile;
 
     #[test]
     fn factors_made_of_constants_are_kept() {
@@ -132,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn factors_of_constants_are_kept_where_a_kernel_binds_them() {
+    fn factors_of_constants_are_kept_where_the_device_has_room() {
         let graph = "\
 graph g(%0) -> (Y = %3)
 %0 = input X : f32[8, 4]
@@ -140,19 +148,22 @@ graph g(%0) -> (Y = %3)
 %2 = contract assign [i, j] (i: 0..4, j: 0..4) { v0 = %1[]; yield v0 } : f32[4, 4]  # Filled
 %3 = contract sum [i, j] (i: 0..8, j: 0..4, k: 0..4) { v0 = %0[i, k]; v1 = %2[k, j]; v2 = mul v0 v1; yield v2 } : f32[8, 4]
 ";
-        assert_eq!(kept_of(graph, 3), "Filled ");
-        assert_eq!(kept_of(graph, 2), "");
+        let generic = Profile::generic();
+        assert_eq!(kept_of(graph, &Profile { max_buffers: 3, ..generic.clone() }), "Filled ");
+        assert_eq!(kept_of(graph, &Profile { max_buffers: 2, ..generic.clone() }), "");
+        assert_eq!(kept_of(graph, &Profile { max_binding_bytes: 4 * 4 * 4, ..generic.clone() }), "Filled ");
+        assert_eq!(kept_of(graph, &Profile { max_binding_bytes: 4 * 4 * 4 - 1, ..generic }), "");
     }
 
     /// The names of the nodes that runs should find in memory.
     fn kept(nodes: &str) -> String {
-        kept_of(&format!("graph g(%0) -> (Y = %9)\n%0 = input X : f32[8, 4]\n{nodes}"), 8)
+        kept_of(&format!("graph g(%0) -> (Y = %9)\n%0 = input X : f32[8, 4]\n{nodes}"), &Profile::generic())
     }
 
-    fn kept_of(graph: &str, most_buffers: usize) -> String {
+    fn kept_of(graph: &str, profile: &Profile) -> String {
         let graph = Graph::parse(graph).unwrap();
         graph.verify().unwrap();
-        let prelude = Prelude::find(&graph, &graph.topological(), most_buffers);
+        let prelude = Prelude::find(&graph, &graph.topological(), profile);
         graph.ids().filter(|id| prelude.kept.contains(id)).map(|id| graph.value_name(id) + " ").collect()
     }
 

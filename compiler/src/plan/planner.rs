@@ -336,12 +336,7 @@ impl<'a> Planner<'a> {
             return Err(self.unsupported(graph, id, format!("tensors of type {}", ty.dtype)));
         };
         let buffer = Buffer { ty: ty.clone(), storage: stored, content };
-        // Shader indices are i32.
-        let addressable = match self.profile.execution {
-            Execution::Shader => (i32::MAX as u64).saturating_mul(stored.size() as u64),
-            Execution::Native => u64::MAX,
-        };
-        let limit = self.profile.max_buffer_bytes.min(self.profile.max_binding_bytes).min(addressable);
+        let limit = self.profile.most_bytes(stored);
         if buffer.bytes() > limit {
             return Err(PlanError::TooLarge {
                 value: graph.value_name(id),

@@ -11,3 +11,6 @@ pub mod npy;
 pub mod picture;
 #[cfg(not(target_arch = "wasm32"))]
 mod table;
+mod whole;
+
+pub use whole::write_whole;
