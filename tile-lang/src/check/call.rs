@@ -37,6 +37,9 @@ impl<'p> Checker<'p, '_> {
             Some(Nature::Builtin(builtin)) => self.builtin(builtin, callee, arguments, &known, within),
             Some(Nature::Function { index, ready }) => {
                 let function = &self.program.all_functions()[index];
+                if self.makes_none(function, arguments, callee.span) {
+                    return Known::ANY;
+                }
                 let list = match (&function.parameters, ready) {
                     (None, _) | (_, true) => Some(List::Inputs),
                     (Some(parameters), false) => filled(parameters, &function.inputs, arguments, &known),
@@ -217,6 +220,21 @@ impl<'p> Checker<'p, '_> {
             [_] if function.kind != FunctionKind::Function => Known::tensor(None),
             _ => Known::ANY,
         }
+    }
+
+    /// Whether a layer or model is to be made of what has no hyper-parameters to be given first.
+    fn makes_none(&mut self, function: &Function, arguments: &[Argument], span: Span) -> bool {
+        let is_made = arguments.is_empty() && function.kind != FunctionKind::Function;
+        let inputs: Vec<&str> = function.inputs.iter().map(|input| input.name.name.as_str()).collect();
+        let makes_none = is_made && function.parameters.is_none() && !inputs.is_empty();
+        if makes_none {
+            let (kind, name) = (function.kind.keyword(), function.name.as_ref().map_or("", |name| &name.name));
+            let message = format!("{} has no hyper-parameters: a call is of its inputs", title(function));
+            let inputs = inputs.join(", ");
+            let help = format!("to make one and call that, give it an empty list of them, `{kind} {name}()({inputs})`");
+            self.error(Diagnostic::error("E0103", span, message).help(help));
+        }
+        makes_none
     }
 
     /// The hyper-parameters of a function that is applied without them.

@@ -158,6 +158,11 @@ fn weights() {
 }
 
 #[test]
+fn what_has_no_hyper_parameters_makes_no_layer() {
+    assert_snapshot!(wrong("model Sub(X[N, 8]) -> (Y) { Y = X; } model M(X[N, 8]) -> (Y) { sub = Sub(); Y = sub(X); }"), @"E0103 `Sub` has no hyper-parameters: a call is of its inputs: `Sub`; help: to make one and call that, give it an empty list of them, `model Sub()(X)`");
+}
+
+#[test]
 fn blocks() {
     assert_snapshot!(wrong("model M(X[N, M]) -> (Y) { yield Y = X; scan A in X along 0 { if training { yield B = A; } yield C = A; yield C = A; } Y = C; }"), @"
     E0124 `yield` stands in no `scan`, or in a block within one: `yield Y = X;`; help: a scan yields at every step: put it directly into the body of the `scan`
