@@ -376,6 +376,19 @@ impl<T: Float + Number> Store<T> for Epilogue<'_> {
         }
         self.give(machine);
     }
+
+    fn place(&self, batch: usize, of_rows: Range<usize>, of_columns: Range<usize>) -> Option<(*mut T, usize)> {
+        let Contraction { batch: batches, rows, columns, runs, .. } = self.contraction;
+        let (rows, first_column) = (&rows[of_rows], of_columns.start);
+        let stride = rows.get(1).map_or(0, |second| second.wrapping_sub(rows[0]));
+        let is_even = rows.windows(2).all(|pair| pair[1].wrapping_sub(pair[0]) == stride);
+        if (runs[first_column] as usize) < of_columns.len() || !is_even || rows.last() < rows.first() {
+            return None;
+        }
+        let place = |row: usize| batches[batch] + row + columns[first_column];
+        let places = place(rows[0])..place(rows[rows.len() - 1]) + of_columns.len();
+        self.job.direct(places).map(|start| (start, stride))
+    }
 }
 
 impl<'a> Epilogue<'a> {

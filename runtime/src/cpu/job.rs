@@ -151,6 +151,17 @@ impl<'a> Job<'a> {
         }
     }
 
+    /// Where the elements of consecutive places are, if their accumulated values are stored as they are.
+    ///
+    /// Each place is to be written by one thread only.
+    pub fn direct<T>(&self, places: Range<usize>) -> Option<*mut T> {
+        let is_plain = self.outputs.len() == 1 && self.nest.outputs[0].over.is_none() && self.epilogue.is_accumulator();
+        let (bytes, range) = self.part(0, places, size_of::<T>()).filter(|_| is_plain)?;
+        let fits = range.start <= range.end && range.end <= bytes.len();
+        let start = bytes.start().wrapping_add(range.start).cast::<T>();
+        (fits && start.is_aligned()).then_some(start)
+    }
+
     /// Runs a nest without aggregation at some places.
     pub fn pointwise(&self, places: Range<usize>) {
         // With statistics, threads get whole rows.

@@ -235,6 +235,11 @@ impl Tape {
         tape
     }
 
+    /// Whether the only result is what was accumulated, as it is.
+    pub fn is_accumulator(&self) -> bool {
+        matches!(self.results[..], [result] if self.given.contains(&(result, ACCUMULATOR)))
+    }
+
     fn reader(&self, nest: &Nest, load: &Load, guards: &[Affine]) -> Reader {
         let conditions = || guards.iter().chain(load.when.iter().filter(|when| !guards.contains(when)));
         Reader {

@@ -89,6 +89,12 @@ unsafe fn body<V: Vector, const M: usize, const N: usize, const K_CONTIGUOUS: bo
     unsafe {
         let zero = V::splat(V::Scalar::default());
         let mut sums = [[zero; N]; M];
+        // They are in L2 at best, and are there when the sums are.
+        for m in 0..M {
+            for n in 0..N {
+                V::prefetch(c.wrapping_add(m * ldc + n * V::LANES));
+            }
+        }
         let mut b_row = b.start;
         for run in runs {
             let a_run = a.start.add(run.offset);

@@ -36,8 +36,8 @@ use task::{Panels, Task};
 
 /// The longest block of k: a panel of A (14 rows × 512 × 4 bytes = 28 KiB) stays in a 32 KiB L1 beside the passing B.
 const BLOCK_BYTES: usize = 512 * 4;
-/// Most rows of a task: with a block of f32 its packed rows of A take 256 KiB of L2.
-const MC: usize = 168;
+/// Most rows of a task: with a block of f32 its packed rows of A take 224 KiB of L2.
+const MC: usize = 112;
 /// Most rows of a task whose rows all meet the same elements.
 const MOST_ROWS_IN_WINDOW: usize = 1024;
 /// Columns of B walked at a time: a block × NC of f32 takes 384 KiB of L2.
@@ -119,6 +119,12 @@ impl<'a, T> Tile<'a, T> {
 pub trait Store<T>: Sync {
     /// Takes one tile.
     fn store(&self, tile: Tile<T>);
+
+    /// Where these rows × columns of a batch's C may be summed in place, and left: the first of them, and the elements from a row to the
+    /// next. Columns are side by side. What is summed there is not stored as a tile.
+    fn place(&self, _batch: usize, _rows: Range<usize>, _columns: Range<usize>) -> Option<(*mut T, usize)> {
+        None
+    }
 }
 
 impl<T, F: Fn(Tile<T>) + Sync> Store<T> for F {
@@ -148,6 +154,13 @@ impl<T: Float> Store<T> for Rows<'_, T> {
             // SAFETY: only this module makes tiles, and no two of a product share an element.
             unsafe { self.data.slice(start..start + sums.len()) }.copy_from_slice(sums);
         }
+    }
+
+    fn place(&self, batch: usize, rows: Range<usize>, columns: Range<usize>) -> Option<(*mut T, usize)> {
+        let at = |row: usize, column: usize| batch * self.batch_stride + row * self.row_stride + column;
+        let first = at(rows.start, columns.start);
+        (at(rows.end - 1, columns.end) <= self.data.len())
+            .then(|| (self.data.start().wrapping_add(first), self.row_stride))
     }
 }
 

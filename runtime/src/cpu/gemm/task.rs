@@ -36,6 +36,14 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
         let (k, kc, width) = (self.product.size.k, self.product.size.block, self.product.kernels.columns());
         let blocks = k.div_ceil(kc).max(1);
         let nc = NC / width * width;
+        let Product { batch, store, kernels, .. } = self.product;
+        let place = match &self.rows[..] {
+            // Kernels write whole vectors.
+            [first, .., last] | [first @ last] if self.columns.len().is_multiple_of(kernels.lanes) => {
+                store.place(*batch, first.start..last.end, self.columns.clone())
+            }
+            _ => None,
+        };
         // A row of C is padded to a kernel's width.
         let stride = nc.min(self.columns.len()).next_multiple_of(width);
         // Panels whose sums are finished together.
@@ -44,7 +52,11 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
         let strip = together.min(self.rows.len()) * height * stride;
         // Sums wait in memory only from one block of k to the next: with a single block one strip serves all.
         let groups = self.rows.len().div_ceil(together);
-        let strips = if blocks == 1 { 1 } else { groups * self.columns.len().div_ceil(nc) };
+        let strips = match place {
+            Some(_) => 0,
+            None if blocks == 1 => 1,
+            None => groups * self.columns.len().div_ceil(nc),
+        };
         let packed = kc.min(k) * self.rows.len() * height;
         scratch::with3([packed, strips * strip, kc.min(k) * width], |[a, c, edge]: [&mut [T]; 3]| {
             let mut lefts = Vec::with_capacity(self.rows.len());
@@ -56,11 +68,20 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
                 let mut number = 0;
                 for start in self.columns.clone().step_by(nc) {
                     let columns = start..self.columns.end.min(start + nc);
+                    if let Some((c, stride)) = place {
+                        for (rows, left) in self.rows.iter().zip(&lefts) {
+                            let at = (rows.start - self.rows[0].start) * stride + (columns.start - self.columns.start);
+                            let c = c.wrapping_add(at);
+                            self.strip(rows.len(), columns.clone(), ks.clone(), (*left, &runs), edge, c, stride);
+                        }
+                        continue;
+                    }
                     for (panels, lefts) in self.rows.chunks(together).zip(lefts.chunks(together)) {
                         let c = &mut c[number % strips * strip..][..strip];
                         let first = panels[0].start;
                         for (rows, left) in panels.iter().zip(lefts) {
                             let c = &mut c[(rows.start - first) * stride..];
+                            let c = c.as_mut_ptr();
                             self.strip(rows.len(), columns.clone(), ks.clone(), (*left, &runs), edge, c, stride);
                         }
                         if block + 1 == blocks {
@@ -153,7 +174,7 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
         ks: Range<usize>,
         (left, runs): (Left<T>, &[Run]),
         edge: &[T],
-        c: &mut [T],
+        c: *mut T,
         stride: usize,
     ) {
         let Product { kernels, .. } = self.product;
@@ -177,13 +198,14 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
                     }
                 }
             };
-            let c = &mut c[start - columns.start..][..(rows - 1) * stride + vectors * lanes];
+            let c = c.wrapping_add(start - columns.start);
             let kernel = kernels.get(left.layout, rows, vectors);
             let b = Strided { start: b.as_ptr(), stride: b_stride };
-            // SAFETY: `b` and `c` are exactly what the kernel touches; `left` with its runs is a panel of `rows` by the block of k, in the operand, packed, or in
-            // a window's box, which holds every place of a row and a term;
-            // `kernels` came from the detection of this processor's features.
-            unsafe { kernel(runs, left.panel, b, c.as_mut_ptr(), stride, ks.start == 0) };
+            // SAFETY: `b` is exactly what the kernel touches; `c` is a strip of scratch memory, whose rows are padded to a kernel's width, or the place
+            // of whole vectors in the store's memory, which is this task's; `left` with its runs is a panel of `rows` by the block of k, in the
+            // operand, packed, or in a window's box, which holds every place of a row and a term; `kernels` came from the detection of this
+            // processor's features.
+            unsafe { kernel(runs, left.panel, b, c, stride, ks.start == 0) };
         }
     }
 }
