@@ -36,6 +36,15 @@ pub struct Chain {
 }
 
 impl Chain {
+    /// Operations on an element, about.
+    pub fn work(&self) -> usize {
+        let of = |step: &Move| match step {
+            Move::Apply(Code::Exp | Code::Tanh | Code::Erf, _) => 16,
+            _ => 1,
+        };
+        self.moves.iter().map(of).sum()
+    }
+
     /// The register of a value that it stores.
     pub fn register(&self, value: Value) -> usize {
         self.registers.iter().find(|(kept, _)| *kept == value).map_or(0, |(_, register)| *register)

@@ -66,7 +66,7 @@ impl<'a> Job<'a> {
     pub fn finish(&self, epilogue: &mut Machine, places: Range<usize>) {
         let is_alone = self.outputs.len() == 1 && self.nest.outputs[0].over.is_none();
         // Chains ask for their output themselves.
-        let asks = !(is_alone && self.epilogue.has_chains);
+        let asks = !(is_alone && self.epilogue.longest_chain.is_some());
         let part = |output: usize| {
             let size = self.epilogue.dtype(self.epilogue.results[output]).size();
             let (bytes, range) = self.part(output, places.clone(), size)?;

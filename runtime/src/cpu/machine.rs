@@ -116,7 +116,7 @@ impl<'t> Machine<'t> {
         let tape = self.tape;
         self.ahead.clear();
         if let Some(sink) = &mut sink
-            && tape.has_chains
+            && tape.longest_chain.is_some()
             && sink.len() == length * size_of::<f32>()
         {
             self.ahead.push((Code::FetchToWrite, Place { start: sink.as_mut_ptr(), mask: usize::MAX }));
@@ -132,7 +132,7 @@ impl<'t> Machine<'t> {
             if let Action::Chain(chain) = &step.action {
                 let to = if last { sink.take() } else { None };
                 let is_sunk = to.is_some();
-                self.run_chain(chain, step.value, to);
+                self.run_chain(chain, tape.longest_chain <= Some(number), step.value, to);
                 if is_sunk {
                     return true;
                 }
@@ -363,7 +363,7 @@ impl<'t> Machine<'t> {
             }
             let next = data.get(local + length..(local + 2 * length).min(data.len())).unwrap_or_default();
             // A chain asks for one element after the other, as it goes.
-            if self.tape.has_chains && next.len() == length && size_of::<T>() == size_of::<f32>() {
+            if self.tape.longest_chain.is_some() && next.len() == length && size_of::<T>() == size_of::<f32>() {
                 let start = next.as_ptr().cast_mut().cast();
                 self.ahead.push((Code::Fetch, Place { start, mask: usize::MAX }));
             } else {

@@ -95,7 +95,8 @@ pub struct Tape {
     pub steps: Vec<Step>,
     /// How many instructions that is.
     operations: usize,
-    pub has_chains: bool,
+    /// The step of the chain with the most work, which hides what it asks memory for.
+    pub longest_chain: Option<usize>,
     /// What runs once, over one period of each value.
     pub steady: Vec<(Step, usize)>,
     pub dtypes: Vec<DType>,
@@ -159,7 +160,7 @@ impl Tape {
             dtypes,
             steps: Vec::new(),
             operations: 0,
-            has_chains: false,
+            longest_chain: None,
             steady: Vec::new(),
             registers: vec![longest * 8, longest],
             constants: Vec::new(),
@@ -229,7 +230,11 @@ impl Tape {
         tape.operations = tape.steps.len();
         if tape.fused.is_none() {
             tape.steps = chain::joined(std::mem::take(&mut tape.steps), &linked, results);
-            tape.has_chains = tape.steps.iter().any(|step| matches!(step.action, Action::Chain(_)));
+            let work = |(number, step): (usize, &Step)| match &step.action {
+                Action::Chain(chain) => Some((chain.work(), number)),
+                _ => None,
+            };
+            tape.longest_chain = tape.steps.iter().enumerate().filter_map(work).max().map(|(_, number)| number);
         }
         tape.row = tape.rows().filter(|row| *row >= SHORTEST_ROW).min();
         tape

@@ -38,8 +38,8 @@ impl Bench {
 }
 
 impl Machine<'_> {
-    /// Runs a chain over the chunk; the value `last` goes to `sink`, if there is one.
-    pub(super) fn run_chain(&mut self, chain: &Chain, last: Value, sink: Option<&mut [u8]>) {
+    /// Runs a chain over the chunk; the value `last` goes to `sink`, if there is one. `asks` for what is ahead, too.
+    pub(super) fn run_chain(&mut self, chain: &Chain, asks: bool, last: Value, sink: Option<&mut [u8]>) {
         let mut bench = std::mem::take(&mut self.bench);
         bench.ops.clear();
         bench.strips.clear();
@@ -49,8 +49,8 @@ impl Machine<'_> {
             sink.as_mut_ptr()
         });
         let mut aggregates = std::mem::take(&mut bench.aggregates);
-        for place in self.ahead.drain(..) {
-            bench.push(place.0, place.1, Place::NONE);
+        if asks {
+            self.ahead.drain(..).for_each(|(code, place)| bench.push(code, place, Place::NONE));
         }
         for step in &chain.moves {
             match *step {
