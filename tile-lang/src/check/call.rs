@@ -222,19 +222,19 @@ impl<'p> Checker<'p, '_> {
         }
     }
 
-    /// Whether a layer or model is to be made of what has no hyper-parameters to be given first.
+    /// Whether a layer or model is to be made of what has no hyper-parameters to be given first, and takes inputs.
     fn makes_none(&mut self, function: &Function, arguments: &[Argument], span: Span) -> bool {
-        let is_made = arguments.is_empty() && function.kind != FunctionKind::Function;
-        let inputs: Vec<&str> = function.inputs.iter().map(|input| input.name.name.as_str()).collect();
-        let makes_none = is_made && function.parameters.is_none() && !inputs.is_empty();
-        if makes_none {
-            let (kind, name) = (function.kind.keyword(), function.name.as_ref().map_or("", |name| &name.name));
-            let message = format!("{} has no hyper-parameters: a call is of its inputs", title(function));
-            let inputs = inputs.join(", ");
-            let help = format!("to make one and call that, give it an empty list of them, `{kind} {name}()({inputs})`");
-            self.error(Diagnostic::error("E0103", span, message).help(help));
+        let is_made = arguments.is_empty() && function.kind != FunctionKind::Function && function.parameters.is_none();
+        if !is_made || function.inputs.iter().all(|input| input.default.is_some()) {
+            return false;
         }
-        makes_none
+        let (kind, name) = (function.kind.keyword(), function.name.as_ref().map_or("", |name| &name.name));
+        let inputs: Vec<&str> = function.inputs.iter().map(|input| input.name.name.as_str()).collect();
+        let message = format!("{} has no hyper-parameters: a call is of its inputs", title(function));
+        let inputs = inputs.join(", ");
+        let help = format!("to make one and call that, give it an empty list of them, `{kind} {name}()({inputs})`");
+        self.error(Diagnostic::error("E0103", span, message).help(help));
+        true
     }
 
     /// The hyper-parameters of a function that is applied without them.

@@ -160,6 +160,7 @@ fn weights() {
 #[test]
 fn what_has_no_hyper_parameters_makes_no_layer() {
     assert_snapshot!(wrong("model Sub(X[N, 8]) -> (Y) { Y = X; } model M(X[N, 8]) -> (Y) { sub = Sub(); Y = sub(X); }"), @"E0103 `Sub` has no hyper-parameters: a call is of its inputs: `Sub`; help: to make one and call that, give it an empty list of them, `model Sub()(X)`");
+    assert_snapshot!(wrong("layer Nothing(X = none) -> (Y) { Y = 1; } model M(X[N]) -> (Y) { Y = X + Nothing(); }"), @"W0101 the input `X` is not used: `X`");
 }
 
 #[test]
