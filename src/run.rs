@@ -107,6 +107,9 @@ pub fn run(arguments: &Run, terminal: &Terminal) -> Result<(), Failure> {
     };
     terminal.detail(&format!("ran in {:.1?}", started.elapsed()));
 
+    if let Some(folder) = &arguments.output_dir {
+        std::fs::create_dir_all(folder).map_err(|error| Failure::writing(folder, &error))?;
+    }
     let paths = output_files(arguments, outputs.iter().map(|(name, _)| name));
     let files = outputs.iter().zip(paths).map(|((_, tensor), path)| {
         path.map(|path| write_output(arguments, &source, &path, tensor).map(|()| path)).transpose()
@@ -285,9 +288,6 @@ fn output_files<'a>(arguments: &Run, names: impl Iterator<Item = &'a str>) -> Ve
 
 /// Writes an output to its file.
 fn write_output(arguments: &Run, source: &Source, path: &Path, tensor: &Tensor) -> Result<(), Failure> {
-    if let Some(folder) = arguments.output_dir.as_ref().filter(|folder| path.starts_with(folder)) {
-        std::fs::create_dir_all(folder).map_err(|error| Failure::writing(folder, &error))?;
-    }
     if is_picture(path) {
         let bytes = picture::encode(path, tensor, arguments.inputs.pictures).map_err(|error| source.failed(&error))?;
         return write_file(path, bytes);

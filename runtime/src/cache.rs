@@ -9,6 +9,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::data::write_whole;
+
 /// What every file begins with. Another form of file gets another number.
 const MAGIC: &str = "tilec cache 1";
 
@@ -77,17 +79,11 @@ impl CacheFile {
             return Ok(());
         }
         let head = format!("{MAGIC}\n{}\n{sum}\n", self.key);
-        let unfinished = self.path.with_extension(format!("{}.tmp", std::process::id()));
         let write = || {
             self.path.parent().map_or(Ok(()), fs::create_dir_all)?;
-            fs::write(&unfinished, [head.as_bytes(), content].concat())?;
-            fs::rename(&unfinished, &self.path)
+            write_whole(&self.path, |path| fs::write(path, [head.as_bytes(), content].concat()))
         };
-        if let Err(error) = write() {
-            // What is left of it is of no use; that it cannot be removed either is no news.
-            let _ = fs::remove_file(&unfinished);
-            return Err(format!("{} cannot be written: {error}", self.path.display()));
-        }
+        write().map_err(|error| format!("{} cannot be written: {error}", self.path.display()))?;
         self.known = Some(sum);
         Ok(())
     }

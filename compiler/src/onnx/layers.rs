@@ -135,6 +135,26 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// How windows of these sizes lie on the inner axes, if the library has a word for it.
+    fn axes(&self, window: &[usize]) -> Option<Vec<Axis>> {
+        let is_upper = match self.auto_pad() {
+            "NOTSET" | "VALID" => false,
+            "SAME_UPPER" => true,
+            _ => return None,
+        };
+        let inner = window.len();
+        let (strides, dilations) = (self.sizes("strides", inner, 1)?, self.sizes("dilations", inner, 1)?);
+        let pads = self.sizes("pads", 2 * inner, 0)?;
+        let is_positive = strides.iter().chain(&dilations).chain(window).all(|&size| size > 0);
+        let axis = |axis: usize| {
+            let (reach, stride) = (dilations[axis] * (window[axis] - 1) + 1, strides[axis]);
+            let of_same = [(reach - 1) / 2, reach / 2];
+            let pads = if is_upper { of_same } else { [pads[axis], pads[inner + axis]] };
+            Axis { reach, stride, pads, is_same: is_upper || (stride == 1 && pads == of_same) }
+        };
+        is_positive.then(|| (0..inner).map(axis).collect())
+    }
+
     /// A number as the program writes it.
     fn float(&self, name: &str, default: f64) -> Option<f64> {
         match self.parameter(name) {
@@ -321,26 +341,7 @@ impl Finder<'_> {
         let window = self.shape(kernel).get(2..)?;
         let given = call.sizes("kernel_shape", inner, 0)?;
         let is_said = call.parameter("kernel_shape").is_none() || given == window;
-        self.axes(call, window).filter(|_| is_said && window.len() == inner)
-    }
-
-    fn axes(&self, call: &Call, window: &[usize]) -> Option<Vec<Axis>> {
-        let is_upper = match call.auto_pad() {
-            "NOTSET" | "VALID" => false,
-            "SAME_UPPER" => true,
-            _ => return None,
-        };
-        let inner = window.len();
-        let (strides, dilations) = (call.sizes("strides", inner, 1)?, call.sizes("dilations", inner, 1)?);
-        let pads = call.sizes("pads", 2 * inner, 0)?;
-        let is_positive = strides.iter().chain(&dilations).chain(window).all(|&size| size > 0);
-        let axis = |axis: usize| {
-            let (reach, stride) = (dilations[axis] * (window[axis] - 1) + 1, strides[axis]);
-            let of_same = [(reach - 1) / 2, reach / 2];
-            let pads = if is_upper { of_same } else { [pads[axis], pads[inner + axis]] };
-            Axis { reach, stride, pads, is_same: is_upper || (stride == 1 && pads == of_same) }
-        };
-        is_positive.then(|| (0..inner).map(axis).collect())
+        call.axes(window).filter(|_| is_said && window.len() == inner)
     }
 
     fn convolution(&self, call: &Call, layer: &mut Layer) -> Option<()> {
@@ -487,7 +488,7 @@ impl Finder<'_> {
     fn pooling(&self, way: &str, call: &Call, layer: &mut Layer) -> Option<()> {
         let inner = self.inner_axes(layer.input)?;
         let window = call.sizes("kernel_shape", inner, 0)?;
-        let axes = self.axes(call, &window)?;
+        let axes = call.axes(&window)?;
         let is_plain = call.int("ceil_mode", 0)? == 0;
         let is_valid = is_plain && axes.iter().all(|axis| axis.pads == [0, 0]);
         let is_same = is_plain && axes.iter().all(|axis| axis.is_same) && call.int("count_include_pad", 0)? == 0;

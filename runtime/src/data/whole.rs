@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 /// Has `write` make a file beside `path`, which takes its place when it is finished: if it fails, what was there is there still. What
-/// is no file, such as a pipe or a device, is written where it is.
+/// is no file, such as a pipe or a device, is written where it is. Of several processes that write the same file, one has it in the end.
 ///
 /// # Errors
 /// Those of `write`, and of moving the file to its place.
@@ -15,8 +15,9 @@ pub fn write_whole<E: From<io::Error>>(path: &Path, write: impl FnOnce(&Path) ->
     }
     // Through a link, to the file that it leads to.
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let process = if cfg!(target_family = "wasm") { 0 } else { std::process::id() };
     let mut unfinished = path.clone().into_os_string();
-    unfinished.push(".part");
+    unfinished.push(format!(".{process}.part"));
     let unfinished = Path::new(&unfinished);
     let written = write(unfinished).and_then(|()| Ok(fs::rename(unfinished, &path)?));
     if written.is_err() {

@@ -32,14 +32,14 @@ struct Left<T> {
 
 impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
     pub fn run(&self) {
-        let Kernels { rows: height, .. } = self.product.kernels;
+        let Kernels { rows: height, lanes, .. } = self.product.kernels;
         let (k, kc, width) = (self.product.size.k, self.product.size.block, self.product.kernels.columns());
         let blocks = k.div_ceil(kc).max(1);
         let nc = NC / width * width;
-        let Product { batch, store, kernels, .. } = self.product;
+        let Product { batch, store, .. } = self.product;
         let place = match &self.rows[..] {
             // Kernels write whole vectors.
-            [first, .., last] | [first @ last] if self.columns.len().is_multiple_of(kernels.lanes) => {
+            [first, .., last] | [first @ last] if self.columns.len().is_multiple_of(lanes) => {
                 store.place(*batch, first.start..last.end, self.columns.clone())
             }
             _ => None,
@@ -80,8 +80,8 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
                         let c = &mut c[number % strips * strip..][..strip];
                         let first = panels[0].start;
                         for (rows, left) in panels.iter().zip(lefts) {
-                            let c = &mut c[(rows.start - first) * stride..];
-                            let c = c.as_mut_ptr();
+                            let room = (rows.len() - 1) * stride + columns.len().next_multiple_of(lanes);
+                            let c = c[(rows.start - first) * stride..][..room].as_mut_ptr();
                             self.strip(rows.len(), columns.clone(), ks.clone(), (*left, &runs), edge, c, stride);
                         }
                         if block + 1 == blocks {
