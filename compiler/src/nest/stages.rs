@@ -34,8 +34,10 @@ pub struct Stages {
     /// Rows of the block, all its points, and rows times points.
     pub rows: usize,
     pub area: usize,
-    /// The turns of the loops that the stages are in, besides those around the nest: outermost first.
+    /// The turns of the loops that the stages are in, besides those around the nest: outermost first, the last over the blocks.
     pub turns: Vec<usize>,
+    /// Whether the blocks are of rows alone, so that all of one turn of the other loops have the same right factors.
+    pub of_rows: bool,
 }
 
 /// Rows for which the stages are computed in blocks: one of the axes of batch and rows is cut, and those outside it are loops.
@@ -68,10 +70,11 @@ impl Nest {
         let size = extent(axis).div_ceil(extent(axis).div_ceil(size));
         let (blocks, rest) = (extent(axis) / size, extent(axis) % size);
         let cut = Cut { outer: &order[..number], axis, start: 0, size, blocks };
-        let mut all = vec![self.cut(&cut)?.in_stages(self.loops)?];
+        let of_rows = roles.rows.contains(&axis);
+        let mut all = vec![self.cut(&cut)?.in_stages(self.loops, of_rows)?];
         if rest > 0 {
             let rest = Cut { start: blocks * size, size: rest, blocks: 1, ..cut };
-            all.push(self.cut(&rest)?.in_stages(self.loops)?);
+            all.push(self.cut(&rest)?.in_stages(self.loops, of_rows)?);
         }
         Some(all)
     }
@@ -99,14 +102,14 @@ impl Nest {
         Some(nest)
     }
 
-    /// The stages of all rows of a nest that has been cut, in a nest that was in `around` loops.
-    fn in_stages(&self, around: usize) -> Option<Stages> {
+    /// The stages of all rows of a nest that has been cut, in a nest that was in `around` loops; blocks are `of_rows` alone, or not.
+    fn in_stages(&self, around: usize, of_rows: bool) -> Option<Stages> {
         let roles = self.attention()?.roles;
         let points: Vec<usize> = self.reduction().collect();
-        let of_rows = [&roles.batch[..], &roles.rows].concat();
-        let of_scores = [&of_rows[..], &points].concat();
-        let (row, place) = (self.row_major(of_rows.iter().copied())?, self.row_major(of_scores.iter().copied())?);
-        let rows = self.points(&of_rows);
+        let row_axes = [&roles.batch[..], &roles.rows].concat();
+        let of_scores = [&row_axes[..], &points].concat();
+        let (row, place) = (self.row_major(row_axes.iter().copied())?, self.row_major(of_scores.iter().copied())?);
+        let rows = self.points(&row_axes);
         let area = self.points(&of_scores);
         let count = self.operands.len();
         let [of_area, of_row] = [area, rows].map(|elements| TensorType::new(DType::F32, [elements].as_slice()));
@@ -147,7 +150,7 @@ impl Nest {
         nest.outputs = vec![output(&of_area, &place)];
         nest.outputs.extend(statistics.iter().map(|_| output(&of_row, &row)));
         nest.outputs.extend(outputs(&of_row_outputs));
-        let weights = self.part(nest, &of_scores, of_rows.len(), &[])?;
+        let weights = self.part(nest, &of_scores, row_axes.len(), &[])?;
 
         let mut nest = self.bare("product", Some(Aggregation::Sum));
         nest.operands.push(of_area);
@@ -166,7 +169,7 @@ impl Nest {
         let free: Vec<usize> = (0..self.free).collect();
         let product = self.part(nest, &free, free.len(), &points)?;
         let turns = self.axes[self.loops()][around..].iter().map(|axis| axis.extent).collect();
-        Some(Stages { scores, weights, product, statistics: statistics.len(), rows, area, turns })
+        Some(Stages { scores, weights, product, statistics: statistics.len(), rows, area, turns, of_rows })
     }
 
     /// The statistics of the body that some outputs read.

@@ -1,14 +1,18 @@
 //! Nests of attention, a block of rows at a time: scores, weights and product of a block run one after the other as plain nests, and what
-//! passes between them stays in the cache.
+//! passes between them stays in the cache of the thread that runs them.
 
 use super::memory::{Operand, Output};
-use super::prepared::Prepared;
+use super::pool;
+use super::prepared::{Packed, Prepared};
 use super::scratch;
+use std::ops::Range;
 use tile_compiler::nest::{Nest, Stages};
 
-/// Scores of a block, about: with the weights that are made of them they stay in the last cache, and there are rows enough for the other factors to
-/// be packed seldom.
-const BLOCK: usize = 1 << 20;
+/// Scores of a block, about: with the weights that are made of them they take half a megabyte of L2.
+const BLOCK: usize = 1 << 16;
+
+/// Tasks for each thread, where threads do not get as many of the other loops' turns each.
+const TASKS: usize = 4;
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
@@ -26,6 +30,12 @@ struct Block {
     weights: Prepared,
     product: Prepared,
     stages: Stages,
+}
+
+/// The right factors of a block's products, packed for some blocks.
+struct Rights {
+    scores: Vec<Option<Packed>>,
+    product: Option<Packed>,
 }
 
 impl Attention {
@@ -48,29 +58,54 @@ impl Attention {
     /// Computes every output, at `steps` of the loops around the nest.
     pub fn run(&self, steps: &[usize], operands: &[Operand], outputs: &[Output]) {
         for block in &self.blocks {
-            let turns = &block.stages.turns;
-            for number in 0..turns.iter().product() {
-                let mut rest: usize = number;
-                let mut own: Vec<usize> = Vec::with_capacity(turns.len());
-                for extent in turns.iter().rev() {
-                    own.push(rest % extent);
-                    rest /= extent;
+            let Some((&blocks, outer)) = block.stages.turns.split_last() else { continue };
+            let (turns, threads) = (outer.iter().product::<usize>(), pool::threads());
+            // Each task packs the right factors for itself.
+            let parts = if turns.is_multiple_of(threads) { 1 } else { (TASKS * threads).div_ceil(turns).min(blocks) };
+            let task = |task: usize| {
+                let (mut turn, part) = (task / parts, task % parts);
+                let mut own = vec![0; outer.len()];
+                for (own, extent) in own.iter_mut().zip(outer).rev() {
+                    (*own, turn) = (turn % extent, turn / extent);
                 }
-                own.reverse();
-                self.run_block(block, &[steps, &own].concat(), operands, outputs);
-            }
+                let some = part * blocks / parts..(part + 1) * blocks / parts;
+                self.run_blocks(block, &[steps, &own].concat(), some, operands, outputs);
+            };
+            // Where that leaves threads without a task, they share those of a stage.
+            if turns * parts < threads { (0..turns * parts).for_each(task) } else { pool::run(turns * parts, task) }
         }
     }
 
-    fn run_block(&self, block: &Block, steps: &[usize], operands: &[Operand], outputs: &[Output]) {
+    /// Runs some of the blocks at `steps` of the loops around them.
+    fn run_blocks(
+        &self,
+        block: &Block,
+        steps: &[usize],
+        blocks: Range<usize>,
+        operands: &[Operand],
+        outputs: &[Output],
+    ) {
+        let shared = block.stages.of_rows && blocks.len() > 1;
+        let pack = |stage: &Prepared| {
+            // Of the operands that other stages write, rows are made.
+            let is_shared = shared && stage.right().iter().all(|operand| *operand < operands.len());
+            if is_shared { stage.pack_at(&[steps, &[0]].concat(), operands) } else { None }
+        };
+        let rights = Rights { scores: block.scores.iter().map(pack).collect(), product: pack(&block.product) };
+        for number in blocks {
+            self.run_block(block, &[steps, &[number]].concat(), &rights, operands, outputs);
+        }
+    }
+
+    fn run_block(&self, block: &Block, steps: &[usize], rights: &Rights, operands: &[Operand], outputs: &[Output]) {
         let Block { scores, weights, product, stages } = block;
         // All begin a line, so that rows of one are not written by two threads.
         let [area, rows] = [stages.area, stages.rows].map(|count| (count * size_of::<f32>()).next_multiple_of(LINE));
         let (of_rows, others): (Vec<usize>, Vec<usize>) = (0..outputs.len()).partition(|&output| self.of_rows[output]);
         scratch::with((scores.len() + 1) * area + stages.statistics * rows, |memory: &mut [u8]| {
             let (of_scores, of_weights) = memory.split_at_mut(scores.len() * area);
-            for (stage, memory) in scores.iter().zip(of_scores.chunks_exact_mut(area)) {
-                stage.run(steps, operands, None, &[Output::new(memory, 0)]);
+            for ((stage, memory), right) in scores.iter().zip(of_scores.chunks_exact_mut(area)).zip(&rights.scores) {
+                stage.run(steps, operands, right.as_ref(), &[Output::new(memory, 0)]);
             }
             let mut read = operands.to_vec();
             read.extend(of_scores.chunks_exact(area).map(Operand::from));
@@ -86,7 +121,7 @@ impl Attention {
             read.push(Operand::from(factor));
             read.extend(of_statistics.chunks_exact(rows).map(Operand::from));
             let written: Vec<Output> = others.iter().map(|&output| outputs[output].clone()).collect();
-            product.run(steps, &read, None, &written);
+            product.run(steps, &read, rights.product.as_ref(), &written);
         });
     }
 }

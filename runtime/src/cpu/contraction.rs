@@ -115,6 +115,11 @@ impl Contraction {
         matches!(&self.left, Side::Gathered { places, .. } if places.window.is_some())
     }
 
+    /// The operands that the right factor reads.
+    pub fn right(&self) -> Vec<usize> {
+        self.right.operands()
+    }
+
     /// The operands that the right factor reads, if nothing else does.
     pub fn packs(&self, nest: &Nest) -> Vec<usize> {
         let right = self.right.operands();

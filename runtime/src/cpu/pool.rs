@@ -60,9 +60,9 @@ thread_local! {
     static AT_WORK: Cell<bool> = const { Cell::new(false) };
 }
 
-/// How many threads work on a job, the caller's among them.
+/// How many threads would work on a job of the caller's, itself among them.
 pub fn threads() -> usize {
-    pool().threads
+    if AT_WORK.get() { 1 } else { pool().threads }
 }
 
 fn pool() -> &'static Pool {

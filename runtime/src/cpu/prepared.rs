@@ -111,12 +111,24 @@ impl Prepared {
 
     /// Packs the operands of [`Prepared::packs`] for any number of runs; the others need not be there.
     pub fn pack(&self, operands: &[Operand]) -> Option<Packed> {
-        let steps = vec![0; self.nest.loops];
-        let launch = Launch { operands, steps: &steps };
+        self.pack_at(&vec![0; self.nest.loops], operands)
+    }
+
+    /// The same for runs at whose steps of the loops the packed elements are those at `steps`.
+    pub fn pack_at(&self, steps: &[usize], operands: &[Operand]) -> Option<Packed> {
+        let launch = Launch { operands, steps };
         match &self.way {
             Way::Winograd(winograd) => Some(Packed(Form::Points(winograd.pack(launch)))),
             Way::Contraction(contraction) => Some(Packed(Form::Right(contraction.pack(&self.nest, launch)))),
             _ => None,
+        }
+    }
+
+    /// The operands of the right factor, of a product, whether or not they have other readers too.
+    pub fn right(&self) -> Vec<usize> {
+        match &self.way {
+            Way::Contraction(contraction) => contraction.right(),
+            _ => Vec::new(),
         }
     }
 

@@ -54,13 +54,18 @@ fn attention_in_blocks() {
     let mut rng = TestRng::deterministic_rng(proptest::test_runner::RngAlgorithm::ChaCha);
     let mut draw = Draw(&mut rng);
     let mut seen = 0;
-    for (rows, points) in [(16, 17), (33, 20), (37, 64)] {
-        for nest in [nests("Y", "", rows, points), nests("DQ, DK, DV", GRADIENTS, rows, points)].concat() {
+    for (rows, points) in [(16, 17), (33, 20), (37, 130)] {
+        let turned = "U[b, h, e, t: B, H, E, T] = +(P[b, h, t, s] * V[b, s, h, e]);";
+        let forward = [nests("Y", "", rows, points), nests("U", turned, rows, points)].concat();
+        for nest in [forward, nests("DQ, DK, DV", GRADIENTS, rows, points)].concat() {
             seen += 1;
             let operands = operands(&mut draw, &nest, 0);
             let aligned: Vec<Register> = operands.iter().map(|tensor| register(tensor.bytes())).collect();
             let read: Vec<memory::Operand> = aligned.iter().map(|r| memory::Operand::from(r.elements())).collect();
-            for scores in [1, 3 * points, 5 * points + 1, rows * points, 4 * rows * points, 1 << 20] {
+            let rows_of_nest = 0..nest::rows(&nest);
+            let expected: Vec<_> =
+                rows_of_nest.flat_map(|row| nest::row(&nest, &operands, row, &[]).unwrap()).collect();
+            for scores in [1, 3 * points, 5 * points + 1, 12 * points, rows * points, 4 * rows * points, 1 << 20] {
                 let attention = Attention::in_blocks(&nest, scores).unwrap();
                 let mut written: Vec<Register> =
                     nest.outputs.iter().map(|o| Register::zeroed(o.ty.elements() * size_of::<f32>())).collect();
@@ -70,14 +75,12 @@ fn attention_in_blocks() {
                 drop(into);
                 let found = nest.outputs.iter().zip(&written).map(|(output, register)| tensor(output, register));
                 let found: Vec<Tensor> = found.collect();
-                for row in 0..nest::rows(&nest) {
-                    for element in nest::row(&nest, &operands, row, &[]).unwrap() {
-                        let (value, expected) = (found[element.output].get(element.position), element.value.value);
-                        assert!(alike(value, expected), "{value:?}, not {expected:?}, in blocks of {scores}:\n{nest}");
-                    }
+                for element in &expected {
+                    let (value, expected) = (found[element.output].get(element.position), element.value.value);
+                    assert!(alike(value, expected), "{value:?}, not {expected:?}, in blocks of {scores}:\n{nest}");
                 }
             }
         }
     }
-    assert_eq!(seen, 15, "nests of attention");
+    assert_eq!(seen, 18, "nests of attention");
 }
