@@ -89,14 +89,14 @@ fn binary(op: BinaryOp, swapped: bool) -> Option<Code> {
     })
 }
 
-/// Whether a chain may have an instruction whose result and operands are of these types. `rows`: its statistics are of whole chunks.
-fn chainable(inst: &Inst<Leaf>, dtypes: &[DType], value: Value, rows: bool) -> bool {
+/// Whether a chain may have an instruction whose result and operands are of these types.
+fn chainable(inst: &Inst<Leaf>, dtypes: &[DType], value: Value) -> bool {
     let f32 = |value: Value| dtypes[value] == DType::F32;
     match inst {
         Inst::Unary(op, a) => f32(*a) && unary(*op).is_some(),
         Inst::Binary(op, a, b) => f32(*a) && f32(*b) && binary(*op, false).is_some(),
         Inst::Select(c, a, b) => dtypes[*c] == DType::Bool && f32(*a) && f32(*b),
-        Inst::Leaf(Leaf::Statistic(Aggregation::Sum | Aggregation::Max | Aggregation::Min, _)) => rows && f32(value),
+        Inst::Leaf(Leaf::Statistic(Aggregation::Sum | Aggregation::Max | Aggregation::Min, _)) => f32(value),
         _ => false,
     }
 }
@@ -108,7 +108,6 @@ pub fn arranged(
     dtypes: &[DType],
     used: impl Iterator<Item = Value>,
     uniform: &[bool],
-    rows: bool,
     reads: impl Fn(Value) -> Vec<Value>,
 ) -> (Vec<Value>, Vec<bool>) {
     let (mut order, mut linked) = (Vec::new(), vec![false; insts.len()]);
@@ -117,7 +116,7 @@ pub fn arranged(
     for value in used {
         let is_statistic = matches!(insts[value], Inst::Leaf(Leaf::Statistic(..)));
         let read = reads(value);
-        if chainable(&insts[value], dtypes, value, rows) && (is_statistic || !uniform[value]) {
+        if chainable(&insts[value], dtypes, value) && (is_statistic || !uniform[value]) {
             if read.iter().any(|read| statistics.contains(read)) {
                 (first, values, statistics) = (order.len(), HashSet::new(), HashSet::new());
             }

@@ -113,19 +113,19 @@ impl<'a> Job<'a> {
     }
 
     /// Stores a result of each row of a chunk.
-    fn scatter_rows(&self, epilogue: &Machine, output: usize, lines: &Lines, rows: &Space, places: Range<usize>) {
+    fn scatter_rows(&self, epilogue: &mut Machine, output: usize, lines: &Lines, rows: &Space, places: Range<usize>) {
         let Output { bytes, first } = &self.outputs[output];
         let result = self.epilogue.results[output];
         let (size, length) = (self.epilogue.dtype(result).size(), self.nest.row_length());
         let mut walker = epilogue.walker.clone();
-        let values = epilogue.bytes(result);
+        let (values, step) = epilogue.bytes_of_rows(result, length);
         lines.walk(rows, &mut walker, places.start / length, places.len() / length, |piece| {
             for row in 0..piece.length {
                 let at = piece.values[0] + row as i64 * lines.steps[0] - *first as i64;
                 let Ok(at) = usize::try_from(at) else { return };
                 // SAFETY: rows are split between threads, and no two have one position.
                 let to = unsafe { bytes.slice(at * size..(at + 1) * size) };
-                to.copy_from_slice(&values[(piece.at + row) * length * size..][..size]);
+                to.copy_from_slice(&values[(piece.at + row) * step * size..][..size]);
             }
         });
     }

@@ -29,6 +29,17 @@ unsafe fn each<L: Lanes, const N: usize>(registers: [L; N], f: impl Fn([f32; N])
     }
 }
 
+/// Writes `f` of each register over it. `f` takes many registers, so that this is done one by one, by way of memory.
+macro_rules! one_by_one {
+    ($all:ident, $f:path) => {
+        for k in 0..std::hint::black_box($all.len()) {
+            let x = $all.as_mut_ptr().wrapping_add(k);
+            // SAFETY: the slice has so many; the processor has the instructions, by the caller's promise.
+            unsafe { *x = $f(*x) };
+        }
+    };
+}
+
 /// A register of f32.
 ///
 /// # Safety of the methods
@@ -141,10 +152,15 @@ pub trait Lanes: Vector<Scalar = f32> {
             }
         }
     }
+    /// The hyperbolic tangent of each.
     #[inline(always)]
-    unsafe fn erf(self) -> Self {
-        // SAFETY: as above.
-        unsafe { math::erf(self) }
+    unsafe fn tanh_each(all: &mut [Self]) {
+        one_by_one!(all, math::tanh);
+    }
+    /// The error function of each.
+    #[inline(always)]
+    unsafe fn erf_each(all: &mut [Self]) {
+        one_by_one!(all, math::erf);
     }
 }
 
@@ -238,9 +254,9 @@ mod x86 {
             unsafe { _mm_storeu_si128(to.cast(), _mm_maskz_set1_epi8(_mm512_cmp_ps_mask::<R>(self, other), 1)) }
         }
         #[inline(always)]
-        unsafe fn erf(self) -> Self {
+        unsafe fn erf_each(all: &mut [Self]) {
             // SAFETY: as above.
-            unsafe { math::erf_by_table(self) }
+            unsafe { math::erf_by_table(all) }
         }
     }
 

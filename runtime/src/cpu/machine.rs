@@ -20,6 +20,8 @@ enum At {
     Register(usize),
     /// The same for the whole chunk: the first element of a register, the others of which are as well where it is a constant's.
     Uniform(usize, Spread),
+    /// The same all over each of the chunk's rows: the first elements of a register, one for each.
+    OfRows(usize),
     /// In a register, from this element on.
     Steady(usize, usize),
     /// In an operand, from this element on.
@@ -53,7 +55,10 @@ pub struct Machine<'t> {
     ahead: Vec<(Code, Place)>,
     /// The variables that the tape's space does not have are to be set in it.
     pub walker: Walker,
+    /// Points of the chunk.
     length: usize,
+    /// Rows of the chunk, where the tape has rows, or 1.
+    rows: usize,
 }
 
 impl Drop for Machine<'_> {
@@ -78,7 +83,7 @@ impl<'t> Machine<'t> {
         let State { registers, at, addresses, bench, mut walker } = idle.unwrap_or_else(|| State::new(tape));
         walker.point[tape.loops..].iter_mut().zip(steps).for_each(|(variable, &step)| *variable = step as i64);
         let mut machine =
-            Self { tape, operands, registers, at, addresses, bench, ahead: Vec::new(), walker, length: 0 };
+            Self { tape, operands, registers, at, addresses, bench, ahead: Vec::new(), walker, length: 0, rows: 1 };
         for (step, period) in &tape.steady {
             machine.repeat(step, *period);
         }
@@ -90,36 +95,48 @@ impl<'t> Machine<'t> {
         self.registers[register].elements_mut()
     }
 
-    /// The elements of a value in the last chunk.
+    /// The elements of a value in the last chunk, or those of its rows if it is of rows.
     pub fn value<T: Number>(&self, value: Value) -> &[T] {
         match self.at[value] {
             At::Register(register) | At::Uniform(register, _) => &self.registers[register].elements()[..self.length],
+            At::OfRows(register) => &self.registers[register].elements()[..self.rows],
             At::Steady(register, start) => &self.registers[register].elements()[start..start + self.length],
             At::Operand(operand, start) => &self.operands[operand].after(start)[..self.length],
         }
     }
 
-    /// The bytes of the elements of a value in the last chunk.
-    pub fn bytes(&self, value: Value) -> &[u8] {
-        typed!(self.tape.dtypes[value], T => bytes_of(self.value::<T>(value)))
+    /// The bytes of all elements of a result in the last chunk.
+    pub fn bytes(&mut self, result: Value) -> &[u8] {
+        self.widen(result, self.length);
+        typed!(self.tape.dtypes[result], T => bytes_of(self.value::<T>(result)))
+    }
+
+    /// The bytes of one element of a result for each row of the last chunk.
+    pub fn bytes_of_rows(&mut self, result: Value, row_length: usize) -> (&[u8], usize) {
+        let length = if self.extent(result) == self.length { row_length } else { 1 };
+        self.widen(result, self.rows);
+        (typed!(self.tape.dtypes[result], T => bytes_of(self.value::<T>(result))), length)
     }
 
     /// Evaluates `length` points, one of the tape's chunks or a part of it, from `start` on.
     pub fn run(&mut self, start: usize, length: usize) {
         self.run_into(start, length, None);
+        let tape = self.tape;
+        tape.results.iter().for_each(|result| self.widen(*result, length));
     }
 
-    /// The same, but the first result may go straight to `sink`, the bytes of `length` elements of its type: true if it
+    /// The same, but the results may still be of rows, and the first may go straight to `sink`, the bytes of `length` elements of its type: true if it
     /// did; it is then in no register.
     pub fn run_into(&mut self, start: usize, length: usize, mut sink: Option<&mut [u8]>) -> bool {
-        self.length = length;
         let tape = self.tape;
+        self.length = length;
+        self.rows = tape.row_length.map_or(1, |row| length / row);
         self.ahead.clear();
         if let Some(sink) = &mut sink
             && tape.longest_chain.is_some()
             && sink.len() == length * size_of::<f32>()
         {
-            self.ahead.push((Code::FetchToWrite, Place { start: sink.as_mut_ptr(), mask: usize::MAX }));
+            self.ahead.push((Code::FetchToWrite, Place::elements(sink.as_mut_ptr())));
         }
         for (step, period) in &tape.steady {
             self.at[step.value] = match period {
@@ -143,28 +160,29 @@ impl<'t> Machine<'t> {
                 && !(last && sink.is_some())
             {
                 // What is chosen for the whole chunk stays where it is: the tape keeps it there as long.
-                self.at[step.value] = self.at[if self.value::<Bool>(c)[0].0 != 0 { a } else { b }];
-                continue;
+                let chosen = self.at[if self.value::<Bool>(c)[0].0 != 0 { a } else { b }];
+                if !matches!(chosen, At::OfRows(_)) {
+                    self.at[step.value] = chosen;
+                    continue;
+                }
             }
             if last
                 && !matches!(step.action, Action::Load(_))
                 && let Some(out) = sink.take()
             {
-                if self.step(step, start, out) < length {
-                    spread(tape.dtypes[step.value], out, length);
-                }
+                let made = self.step(step, start, out);
+                spread(tape.dtypes[step.value], out, made, length);
                 return true;
             }
             // An instruction's own register is none of those that it reads.
             let mut register = std::mem::take(&mut self.registers[step.register]);
             self.at[step.value] = At::Register(step.register);
-            if self.step(step, start, register.elements_mut()) < length {
-                self.at[step.value] = At::Uniform(step.register, Spread::First);
+            let made = self.step(step, start, register.elements_mut());
+            if made < length {
+                let whole = At::Uniform(step.register, Spread::First);
+                self.at[step.value] = if made == 1 { whole } else { self.whole_rows(step.register) };
             }
             self.registers[step.register] = register;
-        }
-        for &result in &tape.results {
-            self.spread(result);
         }
         false
     }
@@ -179,7 +197,7 @@ impl<'t> Machine<'t> {
                 return typed!(dtype, T => self.load::<T>(reader, start, step.value, &mut elements_mut(out)[..length]));
             }
             Action::Statistic(aggregation, a) => {
-                self.spread(*a);
+                self.widen(*a, self.length);
                 return typed!(dtype, T => self.statistic::<T>(*aggregation, *a, elements_mut(out)));
             }
             Action::Index(_) | Action::Chain(_) => self.length,
@@ -233,36 +251,61 @@ impl<'t> Machine<'t> {
 
     /// The aggregate of a value over each row of the chunk. Returns how many elements that made.
     fn statistic<T: Number>(&self, aggregation: Aggregation, a: Value, out: &mut [T]) -> usize {
-        let row = self.tape.row_length.unwrap_or(self.length);
         let identity = from_scalar(aggregation.identity(self.tape.dtypes[a]));
-        let rows = self.value::<T>(a).chunks(row).map(|row| vector::fold(aggregation, identity, row, None));
-        if row == self.length {
-            out[..1].iter_mut().zip(rows).for_each(|(out, whole)| *out = whole);
-            return 1;
+        let rows = self.value::<T>(a).chunks(self.length / self.rows);
+        out.iter_mut().zip(rows).for_each(|(out, row)| *out = vector::fold(aggregation, identity, row, None));
+        self.rows
+    }
+
+    /// Where the elements of a value are of which the register holds one for each row.
+    fn whole_rows(&self, register: usize) -> At {
+        match self.rows {
+            1 => At::Uniform(register, Spread::First),
+            rows if rows == self.length => At::Register(register),
+            _ => At::OfRows(register),
         }
-        out.chunks_mut(row).zip(rows).for_each(|(out, whole)| out.fill(whole));
-        self.length
     }
 
     fn is_uniform(&self, value: Value) -> bool {
         matches!(self.at[value], At::Uniform(..))
     }
 
-    /// The number of elements to compute of what is made of `values`: 1 where each is the same for the whole chunk; else all, and all
-    /// elements of each are there to be read.
-    fn together(&mut self, values: &[Value]) -> usize {
-        if values.iter().all(|&value| self.is_uniform(value)) {
-            return 1;
+    /// How many elements a value has: one for the whole chunk, one for each row, or one for each point.
+    fn extent(&self, value: Value) -> usize {
+        match self.at[value] {
+            At::Uniform(..) => 1,
+            At::OfRows(_) => self.rows,
+            At::Register(_) | At::Steady(..) | At::Operand(..) => self.length,
         }
-        values.iter().for_each(|&value| self.spread(value));
-        self.length
     }
 
-    /// Fills in the elements of a value that is the same for the whole chunk.
-    fn spread(&mut self, value: Value) {
-        if let At::Uniform(register, Spread::First) = self.at[value] {
-            spread(self.tape.dtypes[value], self.registers[register].elements_mut(), self.length);
-            self.at[value] = At::Uniform(register, Spread::All);
+    /// So many elements of a value.
+    fn distinct<T: Number>(&self, value: Value) -> &[T] {
+        &self.value(value)[..self.extent(value)]
+    }
+
+    /// The number of elements to compute of what is made of `values`: as many as the one of most has, which are there of each to be read.
+    fn together(&mut self, values: &[Value]) -> usize {
+        let most = values.iter().map(|value| self.extent(*value)).max().unwrap_or(1);
+        if most > 1 {
+            values.iter().for_each(|&value| self.widen(value, most));
+        }
+        most
+    }
+
+    /// Fills in the elements of a value that is the same for the whole chunk, or of rows where `length` elements are wanted, more than those.
+    fn widen(&mut self, value: Value, length: usize) {
+        let dtype = self.tape.dtypes[value];
+        match self.at[value] {
+            At::Uniform(register, Spread::First) if length > 1 => {
+                spread(dtype, self.registers[register].elements_mut(), 1, self.length);
+                self.at[value] = At::Uniform(register, Spread::All);
+            }
+            At::OfRows(register) if length > self.rows => {
+                spread(dtype, self.registers[register].elements_mut(), self.rows, length);
+                self.at[value] = At::Register(register);
+            }
+            _ => {}
         }
     }
 
@@ -276,8 +319,9 @@ impl<'t> Machine<'t> {
         };
         let (vector, scalar) = if swapped { (b, a) } else { (a, b) };
         let scalar = self.value::<f32>(scalar)[0];
-        let out = &mut elements_mut(out)[..self.length];
-        vector::binary_scalar(op, self.value(vector), scalar, swapped, out).then_some(self.length)
+        let vector = self.value(vector);
+        let out = &mut elements_mut(out)[..vector.len()];
+        vector::binary_scalar(op, vector, scalar, swapped, out).then_some(vector.len())
     }
 
     /// Runs a step over one period of its value, which is repeated as far as chunks reach.
@@ -286,6 +330,7 @@ impl<'t> Machine<'t> {
         let size = dtype.size();
         let mut register = std::mem::take(&mut self.registers[step.register]);
         let bytes: &mut [u8] = register.elements_mut();
+        self.rows = 1;
         for start in (0..period).step_by(CHUNK) {
             self.length = CHUNK.min(period - start);
             for (other, period) in self.tape.steady.iter().filter(|(other, _)| other.value < step.value) {
@@ -294,9 +339,7 @@ impl<'t> Machine<'t> {
             self.at[step.value] = At::Register(step.register);
             let to = &mut bytes[start * size..];
             let made = self.step(step, start, to);
-            if made < self.length {
-                spread(dtype, to, self.length);
-            }
+            spread(dtype, to, made, self.length);
             if let At::Operand(operand, place) = self.at[step.value] {
                 let Operand { bytes: from, first, .. } = self.operands[operand];
                 to[..self.length * size].copy_from_slice(&from[(place - first) * size..][..self.length * size]);
@@ -364,13 +407,19 @@ impl<'t> Machine<'t> {
             let next = data.get(local + length..(local + 2 * length).min(data.len())).unwrap_or_default();
             // A chain asks for one element after the other, as it goes.
             if self.tape.longest_chain.is_some() && next.len() == length && size_of::<T>() == size_of::<f32>() {
-                let start = next.as_ptr().cast_mut().cast();
-                self.ahead.push((Code::Fetch, Place { start, mask: usize::MAX }));
+                self.ahead.push((Code::Fetch, Place::elements(next.as_ptr().cast_mut().cast())));
             } else {
                 prefetch(next);
             }
             self.at[value] = At::Operand(reader.operand, place);
             return length;
+        }
+        let row = length / self.rows;
+        if self.rows > 1 && step == 0 && lines.run.is_multiple_of(row) && whole && reader.dynamic.is_empty() {
+            lines.walk(space, &mut self.walker, start, length, |piece| {
+                out[piece.at / row..][..piece.length / row].fill(data[(piece.values[0] - first) as usize]);
+            });
+            return self.rows;
         }
         if reader.dynamic.is_empty() && whole {
             lines.walk_tables(space, &mut self.walker, start, length, usize::MAX, |piece, pieces| {
@@ -403,7 +452,7 @@ impl<'t> Machine<'t> {
             }
         });
         for (index, dtype, stride) in &reader.dynamic {
-            self.spread(*index);
+            self.widen(*index, length);
             typed!(*dtype, D => {
                 for (address, index) in addresses.iter_mut().zip(self.value::<D>(*index)).filter(|(a, _)| **a != -1) {
                     *address += index.to_i64() * stride;
@@ -433,10 +482,15 @@ impl State {
     }
 }
 
-/// The first element of type `dtype` in each of `length` places.
-fn spread(dtype: DType, bytes: &mut [u8], length: usize) {
+/// Each of the first `made` elements of type `dtype` as often as makes it `length`.
+fn spread(dtype: DType, bytes: &mut [u8], made: usize, length: usize) {
     typed!(dtype, T => {
         let elements = &mut elements_mut::<T>(bytes)[..length];
-        elements.fill(elements[0]);
+        let row = length / made.max(1);
+        // The last first: each is read before it is written over.
+        for number in (0..if row > 1 { made } else { 0 }).rev() {
+            let element = elements[number];
+            elements[number * row..(number + 1) * row].fill(element);
+        }
     });
 }

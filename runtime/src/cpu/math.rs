@@ -186,34 +186,37 @@ static ERF: std::sync::LazyLock<[[f32; PIECES]; TERMS + 1]> = std::sync::LazyLoc
     table
 });
 
-/// [`erf`] by a table: a polynomial of degree 5, one of 16, whose coefficients one instruction picks.
+/// [`erf`] of each, by a table: a polynomial of degree 5, one of 16, whose coefficients one instruction picks.
 ///
 /// # Safety
 /// The processor must have AVX-512.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-pub unsafe fn erf_by_table(x: std::arch::x86_64::__m512) -> std::arch::x86_64::__m512 {
+pub unsafe fn erf_by_table(all: &mut [std::arch::x86_64::__m512]) {
     use std::arch::x86_64::{__m512, _mm512_castps_si512, _mm512_permutexvar_ps};
+    let table = &*ERF;
     // SAFETY: by the caller's promise; a row of the table is a register.
     unsafe {
         let splat = <__m512 as Vector>::splat;
-        // Beyond, 1 is the nearest float or the one after it.
-        let (one, limit) = (splat(1.0), splat(3.87));
-        let a = x.abs().min(limit);
-        let rounder = splat(ROUNDER);
-        let shifted = rounder.fma(a, splat(4.0));
-        let t = rounder.sub(shifted).fma(a, splat(4.0));
-        // The low bits of what is rounded are the number of the piece.
-        let piece = _mm512_castps_si512(shifted);
-        let [first, middle @ .., constant, multiple] = &*ERF;
-        let mut slope = _mm512_permutexvar_ps(piece, <__m512 as Vector>::load(first.as_ptr()));
-        for row in middle {
-            slope = _mm512_permutexvar_ps(piece, <__m512 as Vector>::load(row.as_ptr())).fma(slope, t);
+        // In registers for all.
+        let [first, middle @ .., constant, multiple] =
+            table.each_ref().map(|row| <__m512 as Vector>::load(row.as_ptr()));
+        // Beyond the limit 1 is the nearest float or the one after it.
+        let (one, limit, rounder) = (splat(1.0), splat(3.87), splat(ROUNDER));
+        for x in all {
+            let a = x.abs().min(limit);
+            let shifted = rounder.fma(a, splat(4.0));
+            let t = rounder.sub(shifted).fma(a, splat(4.0));
+            // The low bits of what is rounded are the number of the piece.
+            let piece = _mm512_castps_si512(shifted);
+            let mut slope = _mm512_permutexvar_ps(piece, first);
+            for row in middle {
+                slope = _mm512_permutexvar_ps(piece, row).fma(slope, t);
+            }
+            let near = _mm512_permutexvar_ps(piece, constant).fma(a, _mm512_permutexvar_ps(piece, multiple));
+            let near = near.fma(slope, t).min(one);
+            *x = one.if_less(limit, x.abs(), near).copysign(*x);
         }
-        let constant = _mm512_permutexvar_ps(piece, <__m512 as Vector>::load(constant.as_ptr()));
-        let multiple = _mm512_permutexvar_ps(piece, <__m512 as Vector>::load(multiple.as_ptr()));
-        let near = constant.fma(a, multiple).fma(slope, t).min(one);
-        one.if_less(limit, x.abs(), near).copysign(x)
     }
 }
 
@@ -399,9 +402,17 @@ mod tests {
             }
             if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512dq") {
                 functions_of_lanes::<__m512>();
-                assert!(everywhere(lane::<__m512>(erf_by_table), libm::erf) < 2.0);
+                let by_table = |x| {
+                    lane::<__m512>(|x| {
+                        let mut all = [x];
+                        // SAFETY: the processor has the instructions, as was asked.
+                        unsafe { erf_by_table(&mut all) };
+                        all[0]
+                    })(x)
+                };
+                assert!(everywhere(by_table, libm::erf) < 2.0);
                 // Exactly, so that gelu of what is far below 0 is 0.
-                assert_eq!(lane::<__m512>(erf_by_table)(-4.0), -1.0);
+                assert_eq!(by_table(-4.0), -1.0);
             }
         }
         #[cfg(target_arch = "aarch64")]

@@ -1,12 +1,12 @@
-//! Chains at work: a chunk in strips of some registers, each through all operations of a chain before the next.
+//! Chains at work: a chunk row by row, a row in strips of some registers, each through all operations of a chain before the next.
 
-use super::lanes::{EQUAL, LESS, LESS_OR_EQUAL, Lanes, NOT_EQUAL};
+use super::lanes::{EQUAL, LESS, LESS_OR_EQUAL, Lanes, MOST_LANES, NOT_EQUAL};
 use super::math;
 use super::vector::{Level, level};
 use tile_compiler::scalar::UnaryOp;
 
 /// Most numbers in a strip.
-pub const STRIP: usize = REGISTERS * super::lanes::MOST_LANES;
+pub const STRIP: usize = REGISTERS * MOST_LANES;
 /// Registers of a strip.
 const REGISTERS: usize = 8;
 
@@ -68,7 +68,7 @@ pub enum Code {
     Fetch,
     /// Asks for what will be written at `a`.
     FetchToWrite,
-    /// Adds `x`, register by register, to the strip at `a`.
+    /// Adds up `x` over a row, register by register in the strip at `a`, and stores the whole at `b`.
     Sum,
     /// The same for the greater.
     Greatest,
@@ -76,12 +76,24 @@ pub enum Code {
     Least,
 }
 
-/// Where the numbers (or conditions) for a chunk are.
+impl Code {
+    /// What an aggregate begins with.
+    fn identity(self) -> Option<f32> {
+        match self {
+            Code::Sum => Some(0.0),
+            Code::Greatest => Some(f32::NEG_INFINITY),
+            Code::Least => Some(f32::INFINITY),
+            _ => None,
+        }
+    }
+}
+
+/// Where the numbers (or conditions) for a chunk are. Two words, so that it is handed over in registers.
 #[derive(Clone, Copy)]
 pub struct Place {
     pub start: *mut u8,
-    /// What of an element's number counts: nothing for a strip that serves all strips, else all.
-    pub mask: usize,
+    /// Bytes from what serves all of a row to what serves the next; less than 0: there is an element for each of the chunk's.
+    pub row: isize,
 }
 
 // SAFETY: it is a mere address; to read or write there is the unsafe act.
@@ -89,7 +101,24 @@ unsafe impl Send for Place {}
 
 impl Place {
     /// No place.
-    pub const NONE: Place = Place { start: std::ptr::null_mut(), mask: 0 };
+    pub const NONE: Place = Place::rows(std::ptr::null_mut(), 0);
+
+    /// An element for each of the chunk's.
+    pub const fn elements(start: *mut u8) -> Self {
+        Place { start, row: -1 }
+    }
+
+    /// What serves all of a row: for the next it is so many bytes on.
+    pub const fn rows(start: *mut u8, row: usize) -> Self {
+        Place { start, row: row as isize }
+    }
+
+    /// Where what serves a row begins, or an element of the chunk that takes so many bytes is.
+    #[inline(always)]
+    fn at(self, row: usize, element: usize, bytes: usize) -> *mut u8 {
+        let offset = if self.row < 0 { element * bytes } else { row * self.row as usize };
+        self.start.wrapping_add(offset)
+    }
 }
 
 /// One operation of a chain, with its places.
@@ -100,23 +129,29 @@ pub struct Op {
     pub b: Place,
 }
 
-/// Runs a chain's operations over `length` elements.
+/// The numbers of a strip that are read in rows of this length: more registers than that are not together.
+pub fn in_strip(length: usize) -> usize {
+    (length / MOST_LANES).clamp(1, REGISTERS) * MOST_LANES
+}
+
+/// Runs a chain's operations over `rows` rows of `length` elements.
 ///
 /// # Safety
-/// All that an operation reads must be readable and what it writes writable, for `length` elements from its place on, or for [`STRIP`] where the mask
-/// is 0; what is written by one must not be elsewhere in memory that another reads or writes than at the same element.
-pub unsafe fn run(ops: &[Op], length: usize) {
+/// All that an operation reads must be readable and what it writes writable: for all elements from its place on, or, where what is there serves rows, for each row
+/// [`in_strip`] numbers; for aggregates [`STRIP`] and a number for each row. What is written by one must not be elsewhere in
+/// memory that another reads or writes than at the same element; the wholes of rows may be where elements up to the row's are read or written.
+pub unsafe fn run(ops: &[Op], length: usize, rows: usize) {
     // SAFETY: by the caller's promise; the processor has said that it has the level's instructions.
     unsafe {
         match level() {
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => x86::avx512(ops, length),
+            Level::Avx512 => x86::avx512(ops, length, rows),
             #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => x86::avx2(ops, length),
+            Level::Avx2 => x86::avx2(ops, length, rows),
             #[cfg(target_arch = "aarch64")]
-            Level::Baseline => strips::<std::arch::aarch64::float32x4_t>(ops, length),
+            Level::Baseline => strips::<std::arch::aarch64::float32x4_t>(ops, length, rows),
             #[cfg(not(target_arch = "aarch64"))]
-            Level::Baseline => strips::<super::simd::Portable<f32, 4>>(ops, length),
+            Level::Baseline => strips::<super::simd::Portable<f32, 4>>(ops, length, rows),
         }
     }
 }
@@ -142,11 +177,11 @@ pub fn unary(op: UnaryOp, x: &[f32], out: &mut [f32]) -> bool {
         UnaryOp::Erf => Code::Erf,
         _ => return false,
     };
-    let from = Place { start: x.as_ptr().cast_mut().cast(), mask: usize::MAX };
-    let to = Place { start: out.as_mut_ptr().cast(), mask: usize::MAX };
+    let from = Place::elements(x.as_ptr().cast_mut().cast());
+    let to = Place::elements(out.as_mut_ptr().cast());
     let op = |code, a| Op { code, a, b: Place::NONE };
     // SAFETY: both hold so many elements, and do not overlap.
-    unsafe { run(&[op(Code::Take, from), op(code, Place::NONE), op(Code::Keep, to)], x.len().min(out.len())) };
+    unsafe { run(&[op(Code::Take, from), op(code, Place::NONE), op(Code::Keep, to)], x.len().min(out.len()), 1) };
     true
 }
 
@@ -158,55 +193,102 @@ mod x86 {
     /// # Safety
     /// As for [`super::run`].
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
-    pub unsafe fn avx512(ops: &[Op], length: usize) {
+    pub unsafe fn avx512(ops: &[Op], length: usize, rows: usize) {
         // SAFETY: the caller's promise is the same.
-        unsafe { strips::<__m512>(ops, length) }
+        unsafe { strips::<__m512>(ops, length, rows) }
     }
 
     /// # Safety
     /// As for [`super::run`].
     #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
-    pub unsafe fn avx2(ops: &[Op], length: usize) {
+    pub unsafe fn avx2(ops: &[Op], length: usize, rows: usize) {
         // SAFETY: the caller's promise is the same.
-        unsafe { strips::<__m256>(ops, length) }
+        unsafe { strips::<__m256>(ops, length, rows) }
     }
 }
 
 /// # Safety
 /// As for [`run`]; the processor must have the register's instructions.
 #[inline(always)]
-unsafe fn strips<L: Lanes>(ops: &[Op], length: usize) {
+unsafe fn strips<L: Lanes>(ops: &[Op], length: usize, rows: usize) {
     let strip = REGISTERS * L::LANES;
-    let whole = length / strip * strip;
     // SAFETY: by the caller's promise, of which these are parts.
     unsafe {
         // No closures around what takes registers: outside of the function with the instruction set's features they would be passed in memory.
-        let mut at = 0;
-        while at < whole {
-            one::<L, REGISTERS, false>(ops, at, 0);
-            at += strip;
-        }
-        while length - at >= L::LANES {
-            one::<L, 1, false>(ops, at, 0);
-            at += L::LANES;
-        }
-        if at < length {
-            one::<L, 1, true>(ops, at, length - at);
+        for row in 0..rows {
+            for Op { code, a, .. } in ops {
+                let Some(identity) = code.identity() else { continue };
+                for k in 0..REGISTERS {
+                    L::splat(identity).store(a.start.cast::<f32>().add(k * L::LANES));
+                }
+            }
+            let (mut at, end) = (row * length, (row + 1) * length);
+            while end - at >= strip {
+                one::<L, REGISTERS, false>(ops, row, at, 0);
+                at += strip;
+            }
+            while end - at >= L::LANES {
+                one::<L, 1, false>(ops, row, at, 0);
+                at += L::LANES;
+            }
+            if at < end {
+                one::<L, 1, true>(ops, row, at, end - at);
+            }
+            for Op { code, a, b } in ops {
+                let sums = a.start.cast::<f32>();
+                // Pair by pair.
+                macro_rules! whole {
+                    ($many:ident, $one:expr) => {{
+                        let mut registers = [L::splat(0.0); REGISTERS];
+                        for k in 0..REGISTERS {
+                            registers[k] = L::load(sums.add(k * L::LANES));
+                        }
+                        let mut half = REGISTERS / 2;
+                        while half > 0 {
+                            for k in 0..half {
+                                registers[k] = registers[k].$many(registers[k + half]);
+                            }
+                            half /= 2;
+                        }
+                        registers[0].store(sums);
+                        let mut half = L::LANES / 2;
+                        while half > 0 {
+                            for k in 0..half {
+                                *sums.add(k) = $one(*sums.add(k), *sums.add(k + half));
+                            }
+                            half /= 2;
+                        }
+                        *b.at(row, row, 0).cast::<f32>() = *sums;
+                    }};
+                }
+                match code {
+                    Code::Sum => whole!(add, |a: f32, b: f32| a + b),
+                    Code::Greatest => whole!(max, |a: f32, b: f32| if a < b { b } else { a }),
+                    Code::Least => whole!(min, |a: f32, b: f32| if b < a { b } else { a }),
+                    _ => {}
+                }
+            }
         }
     }
 }
 
-/// The strip of `K` registers from element `at` on, or only the first `length` elements if it is a `PART` of one register.
+/// The strip of `K` registers of a row from element `at` on, or only the first `length` elements if it is a `PART` of one register.
 ///
 /// # Safety
 /// As for [`strips`].
 #[inline(always)]
-unsafe fn one<L: Lanes, const K: usize, const PART: bool>(ops: &[Op], at: usize, length: usize) {
+unsafe fn one<L: Lanes, const K: usize, const PART: bool>(ops: &[Op], row: usize, at: usize, length: usize) {
     // SAFETY: by the caller's promise.
     unsafe {
+        // Where register `k` of a place is.
+        macro_rules! register {
+            ($place:expr, $k:expr, $t:ty) => {
+                $place.at(row, at, size_of::<$t>()).cast::<$t>().wrapping_add($k * L::LANES)
+            };
+        }
         macro_rules! load {
             ($place:expr, $k:expr) => {{
-                let p = $place.start.cast::<f32>().add(($place.mask & at) + $k * L::LANES);
+                let p = register!($place, $k, f32);
                 if PART { L::load_part(p, length) } else { L::load(p) }
             }};
         }
@@ -220,24 +302,13 @@ unsafe fn one<L: Lanes, const K: usize, const PART: bool>(ops: &[Op], at: usize,
                     }
                 };
             }
-            // What needs many registers of its own goes through memory, one by one, so that `x` is in registers everywhere else.
-            macro_rules! heavy {
-                ($x:ident => $e:expr) => {{
-                    let mut all = x;
-                    for k in 0..std::hint::black_box(K) {
-                        let $x = *all.as_ptr().add(k);
-                        *all.as_mut_ptr().add(k) = $e;
-                    }
-                    x = all;
-                }};
-            }
             macro_rules! compare {
                 ($relation:expr, $swapped:literal) => {
                     for k in 0..K {
                         let (l, r) = if $swapped { (load!(a, k), x[k]) } else { (x[k], load!(a, k)) };
-                        let to = b.start.add((b.mask & at) + k * L::LANES);
+                        let to = register!(b, k, u8);
                         if PART {
-                            let mut all = [0; super::lanes::MOST_LANES];
+                            let mut all = [0; MOST_LANES];
                             l.compare::<{ $relation }>(r, all.as_mut_ptr());
                             all.as_ptr().copy_to_nonoverlapping(to, length);
                         } else {
@@ -248,9 +319,9 @@ unsafe fn one<L: Lanes, const K: usize, const PART: bool>(ops: &[Op], at: usize,
             }
             macro_rules! replace {
                 ($k:ident, $then:expr, $else:expr) => {{
-                    let conditions = a.start.add((a.mask & at) + $k * L::LANES);
+                    let conditions = register!(a, $k, u8);
                     if PART {
-                        let mut all = [0; super::lanes::MOST_LANES];
+                        let mut all = [0; MOST_LANES];
                         conditions.copy_to_nonoverlapping(all.as_mut_ptr(), length);
                         $then.choose(all.as_ptr(), $else)
                     } else {
@@ -301,8 +372,17 @@ unsafe fn one<L: Lanes, const K: usize, const PART: bool>(ops: &[Op], at: usize,
                 Code::Recip => each!(k => L::splat(1.0).div(x[k])),
                 Code::Rsqrt => each!(k => L::splat(1.0).div(x[k].sqrt())),
                 Code::Exp => each!(k => math::exp(x[k])),
-                Code::Tanh => heavy!(x => math::tanh(x)),
-                Code::Erf => heavy!(x => x.erf()),
+                // By way of copies, so that `x` itself is never in memory.
+                Code::Tanh => {
+                    let mut all = x;
+                    L::tanh_each(&mut all);
+                    x = all;
+                }
+                Code::Erf => {
+                    let mut all = x;
+                    L::erf_each(&mut all);
+                    x = all;
+                }
                 Code::ReplaceWhere => each!(k => replace!(k, load!(b, k), x[k])),
                 Code::ReplaceElse => each!(k => replace!(k, x[k], load!(b, k))),
                 Code::Equal => compare!(EQUAL, false),
@@ -313,18 +393,18 @@ unsafe fn one<L: Lanes, const K: usize, const PART: bool>(ops: &[Op], at: usize,
                 Code::GreaterOrEqual => compare!(LESS_OR_EQUAL, true),
                 Code::Keep => {
                     for (k, x) in x.iter().enumerate() {
-                        let p = a.start.cast::<f32>().add((a.mask & at) + k * L::LANES);
+                        let p = register!(a, k, f32);
                         if PART { x.store_part(p, length) } else { x.store(p) }
                     }
                 }
                 Code::Fetch => {
                     for k in 0..K {
-                        prefetch::<false>(a.start.wrapping_add(((a.mask & at) + k * L::LANES) * size_of::<f32>()));
+                        prefetch::<false>(register!(a, k, f32).cast());
                     }
                 }
                 Code::FetchToWrite => {
                     for k in 0..K {
-                        prefetch::<true>(a.start.wrapping_add(((a.mask & at) + k * L::LANES) * size_of::<f32>()));
+                        prefetch::<true>(register!(a, k, f32).cast());
                     }
                 }
                 Code::Sum => aggregate!(add),

@@ -18,11 +18,12 @@ use tile_compiler::graph::Aggregation;
 use tile_compiler::nest::{Leaf, Load, Nest};
 use tile_compiler::scalar::{BinaryOp, Inst, Program, UnaryOp, Value};
 
-/// Most points evaluated at once, but for longer rows of which a statistic is wanted.
+/// Most points evaluated at once, but for rows of which a statistic is wanted.
 pub const CHUNK: usize = 1024;
 
-/// Rows of at least so many points are evaluated one at a time: their statistics are then the same all over a chunk.
-const LONG_ROW: usize = 256;
+/// Most rows evaluated at once, and about how many of their points.
+const ROWS: usize = 64;
+const POINTS_OF_ROWS: usize = 4 * CHUNK;
 
 /// The register of [`Leaf::Accumulator`], which the caller fills, of CHUNK elements.
 pub const ACCUMULATOR: usize = 0;
@@ -137,14 +138,13 @@ impl Tape {
         }
         let periods = periods(nest, &insts, &space, guards);
         let row_length = (!nest.columns().is_empty()).then(|| nest.row_length());
-        let longest = row_length.map_or(CHUNK, |length| length.max(CHUNK));
+        let longest = row_length.map_or(CHUNK, |length| (rows_at_once(length) * length).max(CHUNK));
         let dtypes: Vec<DType> = program.insts.iter().map(|(_, dtype)| *dtype).collect();
         // Chains pay where there are points enough.
-        let long_rows = row_length.is_some_and(|length| length >= LONG_ROW);
-        let uniform = uniform(&insts, &periods, long_rows, |load| is_even(nest, &space, load));
+        let uniform = uniform(&insts, &periods, |load| is_even(nest, &space, row_length, load));
         let reads_of = |value: Value| reads(&insts[value]).collect();
         let used = (0..count).filter(|&value| is_used[value]);
-        let (order, linked) = chain::arranged(&insts, &dtypes, used, &uniform, long_rows, reads_of);
+        let (order, linked) = chain::arranged(&insts, &dtypes, used, &uniform, reads_of);
         let linked = if space.size < SHORTEST_CHAIN { vec![false; count] } else { linked };
         // At which number of the order each value is read last.
         let mut last_use = vec![0; count];
@@ -331,7 +331,7 @@ impl Tape {
     /// A range of points in chunks of at most [`CHUNK`], each within one row where that is what makes values the same all over it. With
     /// statistics, whole rows in chunks of whole rows.
     pub fn chunks(&self, range: Range<usize>) -> impl Iterator<Item = Range<usize>> + use<> {
-        let rows = self.row_length.map(|length| if length >= LONG_ROW { length } else { CHUNK / length * length });
+        let rows = self.row_length.map(|length| rows_at_once(length) * length);
         let row = rows.or(self.row).unwrap_or(usize::MAX);
         let longest = match rows {
             Some(row) => row,
@@ -348,26 +348,27 @@ impl Tape {
     }
 }
 
-/// Whether a load reads one element in all of a chunk.
-fn is_even(nest: &Nest, space: &Space, load: &Load) -> bool {
-    let lines = Lines::new(nest, space, [&load.offset]);
-    load.dynamic.is_empty() && lines.steps[0] == 0 && lines.run >= SHORTEST_ROW
+/// Rows of so many points that are evaluated at once.
+fn rows_at_once(length: usize) -> usize {
+    (POINTS_OF_ROWS / length.max(1)).clamp(1, ROWS)
 }
 
-/// For each value whether it is the same all over a chunk, as far as one can tell ahead.
-fn uniform(
-    insts: &[Inst<Leaf>],
-    periods: &[Option<usize>],
-    long_rows: bool,
-    is_even: impl Fn(&Load) -> bool,
-) -> Vec<bool> {
+/// Whether a load reads one element in all of a chunk, or of each of its rows.
+fn is_even(nest: &Nest, space: &Space, row_length: Option<usize>, load: &Load) -> bool {
+    let lines = Lines::new(nest, space, [&load.offset]);
+    let in_rows = row_length.map_or(lines.run >= SHORTEST_ROW, |length| lines.run.is_multiple_of(length));
+    load.dynamic.is_empty() && lines.steps[0] == 0 && in_rows
+}
+
+/// For each value whether it is the same all over a chunk, or over each of its rows, as far as one can tell ahead.
+fn uniform(insts: &[Inst<Leaf>], periods: &[Option<usize>], is_even: impl Fn(&Load) -> bool) -> Vec<bool> {
     let mut uniform: Vec<bool> = Vec::with_capacity(insts.len());
     for (inst, period) in insts.iter().zip(periods) {
         uniform.push(match inst {
             _ if *period == Some(1) => true,
             Inst::Const(_) => true,
             Inst::Leaf(Leaf::Load(load)) => is_even(load),
-            Inst::Leaf(Leaf::Statistic(..)) => long_rows,
+            Inst::Leaf(Leaf::Statistic(..)) => true,
             Inst::Leaf(_) => false,
             _ => period.is_none() && reads(inst).all(|read| uniform[read]),
         });

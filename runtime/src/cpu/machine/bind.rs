@@ -2,34 +2,48 @@
 
 use super::{At, Machine, Spread};
 use crate::cpu::chain::{Chain, Move};
+use crate::cpu::lanes::MOST_LANES;
 use crate::cpu::number::{Bool, Number};
 use crate::cpu::strip::{self, Code, Op, Place, STRIP};
 use crate::cpu::vector::{self, EVEN_DIVISORS};
 use tile_compiler::graph::Aggregation;
 use tile_compiler::scalar::Value;
 
-/// Numbers for a strip.
+/// Numbers for a register.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
-struct Strip([f32; STRIP]);
+struct Lane([f32; MOST_LANES]);
+
+/// Registers of a strip.
+const LANES_OF_STRIP: usize = STRIP / MOST_LANES;
 
 /// What a chain's run needs beside registers.
 #[derive(Default)]
 pub struct Bench {
     ops: Vec<Op>,
-    /// Values that are the same all over the chunk, and aggregates.
-    strips: Vec<Strip>,
-    /// Of each aggregate its value, what it is, its identity, and its strip.
-    aggregates: Vec<(Value, Aggregation, f32, usize)>,
+    /// Values that are the same all over a row or the chunk, and strips for aggregates. It has the room for all of a chain, so that they stay where
+    /// they are.
+    memory: Vec<Lane>,
+    /// How many registers of a strip are read.
+    in_strip: usize,
 }
 
 impl Bench {
-    /// A strip of this number.
-    fn strip(&mut self, x: f32) -> Place {
-        self.strips.push(Strip([x; STRIP]));
-        // The vector has the room, so that strips stay where they are.
-        let start = self.strips.as_mut_ptr().wrapping_add(self.strips.len() - 1);
-        Place { start: start.cast(), mask: 0 }
+    /// A strip of each of these numbers, for one row after the other.
+    fn rows(&mut self, numbers: impl ExactSizeIterator<Item = f32>) -> Place {
+        let row = if numbers.len() > 1 { self.in_strip * size_of::<Lane>() } else { 0 };
+        let first = self.memory.len();
+        for x in numbers {
+            self.memory.resize(self.memory.len() + self.in_strip, Lane([x; MOST_LANES]));
+        }
+        Place::rows(self.memory.as_mut_ptr().wrapping_add(first).cast(), row)
+    }
+
+    /// A strip.
+    fn strip(&mut self) -> Place {
+        let first = self.memory.len();
+        self.memory.resize(first + LANES_OF_STRIP, Lane([0.0; MOST_LANES]));
+        Place::rows(self.memory.as_mut_ptr().wrapping_add(first).cast(), 0)
     }
 
     fn push(&mut self, code: Code, a: Place, b: Place) {
@@ -42,13 +56,17 @@ impl Machine<'_> {
     pub(super) fn run_chain(&mut self, chain: &Chain, asks: bool, last: Value, sink: Option<&mut [u8]>) {
         let mut bench = std::mem::take(&mut self.bench);
         bench.ops.clear();
-        bench.strips.clear();
-        bench.strips.reserve(2 * chain.moves.len());
+        bench.memory.clear();
+        // Row by row only where something is of rows.
+        let is_of_rows = |value: Value| matches!(self.at[value], At::OfRows(_));
+        let by_row = |step: &Move| matches!(step, Move::Aggregate(..)) || step.reads().any(is_of_rows);
+        let rows = if chain.moves.iter().any(by_row) { self.rows } else { 1 };
+        bench.in_strip = strip::in_strip(self.length / rows) / MOST_LANES;
+        bench.memory.reserve(chain.moves.len() * (2 * self.rows * bench.in_strip).max(LANES_OF_STRIP));
         let sink = sink.map(|sink| {
             assert!(sink.len() >= self.length * self.tape.dtypes[last].size(), "a chunk reaches past its output");
             sink.as_mut_ptr()
         });
-        let mut aggregates = std::mem::take(&mut bench.aggregates);
         if asks {
             self.ahead.drain(..).for_each(|(code, place)| bench.push(code, place, Place::NONE));
         }
@@ -59,14 +77,9 @@ impl Machine<'_> {
                     bench.push(code, a, b);
                 }
                 Move::Divide(by) => {
-                    let divisor = self.value_if_uniform(by).filter(|by| EVEN_DIVISORS.contains(&by.abs()));
-                    let divisor = divisor.filter(|_| vector::is_fused());
                     let a = self.place::<f32>(by, &mut bench);
-                    match divisor {
-                        Some(divisor) => {
-                            let reciprocal = bench.strip(1.0 / divisor);
-                            bench.push(Code::DivEvenly, a, reciprocal);
-                        }
+                    match self.reciprocals(by, &mut bench) {
+                        Some(reciprocals) => bench.push(Code::DivEvenly, a, reciprocals),
                         None => bench.push(Code::Div, a, Place::NONE),
                     }
                 }
@@ -78,6 +91,7 @@ impl Machine<'_> {
                         }
                         continue;
                     }
+                    self.widen(condition, self.length);
                     let by = self.place::<f32>(by, &mut bench);
                     let condition = self.place::<Bool>(condition, &mut bench);
                     bench.push(if when { Code::ReplaceWhere } else { Code::ReplaceElse }, condition, by);
@@ -92,59 +106,56 @@ impl Machine<'_> {
                     bench.push(Code::Keep, to, Place::NONE);
                 }
                 Move::Aggregate(aggregation, value) => {
-                    let (code, identity) = match aggregation {
-                        Aggregation::Max => (Code::Greatest, f32::NEG_INFINITY),
-                        Aggregation::Min => (Code::Least, f32::INFINITY),
-                        _ => (Code::Sum, 0.0),
+                    let code = match aggregation {
+                        Aggregation::Max => Code::Greatest,
+                        Aggregation::Min => Code::Least,
+                        _ => Code::Sum,
                     };
-                    let sums = bench.strip(identity);
-                    aggregates.push((value, aggregation, identity, bench.strips.len() - 1));
-                    bench.push(code, sums, Place::NONE);
+                    let register = chain.register(value);
+                    self.at[value] = self.whole_rows(register);
+                    let to = Place::rows(self.registers[register].start(), size_of::<f32>());
+                    let strip = bench.strip();
+                    bench.push(code, strip, to);
                 }
             }
         }
-        // SAFETY: the places hold the chunk's elements, as `place` and `target` make sure, or are strips. Registers and the sink overlap nothing else; a register that
-        // is both read and written holds values of one chunk, element for element.
-        unsafe { strip::run(&bench.ops, self.length) };
-        for (value, aggregation, identity, number) in aggregates.drain(..) {
-            let whole = vector::fold(aggregation, identity, &bench.strips[number].0, None);
-            let register = chain.register(value);
-            self.registers[register].elements_mut::<f32>()[0] = whole;
-            self.at[value] = At::Uniform(register, Spread::First);
-        }
-        bench.aggregates = aggregates;
+        // SAFETY: the places hold the chunk's elements, as `place` and `target` make sure, or are in the bench. Registers and the sink overlap nothing else; a
+        // register that is both read and written holds values of one chunk, element for element, or of its rows.
+        unsafe { strip::run(&bench.ops, self.length / rows, rows) };
         self.bench = bench;
     }
 
-    fn value_if_uniform(&self, value: Value) -> Option<f32> {
-        self.is_uniform(value).then(|| self.value::<f32>(value)[0])
+    /// The reciprocals of a value that is the same all over a row, where division by way of them is exact.
+    fn reciprocals(&self, by: Value, bench: &mut Bench) -> Option<Place> {
+        if self.extent(by) > self.rows || !vector::is_fused() {
+            return None;
+        }
+        let by = self.distinct::<f32>(by);
+        by.iter().all(|by| EVEN_DIVISORS.contains(&by.abs())).then(|| bench.rows(by.iter().map(|by| 1.0 / by)))
     }
 
-    /// Where the elements of a value are, of type `T`: f32, or Bool if it is not uniform.
+    /// Where the elements of a value are, of type `T`: f32, or Bool if it is not the same all over a row.
     fn place<T: Number>(&mut self, value: Value, bench: &mut Bench) -> Place {
         match self.at[value] {
             At::Uniform(register, Spread::All) if self.length >= STRIP => {
-                Place { start: self.registers[register].start(), mask: 0 }
+                Place::rows(self.registers[register].start(), 0)
             }
-            At::Uniform(..) => bench.strip(self.value::<f32>(value)[0]),
-            At::Register(register) => Place { start: self.registers[register].start(), mask: usize::MAX },
+            At::Uniform(..) | At::OfRows(_) => bench.rows(self.distinct::<f32>(value).iter().copied()),
+            At::Register(register) => Place::elements(self.registers[register].start()),
             At::Steady(register, start) => {
-                Place { start: self.registers[register].start().wrapping_add(start * size_of::<T>()), mask: usize::MAX }
+                Place::elements(self.registers[register].start().wrapping_add(start * size_of::<T>()))
             }
-            At::Operand(..) => {
-                let elements = self.value::<T>(value);
-                Place { start: elements.as_ptr().cast_mut().cast(), mask: usize::MAX }
-            }
+            At::Operand(..) => Place::elements(self.value::<T>(value).as_ptr().cast_mut().cast()),
         }
     }
 
     /// Where to store a value: in its register, or in the sink.
     fn target(&mut self, chain: &Chain, value: Value, sink: Option<*mut u8>) -> Place {
         if let Some(start) = sink {
-            return Place { start, mask: usize::MAX };
+            return Place::elements(start);
         }
         let register = chain.register(value);
         self.at[value] = At::Register(register);
-        Place { start: self.registers[register].start(), mask: usize::MAX }
+        Place::elements(self.registers[register].start())
     }
 }
