@@ -414,3 +414,64 @@ unsafe fn one<L: Lanes, const K: usize, const PART: bool>(ops: &[Op], row: usize
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `a` times a factor for each row, minus a number, with the sum and the greatest of each row, as [`run`] and as plain loops do it.
+    fn rows_equal_their_definition(strips: unsafe fn(&[Op], usize, usize)) {
+        for (length, rows) in
+            [(1, 7), (5, 4), (16, 3), (31, 2), (32, 3), (47, 3), (64, 2), (100, 3), (128, 2), (333, 4)]
+        {
+            let mut a: Vec<f32> = (0..length * rows).map(|i| ((i * 37) % 101) as f32 - 50.0).collect();
+            let in_strip = in_strip(length);
+            let mut factors: Vec<f32> = (0..rows * in_strip).map(|i| (1 + i / in_strip) as f32).collect();
+            let (mut numbers, mut strips_of_rows) = (vec![0.5f32; STRIP], vec![[0f32; STRIP]; 2]);
+            let (mut out, mut wholes) = (vec![0f32; length * rows], vec![vec![0f32; rows]; 2]);
+            let place = |x: &mut [f32]| x.as_mut_ptr().cast::<u8>();
+            let op = |code, a, b| Op { code, a, b };
+            let row = in_strip * size_of::<f32>();
+            let mut aggregate = |code, number: usize| {
+                let to = Place::rows(place(&mut wholes[number]), size_of::<f32>());
+                op(code, Place::rows(place(&mut strips_of_rows[number]), 0), to)
+            };
+            let ops = [
+                op(Code::Take, Place::elements(place(&mut a)), Place::NONE),
+                op(Code::Mul, Place::rows(place(&mut factors), row), Place::NONE),
+                op(Code::Sub, Place::rows(place(&mut numbers), 0), Place::NONE),
+                op(Code::Keep, Place::elements(place(&mut out)), Place::NONE),
+                aggregate(Code::Sum, 0),
+                aggregate(Code::Greatest, 1),
+            ];
+            // SAFETY: there is room for so many rows, and for a strip of what serves them.
+            unsafe { strips(&ops, length, rows) };
+            for row in 0..rows {
+                let of_row = row * length..(row + 1) * length;
+                let expected: Vec<f32> = a[of_row.clone()].iter().map(|a| a * (row + 1) as f32 - 0.5).collect();
+                assert_eq!(out[of_row], expected, "{rows} rows of {length}");
+                // Of halves, few enough that every sum is exact.
+                assert_eq!(wholes[0][row], expected.iter().sum::<f32>(), "{rows} rows of {length}");
+                assert_eq!(
+                    wholes[1][row],
+                    expected.iter().copied().fold(f32::MIN, f32::max),
+                    "{rows} rows of {length}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn every_vector_unit() {
+        rows_equal_their_definition(strips::<crate::cpu::simd::Portable<f32, 4>>);
+        #[cfg(target_arch = "x86_64")]
+        {
+            if level() >= Level::Avx2 {
+                rows_equal_their_definition(x86::avx2);
+            }
+            if level() >= Level::Avx512 {
+                rows_equal_their_definition(x86::avx512);
+            }
+        }
+    }
+}
