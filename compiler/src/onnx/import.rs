@@ -7,13 +7,14 @@ use tile_lang::ast::Function;
 use tile_lang::diagnostic::Diagnostic;
 
 use super::control::FUNCTIONS;
+use super::imported::Imported;
 use super::model::{Model, OnnxError, Operator, Opsets, title, versions};
 use super::proto::{self, Attribute};
 use super::tensor::{self, Loader};
-use super::text::{self, Recorder, Step, Stored};
+use super::text::Recorder;
 use crate::dtype::{DType, Scalar};
 use crate::graph::{NodeId, Op};
-use crate::lower::{Calls, Layer, Network, Passed};
+use crate::lower::{Calls, Layer, Passed};
 use crate::tensor::{Tensor, TensorType};
 
 /// What is known of a model's inputs.
@@ -25,44 +26,6 @@ pub struct Given {
     pub sizes: BTreeMap<String, usize>,
     /// Values by input, for those on which shapes depend: the network is right for these alone.
     pub values: BTreeMap<String, Tensor>,
-}
-
-/// A network, and where its weights have their values.
-pub struct Imported {
-    pub network: Network,
-    pub(super) name: String,
-    pub(super) steps: Vec<Step>,
-    /// What the file calls values.
-    pub(super) values: HashMap<NodeId, String>,
-    pub(super) outputs: Vec<(String, NodeId)>,
-    weights: HashMap<String, proto::Tensor>,
-}
-
-impl Imported {
-    /// The same as a Tile program, for these inputs, and its weights by their names there.
-    pub fn program(&self) -> (String, Vec<(String, Stored)>) {
-        text::program(self)
-    }
-
-    /// The value of a weight of the program.
-    pub fn stored(&self, stored: &Stored, loader: Loader) -> Result<Tensor, OnnxError> {
-        match stored {
-            Stored::Path(path) => self.weight(path, loader),
-            Stored::Tensor(tensor) => Ok(tensor.clone()),
-            Stored::Arranged { of, order, shape } => {
-                let tensor = self.stored(of, loader)?.transposed(order);
-                let ty = TensorType::new(tensor.dtype(), shape.as_slice());
-                Tensor::from_bytes(ty, tensor.into_bytes())
-                    .ok_or_else(|| OnnxError::new(format!("a weight has not the sizes {shape:?}")))
-            }
-        }
-    }
-
-    /// The value of a weight by its path.
-    pub fn weight(&self, path: &str, loader: Loader) -> Result<Tensor, OnnxError> {
-        let found = self.weights.get(path).ok_or_else(|| OnnxError::new(format!("there is no weight `{path}`")))?;
-        tensor::tensor(found, loader).map_err(|what| OnnxError::new(format!("`{path}`: {what}")))
-    }
 }
 
 /// Elements of a tensor that is written into the graph, and of one whose value may matter for shapes.

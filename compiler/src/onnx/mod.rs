@@ -17,13 +17,15 @@
 
 mod control;
 mod import;
+mod imported;
 mod layers;
 mod model;
 mod proto;
 mod tensor;
 mod text;
 
-pub use import::{Given, Imported, import};
+pub use import::{Given, import};
+pub use imported::Imported;
 pub use model::{Model, OnnxError};
 pub use tensor::{External, Loader};
 pub use text::Stored;

@@ -10,7 +10,8 @@ use tile_lang::ast::Function;
 use tile_lang::lexer::KEYWORDS;
 use tile_lang::{CONSTANTS, library_names};
 
-use super::import::{Imported, literal};
+use super::import::literal;
+use super::imported::Imported;
 use super::layers::{Layer, Line, WORDS, with_layers};
 use super::tensor::number;
 use crate::dtype::DType;
