@@ -111,7 +111,7 @@ impl<'t> Machine<'t> {
         typed!(self.tape.dtypes[result], T => bytes_of(self.value::<T>(result)))
     }
 
-    /// The bytes of one element of a result for each row of the last chunk.
+    /// The bytes of a result in the last chunk, of which each row's elements are the same, and how many elements there are for each row.
     pub fn bytes_of_rows(&mut self, result: Value, row_length: usize) -> (&[u8], usize) {
         let length = if self.extent(result) == self.length { row_length } else { 1 };
         self.widen(result, self.rows);
@@ -130,7 +130,7 @@ impl<'t> Machine<'t> {
     pub fn run_into(&mut self, start: usize, length: usize, mut sink: Option<&mut [u8]>) -> bool {
         let tape = self.tape;
         self.length = length;
-        self.rows = tape.row_length.map_or(1, |row| length / row);
+        self.rows = tape.row_length.map_or(1, |row| length / row.max(1)).max(1);
         self.ahead.clear();
         if let Some(sink) = &mut sink
             && tape.longest_chain.is_some()

@@ -446,10 +446,9 @@ mod tests {
             ];
             // SAFETY: there is room for so many rows, and for a strip of what serves them.
             unsafe { strips(&ops, length, rows) };
-            for row in 0..rows {
-                let of_row = row * length..(row + 1) * length;
-                let expected: Vec<f32> = a[of_row.clone()].iter().map(|a| a * (row + 1) as f32 - 0.5).collect();
-                assert_eq!(out[of_row], expected, "{rows} rows of {length}");
+            for (row, (out, a)) in out.chunks(length).zip(a.chunks(length)).enumerate() {
+                let expected: Vec<f32> = a.iter().map(|a| a * (row + 1) as f32 - 0.5).collect();
+                assert_eq!(out, expected, "{rows} rows of {length}");
                 // Of halves, few enough that every sum is exact.
                 assert_eq!(wholes[0][row], expected.iter().sum::<f32>(), "{rows} rows of {length}");
                 assert_eq!(

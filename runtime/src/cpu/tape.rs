@@ -3,7 +3,8 @@
 //! Loads whose elements follow each other are read in place; the values of the other instructions lie in registers, buffers of
 //! [`CHUNK`] elements that are few enough (a register is reused after its last reader) to stay in L1. Two kinds of values are
 //! computed less often than that: what is the same in every row of the innermost axes (a bias, and what is made of it) once before the
-//! first chunk, and what is the same at all points of a chunk (the maximum of its row) once a chunk.
+//! first chunk, and what is the same at all points of a row (its maximum) or of a chunk once for that. Where statistics of rows are wanted, a
+//! chunk is some whole rows.
 
 use super::chain::{self, Chain};
 use super::fused::Fused;
@@ -21,7 +22,7 @@ use tile_compiler::scalar::{BinaryOp, Inst, Program, UnaryOp, Value};
 /// Most points evaluated at once, but for rows of which a statistic is wanted.
 pub const CHUNK: usize = 1024;
 
-/// Most rows evaluated at once, and about how many of their points.
+/// Most rows evaluated at once, and about how many of their points: longer rows are evaluated one at a time.
 const ROWS: usize = 64;
 const POINTS_OF_ROWS: usize = 4 * CHUNK;
 
