@@ -227,7 +227,11 @@ impl Total {
         if new.is_nan() {
             self.error = f64::INFINITY;
         }
-        let loser = if self.count == 0.0 || new > old || new == old && position < self.position {
+        // By the values themselves: large integers may differ where floats do not.
+        let holds = |op: BinaryOp| op.evaluate(term.value, self.best).to_f64() != 0.0;
+        let better = if self.aggregation == Aggregation::ArgMax { BinaryOp::Gt } else { BinaryOp::Lt };
+        let wins = holds(better) || holds(BinaryOp::Eq) && position < self.position;
+        let loser = if self.count == 0.0 || wins {
             let loser = if self.count == 0.0 { f64::NEG_INFINITY } else { old + self.best_error };
             (self.best, self.best_error, self.position) = (term.value, term.error, position);
             loser
