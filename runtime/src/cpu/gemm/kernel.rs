@@ -2,8 +2,9 @@
 //!
 //! One generic body, written over a [`Vector`]; each instruction set compiles it for every panel height it can hold, so that edges
 //! need no padding in rows. Columns come in whole vectors (the packing pads B with zeros), rows one at a time.
-//! Per step of k, M broadcasts of A meet N loads of B in M·N multiply-adds.
+//! Per step of k, M broadcasts of A meet N loads of B in M·N multiply-adds. Instructions beside these count where another thread shares the core.
 
+use super::BLOCK_BYTES;
 use crate::cpu::memory::Plain;
 use crate::cpu::simd::{Portable, Vector};
 
@@ -11,6 +12,12 @@ use crate::cpu::simd::{Portable, Vector};
 pub trait Float: Plain + Default + Send + Sync + std::ops::Add<Output = Self> {
     /// The kernels for this machine.
     fn kernels() -> Kernels<Self>;
+}
+
+/// Elements from a row to the next of a packed panel whose rows are contiguous. Kernels that know it need not compute where a row is; and rows
+/// that far apart do not displace each other from L1.
+pub const fn panel_stride<T>() -> usize {
+    (BLOCK_BYTES + 64) / size_of::<T>()
 }
 
 /// How a panel of A lies in memory.
@@ -53,14 +60,20 @@ pub struct Kernels<T: 'static> {
     pub rows: usize,
     /// Vectors across the widest kernel.
     pub vectors: usize,
-    /// `table[layout][vectors - 1][rows - 1]`
-    table: [&'static [&'static [Kernel<T>]]; 2],
+    /// `tables[panel of A][vectors - 1][rows - 1]`
+    tables: [&'static [&'static [Kernel<T>]]; 3],
 }
 
+/// How a panel of A lies for a kernel, as a number of [`Kernels::tables`]: as the layout says, or at [`panel_stride`] from row to row.
+const K_CONTIGUOUS: usize = Layout::KContiguous as usize;
+const ROW_CONTIGUOUS: usize = Layout::RowContiguous as usize;
+const PACKED: usize = 2;
+
 impl<T> Kernels<T> {
-    /// The kernel of `rows` rows and `vectors` vectors of columns.
-    pub fn get(&self, layout: Layout, rows: usize, vectors: usize) -> Kernel<T> {
-        self.table[layout as usize][vectors - 1][rows - 1]
+    /// The kernel of `rows` rows and `vectors` vectors of columns, for a panel of A of this layout and stride.
+    pub fn get(&self, layout: Layout, stride: usize, rows: usize, vectors: usize) -> Kernel<T> {
+        let is_packed = layout == Layout::KContiguous && stride == panel_stride::<T>();
+        self.tables[if is_packed { PACKED } else { layout as usize }][vectors - 1][rows - 1]
     }
 
     /// Columns of the widest kernel.
@@ -72,12 +85,12 @@ impl<T> Kernels<T> {
 /// How many steps of k ahead elements of B are asked for: they come from L2.
 const AHEAD: usize = 16;
 
-/// The body of every kernel: M rows, N vectors, `K_CONTIGUOUS` the layout of A.
+/// The body of every kernel: M rows, N vectors, `PANEL` how A lies.
 ///
 /// # Safety
 /// As for [`Kernel`].
 #[inline(always)]
-unsafe fn body<V: Vector, const M: usize, const N: usize, const K_CONTIGUOUS: bool>(
+unsafe fn body<V: Vector, const M: usize, const N: usize, const PANEL: usize>(
     runs: &[Run],
     a: Strided<V::Scalar>,
     b: Strided<V::Scalar>,
@@ -108,7 +121,11 @@ unsafe fn body<V: Vector, const M: usize, const N: usize, const K_CONTIGUOUS: bo
                 }
                 b_row = b_row.wrapping_add(b.stride);
                 for (m, row) in sums.iter_mut().enumerate() {
-                    let at = if K_CONTIGUOUS { m * a.stride + p } else { p * a.stride + m };
+                    let at = match PANEL {
+                        K_CONTIGUOUS => m * a.stride + p,
+                        ROW_CONTIGUOUS => p * a.stride + m,
+                        _ => m * panel_stride::<V::Scalar>() + p,
+                    };
                     let x = V::splat(*a_run.add(at));
                     for (sum, column) in row.iter_mut().zip(columns) {
                         *sum = sum.fma(x, column);
@@ -132,14 +149,18 @@ macro_rules! kernels {
             lanes: <$v as Vector>::LANES,
             rows: $rows.len(),
             vectors: $vectors.len(),
-            table: [kernels!(@layout $run, $v, true, $vectors, $rows), kernels!(@layout $run, $v, false, $vectors, $rows)],
+            tables: [
+                kernels!(@panel $run, $v, K_CONTIGUOUS, $vectors, $rows),
+                kernels!(@panel $run, $v, ROW_CONTIGUOUS, $vectors, $rows),
+                kernels!(@panel $run, $v, PACKED, $vectors, $rows),
+            ],
         }
     };
-    (@layout $run:ident, $v:ty, $layout:literal, [$($n:literal),*], $rows:tt) => {
-        &[$(kernels!(@rows $run, $v, $layout, $n, $rows)),*]
+    (@panel $run:ident, $v:ty, $panel:ident, [$($n:literal),*], $rows:tt) => {
+        &[$(kernels!(@rows $run, $v, $panel, $n, $rows)),*]
     };
-    (@rows $run:ident, $v:ty, $layout:literal, $n:literal, [$($m:literal),*]) => {
-        &[$($run::<$v, $m, $n, $layout>),*]
+    (@rows $run:ident, $v:ty, $panel:ident, $n:literal, [$($m:literal),*]) => {
+        &[$($run::<$v, $m, $n, $panel>),*]
     };
 }
 
@@ -149,7 +170,7 @@ macro_rules! compiled {
         /// # Safety
         /// As for [`Kernel`].
         $(#[target_feature(enable = $feature)])?
-        unsafe fn $run<V: Vector, const M: usize, const N: usize, const K_CONTIGUOUS: bool>(
+        unsafe fn $run<V: Vector, const M: usize, const N: usize, const PANEL: usize>(
             runs: &[Run],
             a: Strided<V::Scalar>,
             b: Strided<V::Scalar>,
@@ -158,7 +179,7 @@ macro_rules! compiled {
             first: bool,
         ) {
             // SAFETY: the caller's promise is the same.
-            unsafe { body::<V, M, N, K_CONTIGUOUS>(runs, a, b, c, ldc, first) }
+            unsafe { body::<V, M, N, PANEL>(runs, a, b, c, ldc, first) }
         }
     };
 }

@@ -34,10 +34,10 @@ use packed::pack;
 use std::ops::Range;
 use task::{Panels, Task};
 
-/// The longest block of k: a panel of A (14 rows × 512 × 4 bytes = 28 KiB) stays in a 32 KiB L1 beside the passing B.
-const BLOCK_BYTES: usize = 512 * 4;
-/// Most rows of a task: with a block of f32 its packed rows of A take 224 KiB of L2.
-const MC: usize = 112;
+/// The longest block of k: a panel of A (14 rows × 384 × 4 bytes = 21 KiB) stays in a 32 KiB L1 beside the passing B.
+const BLOCK_BYTES: usize = 384 * 4;
+/// Most rows of a task: with a block of f32 its packed rows of A take 268 KiB of L2.
+const MC: usize = 168;
 /// Most rows of a task whose rows all meet the same elements.
 const MOST_ROWS_IN_WINDOW: usize = 1024;
 /// Columns of B walked at a time: a block × NC of f32 takes 384 KiB of L2.

@@ -1,9 +1,12 @@
 //! What one thread does without a break: some rows of a product × some of its columns.
 
-use super::kernel::{Float, Kernels, Layout, Run, Strided};
+use super::kernel::{Float, Kernels, Layout, Run, Strided, panel_stride};
 use super::pack::{Pack, Panel, View};
 use super::{NC, Product, Store, TOGETHER_BYTES, Tile, scratch};
 use std::ops::Range;
+
+/// Columns of a task for which its rows of A are packed even where they could be read in place: kernels read what is packed faster.
+const COLUMNS_TO_PACK: usize = 512;
 
 /// Where the task finds B.
 pub enum Panels<'a, T> {
@@ -57,7 +60,7 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
             None if blocks == 1 => 1,
             None => groups * self.columns.len().div_ceil(nc),
         };
-        let packed = kc.min(k) * self.rows.len() * height;
+        let packed = kc.min(k).max(panel_stride::<T>()) * self.rows.len() * height;
         scratch::with3([packed, strips * strip, kc.min(k) * width], |[a, c, edge]: [&mut [T]; 3]| {
             let mut lefts = Vec::with_capacity(self.rows.len());
             let mut runs = Vec::new();
@@ -119,30 +122,28 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
         }
         runs.clear();
         runs.push(Run { offset: 0, length: ks.len() });
-        let mut packed = packed.chunks_mut((kernels.rows * ks.len()).max(1));
+        let longest = ks.len().max(panel_stride::<T>());
+        let mut packed = packed.chunks_mut(kernels.rows * longest);
+        let in_place = |rows: &Range<usize>| {
+            let view = a.view(*batch, rows.clone(), ks.clone()).filter(|_| self.columns.len() < COLUMNS_TO_PACK);
+            view.and_then(|view| in_place(&view, rows.len(), ks.len()))
+        };
         for rows in &self.rows {
             let data = packed.next().unwrap_or_default();
-            lefts.push(
-                match a.view(*batch, rows.clone(), ks.clone()).and_then(|view| in_place(&view, rows.len(), ks.len())) {
-                    Some(left) => left,
-                    None => {
-                        let layout = a.layout();
-                        let (stride, outer_stride, k_stride) = match layout {
-                            Layout::KContiguous => (ks.len(), ks.len(), 1),
-                            Layout::RowContiguous => (rows.len(), 1, rows.len()),
-                        };
-                        if !ks.is_empty() {
-                            a.pack(
-                                *batch,
-                                rows.clone(),
-                                ks.clone(),
-                                Panel { data: &mut *data, outer_stride, k_stride },
-                            );
-                        }
-                        Left { panel: Strided { start: data.as_ptr(), stride }, layout }
+            lefts.push(match in_place(rows) {
+                Some(left) => left,
+                None => {
+                    let layout = a.layout();
+                    let (stride, outer_stride, k_stride) = match layout {
+                        Layout::KContiguous => (longest, longest, 1),
+                        Layout::RowContiguous => (rows.len(), 1, rows.len()),
+                    };
+                    if !ks.is_empty() {
+                        a.pack(*batch, rows.clone(), ks.clone(), Panel { data: &mut *data, outer_stride, k_stride });
                     }
-                },
-            );
+                    Left { panel: Strided { start: data.as_ptr(), stride }, layout }
+                }
+            });
         }
     }
 
@@ -199,7 +200,7 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
                 }
             };
             let c = c.wrapping_add(start - columns.start);
-            let kernel = kernels.get(left.layout, rows, vectors);
+            let kernel = kernels.get(left.layout, left.panel.stride, rows, vectors);
             let b = Strided { start: b.as_ptr(), stride: b_stride };
             // SAFETY: `b` is exactly what the kernel touches; `c` is a strip of scratch memory, whose rows are padded to a kernel's width, or the place
             // of whole vectors in the store's memory, which is this task's; `left` with its runs is a panel of `rows` by the block of k, in the

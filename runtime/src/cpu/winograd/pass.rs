@@ -186,7 +186,7 @@ impl Winograd {
                     let a = &v[rows.start * size.tile + terms..][..(rows.len() - 1) * size.tile + count];
                     let start = rows.start * length + first - filters.start;
                     let c = &mut m[start..][..(rows.len() - 1) * length + padded];
-                    let kernel = self.kernels.get(Layout::KContiguous, rows.len(), padded / lanes);
+                    let kernel = self.kernels.get(Layout::KContiguous, size.tile, rows.len(), padded / lanes);
                     let (a, b) = (
                         Strided { start: a.as_ptr(), stride: size.tile },
                         Strided { start: b.as_ptr(), stride: padded },
