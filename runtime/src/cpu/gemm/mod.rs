@@ -204,6 +204,18 @@ pub fn product<T: Float>(size: Size, a: &impl Pack<T>, b: Right<T, impl Pack<T>>
     }
 }
 
+/// `0..all` in blocks of at most `most`, the last of them small, so that threads that are not equally fast end together.
+fn dwindling(all: usize, most: usize, threads: usize) -> Vec<Range<usize>> {
+    let mut rest = 0..all;
+    let block = || {
+        let size = rest.len().div_ceil(2 * threads).clamp(2, most.max(2)).min(rest.len());
+        let block = rest.start..rest.start + size;
+        rest.start = block.end;
+        (!block.is_empty()).then_some(block)
+    };
+    std::iter::from_fn(block).collect()
+}
+
 /// One batch's product.
 struct Product<'a, T: Float, A, B, S> {
     size: Size,
@@ -279,7 +291,8 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Product<'_, T, A, B, S> {
                 let blocks = window.blocks(m.div_ceil(row_tasks).max(run)).into_iter();
                 blocks.map(|rows| rows.start / run * in_run..rows.end / run * in_run).collect()
             }
-            None => (0..row_tasks).map(|i| panels * i / row_tasks..panels * (i + 1) / row_tasks).collect(),
+            None if row_tasks == 1 => std::iter::once(0..panels).collect(),
+            None => dwindling(panels, panels.div_ceil(row_tasks), self.threads),
         };
         let task_columns = column_panels.div_ceil(column_tasks) * self.kernels.columns();
         let column_tasks = columns.len().div_ceil(task_columns);
