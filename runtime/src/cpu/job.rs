@@ -6,10 +6,14 @@ use super::number::Number;
 use super::pool;
 use super::shared::Shared;
 use super::space::{Lines, Space};
+use super::strip;
 use super::tape::{ACCUMULATOR, CHUNK, Tape, WRITTEN};
 use std::ops::Range;
 use tile_compiler::affine::Affine;
 use tile_compiler::nest::Nest;
+
+/// Bytes of an output that leave the caches before they are read: they are stored past them.
+const LARGE: usize = 16 << 20;
 
 /// Where in an output the places' elements are.
 pub enum Position {
@@ -166,10 +170,15 @@ impl<'a> Job<'a> {
     pub fn pointwise(&self, places: Range<usize>) {
         // With statistics, threads get whole rows.
         let unit = self.epilogue.row_length.unwrap_or(1);
+        let past = self.outputs.iter().any(|output| output.bytes.len() >= LARGE);
         parallel(places.start / unit..places.end / unit, (self.epilogue.len() + 1) * unit, |units| {
             let mut machine = self.finisher();
+            machine.past = past;
             let places = units.start * unit..units.end * unit;
             self.epilogue.chunks(places).for_each(|chunk| self.finish(&mut machine, chunk));
+            if past {
+                strip::fence();
+            }
         });
     }
 }

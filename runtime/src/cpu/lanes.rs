@@ -113,6 +113,12 @@ pub trait Lanes: Vector<Scalar = f32> {
             all.as_ptr().copy_to_nonoverlapping(p, length);
         }
     }
+    /// Stores past the caches where there is an instruction for it; `p` is a multiple of the register's size then.
+    #[inline(always)]
+    unsafe fn store_past(self, p: *mut f32) {
+        // SAFETY: writable by the caller's promise.
+        unsafe { self.store(p) }
+    }
     /// The first `length` numbers, then those of `other`.
     #[inline(always)]
     unsafe fn first(self, length: usize, other: Self) -> Self {
@@ -231,6 +237,11 @@ mod x86 {
             unsafe { _mm512_maskz_loadu_ps(part(length), p) }
         }
         #[inline(always)]
+        unsafe fn store_past(self, p: *mut f32) {
+            // SAFETY: as above.
+            unsafe { _mm512_stream_ps(p, self) }
+        }
+        #[inline(always)]
         unsafe fn store_part(self, p: *mut f32, length: usize) {
             // SAFETY: as above.
             unsafe { _mm512_mask_storeu_ps(p, part(length), self) }
@@ -269,6 +280,11 @@ mod x86 {
     #[allow(unused_unsafe, reason = "as above")]
     // SAFETY of all methods: by the caller's promise.
     impl Lanes for __m256 {
+        #[inline(always)]
+        unsafe fn store_past(self, p: *mut f32) {
+            // SAFETY: as above.
+            unsafe { _mm256_stream_ps(p, self) }
+        }
         #[inline(always)]
         unsafe fn sub(self, other: Self) -> Self {
             // SAFETY: as above.

@@ -59,6 +59,8 @@ pub struct Machine<'t> {
     length: usize,
     /// Rows of the chunk, where the tape has rows, or 1.
     rows: usize,
+    /// Whether chains store past the caches what goes to a sink; the caller then ends its work with a [`strip::fence`](super::strip::fence).
+    pub past: bool,
 }
 
 impl Drop for Machine<'_> {
@@ -82,8 +84,19 @@ impl<'t> Machine<'t> {
         let idle = tape.idle.lock().ok().and_then(|mut idle| idle.pop());
         let State { registers, at, addresses, bench, mut walker } = idle.unwrap_or_else(|| State::new(tape));
         walker.point[tape.loops..].iter_mut().zip(steps).for_each(|(variable, &step)| *variable = step as i64);
-        let mut machine =
-            Self { tape, operands, registers, at, addresses, bench, ahead: Vec::new(), walker, length: 0, rows: 1 };
+        let mut machine = Self {
+            tape,
+            operands,
+            registers,
+            at,
+            addresses,
+            bench,
+            ahead: Vec::new(),
+            walker,
+            length: 0,
+            rows: 1,
+            past: false,
+        };
         for (step, period) in &tape.steady {
             machine.repeat(step, *period);
         }
@@ -133,6 +146,7 @@ impl<'t> Machine<'t> {
         self.rows = tape.row_length.map_or(1, |row| length / row.max(1)).max(1);
         self.ahead.clear();
         if let Some(sink) = &mut sink
+            && !self.past
             && tape.longest_chain.is_some()
             && sink.len() == length * size_of::<f32>()
         {

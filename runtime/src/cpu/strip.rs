@@ -9,6 +9,8 @@ use tile_compiler::scalar::UnaryOp;
 pub const STRIP: usize = REGISTERS * MOST_LANES;
 /// Registers of a strip.
 const REGISTERS: usize = 8;
+/// Bytes of which the address of what is stored past the caches is a multiple: those of the widest register.
+pub const ALIGNED: usize = MOST_LANES * size_of::<f32>();
 
 /// An operation on a strip's value `x` and what is at `a` and `b`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -64,6 +66,8 @@ pub enum Code {
     GreaterOrEqual,
     /// Stores `x` at `a`.
     Keep,
+    /// The same past the caches, where the processor can: every register's place is [`ALIGNED`]. Others see it after a [`fence`].
+    KeepPast,
     /// Asks for what will be read at `a`.
     Fetch,
     /// Asks for what will be written at `a`.
@@ -153,6 +157,15 @@ pub unsafe fn run(ops: &[Op], length: usize, rows: usize) {
             #[cfg(not(target_arch = "aarch64"))]
             Level::Baseline => strips::<super::simd::Portable<f32, 4>>(ops, length, rows),
         }
+    }
+}
+
+/// Orders what was stored past the caches before all that this thread stores from now on.
+pub fn fence() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: it does nothing but wait, and every processor of the kind has it.
+    unsafe {
+        std::arch::x86_64::_mm_sfence();
     }
 }
 
@@ -395,6 +408,12 @@ unsafe fn one<L: Lanes, const K: usize, const PART: bool>(ops: &[Op], row: usize
                     for (k, x) in x.iter().enumerate() {
                         let p = register!(a, k, f32);
                         if PART { x.store_part(p, length) } else { x.store(p) }
+                    }
+                }
+                Code::KeepPast => {
+                    for (k, x) in x.iter().enumerate() {
+                        let p = register!(a, k, f32);
+                        if PART { x.store_part(p, length) } else { x.store_past(p) }
                     }
                 }
                 Code::Fetch => {

@@ -67,6 +67,9 @@ impl Machine<'_> {
             assert!(sink.len() >= self.length * self.tape.dtypes[last].size(), "a chunk reaches past its output");
             sink.as_mut_ptr()
         });
+        let is_aligned = |sink: *mut u8| sink.addr().is_multiple_of(strip::ALIGNED);
+        let whole = rows == 1 || (self.length / rows).is_multiple_of(MOST_LANES);
+        let goes_past = self.past && whole && sink.is_some_and(is_aligned);
         if asks {
             self.ahead.drain(..).for_each(|(code, place)| bench.push(code, place, Place::NONE));
         }
@@ -102,8 +105,9 @@ impl Machine<'_> {
                     bench.push(code, with, to);
                 }
                 Move::Keep(value) => {
-                    let to = self.target(chain, value, sink.filter(|_| value == last));
-                    bench.push(Code::Keep, to, Place::NONE);
+                    let sink = sink.filter(|_| value == last);
+                    let to = self.target(chain, value, sink);
+                    bench.push(if goes_past && sink.is_some() { Code::KeepPast } else { Code::Keep }, to, Place::NONE);
                 }
                 Move::Aggregate(aggregation, value) => {
                     let code = match aggregation {
