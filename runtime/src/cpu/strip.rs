@@ -437,6 +437,7 @@ unsafe fn one<L: Lanes, const K: usize, const PART: bool>(ops: &[Op], row: usize
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpu::memory::Register;
 
     /// `a` times a factor for each row, minus a number, with the sum and the greatest of each row, as [`run`] and as plain loops do it.
     fn rows_equal_their_definition(strips: unsafe fn(&[Op], usize, usize)) {
@@ -451,6 +452,8 @@ mod tests {
             let place = |x: &mut [f32]| x.as_mut_ptr().cast::<u8>();
             let op = |code, a, b| Op { code, a, b };
             let row = in_strip * size_of::<f32>();
+            let mut past = Register::zeroed(length * rows * size_of::<f32>());
+            let keep_past = if length.is_multiple_of(MOST_LANES) { Code::KeepPast } else { Code::Keep };
             let mut aggregate = |code, number: usize| {
                 let to = Place::rows(place(&mut wholes[number]), size_of::<f32>());
                 op(code, Place::rows(place(&mut strips_of_rows[number]), 0), to)
@@ -460,11 +463,14 @@ mod tests {
                 op(Code::Mul, Place::rows(place(&mut factors), row), Place::NONE),
                 op(Code::Sub, Place::rows(place(&mut numbers), 0), Place::NONE),
                 op(Code::Keep, Place::elements(place(&mut out)), Place::NONE),
+                op(keep_past, Place::elements(past.start()), Place::NONE),
                 aggregate(Code::Sum, 0),
                 aggregate(Code::Greatest, 1),
             ];
             // SAFETY: there is room for so many rows, and for a strip of what serves them.
             unsafe { strips(&ops, length, rows) };
+            fence();
+            assert_eq!(&past.elements::<f32>()[..out.len()], out, "past the caches, {rows} rows of {length}");
             for (row, (out, a)) in out.chunks(length).zip(a.chunks(length)).enumerate() {
                 let expected: Vec<f32> = a.iter().map(|a| a * (row + 1) as f32 - 0.5).collect();
                 assert_eq!(out, expected, "{rows} rows of {length}");

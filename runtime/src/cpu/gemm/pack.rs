@@ -71,7 +71,7 @@ pub struct Axis {
 }
 
 /// For each index, how many from there on (itself included) are evenly spaced in all of `tables`.
-fn runs<'a>(length: usize, tables: impl Iterator<Item = &'a Vec<isize>> + Clone) -> Vec<u32> {
+pub fn runs<'a>(length: usize, tables: impl Iterator<Item = &'a Vec<isize>> + Clone) -> Vec<u32> {
     let mut runs = vec![1; length];
     for i in (0..length.saturating_sub(1)).rev() {
         let even = |table: &Vec<isize>| table[i + 2] - table[i + 1] == table[i + 1] - table[i];

@@ -8,7 +8,7 @@
 //! Always true: in the box, the place of (row, term) is the row's place plus the term's.
 
 use super::kernel::{Layout, Run};
-use super::pack::copy_short;
+use super::pack::{self, copy_short};
 use std::ops::Range;
 
 /// An operand told by coordinates, the one of the largest stride first.
@@ -18,6 +18,9 @@ pub struct Window {
     /// The extents of the axes that make up the rows, the innermost first: along that one, rows are evenly spaced.
     rows: Vec<usize>,
     layout: Layout,
+    /// How many rows from each one on, and how many terms, are evenly spaced in every coordinate.
+    even_rows: Vec<u32>,
+    even_terms: Vec<u32>,
 }
 
 /// One coordinate of an element.
@@ -70,7 +73,9 @@ impl Window {
             Some(()) => Layout::KContiguous,
             None => unit(|coordinate| &coordinate.outer).map(|()| Layout::RowContiguous)?,
         };
-        let window = Self { coordinates, rows, layout };
+        let even_rows = pack::runs(m, coordinates.iter().map(|coordinate| &coordinate.outer));
+        let even_terms = pack::runs(k, coordinates.iter().map(|coordinate| &coordinate.k));
+        let window = Self { coordinates, rows, layout, even_rows, even_terms };
         let elements = window.frame(0, 0..m, 0..k).elements();
         (elements * LEAST_REUSE <= 10 * m * k).then_some(window)
     }
@@ -142,15 +147,23 @@ impl Window {
             let k = order.iter().map(|&term| coordinate.k[term]).collect();
             Coordinate { k, ..coordinate.clone() }
         };
-        Self { coordinates: self.coordinates.iter().map(reordered).collect(), ..self.clone() }
+        let coordinates: Vec<Coordinate> = self.coordinates.iter().map(reordered).collect();
+        let even_terms = pack::runs(order.len(), coordinates.iter().map(|coordinate| &coordinate.k));
+        Self { coordinates, even_terms, ..self.clone() }
     }
 
     /// The box that rows `outer` and the terms `ks` of a batch span.
     pub fn frame(&self, batch: usize, outer: Range<usize>, ks: Range<usize>) -> Frame<'_> {
-        let range = |table: &[isize]| table.iter().fold((isize::MAX, isize::MIN), |(l, h), &x| (l.min(x), h.max(x)));
+        // What is evenly spaced is least and greatest at its ends.
+        let range = |table: &[isize], pieces: &[Range<usize>]| {
+            let ends = pieces.iter().flat_map(|piece| [table[piece.start], table[piece.end - 1]]);
+            ends.fold((isize::MAX, isize::MIN), |(least, most), x| (least.min(x), most.max(x)))
+        };
+        let rows: Vec<_> = pieces(&self.even_rows, outer.clone()).collect();
+        let terms: Vec<_> = pieces(&self.even_terms, ks.clone()).collect();
         let side = |coordinate: &Coordinate| {
-            let (row, last_row) = range(&coordinate.outer[outer.clone()]);
-            let (k, last_k) = range(&coordinate.k[ks.clone()]);
+            let (row, last_row) = range(&coordinate.outer, &rows);
+            let (k, last_k) = range(&coordinate.k, &terms);
             let extent = (last_row - row + last_k - k + 1) as usize;
             Side { low: coordinate.batch[batch] + row + k, row, k, extent, stride: 1 }
         };
@@ -160,8 +173,18 @@ impl Window {
             let bytes = stride * size_of::<f32>();
             sides[i].stride = if bytes.is_multiple_of(SCATTERED) { stride + APART / size_of::<f32>() } else { stride };
         }
-        Frame { window: self, sides, outer, ks }
+        Frame { window: self, sides, outer, terms }
     }
+}
+
+/// `range` in pieces that are evenly spaced; `even` says from each number on how many are.
+fn pieces(even: &[u32], range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+    let mut rest = range;
+    std::iter::from_fn(move || {
+        let start = rest.start;
+        rest.start = rest.end.min(start + *even.get(start)? as usize);
+        (start < rest.start).then_some(start..rest.start)
+    })
 }
 
 /// A box of coordinates, in which some rows and some terms meet.
@@ -169,7 +192,8 @@ pub struct Frame<'a> {
     window: &'a Window,
     sides: Vec<Side>,
     outer: Range<usize>,
-    ks: Range<usize>,
+    /// The terms, in pieces that are evenly spaced.
+    terms: Vec<Range<usize>>,
 }
 
 /// What a box has of one coordinate.
@@ -241,21 +265,24 @@ impl Frame<'_> {
     /// The terms in runs, and the elements from one to the next within each; 1 where a panel is [`Layout::KContiguous`].
     pub fn runs(&self, runs: &mut Vec<Run>) -> usize {
         runs.clear();
-        let mut step = if self.window.layout == Layout::KContiguous { Some(1) } else { None };
-        let mut last = 0;
-        for term in self.ks.clone() {
+        let mut step = (self.window.layout == Layout::KContiguous).then_some(1);
+        let place = |term: usize| -> usize {
             let parts = self.sides.iter().zip(&self.window.coordinates);
-            let place: isize =
-                parts.map(|(side, coordinate)| (coordinate.k[term] - side.k) * side.stride as isize).sum();
-            let place = place as usize;
-            match runs.last_mut() {
-                Some(run) if place > last && step.is_none_or(|step| place - last == step) => {
-                    step = Some(place - last);
-                    run.length += 1;
-                }
-                _ => runs.push(Run { offset: place, length: 1 }),
+            parts.map(|(side, coordinate)| (coordinate.k[term] - side.k) * side.stride as isize).sum::<isize>() as usize
+        };
+        let mut add = |step: Option<usize>, offset: usize, length: usize| match runs.last_mut() {
+            Some(run) if step.is_some_and(|step| run.offset + run.length * step == offset) => run.length += length,
+            _ => runs.push(Run { offset, length }),
+        };
+        for terms in self.terms.iter().cloned() {
+            let first = place(terms.start);
+            let by = terms.clone().nth(1).and_then(|second| place(second).checked_sub(first));
+            step = step.or(by.filter(|&by| by > 0));
+            if terms.len() == 1 || by.is_some() && by == step {
+                add(step, first, terms.len());
+            } else {
+                terms.for_each(|term| add(step, place(term), 1));
             }
-            last = place;
         }
         step.unwrap_or(1)
     }
