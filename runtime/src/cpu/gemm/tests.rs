@@ -70,15 +70,27 @@ fn no_terms() {
     assert_eq!(both(size, &Gather::new(&[], 0, &left, &[]), &Gather::new(&[], 0, &right, &[])), [0.0; 240]);
 }
 
-/// A padded, strided convolution is a product whose left operand is gathered under guards.
+/// A padded convolution is a product whose left operand is gathered under guards.
 #[test]
-fn convolution() {
-    let (height, width, inputs, outputs, stride) = (9usize, 17usize, 5usize, 6usize, 2usize);
+fn strided_convolution() {
+    equals_its_definition(5, 2, false, Layout::KContiguous);
+}
+
+/// As for the gradient of an image: later terms are of earlier pixels, with and without channels.
+#[test]
+fn mirrored_convolution() {
+    equals_its_definition(5, 1, true, Layout::KContiguous);
+    equals_its_definition(1, 1, true, Layout::RowContiguous);
+}
+
+fn equals_its_definition(inputs: usize, stride: usize, mirrored: bool, layout: Layout) {
+    let (height, width, outputs) = (9usize, 17usize, 6usize);
     let (rows, columns) = (height.div_ceil(stride), width.div_ceil(stride));
     let image = numbers(height * width * inputs, 3);
     let weights = numbers(9 * inputs * outputs, 4);
     let pixels = || (0..rows).flat_map(|y| (0..columns).map(move |x| ((y * stride) as isize, (x * stride) as isize)));
-    let taps = || (0..3).flat_map(|y| (0..3).flat_map(move |x| (0..inputs as isize).map(move |c| (y - 1, x - 1, c))));
+    let at = |tap: isize| if mirrored { 1 - tap } else { tap - 1 };
+    let taps = || (0..3).flat_map(|y| (0..3).flat_map(move |x| (0..inputs as isize).map(move |c| (at(y), at(x), c))));
     // The guards 0 <= y, 0 <= x, y < height, x < width.
     let inside = |places: Vec<(isize, isize)>| -> Vec<Vec<isize>> {
         let guard = |of: fn(&(isize, isize)) -> isize| places.iter().map(of).collect();
@@ -100,13 +112,15 @@ fn convolution() {
         outer,
         k,
     };
-    let coordinates = vec![
+    let mut coordinates = vec![
         coordinate(inputs, 0..width as isize, pixels().map(|p| p.1).collect(), taps().map(|t| t.1).collect()),
         coordinate(row as usize, 0..height as isize, pixels().map(|p| p.0).collect(), taps().map(|t| t.0).collect()),
         coordinate(1, isize::MIN..isize::MAX, vec![0; rows * columns], taps().map(|t| t.2).collect()),
     ];
+    coordinates.truncate(if inputs > 1 { 3 } else { 2 });
     let window = Window::new(coordinates, vec![columns, rows]).unwrap();
-    assert_eq!((window.layout(), window.run(), window.blocks(2 * columns).len()), (Layout::KContiguous, columns, 3));
+    let blocks = window.blocks(2 * columns).len();
+    assert_eq!((window.layout(), window.run(), blocks), (layout, columns, rows.div_ceil(2)));
     let copied = Places { window: Some((window, 0)), ..left.clone() };
     let right = Places::matrix((outputs, 1), (9 * inputs, outputs as isize));
     let (left, right) = (Gather::new(&image, 0, &left, &[]), Gather::new(&weights, 0, &right, &[]));
