@@ -12,7 +12,7 @@ use std::ops::Range;
 use tile_compiler::affine::Affine;
 use tile_compiler::nest::Nest;
 
-/// Bytes of an output that leave the caches before they are read: they are stored past them.
+/// Bytes of an output that is stored past the caches: most of it would have left the last one, of some 32 MiB, before it is read.
 const LARGE: usize = 16 << 20;
 
 /// Where in an output the places' elements are.
@@ -170,7 +170,7 @@ impl<'a> Job<'a> {
     pub fn pointwise(&self, places: Range<usize>) {
         // With statistics, threads get whole rows.
         let unit = self.epilogue.row_length.unwrap_or(1);
-        let past = self.outputs.iter().any(|output| output.bytes.len() >= LARGE);
+        let past = matches!(self.outputs, [output] if output.bytes.len() >= LARGE);
         parallel(places.start / unit..places.end / unit, (self.epilogue.len() + 1) * unit, |units| {
             let mut machine = self.finisher();
             machine.past = past;

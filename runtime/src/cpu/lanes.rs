@@ -238,7 +238,7 @@ mod x86 {
         }
         #[inline(always)]
         unsafe fn store_past(self, p: *mut f32) {
-            // SAFETY: as above.
+            // SAFETY: as above; `p` is aligned by the caller's promise.
             unsafe { _mm512_stream_ps(p, self) }
         }
         #[inline(always)]
@@ -282,7 +282,7 @@ mod x86 {
     impl Lanes for __m256 {
         #[inline(always)]
         unsafe fn store_past(self, p: *mut f32) {
-            // SAFETY: as above.
+            // SAFETY: as above; `p` is aligned by the caller's promise.
             unsafe { _mm256_stream_ps(p, self) }
         }
         #[inline(always)]

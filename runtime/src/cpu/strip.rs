@@ -143,7 +143,8 @@ pub fn in_strip(length: usize) -> usize {
 /// # Safety
 /// All that an operation reads must be readable and what it writes writable: for all elements from its place on, or, where what is there serves rows, for each row
 /// [`in_strip`] numbers; for aggregates [`STRIP`] and a number for each row. What is written by one must not be elsewhere in
-/// memory that another reads or writes than at the same element; the wholes of rows may be where elements up to the row's are read or written.
+/// memory that another reads or writes than at the same element; what is stored past the caches is [`ALIGNED`], with rows (if there are
+/// more than one) of whole registers, and nobody reads it before a [`fence`]; the wholes of rows may be where elements up to the row's are read or written.
 pub unsafe fn run(ops: &[Op], length: usize, rows: usize) {
     // SAFETY: by the caller's promise; the processor has said that it has the level's instructions.
     unsafe {

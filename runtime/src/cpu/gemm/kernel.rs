@@ -2,7 +2,7 @@
 //!
 //! One generic body, written over a [`Vector`]; each instruction set compiles it for every panel height it can hold, so that edges
 //! need no padding in rows. Columns come in whole vectors (the packing pads B with zeros), rows one at a time.
-//! Per step of k, M broadcasts of A meet N loads of B in M·N multiply-adds. Instructions beside these count where another thread shares the core.
+//! Per step of k, M broadcasts of A meet N loads of B in M·N multiply-adds. Each further instruction takes time from these where another thread shares the core.
 
 use super::BLOCK_BYTES;
 use crate::cpu::memory::Plain;

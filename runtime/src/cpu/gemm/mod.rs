@@ -7,7 +7,7 @@
 //! - B is packed once, in columns of a micro-kernel's width by blocks of k, shared by all threads: ahead of the run where it does not change
 //!   ([`Packed`]), else, if it is larger than [`B_BYTES`], a range of columns at a time. Where few rows pass, B is read where it lies.
 //! - A task is a block of rows (at most [`MC`]) × a range of columns (at most [`TASK_COLUMNS`]). Its rows of A are read where they lie, or
-//!   packed for one block of k, into L2; where rows and terms meet the same elements again and again, those are copied once ([`Window`]).
+//!   packed for one block of k, into L2 (always where many columns pass); where rows and terms meet the same elements again and again, those are copied once ([`Window`]).
 //! - It walks B in blocks of k × NC, which stay in L2 while all its rows pass.
 //! - A panel of A stays in L1 while the block's panels of B pass.
 //!
@@ -36,7 +36,7 @@ use task::{Panels, Task};
 
 /// The longest block of k: a panel of A (14 rows × 384 × 4 bytes = 21 KiB) stays in a 32 KiB L1 beside the passing B.
 const BLOCK_BYTES: usize = 384 * 4;
-/// Most rows of a task: with a block of f32 its packed rows of A take 268 KiB of L2.
+/// Most rows of a task: with a block of f32 its packed rows of A take 263 KiB of L2.
 const MC: usize = 168;
 /// Most rows of a task whose rows all meet the same elements.
 const MOST_ROWS_IN_WINDOW: usize = 1024;
@@ -208,7 +208,7 @@ pub fn product<T: Float>(size: Size, a: &impl Pack<T>, b: Right<T, impl Pack<T>>
 fn dwindling(all: usize, most: usize, threads: usize) -> Vec<Range<usize>> {
     let mut rest = 0..all;
     let block = || {
-        let size = rest.len().div_ceil(2 * threads).clamp(2, most.max(2)).min(rest.len());
+        let size = rest.len().div_ceil(2 * threads).max(2).min(most).min(rest.len());
         let block = rest.start..rest.start + size;
         rest.start = block.end;
         (!block.is_empty()).then_some(block)
@@ -261,7 +261,7 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Product<'_, T, A, B, S> {
         view.outer_stride == 1 && (adjacent || panels == 1 || (panels <= FEW_PANELS && !scattered))
     }
 
-    /// Splits C's `columns` into tasks of about equal size, a multiple of the threads, and runs them.
+    /// Splits C's `columns` into tasks of about equal size, a multiple of the threads, or of rows that dwindle, and runs them.
     fn multiply(&self, columns: Range<usize>, b: Panels<T>) {
         let (m, height, window) = (self.size.m, self.kernels.rows, self.a.window());
         // Panels are as equal in height as can be; those of a window end where its runs of rows do.

@@ -108,7 +108,8 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
             && let [first, .., last] | [first @ last] = &self.rows[..]
         {
             let frame = window.frame(*batch, first.start..last.end, ks.clone());
-            if frame.elements() <= packed.len() {
+            // No larger than what would be packed.
+            if frame.elements() <= self.product.size.block.min(self.product.size.k) * self.rows.len() * kernels.rows {
                 a.fill(&frame, packed);
                 let step = frame.runs(runs);
                 lefts.extend(self.rows.iter().map(|rows| {

@@ -276,6 +276,7 @@ impl Frame<'_> {
         };
         for terms in self.terms.iter().cloned() {
             let first = place(terms.start);
+            // `None` where later terms lie before earlier ones.
             let by = terms.clone().nth(1).and_then(|second| place(second).checked_sub(first));
             step = step.or(by.filter(|&by| by > 0));
             if terms.len() == 1 || by.is_some() && by == step {

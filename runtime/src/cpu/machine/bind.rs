@@ -124,7 +124,8 @@ impl Machine<'_> {
             }
         }
         // SAFETY: the places hold the chunk's elements, as `place` and `target` make sure, or are in the bench. Registers and the sink overlap nothing else; a
-        // register that is both read and written holds values of one chunk, element for element, or of its rows.
+        // register that is both read and written holds values of one chunk, element for element, or of its rows. What goes past the caches is aligned, by
+        // `goes_past`, and the chain that stores it is the last.
         unsafe { strip::run(&bench.ops, self.length / rows, rows) };
         self.bench = bench;
     }
