@@ -52,7 +52,7 @@ impl Device {
         Device(Kind::Check(Arc::new(profile)))
     }
 
-    /// The same device, but it computes every sum of products term by term. Otherwise `cpu` computes convolutions by windows of 3 × 3, where that is faster,
+    /// The same device, but it computes every sum of products term by term. Otherwise `cpu` computes convolutions by windows of 3 × 3 and 5 × 5, where that is faster,
     /// by Winograd's way, of which the rounding is at most about twice as large, and a NaN or an infinity reaches some results beside those that meet it.
     /// The other devices are exact anyway.
     pub fn exact(mut self) -> Device {

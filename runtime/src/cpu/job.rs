@@ -6,7 +6,6 @@ use super::number::Number;
 use super::pool;
 use super::shared::Shared;
 use super::space::{Lines, Space};
-use super::strip;
 use super::tape::{ACCUMULATOR, CHUNK, Tape, WRITTEN};
 use std::ops::Range;
 use tile_compiler::affine::Affine;
@@ -176,9 +175,6 @@ impl<'a> Job<'a> {
             machine.past = past;
             let places = units.start * unit..units.end * unit;
             self.epilogue.chunks(places).for_each(|chunk| self.finish(&mut machine, chunk));
-            if past {
-                strip::fence();
-            }
         });
     }
 }

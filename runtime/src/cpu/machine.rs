@@ -3,10 +3,11 @@
 mod bind;
 
 use super::fused::{Fused, Term};
+use super::lanes::MOST_LANES;
 use super::memory::{Launch, Operand, Output, Plain, Register, bytes_of, elements, elements_mut, prefetch};
 use super::number::{Bool, Number, from_scalar, typed};
 use super::space::{Piece, Walker};
-use super::strip::{Code, Place};
+use super::strip::{self, Code, Place};
 use super::tape::{Action, CHUNK, Reader, Step, Tape};
 use super::vector;
 use bind::Bench;
@@ -59,12 +60,15 @@ pub struct Machine<'t> {
     length: usize,
     /// Rows of the chunk, where the tape has rows, or 1.
     rows: usize,
-    /// Whether chains store past the caches what goes to a sink; the caller then ends its work with a [`strip::fence`](super::strip::fence).
+    /// Whether chains store past the caches what goes to a sink, where it is aligned. Others see it once the machine is dropped.
     pub past: bool,
 }
 
 impl Drop for Machine<'_> {
     fn drop(&mut self) {
+        if self.past {
+            strip::fence();
+        }
         let state = State {
             registers: std::mem::take(&mut self.registers),
             at: std::mem::take(&mut self.at),
@@ -145,8 +149,11 @@ impl<'t> Machine<'t> {
         self.length = length;
         self.rows = tape.row_length.map_or(1, |row| length / row.max(1)).max(1);
         self.ahead.clear();
+        let whole_registers = self.rows == 1 || (length / self.rows).is_multiple_of(MOST_LANES);
+        let is_aligned = sink.as_ref().is_some_and(|sink| sink.as_ptr().addr().is_multiple_of(strip::ALIGNED));
+        let past = self.past && whole_registers && is_aligned;
         if let Some(sink) = &mut sink
-            && !self.past
+            && !past
             && tape.longest_chain.is_some()
             && sink.len() == length * size_of::<f32>()
         {
@@ -163,7 +170,7 @@ impl<'t> Machine<'t> {
             if let Action::Chain(chain) = &step.action {
                 let to = if last { sink.take() } else { None };
                 let is_sunk = to.is_some();
-                self.run_chain(chain, tape.longest_chain <= Some(number), step.value, to);
+                self.run_chain(chain, tape.longest_chain <= Some(number), step.value, to, past);
                 if is_sunk {
                     return true;
                 }

@@ -1,7 +1,7 @@
 //! The embedded device: it needs no driver, only this processor's vector units and threads.
 //!
 //! A nest is analysed once ([`Prepared`]) and then runs any number of times, in the way that its roles and sizes call for. A sum of
-//! products of two operands goes to the packed matrix product of [`gemm`] (`contraction`), but for most convolutions by windows of 3 × 3, which take fewer
+//! products of two operands goes to the packed matrix product of [`gemm`] (`contraction`), but for most convolutions by windows of 3 × 3 and 5 × 5, which take fewer
 //! multiplications than that (`winograd`); a short reduction along whose last axis
 //! elements lie side by side, to tiles of vector registers (`direct`); one whose points name their places themselves, to lists of points
 //! (`scatter`); any other to vector loops (`reduction`), which run the nest's scalar

@@ -72,7 +72,7 @@ pub enum Code {
     Fetch,
     /// Asks for what will be written at `a`.
     FetchToWrite,
-    /// Adds up `x` over a row, register by register in the strip at `a`, and stores the whole at `b`.
+    /// Adds up `x` over a row in the register at `a`, and stores the whole at `b`.
     Sum,
     /// The same for the greater.
     Greatest,
@@ -142,7 +142,7 @@ pub fn in_strip(length: usize) -> usize {
 ///
 /// # Safety
 /// All that an operation reads must be readable and what it writes writable: for all elements from its place on, or, where what is there serves rows, for each row
-/// [`in_strip`] numbers; for aggregates [`STRIP`] and a number for each row. What is written by one must not be elsewhere in
+/// [`in_strip`] numbers; for aggregates [`MOST_LANES`] and a number for each row. What is written by one must not be elsewhere in
 /// memory that another reads or writes than at the same element; what is stored past the caches is [`ALIGNED`], with rows (if there are
 /// more than one) of whole registers, and nobody reads it before a [`fence`]; the wholes of rows may be where elements up to the row's are read or written.
 pub unsafe fn run(ops: &[Op], length: usize, rows: usize) {
@@ -231,9 +231,8 @@ unsafe fn strips<L: Lanes>(ops: &[Op], length: usize, rows: usize) {
         // No closures around what takes registers: outside of the function with the instruction set's features they would be passed in memory.
         for row in 0..rows {
             for Op { code, a, .. } in ops {
-                let Some(identity) = code.identity() else { continue };
-                for k in 0..REGISTERS {
-                    L::splat(identity).store(a.start.cast::<f32>().add(k * L::LANES));
+                if let Some(identity) = code.identity() {
+                    L::splat(identity).store(a.start.cast());
                 }
             }
             let (mut at, end) = (row * length, (row + 1) * length);
@@ -249,22 +248,9 @@ unsafe fn strips<L: Lanes>(ops: &[Op], length: usize, rows: usize) {
                 one::<L, 1, true>(ops, row, at, end - at);
             }
             for Op { code, a, b } in ops {
-                let sums = a.start.cast::<f32>();
-                // Pair by pair.
                 macro_rules! whole {
-                    ($many:ident, $one:expr) => {{
-                        let mut registers = [L::splat(0.0); REGISTERS];
-                        for k in 0..REGISTERS {
-                            registers[k] = L::load(sums.add(k * L::LANES));
-                        }
-                        let mut half = REGISTERS / 2;
-                        while half > 0 {
-                            for k in 0..half {
-                                registers[k] = registers[k].$many(registers[k + half]);
-                            }
-                            half /= 2;
-                        }
-                        registers[0].store(sums);
+                    ($one:expr) => {{
+                        let sums = a.start.cast::<f32>();
                         let mut half = L::LANES / 2;
                         while half > 0 {
                             for k in 0..half {
@@ -276,9 +262,9 @@ unsafe fn strips<L: Lanes>(ops: &[Op], length: usize, rows: usize) {
                     }};
                 }
                 match code {
-                    Code::Sum => whole!(add, |a: f32, b: f32| a + b),
-                    Code::Greatest => whole!(max, |a: f32, b: f32| if a < b { b } else { a }),
-                    Code::Least => whole!(min, |a: f32, b: f32| if b < a { b } else { a }),
+                    Code::Sum => whole!(|a: f32, b: f32| a + b),
+                    Code::Greatest => whole!(|a: f32, b: f32| if a < b { b } else { a }),
+                    Code::Least => whole!(|a: f32, b: f32| if b < a { b } else { a }),
                     _ => {}
                 }
             }
@@ -344,14 +330,22 @@ unsafe fn one<L: Lanes, const K: usize, const PART: bool>(ops: &[Op], row: usize
                 }};
             }
             macro_rules! aggregate {
-                ($combine:ident) => {
-                    for k in 0..K {
-                        let sums = a.start.cast::<f32>().add(k * L::LANES);
-                        let sum = L::load(sums);
-                        let next = sum.$combine(x[k]);
-                        if PART { next.first(length, sum) } else { next }.store(sums);
+                ($combine:ident) => {{
+                    // Pair by pair.
+                    const { assert!(K.is_power_of_two()) };
+                    let mut all = x;
+                    let mut half = K / 2;
+                    while half > 0 {
+                        for k in 0..half {
+                            all[k] = all[k].$combine(all[k + half]);
+                        }
+                        half /= 2;
                     }
-                };
+                    let sums = a.start.cast::<f32>();
+                    let sum = L::load(sums);
+                    let next = sum.$combine(all[0]);
+                    if PART { next.first(length, sum) } else { next }.store(sums);
+                }};
             }
             match op.code {
                 Code::Nothing => {}
@@ -448,7 +442,7 @@ mod tests {
             let mut a: Vec<f32> = (0..length * rows).map(|i| ((i * 37) % 101) as f32 - 50.0).collect();
             let in_strip = in_strip(length);
             let mut factors: Vec<f32> = (0..rows * in_strip).map(|i| (1 + i / in_strip) as f32).collect();
-            let (mut numbers, mut strips_of_rows) = (vec![0.5f32; STRIP], vec![[0f32; STRIP]; 2]);
+            let (mut numbers, mut registers) = (vec![0.5f32; STRIP], vec![[0f32; MOST_LANES]; 2]);
             let (mut out, mut wholes) = (vec![0f32; length * rows], vec![vec![0f32; rows]; 2]);
             let place = |x: &mut [f32]| x.as_mut_ptr().cast::<u8>();
             let op = |code, a, b| Op { code, a, b };
@@ -457,7 +451,7 @@ mod tests {
             let keep_past = if length.is_multiple_of(MOST_LANES) { Code::KeepPast } else { Code::Keep };
             let mut aggregate = |code, number: usize| {
                 let to = Place::rows(place(&mut wholes[number]), size_of::<f32>());
-                op(code, Place::rows(place(&mut strips_of_rows[number]), 0), to)
+                op(code, Place::rows(place(&mut registers[number]), 0), to)
             };
             let ops = [
                 op(Code::Take, Place::elements(place(&mut a)), Place::NONE),
@@ -468,7 +462,7 @@ mod tests {
                 aggregate(Code::Sum, 0),
                 aggregate(Code::Greatest, 1),
             ];
-            // SAFETY: there is room for so many rows, and for a strip of what serves them.
+            // SAFETY: there is room for so many rows, and for what serves them.
             unsafe { strips(&ops, length, rows) };
             fence();
             assert_eq!(&past.elements::<f32>()[..out.len()], out, "past the caches, {rows} rows of {length}");

@@ -6,8 +6,9 @@
 //! The blocking, outermost first:
 //! - B is packed once, in columns of a micro-kernel's width by blocks of k, shared by all threads: ahead of the run where it does not change
 //!   ([`Packed`]), else, if it is larger than [`B_BYTES`], a range of columns at a time. Where few rows pass, B is read where it lies.
-//! - A task is a block of rows (at most [`MC`]) × a range of columns (at most [`TASK_COLUMNS`]). Its rows of A are read where they lie, or
-//!   packed for one block of k, into L2 (always where many columns pass); where rows and terms meet the same elements again and again, those are copied once ([`Window`]).
+//! - A task is a block of rows (at most [`MC`]) × a range of columns (at most [`TASK_COLUMNS`]). Its rows of A are read where they lie,
+//!   or packed for one block of k, into L2 (always where many columns pass); where rows and terms meet the same elements again and
+//!   again, those are copied once ([`Window`]).
 //! - It walks B in blocks of k × NC, which stay in L2 while all its rows pass.
 //! - A panel of A stays in L1 while the block's panels of B pass.
 //!
@@ -291,8 +292,8 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Product<'_, T, A, B, S> {
                 let blocks = window.blocks(m.div_ceil(row_tasks).max(run)).into_iter();
                 blocks.map(|rows| rows.start / run * in_run..rows.end / run * in_run).collect()
             }
-            None if row_tasks == 1 => std::iter::once(0..panels).collect(),
-            None => dwindling(panels, panels.div_ceil(row_tasks), self.threads),
+            None if self.threads > 1 && row_tasks > 1 => dwindling(panels, panels.div_ceil(row_tasks), self.threads),
+            None => (0..row_tasks).map(|i| panels * i / row_tasks..panels * (i + 1) / row_tasks).collect(),
         };
         let task_columns = column_panels.div_ceil(column_tasks) * self.kernels.columns();
         let column_tasks = columns.len().div_ceil(task_columns);

@@ -123,26 +123,23 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
         }
         runs.clear();
         runs.push(Run { offset: 0, length: ks.len() });
-        let longest = ks.len().max(panel_stride::<T>());
-        let mut packed = packed.chunks_mut(kernels.rows * longest);
-        let in_place = |rows: &Range<usize>| {
-            let view = a.view(*batch, rows.clone(), ks.clone()).filter(|_| self.columns.len() < COLUMNS_TO_PACK);
-            view.and_then(|view| in_place(&view, rows.len(), ks.len()))
-        };
-        for rows in &self.rows {
-            let data = packed.next().unwrap_or_default();
-            lefts.push(match in_place(rows) {
+        // Elements from a packed row to the next.
+        let apart = ks.len().max(panel_stride::<T>());
+        let always = self.columns.len() >= COLUMNS_TO_PACK;
+        for (rows, packed) in self.rows.iter().zip(packed.chunks_mut(kernels.rows * apart)) {
+            let view = if always { None } else { a.view(*batch, rows.clone(), ks.clone()) };
+            lefts.push(match view.and_then(|view| in_place(&view, rows.len(), ks.len())) {
                 Some(left) => left,
                 None => {
                     let layout = a.layout();
                     let (stride, outer_stride, k_stride) = match layout {
-                        Layout::KContiguous => (longest, longest, 1),
+                        Layout::KContiguous => (apart, apart, 1),
                         Layout::RowContiguous => (rows.len(), 1, rows.len()),
                     };
                     if !ks.is_empty() {
-                        a.pack(*batch, rows.clone(), ks.clone(), Panel { data: &mut *data, outer_stride, k_stride });
+                        a.pack(*batch, rows.clone(), ks.clone(), Panel { data: &mut *packed, outer_stride, k_stride });
                     }
-                    Left { panel: Strided { start: data.as_ptr(), stride }, layout }
+                    Left { panel: Strided { start: packed.as_ptr(), stride }, layout }
                 }
             });
         }

@@ -73,24 +73,32 @@ fn no_terms() {
 /// A padded convolution is a product whose left operand is gathered under guards.
 #[test]
 fn strided_convolution() {
-    equals_its_definition(5, 2, false, Layout::KContiguous);
+    equals_its_definition(5, 2, [|tap| tap - 1; 2], Layout::KContiguous);
 }
 
 /// As for the gradient of an image: later terms are of earlier pixels, with and without channels.
 #[test]
 fn mirrored_convolution() {
-    equals_its_definition(5, 1, true, Layout::KContiguous);
-    equals_its_definition(1, 1, true, Layout::RowContiguous);
+    equals_its_definition(5, 1, [|tap| 1 - tap; 2], Layout::KContiguous);
+    equals_its_definition(1, 1, [|tap| 1 - tap; 2], Layout::RowContiguous);
 }
 
-fn equals_its_definition(inputs: usize, stride: usize, mirrored: bool, layout: Layout) {
+/// Padding so wide that no pixel of any line is met.
+#[test]
+fn convolution_beside_the_image() {
+    equals_its_definition(5, 1, [|tap| tap - 1, |tap| tap - 21], Layout::KContiguous);
+    equals_its_definition(5, 1, [|tap| tap - 1, |tap| tap + 17], Layout::KContiguous);
+}
+
+/// `line` and `pixel`: how far the tap of a number is from an output's place.
+fn equals_its_definition(inputs: usize, stride: usize, [line, pixel]: [fn(isize) -> isize; 2], layout: Layout) {
     let (height, width, outputs) = (9usize, 17usize, 6usize);
     let (rows, columns) = (height.div_ceil(stride), width.div_ceil(stride));
     let image = numbers(height * width * inputs, 3);
     let weights = numbers(9 * inputs * outputs, 4);
     let pixels = || (0..rows).flat_map(|y| (0..columns).map(move |x| ((y * stride) as isize, (x * stride) as isize)));
-    let at = |tap: isize| if mirrored { 1 - tap } else { tap - 1 };
-    let taps = || (0..3).flat_map(|y| (0..3).flat_map(move |x| (0..inputs as isize).map(move |c| (at(y), at(x), c))));
+    let taps =
+        || (0..3).flat_map(|y| (0..3).flat_map(move |x| (0..inputs as isize).map(move |c| (line(y), pixel(x), c))));
     // The guards 0 <= y, 0 <= x, y < height, x < width.
     let inside = |places: Vec<(isize, isize)>| -> Vec<Vec<isize>> {
         let guard = |of: fn(&(isize, isize)) -> isize| places.iter().map(of).collect();

@@ -74,7 +74,7 @@ impl Window {
             None => unit(|coordinate| &coordinate.outer).map(|()| Layout::RowContiguous)?,
         };
         let even_rows = pack::runs(m, coordinates.iter().map(|coordinate| &coordinate.outer));
-        let even_terms = pack::runs(k, coordinates.iter().map(|coordinate| &coordinate.k));
+        let even_terms = even_terms(&coordinates);
         let window = Self { coordinates, rows, layout, even_rows, even_terms };
         let elements = window.frame(0, 0..m, 0..k).elements();
         (elements * LEAST_REUSE <= 10 * m * k).then_some(window)
@@ -148,7 +148,7 @@ impl Window {
             Coordinate { k, ..coordinate.clone() }
         };
         let coordinates: Vec<Coordinate> = self.coordinates.iter().map(reordered).collect();
-        let even_terms = pack::runs(order.len(), coordinates.iter().map(|coordinate| &coordinate.k));
+        let even_terms = even_terms(&coordinates);
         Self { coordinates, even_terms, ..self.clone() }
     }
 
@@ -175,6 +175,11 @@ impl Window {
         }
         Frame { window: self, sides, outer, terms }
     }
+}
+
+/// How many terms from each one on are evenly spaced in every coordinate.
+fn even_terms(coordinates: &[Coordinate]) -> Vec<u32> {
+    pack::runs(coordinates[0].k.len(), coordinates.iter().map(|coordinate| &coordinate.k))
 }
 
 /// `range` in pieces that are evenly spaced; `even` says from each number on how many are.
@@ -227,6 +232,9 @@ impl Frame<'_> {
         let end = (coordinate.within.end.saturating_sub(*low)).clamp(first as isize, *extent as isize) as usize;
         to[..first * stride].fill(T::default());
         to[end * stride..].fill(T::default());
+        if first == end {
+            return;
+        }
         let origin = origin + (low + first as isize) * coordinate.stride as isize;
         if let Some(start) = self.side_by_side(at) {
             let from = &data[(origin + start) as usize..][..(end - first) * stride];
@@ -235,7 +243,7 @@ impl Frame<'_> {
             for (i, to) in to[first * stride..end * stride].chunks_mut(*stride).enumerate() {
                 self.fill_from(at + 1, data, origin + (i * coordinate.stride) as isize, to);
             }
-        } else if first < end {
+        } else {
             copy_short(&data[origin as usize..][..end - first], &mut to[first..end]);
         }
     }
@@ -265,26 +273,26 @@ impl Frame<'_> {
     /// The terms in runs, and the elements from one to the next within each; 1 where a panel is [`Layout::KContiguous`].
     pub fn runs(&self, runs: &mut Vec<Run>) -> usize {
         runs.clear();
-        let mut step = (self.window.layout == Layout::KContiguous).then_some(1);
         let place = |term: usize| -> usize {
             let parts = self.sides.iter().zip(&self.window.coordinates);
             parts.map(|(side, coordinate)| (coordinate.k[term] - side.k) * side.stride as isize).sum::<isize>() as usize
         };
-        let mut add = |step: Option<usize>, offset: usize, length: usize| match runs.last_mut() {
-            Some(run) if step.is_some_and(|step| run.offset + run.length * step == offset) => run.length += length,
-            _ => runs.push(Run { offset, length }),
+        // How far the second of some terms is from the first, if it is not before it.
+        let by = |terms: &Range<usize>| place(terms.clone().nth(1)?).checked_sub(place(terms.start));
+        let step = match self.window.layout {
+            Layout::KContiguous => 1,
+            Layout::RowContiguous => self.terms.iter().filter_map(by).find(|&by| by > 0).unwrap_or(1),
         };
-        for terms in self.terms.iter().cloned() {
-            let first = place(terms.start);
-            // `None` where later terms lie before earlier ones.
-            let by = terms.clone().nth(1).and_then(|second| place(second).checked_sub(first));
-            step = step.or(by.filter(|&by| by > 0));
-            if terms.len() == 1 || by.is_some() && by == step {
-                add(step, first, terms.len());
-            } else {
-                terms.for_each(|term| add(step, place(term), 1));
+        for terms in &self.terms {
+            let together = if by(terms) == Some(step) { terms.len() } else { 1 };
+            for first in terms.clone().step_by(together) {
+                let (offset, length) = (place(first), together);
+                match runs.last_mut() {
+                    Some(run) if run.offset + run.length * step == offset => run.length += length,
+                    _ => runs.push(Run { offset, length }),
+                }
             }
         }
-        step.unwrap_or(1)
+        step
     }
 }

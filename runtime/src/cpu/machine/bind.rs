@@ -14,14 +14,11 @@ use tile_compiler::scalar::Value;
 #[repr(C, align(64))]
 struct Lane([f32; MOST_LANES]);
 
-/// Registers of a strip.
-const LANES_OF_STRIP: usize = STRIP / MOST_LANES;
-
 /// What a chain's run needs beside registers.
 #[derive(Default)]
 pub struct Bench {
     ops: Vec<Op>,
-    /// Values that are the same all over a row or the chunk, and strips for aggregates. It has the room for all of a chain, so that they stay where
+    /// Values that are the same all over a row or the chunk, and registers for aggregates. It has the room for all of a chain, so that they stay where
     /// they are.
     memory: Vec<Lane>,
     /// How many registers of a strip are read.
@@ -39,10 +36,10 @@ impl Bench {
         Place::rows(self.memory.as_mut_ptr().wrapping_add(first).cast(), row)
     }
 
-    /// A strip.
-    fn strip(&mut self) -> Place {
+    /// A register.
+    fn register(&mut self) -> Place {
         let first = self.memory.len();
-        self.memory.resize(first + LANES_OF_STRIP, Lane([0.0; MOST_LANES]));
+        self.memory.push(Lane([0.0; MOST_LANES]));
         Place::rows(self.memory.as_mut_ptr().wrapping_add(first).cast(), 0)
     }
 
@@ -52,8 +49,9 @@ impl Bench {
 }
 
 impl Machine<'_> {
-    /// Runs a chain over the chunk; the value `last` goes to `sink`, if there is one. `asks` for what is ahead, too.
-    pub(super) fn run_chain(&mut self, chain: &Chain, asks: bool, last: Value, sink: Option<&mut [u8]>) {
+    /// Runs a chain over the chunk; the value `last` goes to `sink`, if there is one, and `past` the caches: then the sink is aligned, with whole
+    /// registers in a row. `asks` for what is ahead, too.
+    pub(super) fn run_chain(&mut self, chain: &Chain, asks: bool, last: Value, sink: Option<&mut [u8]>, past: bool) {
         let mut bench = std::mem::take(&mut self.bench);
         bench.ops.clear();
         bench.memory.clear();
@@ -62,14 +60,12 @@ impl Machine<'_> {
         let by_row = |step: &Move| matches!(step, Move::Aggregate(..)) || step.reads().any(is_of_rows);
         let rows = if chain.moves.iter().any(by_row) { self.rows } else { 1 };
         bench.in_strip = strip::in_strip(self.length / rows) / MOST_LANES;
-        bench.memory.reserve(chain.moves.len() * (2 * self.rows * bench.in_strip).max(LANES_OF_STRIP));
+        // A step has at most two places in it, whose addresses are handed out while more are added.
+        bench.memory.reserve(chain.moves.len() * 2 * self.rows * bench.in_strip);
         let sink = sink.map(|sink| {
             assert!(sink.len() >= self.length * self.tape.dtypes[last].size(), "a chunk reaches past its output");
             sink.as_mut_ptr()
         });
-        let is_aligned = |sink: *mut u8| sink.addr().is_multiple_of(strip::ALIGNED);
-        let whole = rows == 1 || (self.length / rows).is_multiple_of(MOST_LANES);
-        let goes_past = self.past && whole && sink.is_some_and(is_aligned);
         if asks {
             self.ahead.drain(..).for_each(|(code, place)| bench.push(code, place, Place::NONE));
         }
@@ -107,7 +103,7 @@ impl Machine<'_> {
                 Move::Keep(value) => {
                     let sink = sink.filter(|_| value == last);
                     let to = self.target(chain, value, sink);
-                    bench.push(if goes_past && sink.is_some() { Code::KeepPast } else { Code::Keep }, to, Place::NONE);
+                    bench.push(if past && sink.is_some() { Code::KeepPast } else { Code::Keep }, to, Place::NONE);
                 }
                 Move::Aggregate(aggregation, value) => {
                     let code = match aggregation {
@@ -118,14 +114,14 @@ impl Machine<'_> {
                     let register = chain.register(value);
                     self.at[value] = self.whole_rows(register);
                     let to = Place::rows(self.registers[register].start(), size_of::<f32>());
-                    let strip = bench.strip();
-                    bench.push(code, strip, to);
+                    let sums = bench.register();
+                    bench.push(code, sums, to);
                 }
             }
         }
         // SAFETY: the places hold the chunk's elements, as `place` and `target` make sure, or are in the bench. Registers and the sink overlap nothing else; a
-        // register that is both read and written holds values of one chunk, element for element, or of its rows. What goes past the caches is aligned, by
-        // `goes_past`, and the chain that stores it is the last.
+        // register that is both read and written holds values of one chunk, element for element, or of its rows. What goes past the caches is
+        // aligned, by the caller's promise, and the chain that stores it is the last.
         unsafe { strip::run(&bench.ops, self.length / rows, rows) };
         self.bench = bench;
     }

@@ -1,6 +1,6 @@
-//! Convolutions by a window of 3 × 3 at stride 1 with fewer multiplications than they have terms (Winograd's minimal filtering).
+//! Convolutions by a window of 3 × 3 or 5 × 5 at stride 1 with fewer multiplications than they have terms (Winograd's minimal filtering).
 //!
-//! Results are computed in tiles of 2 × 2 or 4 × 4, each from a tile of the image that is 2 larger. A tile of `T` by `T` pixels is transformed, channel by
+//! Results are computed in tiles of 2 × 2 or 4 × 4, each from a tile of the image that is larger by the window. A tile of `T` by `T` pixels is transformed, channel by
 //! channel, to as many *points*, and so is the kernel, filter by filter; then at each point, a product over the channels takes tiles to filters, and another
 //! transform takes the points to the tile's results:
 //!
@@ -9,12 +9,13 @@
 //! M[p, tile, f] = Σ_c V[p, tile, c] · U[p, c, f]       result = transform of M, through the nest's epilogue
 //! ```
 //!
-//! A result of a tile of 4 × 4 takes 36 / 16 = 2.25 multiplications for each channel, of 2 × 2 it takes 4, instead of 9. Which of them is computed in
+//! A result of a tile of 4 × 4 takes 36 / 16 = 2.25 multiplications for each channel, of 2 × 2 it takes 4, instead of 9; with a window of 5 × 5 it
+//! takes 36 / 4 = 9, instead of 25. Which of them is computed in
 //! the least time, if any, [`Cost`] estimates. Some tiles at a time pass through all three, so that V and M stay in the L2 cache; where U is what is
 //! large, many tiles pass at once, and threads share their V.
 //!
 //! The rounding: measured on random data against sums in f64, the root mean square of the error is, in tiles of 2 × 2, 0.6 of that of a sum of products
-//! in f32, term by term; in tiles of 4 × 4 it is 1.6 to 2 times that. A NaN or an infinity reaches all results of the tiles that meet it, not only those whose
+//! in f32, term by term; in tiles of 4 × 4 it is 1.6 to 2 times that, with a window of 5 × 5 1.3 times. A NaN or an infinity reaches all results of the tiles that meet it, not only those whose
 //! window does. A device that is [`exact`](crate::Device::exact) does without all this.
 //!
 //! Always true: results do not depend on the number of threads.
@@ -61,7 +62,7 @@ impl Cost {
     /// Term by term.
     fn direct(shape: &Shape) -> usize {
         let places = shape.images.len() * shape.lines.extent * shape.pixels.extent;
-        9 * shape.channels * shape.filters * (places + Self::READ)
+        shape.taps * shape.taps * shape.channels * shape.filters * (places + Self::READ)
     }
 
     /// With these transforms.
@@ -81,8 +82,9 @@ impl Winograd {
     pub fn new(nest: &Nest, kept: &dyn Fn(usize) -> bool) -> Option<Self> {
         let shape = Shape::of(nest)?;
         let kept = kept(shape.kernel);
-        let costs = transforms().map(|transforms| (Cost::with(&shape, &transforms, kept), transforms));
-        let (cost, transforms) = costs.into_iter().min_by_key(|(cost, _)| *cost)?;
+        let suiting = transforms().into_iter().filter(|transforms| transforms.taps == shape.taps);
+        let costs = suiting.map(|transforms| (Cost::with(&shape, &transforms, kept), transforms));
+        let (cost, transforms) = costs.min_by_key(|(cost, _)| *cost)?;
         // What is not worth much is not worth the rounding.
         (10 * cost < 9 * Cost::direct(&shape)).then(|| Self::of(shape, transforms))
     }
@@ -146,7 +148,8 @@ impl Winograd {
             let start = some.start * per_filter;
             // SAFETY: each panel is one task's.
             let panel = unsafe { shared.slice(start..start + padded * per_filter) };
-            scratch::with(9 * CHANNELS * padded, |taps: &mut [f32]| {
+            let window = self.shape.taps * self.shape.taps;
+            scratch::with(window * CHANNELS * padded, |taps: &mut [f32]| {
                 taps.fill(0.0);
                 for channel in (0..channels).step_by(CHANNELS) {
                     let count = CHANNELS.min(channels - channel);
@@ -158,10 +161,10 @@ impl Winograd {
                     }
                     for (number, channel) in (channel..channel + count).enumerate() {
                         let (taps, points) = (&taps[number * padded..], &mut panel[channel * padded..]);
-                        assert!(taps.len() >= (8 * CHANNELS + 1) * padded, "a tap reaches past the end");
+                        assert!(taps.len() >= ((window - 1) * CHANNELS + 1) * padded, "a tap reaches past the end");
                         assert!(points.len() >= ((self.points() - 1) * channels + 1) * padded, "a point does");
                         let (stride, to_stride) = (CHANNELS * padded, channels * padded);
-                        // SAFETY: nine taps and all points have a row of `padded` there, by the above.
+                        // SAFETY: all taps and all points have a row of `padded` there, by the above.
                         unsafe {
                             let (taps, points) = (taps.as_ptr(), points.as_mut_ptr());
                             (self.transforms.kernel)(taps, stride, padded / lanes, points, to_stride);
@@ -174,7 +177,8 @@ impl Winograd {
 
     /// The number of the kernel's tap that is met at this place of the window.
     fn tap(&self, place: usize) -> usize {
-        let of = |reversed: bool, at: usize| if reversed { 2 - at } else { at };
-        3 * of(self.shape.lines.reversed, place / 3) + of(self.shape.pixels.reversed, place % 3)
+        let taps = self.shape.taps;
+        let of = |reversed: bool, at: usize| if reversed { taps - 1 - at } else { at };
+        taps * of(self.shape.lines.reversed, place / taps) + of(self.shape.pixels.reversed, place % taps)
     }
 }

@@ -1,8 +1,8 @@
-//! Which nests are convolutions by a window of 3 × 3 at stride 1, and where their elements are.
+//! Which nests are convolutions by a window of 3 × 3 or 5 × 5 at stride 1, and where their elements are.
 //!
-//! Such a nest is a sum of products ([`Roles`]) in whose image two axes of the result, lines and pixels, each meet a tap of three: the image's address
+//! Such a nest is a sum of products ([`Roles`]) in whose image two axes of the result, lines and pixels, each meet a tap of as many: the image's address
 //! has `stride · (y + i)`, or `stride · (y - i)` as in the gradient of one, and every guard bounds such a sum. Channels lie side by side. Where no guard tells
-//! taps along a line from channels, these are one axis, three times as long as there are channels.
+//! taps along a line from channels, these are one axis, so many times as long as there are channels.
 
 use crate::cpu::contraction::oriented;
 use crate::cpu::gemm::Places;
@@ -15,6 +15,8 @@ use tile_compiler::scalar::{Inst, Value};
 
 /// A convolution of that kind.
 pub struct Shape {
+    /// The side of the window.
+    pub taps: usize,
     /// The operand that the image is.
     pub image: usize,
     /// Its element at the first coordinates, and what each loop around the nest adds to it.
@@ -31,7 +33,7 @@ pub struct Shape {
     pub places: Places,
 }
 
-/// Lines or pixels. Result number y meets coordinates y, y + 1 and y + 2.
+/// Lines or pixels. Result number y meets coordinates y, y + 1 and so on.
 pub struct Side {
     pub extent: usize,
     /// Elements of the image from one coordinate to the next.
@@ -66,6 +68,7 @@ impl Shape {
         }
         let conditions: Vec<&Affine> = roles.left_guards.iter().chain(&image.when).collect();
         let (lines, pixels, channel, channels) = axes(nest, &roles, &image.offset, &conditions)?;
+        let taps = nest.axes[lines.tap].extent;
         let mut order = vec![lines.tap];
         order.extend((pixels.sign != 0).then_some(pixels.tap));
         order.extend(channel);
@@ -74,24 +77,25 @@ impl Shape {
         }
         let places = gathered(nest, [&[], &[filter], &order], kernel, &roles.right_guards)?;
         let mut shape = Self {
+            taps,
             image: image.operand,
             origin: image.offset.offset() as isize,
             loops: nest.loops().map(|v| image.offset.coefficient(v) as isize).collect(),
             images: Vec::new(),
-            lines: Side::new(nest, &lines),
-            pixels: Side::new(nest, &pixels),
+            lines: Side::new(nest, &lines, taps),
+            pixels: Side::new(nest, &pixels, taps),
             channels,
             filters: nest.axes[filter].extent,
             kernel: kernel.operand,
             places,
         };
         for condition in conditions {
-            if !shape.lines.bound(&lines, condition) && !shape.pixels.bound(&pixels, condition) {
+            if !shape.lines.bound(&lines, taps, condition) && !shape.pixels.bound(&pixels, taps, condition) {
                 return None;
             }
         }
         for side in [&mut shape.lines, &mut shape.pixels].into_iter().filter(|side| side.reversed) {
-            shape.origin -= 2 * side.stride;
+            shape.origin -= (taps as isize - 1) * side.stride;
         }
         let others: Vec<usize> =
             roles.rows.iter().copied().filter(|&row| row != lines.row && row != pixels.row).collect();
@@ -132,7 +136,7 @@ fn axes(
     };
     let tap = |tap: usize| -> Option<Axes> {
         let coefficient = image.coefficient(tap);
-        let row = row(coefficient.abs(), tap).filter(|_| extent(tap) == 3)?;
+        let row = row(coefficient.abs(), tap).filter(|_| matches!(extent(tap), 3 | 5))?;
         Some(Axes { row, tap, stride: coefficient.abs(), sign: coefficient.signum() })
     };
     let mut taps: Vec<Axes> = roles.reduction.iter().filter_map(|&axis| tap(axis)).collect();
@@ -142,30 +146,33 @@ fn axes(
         return None;
     }
     let mut channels = channel.map_or(1, extent);
-    if let (1, Some(axis), 0) = (taps.len(), channel, channels % 3) {
-        channels /= 3;
+    if let ([Axes { tap, .. }], Some(axis)) = (&taps[..], channel)
+        && channels.is_multiple_of(extent(*tap))
+    {
+        channels /= extent(*tap);
         let stride = channels as i64;
         taps.push(Axes { row: row(stride, axis)?, tap: axis, stride, sign: 0 });
     }
     taps.sort_by_key(|axes| std::cmp::Reverse(axes.stride));
     let [lines, pixels]: [Axes; 2] = taps.try_into().ok()?;
-    (lines.row != pixels.row && lines.sign != 0).then_some((lines, pixels, channel, channels))
+    let is_square = pixels.sign == 0 || extent(pixels.tap) == extent(lines.tap);
+    (is_square && lines.row != pixels.row && lines.sign != 0).then_some((lines, pixels, channel, channels))
 }
 
 impl Side {
-    fn new(nest: &Nest, axes: &Axes) -> Self {
+    fn new(nest: &Nest, axes: &Axes, taps: usize) -> Self {
         let extent = nest.axes[axes.row].extent;
         Self {
             extent,
             stride: axes.stride as isize,
             place: nest.place().coefficient(axes.row) as usize,
-            within: 0..extent as isize + 2,
+            within: 0..(extent + taps - 1) as isize,
             reversed: axes.sign < 0,
         }
     }
 
     /// Takes a condition into account, if it is one on the coordinate: `row + sign · tap` or its negative, plus a constant, is at least 0.
-    fn bound(&mut self, axes: &Axes, condition: &Affine) -> bool {
+    fn bound(&mut self, axes: &Axes, taps: usize, condition: &Affine) -> bool {
         let (direction, constant) = (condition.coefficient(axes.row), condition.offset() as isize);
         if direction.abs() != 1
             || axes.sign == 0
@@ -174,8 +181,8 @@ impl Side {
         {
             return false;
         }
-        // Backwards, the first coordinate that is met is -2.
-        let first = if self.reversed { 2 } else { 0 };
+        // Backwards, the first coordinate that is met is as far before as the last tap.
+        let first = if self.reversed { taps as isize - 1 } else { 0 };
         if direction == 1 {
             self.within.start = self.within.start.max(first - constant);
         } else {

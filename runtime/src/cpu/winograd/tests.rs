@@ -11,9 +11,10 @@ use tile_compiler::nest::{Axis, Leaf, Load, Output};
 use tile_compiler::scalar::{BinaryOp, Inst, Program};
 use tile_compiler::tensor::TensorType;
 
-/// A convolution of some images by a window of 3 × 3, with these numbers of zeros before and after; `backwards` it is as a gradient's.
+/// A convolution of some images by a window of `taps` × `taps`, with these numbers of zeros before and after; `backwards` it is as a gradient's.
 #[derive(Clone, Debug)]
 struct Convolution {
+    taps: usize,
     images: usize,
     lines: usize,
     pixels: usize,
@@ -28,12 +29,12 @@ struct Convolution {
 impl Convolution {
     fn size(&self, side: usize) -> usize {
         let inner = if side == 0 { self.lines } else { self.pixels };
-        inner + 2 - self.padding[2 * side] - self.padding[2 * side + 1]
+        inner + self.taps - 1 - self.padding[2 * side] - self.padding[2 * side + 1]
     }
 
     /// The coordinate that a result and a tap meet.
     fn coordinate(&self, side: usize, at: usize, tap: usize) -> Option<usize> {
-        let tap = if self.backwards[side] { 2 - tap } else { tap };
+        let tap = if self.backwards[side] { self.taps - 1 - tap } else { tap };
         (at + tap).checked_sub(self.padding[2 * side]).filter(|coordinate| *coordinate < self.size(side))
     }
 
@@ -53,16 +54,16 @@ impl Convolution {
         let y = axis("y", self.lines).unwrap_or_else(zero);
         let x = axis("x", self.pixels).unwrap_or_else(zero);
         let f = axis("f", self.filters).unwrap_or_else(zero);
-        let i = axis("i", 3).unwrap_or_else(zero);
-        let j = if merged { None } else { axis("j", 3) };
-        let c = axis("c", self.channels * if merged { 3 } else { 1 }).unwrap_or_else(zero);
+        let i = axis("i", self.taps).unwrap_or_else(zero);
+        let j = if merged { None } else { axis("j", self.taps) };
+        let c = axis("c", self.channels * if merged { self.taps } else { 1 }).unwrap_or_else(zero);
         let free = [self.images, self.lines, self.pixels, self.filters].iter().filter(|extent| **extent > 1).count();
         let sum = |terms: &[(&Affine, i64)]| {
             terms.iter().fold(zero(), |sum, (affine, factor)| sum.add(&affine.scale(*factor).unwrap()).unwrap())
         };
         let one = Affine::constant(1);
         let coordinate = |side: usize, at: &Affine, tap: &Affine| {
-            let (sign, first) = if self.backwards[side] { (-1, 2) } else { (1, 0) };
+            let (sign, first) = if self.backwards[side] { (-1, self.taps as i64 - 1) } else { (1, 0) };
             sum(&[(at, 1), (tap, sign), (&one, first - self.padding[2 * side] as i64)])
         };
         let u = coordinate(0, &y, &i);
@@ -78,8 +79,12 @@ impl Convolution {
         };
         let (guards, when) = if self.guarded { (conditions, Vec::new()) } else { (Vec::new(), conditions) };
         let filters = self.filters as i64;
-        let of_kernel =
-            sum(&[(&i, 3 * channels * filters), (&j.unwrap_or_else(zero), channels * filters), (&c, filters), (&f, 1)]);
+        let of_kernel = sum(&[
+            (&i, self.taps as i64 * channels * filters),
+            (&j.unwrap_or_else(zero), channels * filters),
+            (&c, filters),
+            (&f, 1),
+        ]);
         let mut body = Program::default();
         let mut load = |operand, offset, when| {
             let load = Load { operand, offset, dynamic: Vec::new(), when };
@@ -110,7 +115,7 @@ impl Convolution {
             guards,
             operands: vec![
                 of(self.images * (height * width * channels) as usize),
-                of(9 * self.channels * self.filters),
+                of(self.taps * self.taps * self.channels * self.filters),
                 of(self.filters),
                 of(self.places()),
             ],
@@ -137,12 +142,12 @@ impl Convolution {
                     (place % self.filters, place / self.filters % self.pixels, place / self.filters / self.pixels);
                 let (y, n) = (y % self.lines, y / self.lines);
                 let mut sums = (f64::from(bias[f]) + f64::from(residual[place]), 0.0);
-                for (i, j) in (0..9).map(|tap| (tap / 3, tap % 3)) {
+                for (i, j) in (0..self.taps * self.taps).map(|tap| (tap / self.taps, tap % self.taps)) {
                     let (Some(u), Some(v)) = (self.coordinate(0, y, i), self.coordinate(1, x, j)) else { continue };
                     for c in 0..self.channels {
                         let at = ((n * self.size(0) + u) * self.size(1) + v) * self.channels + c;
                         let term = f64::from(image[at])
-                            * f64::from(kernel[((i * 3 + j) * self.channels + c) * self.filters + f]);
+                            * f64::from(kernel[((i * self.taps + j) * self.channels + c) * self.filters + f]);
                         sums = (sums.0 + term, sums.1 + term.abs());
                     }
                 }
@@ -181,6 +186,11 @@ fn run(nest: &Nest, transforms: Transforms, operands: &[&[f32]], ahead: bool) ->
     Some(elements_mut::<f32>(result.elements_mut())[..nest.places()].to_vec())
 }
 
+fn suiting(convolution: &Convolution) -> impl Iterator<Item = Transforms> {
+    let taps = convolution.taps;
+    transforms().into_iter().filter(move |transforms| transforms.taps == taps)
+}
+
 fn check(convolution: &Convolution) {
     let nest = convolution.nest();
     let operands: Vec<Vec<f32>> =
@@ -189,11 +199,10 @@ fn check(convolution: &Convolution) {
     let operands = [image, kernel, bias, residual];
     let expected = convolution.reference(operands);
     // Roundings are relative to all that a tile's points are made of, not only to the terms of one of its results, of which some
-    // may be outside of the image: to as much as nine taps have on average, at least, a quarter for each of their channels.
-    let of_taps = (9 * convolution.channels) as f64 / 4.0;
+    // may be outside of the image: to as much as all taps have on average, at least, a quarter for each of their channels.
+    let of_taps = (convolution.taps * convolution.taps * convolution.channels) as f64 / 4.0;
     let tolerance = 1e-6 * expected.iter().fold(of_taps.max(3.0), |most, (_, sizes)| sizes.max(most));
-    for (transforms, ahead) in transforms().into_iter().flat_map(|transforms| [(transforms, true), (transforms, false)])
-    {
+    for (transforms, ahead) in suiting(convolution).flat_map(|transforms| [(transforms, true), (transforms, false)]) {
         let got = run(&nest, transforms, &operands, ahead).expect("it is such a convolution");
         for (place, (got, (sum, _))) in got.iter().zip(&expected).enumerate() {
             let error = (f64::from(*got) - sum).abs();
@@ -204,14 +213,16 @@ fn check(convolution: &Convolution) {
 
 fn convolutions() -> impl Strategy<Value = Convolution> {
     let sizes = (1usize..4, 2usize..15, 2usize..15, 1usize..40, 2usize..70);
-    let sides = (any::<[bool; 2]>(), any::<bool>(), proptest::array::uniform4(0usize..3));
-    (sizes, sides).prop_map(|((images, lines, pixels, channels, filters), (backwards, guarded, padding))| Convolution {
+    let sides = (any::<[bool; 2]>(), any::<bool>(), proptest::array::uniform4(0usize..5));
+    let all = (prop::sample::select([3, 5].as_slice()), sizes, sides);
+    all.prop_map(|(taps, (images, lines, pixels, channels, filters), (backwards, guarded, padding))| Convolution {
+        taps,
         images,
         lines,
         pixels,
         channels,
         filters,
-        padding: [padding[0], padding[1].min(lines + 1 - padding[0].min(lines)), padding[2], padding[3]],
+        padding: padding.map(|zeros| zeros.min(taps - 1)),
         backwards,
         guarded,
     })
@@ -219,7 +230,17 @@ fn convolutions() -> impl Strategy<Value = Convolution> {
 
 /// One that nothing but the sizes is particular about.
 fn plain(images: usize, lines: usize, pixels: usize, channels: usize, filters: usize) -> Convolution {
-    Convolution { images, lines, pixels, channels, filters, padding: [1; 4], backwards: [false; 2], guarded: true }
+    Convolution {
+        taps: 3,
+        images,
+        lines,
+        pixels,
+        channels,
+        filters,
+        padding: [1; 4],
+        backwards: [false; 2],
+        guarded: true,
+    }
 }
 
 proptest! {
@@ -229,7 +250,7 @@ proptest! {
     fn equals_the_definition(convolution in convolutions()) {
         prop_assume!((0..2).all(|side| {
             let inner = if side == 0 { convolution.lines } else { convolution.pixels };
-            convolution.padding[2 * side] + convolution.padding[2 * side + 1] < inner + 2
+            convolution.padding[2 * side] + convolution.padding[2 * side + 1] < inner + convolution.taps - 1
         }));
         check(&convolution);
     }
@@ -241,6 +262,7 @@ fn large() {
     check(&plain(2, 37, 41, 20, 150));
     check(&plain(1, 6, 7, 1030, 40));
     check(&plain(1, 9, 10, 250, 170));
+    check(&Convolution { taps: 5, padding: [2; 4], ..plain(2, 13, 15, 40, 150) });
 }
 
 /// Without padding the taps of a line are one axis with the channels.
@@ -248,6 +270,7 @@ fn large() {
 fn unguarded() {
     for padding in [[0; 4], [1, 1, 0, 0]] {
         check(&Convolution { padding, guarded: false, ..plain(2, 9, 11, 6, 16) });
+        check(&Convolution { taps: 5, padding, guarded: false, ..plain(2, 9, 11, 6, 16) });
     }
 }
 
@@ -275,6 +298,7 @@ fn choice() {
     assert_eq!(chosen(&plain(1, 56, 56, 64, 64), true), Some(4));
     assert_eq!(chosen(&plain(1, 56, 56, 64, 64), false), Some(4));
     assert_eq!(chosen(&plain(32, 14, 14, 256, 256), false), Some(4));
+    assert_eq!(chosen(&Convolution { taps: 5, padding: [2; 4], ..plain(128, 28, 28, 32, 64) }, false), Some(2));
     assert_eq!(chosen(&plain(1, 224, 224, 3, 64), true), None);
     assert_eq!(chosen(&plain(1, 7, 7, 512, 512), false), None);
     assert_eq!(chosen(&plain(1, 8, 8, 2, 2), true), None);
@@ -283,7 +307,19 @@ fn choice() {
 /// The errors that the module's head states.
 #[test]
 fn rounding() {
-    let convolution = plain(1, 12, 12, 256, 32);
+    let [two, four] = errors(&plain(1, 12, 12, 256, 32))[..] else { panic!("there are two algorithms") };
+    let [two_of_five] = errors(&Convolution { taps: 5, padding: [2; 4], ..plain(1, 12, 12, 256, 32) })[..] else {
+        panic!("there is one algorithm")
+    };
+    println!("two {two} four {four} two of five {two_of_five}");
+    assert!(
+        two < 0.8 && four < 2.5 && two_of_five < 2.5,
+        "{two}, {four}, {two_of_five} times the error of direct sums"
+    );
+}
+
+/// The errors of each algorithm, relative to those of sums term by term.
+fn errors(convolution: &Convolution) -> Vec<f64> {
     let nest = convolution.nest();
     let mut operands: Vec<Vec<f32>> =
         nest.operands.iter().zip(1..).map(|(ty, seed)| numbers(ty.elements(), seed)).collect();
@@ -300,19 +336,18 @@ fn rounding() {
         .map(|place| {
             let (f, x, y) = (place % 32, place / 32 % 12, place / 32 / 12);
             let mut sum = 0.0;
-            for (i, j) in (0..9).map(|tap| (tap / 3, tap % 3)) {
+            let taps = convolution.taps;
+            for (i, j) in (0..taps * taps).map(|tap| (tap / taps, tap % taps)) {
                 let (Some(u), Some(v)) = (convolution.coordinate(0, y, i), convolution.coordinate(1, x, j)) else {
                     continue;
                 };
                 for c in 0..256 {
-                    sum = image[(u * 12 + v) * 256 + c].mul_add(kernel[((i * 3 + j) * 256 + c) * 32 + f], sum);
+                    sum = image[(u * 12 + v) * 256 + c].mul_add(kernel[((i * taps + j) * 256 + c) * 32 + f], sum);
                 }
             }
             sum
         })
         .collect();
-    let [two, four] =
-        transforms().map(|transforms| error(&run(&nest, transforms, &operands, true).unwrap()) / error(&direct));
-    println!("two {two} four {four}");
-    assert!(two < 0.8 && four < 2.5, "{two} and {four} times the error of direct sums");
+    let direct = error(&direct);
+    suiting(convolution).map(|transforms| error(&run(&nest, transforms, &operands, true).unwrap()) / direct).collect()
 }
