@@ -6,6 +6,7 @@ use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::emit;
 use tile_compiler::graph::Graph;
 use tile_compiler::interpret;
+use tile_compiler::kernel::Shared;
 use tile_compiler::lower::{Binding, Bindings, lower};
 use tile_compiler::passes::narrow;
 use tile_compiler::pipeline;
@@ -21,9 +22,19 @@ const SIZES: [usize; 14] = [1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 31, 36, 64, 70];
 /// What devices multiply at once.
 const MATRICES: [(u32, DType); 4] = [(8, DType::F16), (8, DType::F32), (16, DType::F16), (16, DType::F32)];
 
-/// What is made of the sum `P`, of rank 2, with `B` as long as its last axis and `R` of its shape.
-const EPILOGUES: [&str; 5] =
-    ["Y = P;", "Y = relu(P + B);", "Y = P * 2.0 + R;", "Y = max(P, R) - R;", "Y = P + R; Z = P * B;"];
+/// What is made of the sum `P`, of rank 2 with so many `ROWS`, with `B` as long as its last axis and `R` of its shape; of the last ones statistics of
+/// rows.
+const EPILOGUES: [&str; 9] = [
+    "Y = P;",
+    "Y = relu(P + B);",
+    "Y = P * 2.0 + R;",
+    "Y = max(P, R) - R;",
+    "Y = P + R; Z = P * B;",
+    "T[i, 0: ROWS, 1] = >(P[i, j]); Y = P - T;",
+    "Q = P + B; T[i, 0: ROWS, 1] = >(Q[i, j]); D = T - Q; S[i, 0: ROWS, 1] = +(D[i, j]); Y = D + S;",
+    "T[i, 0: ROWS, 1] = <(P[i, j]); D = P - T; Y[i, 0: ROWS, 1] = +(D[i, j]);",
+    "Z = P + R; S[i, 0: ROWS, 1] = +(Z[i, j]); Y = Z * 3.0 - S;",
+];
 
 /// A program with the shapes of its inputs.
 #[derive(Clone, Debug)]
@@ -51,6 +62,7 @@ fn case() -> impl Strategy<Value = Case> {
             let [m, n, k, b] = sizes[..] else { unreachable!() };
             let (sum, shapes, output) = program(kind, m, n, k, b);
             let epilogue = if output.len() == 2 { epilogue } else { "Y = P;" };
+            let epilogue = epilogue.replace("ROWS", &output[0].to_string());
             let names: Vec<&str> = shapes.iter().map(|(name, _)| *name).collect();
             let mut shapes = shapes.clone();
             let mut inputs = names.join(", ");
@@ -69,7 +81,7 @@ fn case() -> impl Strategy<Value = Case> {
     )
 }
 
-const KINDS: usize = 13;
+const KINDS: usize = 14;
 
 type Shapes = Vec<(&'static str, Vec<usize>)>;
 
@@ -117,7 +129,9 @@ fn program(kind: usize, m: usize, n: usize, k: usize, b: usize) -> (String, Shap
             vec![b.min(5), n],
             vec![("X", vec![b.min(5), 36 * k]), ("W", vec![n, 36 * k])],
         ),
-        11 => of("i, j = >(X[k, i, j])", vec![m.min(5), n], vec![("X", vec![40 * k, m.min(5), n])]),
+        // The factors the other way round.
+        11 => of("i, j = +(W[k, j] * X[i, k])", vec![m, n], vec![left, right]),
+        12 => of("i, j = >(X[k, i, j])", vec![m.min(5), n], vec![("X", vec![40 * k, m.min(5), n])]),
         // A product of a product, which is one kernel where there are rows and points enough.
         _ => {
             let (sum, shapes, output) = of(
@@ -185,6 +199,11 @@ fn check(case: &Case) -> Result<(), TestCaseError> {
         routine.kernel =
             kernel(nest, &schedule, &profile).unwrap_or_else(|error| panic!("{schedule}: {error}\n{nest}"));
         chosen.push(schedule.to_string());
+    }
+    for kernel in plan.routines.iter().filter_map(|routine| routine.kernel.as_ref()) {
+        let bytes = |shared: &Shared| shared.length * shared.ty.lanes as usize * shared.ty.dtype.size();
+        let bytes: usize = kernel.shared.iter().map(bytes).sum();
+        prop_assert!(bytes <= profile.max_shared_bytes as usize, "{bytes} bytes of workgroup memory under {chosen:?}");
     }
     let outputs = run(&plan, &given, case.subgroup_size).map_err(|error| format!("{chosen:?}: {error}"));
     let outputs = outputs.map_err(TestCaseError::fail)?;

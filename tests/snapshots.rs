@@ -78,6 +78,13 @@ programs! {
     dense_layer("X=f32:32x48 W=f32:48x64 B=f32:64")
     "function f(X[N, K], W[K, U], B[U]) -> (Y) { P[n, u: N, U] = +(X[n, k] * W[k, u]); Y = relu(P + B); }"
 
+    rows_of_a_product("X=f32:32x16 W=f32:16x24")
+    "function f(X[N, K], W[K, U]) -> (Y) {
+        P[n, u: N, U] = +(X[n, k] * W[k, u]);
+        M[n, 0: N, 1] = >(P[n, u]);
+        Y = P - M;
+    }"
+
     convolution("X=f32:1x9x9x4 K=f32:3x3x4x8")
     "function f(X[N, H, W, CI], K[KH, KW, CI, CO]) -> (Y) {
         Y[n, y, x, co: N, H, W, CO] = +(X[n, y + j - 1, x + i - 1, ci] * K[j, i, ci, co]);

@@ -113,3 +113,27 @@ fn all_are_tested() {
         assert!(!is_tile || name == "mnist_digits" || TESTED.contains(&name), "{name} has no test");
     }
 }
+
+/// What a run launches on any GPU, and what it moves against the least that it could.
+#[test]
+fn kernels_and_traffic_of_models() {
+    let of = |name: &str, sizes: &[&str]| {
+        let file = root().join("examples/models").join(name).with_extension("tile");
+        let file = file.to_str().expect("a path in unicode").to_string();
+        let sizes = sizes.iter().flat_map(|size| ["--dim".to_string(), size.to_string()]);
+        let run = tilec([file, "--emit".into(), "plan".into()].into_iter().chain(sizes)).ok();
+        let text = run.text();
+        assert!(text.contains("\nin each run:"), "{text}");
+        let steps = text.lines().skip_while(|line| !line.starts_with("in each run:")).skip(1);
+        let kernels = steps.filter(|line| line.split_whitespace().next().is_some_and(|n| n.parse::<u32>().is_ok()));
+        let traffic = text.lines().find_map(|line| line.trim().strip_prefix("traffic")).expect("the plan's traffic");
+        format!("{name}: {} kernels, {}\n", kernels.count(), traffic.trim())
+    };
+    let image = ["N=1", "H=224", "W=224"];
+    let all = [of("mobilenet", &image), of("resnet50", &image), of("transformer_encoder", &["N=1", "T=1024"])];
+    insta::assert_snapshot!(all.concat(), @"
+    mobilenet: 30 kernels, 57.9 MB  1.00 times the least, 57.9 MB
+    resnet50: 60 kernels, 214.2 MB  1.12 times the least, 191.7 MB
+    transformer_encoder: 36 kernels, 377.6 MB  1.07 times the least, 352.5 MB
+    ");
+}

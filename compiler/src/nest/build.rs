@@ -28,7 +28,7 @@ pub struct Members<'a> {
     pub roots: &'a [(NodeId, Vec<Window>)],
     /// The node whose aggregation the nest performs: a root, or one that reaches these through elementwise nodes of the same shape.
     pub contraction: Option<NodeId>,
-    /// Contractions that aggregate over the columns of a row, or beside a contraction with inner sums, over its reduction.
+    /// Contractions that aggregate over the columns of a row, or where there are inner sums, over the reduction of `contraction`.
     pub statistics: &'a [NodeId],
     /// Contractions that what is aggregated reads, at each of its points.
     pub inner: &'a [NodeId],
@@ -71,11 +71,14 @@ pub fn build(
     let &(main, _) = roots.last().ok_or(NestError::Internal("a nest that writes nothing"))?;
     let overflow = || NestError::Overflow { value: graph.value_name(main) };
     let (shape, rows) = match statistics {
-        [_, ..] if contraction.is_none() => {
-            rows::space(graph, roots, statistics).ok_or(NestError::Internal("statistics of different rows"))?
-        }
+        [_, ..] if inner.is_empty() => rows::space(graph, roots, contraction, statistics)
+            .ok_or(NestError::Internal("statistics of different rows"))?,
         _ => (graph.shape(main).to_vec(), graph.shape(main).len()),
     };
+    // Its sums are the nest's places.
+    if let Some(id) = contraction.filter(|&id| *graph.shape(id) != shape) {
+        return Err(NestError::Away { value: graph.value_name(id) });
+    }
     let mut builder = Builder {
         graph,
         roots: roots.iter().map(|(root, _)| *root).collect(),
@@ -316,7 +319,7 @@ impl<'a> Builder<'a> {
 
     /// Whether it is a sum or a statistic that the body reads, at whatever place.
     pub fn is_of_points(&self, id: NodeId) -> bool {
-        self.inner.contains(&id) || (self.contraction.is_some() && self.statistics.contains(&id))
+        self.inner.contains(&id) || (!self.inner.is_empty() && self.statistics.contains(&id))
     }
 
     pub fn contraction_op(&self, id: NodeId) -> Result<&'a Contraction, NestError> {

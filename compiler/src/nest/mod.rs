@@ -20,10 +20,10 @@
 //! - wherever a load is executed (its point counts, its `when` holds), its address is within its operand;
 //! - `when`, guards and loads of the epilogue mention no reduction axis, nor do positions in outputs;
 //! - for the arg forms, and only for them, `position` is there;
-//! - epilogues of nests without an aggregation may have statistics, and bodies of nests with inner sums; only nests with
+//! - epilogues of nests without inner sums may have statistics, and bodies of nests with inner sums; only nests with
 //!   statistics have columns.
 //!
-//! A nest without an aggregation may know *statistics* of its rows: the first `rows` free axes number rows, the free axes
+//! A nest may know *statistics* of its rows: the first `rows` free axes number rows, the free axes
 //! after them are a row's columns, and a statistic is the aggregate of a value over all columns of its row. It lets values
 //! that come before it in the epilogue be those of the whole row, and values after it those of a softmax or of a
 //! normalisation, which read the row once:
@@ -32,7 +32,8 @@
 //! v0 = in0[1024*r + c]   v1 = max over columns of v0   v2 = sub v0 v1   v3 = exp v2   v4 = sum over columns of v3   v5 = div v3 v4
 //! ```
 //!
-//! An output may then have one element for each row: the positions of such mention no column.
+//! An output may then have one element for each row: the positions of such mention no column. A nest that also has
+//! an aggregation is one whose rows are finished before they are stored.
 //!
 //! A nest with an aggregation may have *inner sums*: each is a sum over axes of its own, which follow the reduction axes, at a
 //! point of the free and the reduction axes, and is read by the body alone. The body may then know statistics over the reduction
@@ -216,6 +217,11 @@ impl Nest {
     /// The reduction axes' variables.
     pub fn reduction(&self) -> std::ops::Range<usize> {
         self.free..self.inner.first().map_or(self.loops().start, |inner| inner.axes.start)
+    }
+
+    /// Whether it knows statistics of rows of what it aggregates.
+    pub fn aggregates_into_rows(&self) -> bool {
+        self.aggregation.is_some() && self.inner.is_empty() && !self.columns().is_empty()
     }
 
     /// The variables of a row's columns.

@@ -69,6 +69,18 @@ impl Nest {
                 roles.right_guards.push(guard.clone());
             }
         }
+        // What is known of rows as a whole is known of the left factor's.
+        if self.aggregates_into_rows() && self.columns().eq(roles.rows.iter().copied()) {
+            return Some(Roles {
+                rows: roles.columns,
+                columns: roles.rows,
+                left: roles.right,
+                right: roles.left,
+                left_guards: roles.right_guards,
+                right_guards: roles.left_guards,
+                ..roles
+            });
+        }
         Some(roles)
     }
 
@@ -82,6 +94,7 @@ impl Nest {
                 Inst::Leaf(Leaf::Load(load)) => {
                     load.when.iter().chain([&load.offset]).for_each(|a| self.depend(a, &mut axes));
                 }
+                Inst::Leaf(Leaf::Accumulator | Leaf::Written) => axes[..self.free].fill(true),
                 Inst::Leaf(Leaf::OfBody(value)) => axes.clone_from(&self.dependencies(&self.body)[*value]),
                 Inst::Leaf(Leaf::Inner(number)) => {
                     let Inner { axes: own, body } = &self.inner[*number];

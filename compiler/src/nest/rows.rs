@@ -16,14 +16,18 @@ use super::{Leaf, Window};
 pub(super) fn space(
     graph: &Graph,
     roots: &[(NodeId, Vec<Window>)],
+    contraction: Option<NodeId>,
     statistics: &[NodeId],
 ) -> Option<(Vec<usize>, usize)> {
     let form = |&id: &NodeId| Some((graph.shape(id), extents(&row_form(graph, id)?)));
     let (rows, columns) = form(statistics.first()?)?;
-    // What the columns are, a root of the places' shape says best.
+    // What the columns are, the aggregation or a root of the places' shape says best.
     let elements = rows.iter().product::<usize>().checked_mul(columns.iter().product())?;
-    let full =
-        roots.iter().map(|(root, _)| graph.shape(*root)).find(|shape| shape.iter().product::<usize>() == elements);
+    let full = contraction
+        .into_iter()
+        .chain(roots.iter().map(|(root, _)| *root))
+        .map(|id| graph.shape(id))
+        .find(|shape| shape.iter().product::<usize>() == elements);
     let shape = full.map_or_else(|| [rows, &columns].concat(), <[usize]>::to_vec);
     let divides = |at: usize| {
         let same = |other: &NodeId| {

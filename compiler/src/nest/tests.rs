@@ -8,7 +8,7 @@ fn nests(nodes: &str) -> String {
     let mut graph = Graph::parse(nodes).unwrap();
     graph.verify().unwrap();
     dead(&mut graph);
-    let groups = fuse(&graph, &Profile::generic(), Some(&|_| true));
+    let groups = fuse(&graph, &Profile::generic(), Some(&|_| Some(0.0)));
     let roots: Vec<_> = groups.iter().flat_map(|g| g.roots.clone()).collect();
     let mut text = String::new();
     for group in &groups {
@@ -466,7 +466,7 @@ fn build(graph: &Graph, group: &Group, memory: &dyn Fn(NodeId) -> Option<Window>
 fn name(nodes: &str) -> String {
     let graph = Graph::parse(nodes).unwrap();
     graph.verify().unwrap();
-    let group = fuse(&graph, &Profile::generic(), Some(&|_| true)).pop().unwrap();
+    let group = fuse(&graph, &Profile::generic(), Some(&|_| Some(0.0))).pop().unwrap();
     let whole = |id| Window::whole(&graph.node(id).ty);
     let memory = |id| is_source(&graph.node(id).op).then(|| whole(id));
     build(&graph, &group, &memory).0.name

@@ -33,7 +33,7 @@ impl Nest {
                 Inst::Leaf(Leaf::Accumulator) => "accumulator".into(),
                 Inst::Leaf(Leaf::Written) => "written".into(),
                 Inst::Leaf(Leaf::Statistic(aggregation, a)) => {
-                    let over = if self.aggregation.is_some() { "points" } else { "columns" };
+                    let over = if self.inner.is_empty() { "columns" } else { "points" };
                     format!("{} over {over} of v{a}", aggregation.name())
                 }
                 Inst::Leaf(Leaf::Inner(number)) => format!("inner{number}"),

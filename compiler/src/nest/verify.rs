@@ -54,8 +54,8 @@ impl Nest {
         }
         require(self.epilogue.results.len() == self.outputs.len(), || "one epilogue result for each output".into())?;
         require(self.rows <= self.free, || "more rows than free axes".into())?;
-        let is_plain = self.aggregation.is_some() && self.inner.is_empty();
-        require(!is_plain || self.columns().is_empty(), || "columns beside an aggregation".into())?;
+        let has_statistics = self.epilogue.leaves().any(|leaf| matches!(leaf, Leaf::Statistic(..)));
+        require(!self.aggregates_into_rows() || has_statistics, || "columns without statistics".into())?;
         let mut end = self.reduction().end;
         for (number, Inner { axes, body }) in self.inner.iter().enumerate() {
             require(self.aggregation.is_some(), || "inner sums without an aggregation".into())?;
@@ -156,7 +156,7 @@ impl Nest {
                     let may = match part {
                         Part::Inner(_) => false,
                         Part::Body => !self.inner.is_empty(),
-                        Part::Epilogue => self.aggregation.is_none(),
+                        Part::Epilogue => self.inner.is_empty(),
                     };
                     may && aggregation.operation().is_some() && *a < value && type_of(*a) == *dtype
                 }

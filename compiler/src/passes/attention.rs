@@ -19,7 +19,7 @@ use crate::nest::{Attention, Leaf, Load, Nest, loads_of, row_form};
 use crate::profile::{Execution, Profile};
 use crate::scalar::Value;
 
-use super::fuse::{Group, storage};
+use super::fuse::{Group, Time, storage};
 use super::merge::{homes, is_nest, nest_of};
 
 /// Fewer rows or points are no block of a tiled product.
@@ -41,9 +41,9 @@ const LARGE: f64 = 134_217_728.0;
 const EFFICIENCY: f64 = 0.6;
 
 /// The groups, with those taken into others, in topological order.
-pub(super) fn attend(graph: &Graph, groups: Vec<Group>, profile: &Profile, runs: &dyn Fn(&Nest) -> bool) -> Vec<Group> {
+pub(super) fn attend(graph: &Graph, groups: Vec<Group>, profile: &Profile, time: Time) -> Vec<Group> {
     let mut taking =
-        Taking { graph, profile, runs, reads: Vec::new(), home: HashMap::new(), leads: Vec::new(), groups };
+        Taking { graph, profile, time, reads: Vec::new(), home: HashMap::new(), leads: Vec::new(), groups };
     taking.find_reads();
     let mut reader = 0;
     while reader < taking.groups.len() {
@@ -63,8 +63,7 @@ pub(super) fn attend(graph: &Graph, groups: Vec<Group>, profile: &Profile, runs:
 struct Taking<'g> {
     graph: &'g Graph,
     profile: &'g Profile,
-    /// Whether the device has a kernel for a nest.
-    runs: &'g dyn Fn(&Nest) -> bool,
+    time: Time<'g>,
     groups: Vec<Group>,
     /// What each reads from memory that other groups compute.
     reads: Vec<BTreeSet<NodeId>>,
@@ -138,7 +137,7 @@ impl<'g> Taking<'g> {
             of.extend(other.contraction);
             group.statistics.extend(other.statistics.iter().filter(|id| !given.contains(id)));
         };
-        if taken.is_empty() || nest.verify().is_err() || !suits(&nest, self.profile) || !(self.runs)(&nest) {
+        if taken.is_empty() || nest.verify().is_err() || !suits(&nest, self.profile) || (self.time)(&nest).is_none() {
             return None;
         }
         let is_weight = |load: &Load| self.is_prepared(operands[load.operand]);
@@ -221,7 +220,7 @@ impl<'g> Taking<'g> {
         all.find_reads();
         for group in change.become_.values() {
             let (nest, _) = all.nest(group, &BTreeSet::new(), &BTreeSet::new())?;
-            nest.verify().ok().filter(|()| nest.attention().is_some() && (self.runs)(&nest))?;
+            nest.verify().ok().filter(|()| nest.attention().is_some()).and_then(|()| (self.time)(&nest))?;
             if nest.operands.len() + nest.outputs.len() > self.profile.max_buffers as usize {
                 return None;
             }

@@ -63,9 +63,12 @@ const MOST_RECOMPUTATION: f64 = 32.0;
 /// A tiled product reads an element from memory about this many times less often than it multiplies it.
 const TILE_REUSE: f64 = 64.0;
 
-/// The groups of `graph` in topological order. `runs` says whether the device has a kernel for a product of products; where it is not there,
-/// as in a scan, whose steps have parts of tensors, none are made.
-pub fn fuse(graph: &Graph, profile: &Profile, runs: Option<&dyn Fn(&Nest) -> bool>) -> Vec<Group> {
+/// The seconds that a nest is predicted to take on a device; `None`: it has no kernel for it.
+pub type Time<'a> = &'a dyn Fn(&Nest) -> Option<f64>;
+
+/// The groups of `graph` in topological order. Where `time` is not there, as in a scan, whose steps have parts of tensors, no products are made
+/// of products, nor ended with statistics of their rows.
+pub fn fuse(graph: &Graph, profile: &Profile, time: Option<Time>) -> Vec<Group> {
     let links = Links::new(graph);
     let mut stored: HashSet<NodeId> = graph.outputs.iter().map(|(_, id)| storage(graph, *id)).collect();
     for id in graph.ids() {
@@ -81,10 +84,10 @@ pub fn fuse(graph: &Graph, profile: &Profile, runs: Option<&dyn Fn(&Nest) -> boo
         let more = grouping.to_store(most_buffers);
         if more.is_empty() {
             let mut groups = grouping.groups(&prelude.nodes);
-            if let Some(runs) = runs {
-                groups = attend(graph, groups, profile, runs);
+            if let Some(time) = time {
+                groups = attend(graph, groups, profile, time);
             }
-            return merge(graph, groups, profile);
+            return merge(graph, groups, profile, time);
         }
         stored.extend(more);
     }

@@ -6,7 +6,8 @@
 //! that gives the gradient.
 //!
 //! A group is merged with one whose value it reads, where that saves traffic and harms neither: the places are the same, or
-//! one aggregates the rows of the other; rows are many enough to keep a device busy, or short.
+//! one aggregates the rows of the other; rows are many enough to keep a device busy, or short. Last, what knows statistics of a product's
+//! rows is merged with the product where one kernel is predicted to take no longer than two.
 //!
 //! Why it is sound: [`crate::nest::build`] refuses what one nest cannot compute, a value that is read away from its place. A group
 //! is moved only where everything that it reads still comes before it, and all that reads it after.
@@ -17,7 +18,7 @@ use crate::graph::{Graph, NodeId, Op};
 use crate::nest::{self, Nest, Window, row_form};
 use crate::profile::{Execution, Profile};
 
-use super::fuse::{Group, MOST_NODES, compared_with_extremes, is_source, storage};
+use super::fuse::{Group, MOST_NODES, Time, compared_with_extremes, is_source, storage};
 
 /// The most elements of a row that a device keeps close at hand.
 const LONGEST_ROW: usize = 1 << 16;
@@ -39,10 +40,15 @@ const MOST_READS: usize = 8;
 const SHORT_EPILOGUE: usize = 8;
 
 /// The groups, merged where that pays, in topological order.
-pub(super) fn merge(graph: &Graph, groups: Vec<Group>, profile: &Profile) -> Vec<Group> {
+pub(super) fn merge(graph: &Graph, groups: Vec<Group>, profile: &Profile, time: Option<Time>) -> Vec<Group> {
     let mut merging = Merging::new(graph, groups, profile);
     for reader in 0..merging.groups.len() {
         merging.merge_operands(reader);
+    }
+    if let Some(time) = time {
+        for reader in 0..merging.groups.len() {
+            merging.finish_rows(reader, time);
+        }
     }
     merging.groups.into_iter().flatten().collect()
 }
@@ -90,6 +96,47 @@ impl<'g> Merging<'g> {
                 None => _ = refused.insert(other),
             }
         }
+    }
+
+    /// Merges a group that knows statistics of rows with the product whose rows these are, if that pays.
+    fn finish_rows(&mut self, reader: usize, time: Time) {
+        let products: BTreeSet<usize> = self.reads[reader].iter().map(|root| self.home[root]).collect();
+        let with_product = |&product: &usize| Some((product, self.finished(product, reader, time)?));
+        if let Some((product, (group, place))) = products.iter().find_map(with_product) {
+            self.replace(product, reader, group, place);
+        }
+    }
+
+    /// What a product and a group that reads it become, and where in the order.
+    fn finished(&self, first: usize, second: usize, time: Time) -> Option<(Group, usize)> {
+        let (a, b) = (self.groups[first].as_ref()?, self.groups[second].as_ref()?);
+        let is_plain = a.statistics.is_empty() && a.inner.is_empty() && is_nest(self.graph, a);
+        let is_of_rows = b.contraction.is_none() && !b.statistics.is_empty();
+        if a.contraction.is_none() || !is_plain || !is_of_rows || a.once != b.once {
+            return None;
+        }
+        let place = self.place(first, second)?;
+        let mut group = Group {
+            roots: [&a.roots[..], &b.roots].concat(),
+            contraction: a.contraction,
+            statistics: b.statistics.clone(),
+            inner: Vec::new(),
+            once: a.once,
+        };
+        if self.compares_extremes(&group) {
+            return None;
+        }
+        group.roots.retain(|root| self.is_kept(*root, first, second));
+        let others = |id: NodeId| self.home.get(&id).is_some_and(|home| ![first, second].contains(home));
+        let (whole, _) = nest_of(self.graph, &group, &others)?;
+        let fits = self.buffers(&whole, &group.roots) <= self.profile.max_buffers as usize;
+        if !fits || whole.epilogue.insts.len() > 4 * MOST_NODES {
+            return None;
+        }
+        let alone = |group: &Group| time(&nest_of(self.graph, group, &|id| self.home.contains_key(&id))?.0);
+        // Without a kernel for the whole there is none.
+        let whole = time(&whole)?;
+        (whole <= alone(a)? + alone(b)?).then_some((group, place))
     }
 
     /// What two groups become, of which the second reads the first, and where in the order.
@@ -161,8 +208,7 @@ impl<'g> Merging<'g> {
     fn pays(&self, nest: &Nest, stored: &[NodeId]) -> bool {
         let is_shader = self.profile.execution == Execution::Shader;
         let most_buffers = self.profile.max_buffers as usize;
-        let outputs: usize = stored.iter().map(|root| self.outputs.get(root).copied().unwrap_or(1)).sum();
-        if nest.operands.len() + outputs > most_buffers || nest.epilogue.insts.len() > 4 * MOST_NODES {
+        if self.buffers(nest, stored) > most_buffers || nest.epilogue.insts.len() > 4 * MOST_NODES {
             return false;
         }
         if nest.aggregation.is_some() {
@@ -183,6 +229,11 @@ impl<'g> Merging<'g> {
             && follow_each_other
             && nest.row_length() <= LONGEST_ROW
             && (rows >= BUSY_ROWS || nest.row_length() <= SHORT_ROW)
+    }
+
+    /// How many buffers a nest that stores these binds.
+    fn buffers(&self, nest: &Nest, stored: &[NodeId]) -> usize {
+        nest.operands.len() + stored.iter().map(|root| self.outputs.get(root).copied().unwrap_or(1)).sum::<usize>()
     }
 
     /// Puts a group in the place of the two that it is made of.

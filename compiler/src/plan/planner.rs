@@ -80,9 +80,9 @@ impl<'a> Planner<'a> {
         let mut scope = Scope::new(graph, Vec::new());
         let inputs = self.given(&mut scope, &graph.inputs, &Content::Input)?;
         let weights = self.given(&mut scope, &graph.weights, &Content::Weight)?;
-        let runs = |nest: &Nest| !schedule::candidates(nest, self.profile).is_empty();
+        let time = |nest: &Nest| schedule::ranked(nest, self.profile).first().map(|(time, _)| *time);
         let (once, each): (Vec<Group>, Vec<Group>) =
-            fuse(graph, self.profile, Some(&runs)).into_iter().partition(|group| group.once);
+            fuse(graph, self.profile, Some(&time)).into_iter().partition(|group| group.once);
         self.groups(&mut scope, &once)?;
         let prelude = std::mem::take(&mut self.steps);
         let mut loops = self.groups(&mut scope, &each)?;

@@ -5,14 +5,20 @@ use crate::nest::{Nest, Roles, loads_of};
 use crate::profile::{Execution, MatrixUnit, Profile};
 
 use super::contraction::extents;
-use super::cost::{of_blocking, of_matrices, of_pointwise, of_reduction, of_tiling};
+use super::cost::{of_blocking, of_matrices, of_pointwise, of_reduction, of_rows, of_tiling};
 use super::staging::vector_of;
 use super::values::compute_type;
-use super::{Along, Blocking, MatrixTiling, Schedule, Slicing, Tiling, lanes, matrices, reduction};
+use super::{Along, Blocking, MatrixTiling, Schedule, Slicing, Tiling, lanes, matrices, reduction, whole_rows};
 
-/// Sizes of blocks, and of register tiles: rows and columns.
+/// Sizes of blocks: rows and columns, and points of the reduction.
 const BLOCKS: [u32; 4] = [128, 64, 32, 16];
 const DEPTHS: [u32; 3] = [16, 8, 32];
+
+/// Of blocks of whole rows, which are wide, and therefore low: rows, the fewest last, and points of the reduction.
+const WHOLE_ROWS: [u32; 4] = [32, 16, 8, 4];
+const WHOLE_ROW_DEPTHS: [u32; 4] = [16, 8, 32, 4];
+
+/// Sizes of register tiles: rows and columns.
 const THREADS: [(u32, u32); 8] = [(8, 8), (8, 4), (4, 8), (4, 4), (2, 4), (4, 2), (2, 2), (1, 4)];
 
 /// Subgroups of a workgroup that multiply matrices, down and across.
@@ -28,7 +34,7 @@ const FEW_ROWS: usize = 8;
 const COLUMNS: usize = 4;
 
 /// How much more a schedule may take than the best and count as equal: predictions are no better.
-const EQUAL: f64 = 1.1;
+pub(super) const EQUAL: f64 = 1.1;
 
 /// The schedule that `nest` gets without tuning.
 pub fn choose(nest: &Nest, profile: &Profile) -> Schedule {
@@ -45,18 +51,21 @@ pub fn candidates(nest: &Nest, profile: &Profile) -> Vec<Schedule> {
 /// tiles, then one invocation a place, then several.
 pub fn ranked(nest: &Nest, profile: &Profile) -> Vec<(f64, Schedule)> {
     if profile.execution == Execution::Native {
-        return vec![(0.0, Schedule::Native)];
+        let runs = !nest.aggregates_into_rows();
+        return if runs { vec![(0.0, Schedule::Native)] } else { Vec::new() };
     }
     if let Some(parts) = nest.attention() {
-        let mut all: Vec<(f64, Schedule)> = blockings(nest, profile, &parts.roles)
-            .into_iter()
-            .map(|t| (of_blocking(nest, profile, &parts.roles, &t), Schedule::Attention(t)))
-            .collect();
-        all.sort_by(|a, b| a.0.total_cmp(&b.0));
-        return all;
+        let blockings = blockings(nest, profile, &parts.roles).into_iter();
+        return sorted(blockings.map(|t| (of_blocking(nest, profile, &parts.roles, &t), Schedule::Attention(t))));
+    }
+    if nest.aggregates_into_rows() {
+        let Some(roles) = nest.roles().filter(|roles| whole_rows::suits(nest, roles)) else { return Vec::new() };
+        let tilings = tilings(nest, profile, &roles).into_iter();
+        return sorted(tilings.map(|t| (of_tiling(nest, profile, &roles, &t), Schedule::Contraction(t))));
     }
     if !nest.columns().is_empty() {
-        return rows(nest, profile).into_iter().map(|schedule| (profile.rates.launch, schedule)).collect();
+        let time = of_rows(nest, profile);
+        return rows(nest, profile).into_iter().map(|schedule| (time, schedule)).collect();
     }
     let tiled = nest.roles().map_or(Vec::new(), |roles| {
         let tilings = tilings(nest, profile, &roles).into_iter();
@@ -78,11 +87,17 @@ pub fn ranked(nest: &Nest, profile: &Profile) -> Vec<(f64, Schedule)> {
     let bests = templates.each_ref().map(|all| least(all));
     let best = bests.iter().copied().fold(f64::INFINITY, f64::min);
     let preferred = bests.into_iter().find(|&time| time <= EQUAL * best).unwrap_or(best);
-    let mut all = templates.concat();
-    all.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut all = sorted(templates.concat().into_iter());
     if let Some(first) = all.iter().position(|(time, _)| *time == preferred) {
         all[..=first].rotate_right(1);
     }
+    all
+}
+
+/// By time.
+fn sorted(schedules: impl Iterator<Item = (f64, Schedule)>) -> Vec<(f64, Schedule)> {
+    let mut all: Vec<(f64, Schedule)> = schedules.collect();
+    all.sort_by(|a, b| a.0.total_cmp(&b.0));
     all
 }
 
@@ -167,32 +182,46 @@ fn tilings(nest: &Nest, profile: &Profile, roles: &Roles) -> Vec<Tiling> {
         return Vec::new();
     }
     let code = Code::of(nest, roles);
+    let whole_rows = nest.aggregates_into_rows();
+    let depths = if whole_rows { &WHOLE_ROW_DEPTHS[..] } else { &DEPTHS };
+    let mut blocks = Vec::new();
+    if whole_rows {
+        for threads in THREADS {
+            let sizes = row_sizes(nest, profile, roles, threads.1);
+            blocks.extend(sizes.into_iter().map(|(block, down)| (block, down, threads)));
+        }
+    } else {
+        for (block, down) in block_sizes(nest, profile, roles) {
+            blocks.extend(THREADS.map(|threads| (block, down, threads)));
+        }
+    }
     let mut all = Vec::new();
-    for ([block_rows, block_columns], down) in block_sizes(nest, profile, roles) {
-        for (thread_rows, thread_columns) in THREADS {
-            for block_reduction in DEPTHS {
-                let plain = Tiling {
-                    block_rows,
-                    block_columns,
-                    block_reduction,
-                    thread_rows,
-                    thread_columns,
-                    warp_rows: 1,
-                    buffers: 1,
-                    band: 1,
-                };
-                // Each place, or vector, of the register tile gets its own copy of the epilogue's code.
-                let copies = thread_rows * thread_columns.div_ceil(vector_of(thread_columns));
-                let staged = block_rows.max(block_columns) * block_reduction;
-                let fits = (16..=profile.max_invocations.min(profile.max_workgroup[0])).contains(&plain.invocations())
-                    && code.fits(copies, staged, plain.invocations());
-                if fits {
-                    all.extend(variants(&plain, depth, down));
-                }
+    for ([block_rows, block_columns], down, (thread_rows, thread_columns)) in blocks {
+        for &block_reduction in depths {
+            let plain = Tiling {
+                block_rows,
+                block_columns,
+                block_reduction,
+                thread_rows,
+                thread_columns,
+                warp_rows: 1,
+                buffers: 1,
+                band: 1,
+            };
+            // Each place, or vector, of the register tile gets its own copy of the epilogue's code.
+            let copies = thread_rows * thread_columns.div_ceil(vector_of(thread_columns));
+            let staged = block_rows.max(block_columns) * block_reduction;
+            let fits = (16..=profile.max_invocations.min(profile.max_workgroup[0])).contains(&plain.invocations())
+                && block_rows.is_multiple_of(thread_rows)
+                && code.fits(copies, staged, plain.invocations());
+            if fits {
+                all.extend(variants(&plain, depth, down));
             }
         }
     }
-    all.retain(|t| t.shared_bytes(dtype.size()) <= profile.max_shared_bytes);
+    all.retain(|t| {
+        t.shared_bytes(dtype.size()) + whole_rows::shared_bytes(nest, profile, t) <= profile.max_shared_bytes
+    });
     all
 }
 
@@ -252,6 +281,18 @@ fn block_sizes(nest: &Nest, profile: &Profile, roles: &Roles) -> Vec<([u32; 2], 
         }
     }
     all
+}
+
+/// The same for blocks of whole rows, where an invocation has so many columns.
+fn row_sizes(nest: &Nest, profile: &Profile, roles: &Roles, thread_columns: u32) -> Vec<([u32; 2], usize)> {
+    let [rows, columns, _, batch] = extents(nest, roles);
+    let block_columns = columns.next_multiple_of(thread_columns as usize);
+    let most = (profile.max_invocations * thread_columns) as usize;
+    let least = WHOLE_ROWS[WHOLE_ROWS.len() - 1];
+    let heights = WHOLE_ROWS.into_iter().filter(|&height| height == least || (height as usize) < 2 * rows);
+    let sizes = heights.map(|height| ([height, block_columns as u32], rows.div_ceil(height as usize)));
+    let launches = |down: usize| [down, batch].iter().all(|&blocks| blocks <= profile.max_grid as usize);
+    sizes.filter(|&(_, down)| block_columns <= most && launches(down)).collect()
 }
 
 /// How many instructions a tiled product has for a place, and for a factor's element.

@@ -19,6 +19,7 @@ use super::lanes::{Wanted, agree, reads, singly, stores, writes};
 use super::point::{Point, declare};
 use super::staging::{Side, Slots, Staged, vector_of};
 use super::values::{Unsupported, Values, compute_type};
+use super::whole_rows::store_rows;
 use super::{ScheduleError, Tiling, grid_of};
 
 /// Invocations of a warp tile.
@@ -75,7 +76,11 @@ pub(super) fn contraction(
         threads: [t.threads().1, t.threads().0],
         lanes: [left.lanes, right.lanes, lanes_out],
     };
-    store_tile(b, roles, &point, &tile, &block, &|_, _| ())?;
+    if nest.aggregates_into_rows() {
+        store_rows(b, roles, &point, &tile, &block)?;
+    } else {
+        store_tile(b, roles, &point, &tile, &block, &|_, _| ())?;
+    }
     Ok(builder.finish()?)
 }
 
@@ -255,7 +260,7 @@ pub(super) fn stored_together(nest: &Nest, roles: &Roles, width: u32) -> Option<
 }
 
 /// `index < count`, which needs no test where blocks divide the extent.
-fn below(index: &Expr, count: usize, block: u32) -> Expr {
+pub(super) fn below(index: &Expr, count: usize, block: u32) -> Expr {
     if count.is_multiple_of(block as usize) { true.into() } else { index.clone().lt(count as i32) }
 }
 

@@ -214,6 +214,11 @@ pub(super) fn of_reduction(nest: &Nest, profile: &Profile, s: &Slicing) -> f64 {
     profile.rates.launch + time.max(ANSWER + waves * steps.ceil() * STEP) + waves * tree
 }
 
+/// Seconds that rows with statistics take: each is read once.
+pub(super) fn of_rows(nest: &Nest, profile: &Profile) -> f64 {
+    profile.rates.launch + (footprint(nest) / profile.rates.memory).max(ANSWER)
+}
+
 /// Seconds that one invocation for each place, or four, takes.
 pub(super) fn of_pointwise(nest: &Nest, profile: &Profile, workgroup: u32, width: u8) -> f64 {
     let invocations = nest.places() as f64 / width as f64;

@@ -12,7 +12,7 @@ use crate::profile::{Execution, Profile};
 use crate::scalar::{Inst, Program};
 use crate::tensor::TensorType;
 
-use super::choose::ranked;
+use super::choose::{EQUAL, ranked};
 
 /// Points that a part has at least.
 const PART: usize = 64;
@@ -31,9 +31,9 @@ pub struct Divided {
     pub parts: TensorType,
 }
 
-/// The two nests, where they take less time than the one.
+/// The two nests, where they are predicted to take less time than the one by more than predictions err.
 pub fn divide(nest: &Nest, profile: &Profile) -> Option<Divided> {
-    let is_plain = !nest.tracks_written() && nest.loops == 0 && nest.inner.is_empty();
+    let is_plain = !nest.tracks_written() && nest.loops == 0 && nest.inner.is_empty() && nest.columns().is_empty();
     let suits = nest.aggregation?.operation().is_some() && is_plain;
     let reduces = |v| nest.depends_on_reduction(v);
     let is_derived = nest.derived.iter().any(|derived| derived.numerator.variables().any(reduces));
@@ -50,7 +50,7 @@ pub fn divide(nest: &Nest, profile: &Profile) -> Option<Divided> {
         let two = divided(nest, parts)?;
         Some((time(&two.first) + time(&two.second), two))
     });
-    let best = parts.min_by(|a, b| a.0.total_cmp(&b.0)).filter(|(of_two, _)| *of_two < whole)?;
+    let best = parts.min_by(|a, b| a.0.total_cmp(&b.0)).filter(|(of_two, _)| EQUAL * of_two < whole)?;
     Some(best.1)
 }
 

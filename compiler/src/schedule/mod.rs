@@ -1,7 +1,7 @@
 //! From a nest to how it runs: the choice of template and tile sizes, and the kernel that follows from it.
 //!
-//! Five templates serve every nest: [`Schedule::Contraction`] the sums of products with rows and columns ([`Schedule::Matrices`]
-//! the same on devices that multiply matrices),
+//! Five templates serve every nest: [`Schedule::Contraction`] the sums of products with rows and columns, also ended with statistics of
+//! their rows, where a workgroup has whole ones ([`Schedule::Matrices`] the sums on devices that multiply matrices),
 //! [`Schedule::Reduction`] long reductions to few places, [`Schedule::Rows`] what knows statistics of its rows,
 //! [`Schedule::Attention`] products of products, [`Schedule::Pointwise`] everything else. They are chosen by the roles and sizes of axes, never by what the nest was in the
 //! source: [`candidates`] enumerates the whole space, and a model of what each would take ranks it. A reduction too long for
@@ -23,8 +23,10 @@ mod reason;
 mod reduction;
 mod rows;
 mod staging;
+mod statistic;
 mod tuned;
 mod values;
+mod whole_rows;
 
 use std::fmt;
 

@@ -47,7 +47,8 @@ impl Tiling {
     fn reason(&self, nest: &Nest) -> String {
         let loads = 1.0 / f64::from(self.thread_rows) + 1.0 / f64::from(self.thread_columns);
         let what = tiled(nest, [self.block_rows, self.block_columns]);
-        format!("{what}, with {loads:.2} loads from workgroup memory a multiply-add")
+        let ends = if nest.aggregates_into_rows() { "; a workgroup has whole rows, for their statistics" } else { "" };
+        format!("{what}, with {loads:.2} loads from workgroup memory a multiply-add{ends}")
     }
 }
 

@@ -6,13 +6,13 @@
 
 use crate::dtype::DType;
 use crate::graph::Aggregation;
-use crate::kernel::{Builder, Expr, Kernel, Type};
+use crate::kernel::{Builder, Expr, Kernel};
 use crate::nest::{Leaf, Nest};
 use crate::profile::Profile;
 use crate::scalar::{BinaryOp, Inst, Value};
 
 use super::point::{Point, declare};
-use super::values::{Unsupported, Values, compute_type};
+use super::statistic::Statistic;
 use super::{ScheduleError, grid, group, lanes as vectors};
 
 /// The most copies of the program, each of another part of the row.
@@ -98,14 +98,13 @@ impl<'a> Rows<'a> {
         let mut done: Vec<Vec<Expr>> = Vec::with_capacity(program.insts.len());
         for (value, (inst, dtype)) in program.insts.iter().enumerate() {
             if let Inst::Leaf(Leaf::Statistic(aggregation, a)) = inst {
-                let mut sum = self.identity(b, *aggregation, *dtype)?;
-                for (copy, (_, inside, _)) in places.iter().enumerate() {
-                    let candidate = done[*a].get(copy).unwrap_or(&done[*a][0]).clone();
-                    let candidate = self.where_(b, inside, candidate, *aggregation, *dtype)?;
-                    let next = self.combine(b, *aggregation, *dtype, sum, candidate)?;
-                    sum = b.let_("sum", next);
-                }
-                done.push(vec![self.whole(b, *aggregation, *dtype, sum)?]);
+                let statistic = self.statistic(*aggregation, *dtype);
+                let candidates = places
+                    .iter()
+                    .enumerate()
+                    .map(|(copy, (_, inside, _))| (done[*a].get(copy).unwrap_or(&done[*a][0]).clone(), inside.clone()));
+                let own = statistic.of(b, candidates, self.width)?;
+                done.push(vec![self.whole(b, &statistic, own)?]);
                 continue;
             }
             let varies = nest.columns().any(|column| dependencies[value][column]);
@@ -131,16 +130,18 @@ impl<'a> Rows<'a> {
         let vectors = (self.nest.row_length() / self.width as usize) as i32;
         for (value, (inst, dtype)) in program.insts.iter().enumerate() {
             let Inst::Leaf(Leaf::Statistic(aggregation, a)) = inst else { continue };
-            let identity = self.identity(b, *aggregation, *dtype)?;
+            let statistic = self.statistic(*aggregation, *dtype);
+            let identity = statistic.identity(b, self.width)?;
             let sum = b.var("sum", identity);
             b.for_("number", self.lane.clone(), vectors, self.lanes, |b, number| -> Result<(), ScheduleError> {
                 let (point, ..) = self.place(b, number, true);
                 let candidate = point.values(b, program, &[*a], None)?[*a].clone();
-                let next = self.combine(b, *aggregation, *dtype, sum.clone(), candidate)?;
+                let next = statistic.combine(b, sum.clone(), candidate)?;
                 b.assign(&sum, next);
                 Ok(())
             })?;
-            let whole = self.whole(b, *aggregation, *dtype, sum)?;
+            let own = statistic.of_lanes(b, sum, self.width)?;
+            let whole = self.whole(b, &statistic, own)?;
             self.point.statistics.push((value, whole));
         }
         b.for_("number", self.lane.clone(), vectors, self.lanes, |b, number| -> Result<(), ScheduleError> {
@@ -168,84 +169,18 @@ impl<'a> Rows<'a> {
         b.if_(self.is_own.clone().and(inside), |b| point.store_in_row(b, &place, column, results));
     }
 
-    fn values<'b>(&self, b: &'b mut Builder, lanes: u8) -> Values<'b>
-    where
-        'a: 'b,
-    {
-        Values { b, profile: self.profile, lanes }
-    }
-
-    fn identity(&self, b: &mut Builder, aggregation: Aggregation, dtype: DType) -> Result<Expr, Unsupported> {
-        self.values(b, self.width).constant(aggregation.identity(dtype))
-    }
-
-    /// A value inside the row, else the identity.
-    fn where_(
-        &self,
-        b: &mut Builder,
-        inside: &Expr,
-        value: Expr,
-        aggregation: Aggregation,
-        dtype: DType,
-    ) -> Result<Expr, Unsupported> {
-        if inside.as_bool() == Some(true) {
-            return Ok(value);
-        }
-        let identity = self.identity(b, aggregation, dtype)?;
-        Ok(inside.clone().splat(self.width).select(value, identity))
-    }
-
-    fn combine(
-        &self,
-        b: &mut Builder,
-        aggregation: Aggregation,
-        dtype: DType,
-        x: Expr,
-        y: Expr,
-    ) -> Result<Expr, Unsupported> {
-        let unsupported = || Unsupported { what: format!("statistics by `{}`", aggregation.name()) };
-        let op = aggregation.operation().ok_or_else(unsupported)?;
-        let lanes = b.ty(&x).map_or(1, |ty| ty.lanes);
-        self.values(b, lanes).binary(op, dtype, x, y)
+    fn statistic(&self, aggregation: Aggregation, dtype: DType) -> Statistic<'a> {
+        Statistic { profile: self.profile, aggregation, dtype }
     }
 
     /// What the row's invocations have in all, in every one of them.
-    fn whole(&self, b: &mut Builder, aggregation: Aggregation, dtype: DType, own: Expr) -> Result<Expr, ScheduleError> {
-        let mut sum = own;
-        if self.width > 1 {
-            let all = b.let_("all", sum);
-            sum = all.clone().lane(0);
-            for lane in 1..self.width {
-                sum = self.combine(b, aggregation, dtype, sum, all.clone().lane(lane))?;
-            }
-        }
-        let compute = compute_type(dtype, self.profile);
-        let compute = compute.ok_or_else(|| Unsupported { what: format!("values of type {dtype}") })?;
-        let stored = if compute == DType::Bool { DType::U32 } else { compute };
-        let mut whole = b.let_("whole", sum);
+    fn whole(&self, b: &mut Builder, statistic: &Statistic, own: Expr) -> Result<Expr, ScheduleError> {
+        let mut whole = own;
         if self.lanes > 1 {
-            let shared = b.shared("partial", Type::scalar(stored), self.workgroup as usize);
-            let write = |b: &mut Builder, value: Expr| {
-                let value = Values { b, profile: self.profile, lanes: 1 }.stored(dtype, value);
-                b.store_shared(shared, Expr::local(0), value);
-            };
-            let read = |b: &mut Builder, index: Expr| {
-                Values { b, profile: self.profile, lanes: 1 }.loaded(dtype, Expr::load_shared(shared, &index))
-            };
-            write(b, whole);
-            b.barrier();
-            let mut half = self.lanes / 2;
-            while half >= 1 {
-                b.if_(self.lane.clone().lt(half as i32), |b| -> Result<(), ScheduleError> {
-                    let (x, y) = (read(b, Expr::local(0)), read(b, Expr::local(0) + half as i32));
-                    let both = self.combine(b, aggregation, dtype, x, y)?;
-                    write(b, both);
-                    Ok(())
-                })?;
-                b.barrier();
-                half /= 2;
-            }
-            let first = read(b, Expr::local(0) - self.lane.clone());
+            let shared = statistic.declare(b, self.workgroup as usize)?;
+            statistic.write(b, shared, Expr::local(0), whole);
+            statistic.tree(b, shared, &[Expr::local(0)], &self.lane, self.lanes)?;
+            let first = statistic.read(b, shared, Expr::local(0) - self.lane.clone());
             whole = b.let_("whole", first);
         }
         Ok(b.let_("statistic", whole.splat(self.width)))
