@@ -374,16 +374,22 @@ fn held_to_differences(graph: &Graph, inputs: &[(String, Tensor)]) -> Result<Opt
         let seeds: Vec<Vec<f64>> = seeds.iter().map(|(_, seed)| seed.to_f64s()).collect();
         (dot(&floats, &seeds), floats.iter().flatten().map(|y| y.abs()).sum::<f64>())
     };
-    let slope = |h: f64| (total(h).0 - total(-h).0) / (2.0 * h);
-    let (wide, narrow) = (slope(2e-5), slope(1e-5));
+    let (here, size) = total(0.0);
+    // The slope between two points on either side of here, and by how much it differs on the two sides.
+    let slope_and_bend = |h: f64| {
+        let (after, before) = (total(h).0, total(-h).0);
+        ((after - before) / (2.0 * h), (after - 2.0 * here + before) / h)
+    };
+    let ((wide, wide_bend), (narrow, narrow_bend)) = (slope_and_bend(2e-5), slope_and_bend(1e-5));
     let mut given = inputs.to_vec();
     given.extend(seeds.iter().cloned());
     let found = interpret::run(&gradient, &given).unwrap();
     let found: Vec<Vec<f64>> = found.iter().map(|(_, tensor)| tensor.to_f64s()).collect();
     let analytic = dot(&found, &direction);
-    let scale = found.iter().flatten().map(|g| g.abs()).sum::<f64>().max(1e-3) + 1e-6 * total(0.0).1;
-    // Where differences do not converge there is a kink, or a value too large for them.
-    let converge = (wide - narrow).abs() <= 1e-5 * scale;
+    let scale = found.iter().flatten().map(|g| g.abs()).sum::<f64>().max(1e-3) + 1e-6 * size;
+    // Where differences do not converge there is a kink, or a value too large for them. They do converge, to the mean of both
+    // sides, if the kink is right here: then the bend stays as it is, where that of a smooth function halves with the step.
+    let converge = (wide - narrow).abs() <= 1e-5 * scale && (wide_bend - 2.0 * narrow_bend).abs() <= 1e-5 * scale;
     if !converge || !wide.is_finite() {
         return Ok(None);
     }
