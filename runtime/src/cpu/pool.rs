@@ -1,4 +1,5 @@
-//! The threads of the device: one job at a time, cut into tasks that whoever is free takes next.
+//! The threads of the device: one job at a time, cut into tasks. Each thread has its part of them, the same for every job of so
+//! many tasks, and takes from the others' once it is done: what one job leaves in a thread's cache, the next finds there.
 //!
 //! A nest may take only some microseconds, so that starting a job must take less than one. The workers therefore watch for a job for a
 //! while before they sleep, and the thread that starts a job works on it itself and never waits for a worker that has not
@@ -8,6 +9,7 @@
 
 use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, OnceLock, TryLockError};
@@ -32,14 +34,18 @@ struct Job {
     tasks: usize,
 }
 
+/// A task's number, on cache lines of its own.
+#[repr(align(128))]
+struct Next(AtomicUsize);
+
 struct Pool {
     threads: usize,
     /// Held by the thread whose job runs.
     busy: Mutex<()>,
     /// Valid while `entered` is not 0.
     job: UnsafeCell<Job>,
-    /// The first task that nobody has taken.
-    next: AtomicUsize,
+    /// For each thread, the first task of its part that nobody has taken; the caller's is the first.
+    next: Vec<Next>,
     /// The number of workers at the job, and whether more may join.
     entered: AtomicUsize,
     /// The number of jobs begun so far.
@@ -68,23 +74,12 @@ pub fn threads() -> usize {
 fn pool() -> &'static Pool {
     static POOL: OnceLock<Pool> = OnceLock::new();
     static WORKERS: OnceLock<()> = OnceLock::new();
-    let pool = POOL.get_or_init(|| Pool {
-        threads: std::thread::available_parallelism().map_or(1, |n| n.get()),
-        busy: Mutex::new(()),
-        job: UnsafeCell::new(Job { task: std::ptr::null(), call: |_, _| {}, tasks: 0 }),
-        next: AtomicUsize::new(0),
-        entered: AtomicUsize::new(0),
-        begun: AtomicUsize::new(0),
-        asleep: AtomicUsize::new(0),
-        bed: Mutex::new(()),
-        alarm: Condvar::new(),
-        panic: Mutex::new(None),
-    });
+    let pool = POOL.get_or_init(|| Pool::new(std::thread::available_parallelism().map_or(1, |n| n.get())));
     WORKERS.get_or_init(|| {
         for number in 1..pool.threads {
             let name = format!("tile-{number}");
             // Where there are no threads to be had, the caller does all the work.
-            let _ = std::thread::Builder::new().name(name).spawn(|| pool.work_forever());
+            let _ = std::thread::Builder::new().name(name).spawn(move || pool.work_forever(number));
         }
     });
     pool
@@ -111,14 +106,16 @@ pub fn run<F: Fn(usize) + Sync>(tasks: usize, task: F) {
     let job = Job { task: (&raw const task).cast(), call: call::<F>, tasks };
     // SAFETY: this thread holds `busy`, and the last job has been closed: nobody reads.
     unsafe { *pool.job.get() = job };
-    pool.next.store(0, Ordering::Relaxed);
+    for (thread, next) in pool.next.iter().enumerate() {
+        next.0.store(pool.part(thread, tasks).start, Ordering::Relaxed);
+    }
     pool.entered.store(OPEN, Ordering::Release);
     pool.begun.fetch_add(1, Ordering::SeqCst);
     if pool.asleep.load(Ordering::SeqCst) > 0 {
         drop(pool.bed.lock());
         pool.alarm.notify_all();
     }
-    let result = pool.take_tasks(job);
+    let result = pool.take_tasks(job, 0);
     pool.entered.fetch_and(!OPEN, Ordering::AcqRel);
     let mut looks = 0;
     while pool.entered.load(Ordering::Acquire) != 0 {
@@ -141,6 +138,29 @@ fn wait(looks: &mut u32) {
 }
 
 impl Pool {
+    fn new(threads: usize) -> Self {
+        Pool {
+            threads,
+            busy: Mutex::new(()),
+            job: UnsafeCell::new(Job { task: std::ptr::null(), call: |_, _| {}, tasks: 0 }),
+            next: (0..threads).map(|_| Next(AtomicUsize::new(0))).collect(),
+            entered: AtomicUsize::new(0),
+            begun: AtomicUsize::new(0),
+            asleep: AtomicUsize::new(0),
+            bed: Mutex::new(()),
+            alarm: Condvar::new(),
+            panic: Mutex::new(None),
+        }
+    }
+
+    /// The tasks that are a thread's before others help.
+    fn part(&self, thread: usize, tasks: usize) -> Range<usize> {
+        // No product of the two: it could overflow.
+        let (each, rest) = (tasks / self.threads, tasks % self.threads);
+        let start = |thread: usize| each * thread + thread.min(rest);
+        start(thread)..start(thread + 1)
+    }
+
     /// The right to run a job, if nobody has it.
     fn hold(&self) -> Option<std::sync::MutexGuard<'_, ()>> {
         match self.busy.try_lock() {
@@ -150,27 +170,30 @@ impl Pool {
         }
     }
 
-    /// Does tasks until none is left; after a panic, which it returns, nobody takes another.
-    fn take_tasks(&self, job: Job) -> Result<(), Box<dyn Any + Send>> {
+    /// Does tasks until none is left, this thread's own first; after a panic, which it returns, nobody takes another.
+    fn take_tasks(&self, job: Job, thread: usize) -> Result<(), Box<dyn Any + Send>> {
         AT_WORK.set(true);
         let result = catch_unwind(AssertUnwindSafe(|| {
-            loop {
-                let number = self.next.fetch_add(1, Ordering::Relaxed);
-                if number >= job.tasks {
-                    return;
+            for owner in (thread..self.threads).chain(0..thread) {
+                let end = self.part(owner, job.tasks).end;
+                loop {
+                    let number = self.next[owner].0.fetch_add(1, Ordering::Relaxed);
+                    if number >= end {
+                        break;
+                    }
+                    // SAFETY: the job is not over: its own thread, or a worker that has entered, is here.
+                    unsafe { (job.call)(job.task, number) };
                 }
-                // SAFETY: the job is not over: its own thread, or a worker that has entered, is here.
-                unsafe { (job.call)(job.task, number) };
             }
         }));
         AT_WORK.set(false);
         if result.is_err() {
-            self.next.store(job.tasks, Ordering::Relaxed);
+            self.next.iter().for_each(|next| next.0.store(job.tasks, Ordering::Relaxed));
         }
         result
     }
 
-    fn work_forever(&self) {
+    fn work_forever(&self, thread: usize) {
         let mut seen = 0;
         loop {
             seen = self.next_job(seen);
@@ -180,7 +203,7 @@ impl Pool {
             }
             // SAFETY: this worker has entered: the job stays until it leaves.
             let job = unsafe { *self.job.get() };
-            if let Err(panic) = self.take_tasks(job)
+            if let Err(panic) = self.take_tasks(job, thread)
                 && let Ok(mut first) = self.panic.lock()
             {
                 first.get_or_insert(panic);

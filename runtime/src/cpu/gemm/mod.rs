@@ -205,16 +205,19 @@ pub fn product<T: Float>(size: Size, a: &impl Pack<T>, b: Right<T, impl Pack<T>>
     }
 }
 
-/// `0..all` in blocks of at most `most`, the last of them small, so that threads that are not equally fast end together.
+/// `0..all` in blocks of at most `most`, the last of each thread's part small, so that threads that are not equally fast end together.
 fn dwindling(all: usize, most: usize, threads: usize) -> Vec<Range<usize>> {
-    let mut rest = 0..all;
-    let block = || {
-        let size = rest.len().div_ceil(2 * threads).max(2).min(most).min(rest.len());
-        let block = rest.start..rest.start + size;
-        rest.start = block.end;
-        (!block.is_empty()).then_some(block)
+    let part = |thread: usize| {
+        let mut rest = all * thread / threads..all * (thread + 1) / threads;
+        let block = move || {
+            let size = rest.len().div_ceil(2).max(2).min(most).min(rest.len());
+            let block = rest.start..rest.start + size;
+            rest.start = block.end;
+            (!block.is_empty()).then_some(block)
+        };
+        std::iter::from_fn(block)
     };
-    std::iter::from_fn(block).collect()
+    (0..threads).flat_map(part).collect()
 }
 
 /// One batch's product.
