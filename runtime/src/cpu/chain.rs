@@ -1,6 +1,6 @@
 //! Runs of instructions on f32 in one pass over a chunk: each finds the value of the one before in registers, and only what others read is stored.
 //!
-//! Example: `v2 = sub v0 v1; v3 = exp v2; v4 = sum over columns of v3`, of which v3 alone is read later, is take v0, subtract v1, exp, keep v3, sum.
+//! Example: `v2 = sub v0 v1; v3 = exp v2; v4 = sum over columns of v3`, of which v3 alone is read later, is from v0 on: subtract v1, exp, keep v3, sum.
 //! A product that only the sum after it reads is computed with it, rounded once where the processor can.
 
 use super::strip::Code;
@@ -30,6 +30,8 @@ pub enum Move {
 
 /// Some consecutive steps of a tape.
 pub struct Chain {
+    /// What `x` is at first.
+    pub from: Value,
     pub moves: Vec<Move>,
     /// The registers of the values that it stores.
     pub registers: Vec<(Value, usize)>,
@@ -179,7 +181,12 @@ fn chain(steps: Vec<Step>, later: &HashSet<Value>) -> Step {
     let uses = |value: Value| steps.iter().flat_map(|step| step.action.reads()).filter(|read| *read == value).count();
     // Moves, each with the value that `x` then is.
     let mut moves: Vec<(Move, Option<Value>)> = Vec::new();
-    let mut x: Option<Value> = None;
+    let from = match steps[0].action {
+        // Not the condition.
+        Action::Select(_, a, _) => a,
+        ref action => action.reads()[0],
+    };
+    let mut x = Some(from);
     let mut number = 0;
     while let Some(step) = steps.get(number) {
         number += 1;
@@ -271,7 +278,7 @@ fn chain(steps: Vec<Step>, later: &HashSet<Value>) -> Step {
     }
     let registers: Vec<(Value, usize)> = steps.iter().map(|step| (step.value, step.register)).collect();
     let (value, register) = registers[registers.len() - 1];
-    Step { value, register, action: Action::Chain(Box::new(Chain { moves: all, registers })) }
+    Step { value, register, action: Action::Chain(Box::new(Chain { from, moves: all, registers })) }
 }
 
 impl Move {

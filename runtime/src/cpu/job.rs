@@ -185,7 +185,7 @@ pub fn parallel(range: Range<usize>, work: usize, f: impl Fn(Range<usize>) + Syn
     const GRAIN: usize = 1 << 15;
     let total = range.len();
     let threads = pool::threads();
-    let pieces = (threads * 4).min(total.saturating_mul(work) / GRAIN).min(total);
+    let pieces = (threads * 16).min(total.saturating_mul(work) / GRAIN).min(total);
     if threads == 1 || pieces < 2 {
         return f(range);
     }

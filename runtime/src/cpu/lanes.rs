@@ -87,11 +87,19 @@ pub trait Lanes: Vector<Scalar = f32> {
         // SAFETY: as above.
         unsafe { each([self, a, b, other], |[x, a, b, y]| if a < b { x } else { y }) }
     }
-    /// `self * 2ⁿ` of a whole n in -252..=254, rounded once if `self` is 1 to 2.
+    /// Whether [`Self::scale`] takes any n, and gives 0 or infinity where it is large, NaN where it is NaN.
+    const SATURATES: bool = false;
+    /// `self * 2ⁿ` of a whole n in -252..=254, rounded once if `self` is 0.7 to 1.5.
     #[inline(always)]
     unsafe fn scale(self, n: Self) -> Self {
         // SAFETY: as above.
         unsafe { each([self, n], |[x, n]| math::scale(x, n)) }
+    }
+    /// `self` where its magnitude is less than the limit's, else, for NaN too, the limit, with either sign.
+    #[inline(always)]
+    unsafe fn within(self, limit: Self) -> Self {
+        // SAFETY: as above.
+        unsafe { each([self, limit], |[a, limit]| if a.abs() < limit { a } else { limit }) }
     }
     /// The first `length` numbers at `p`, then zeros.
     #[inline(always)]
@@ -226,10 +234,18 @@ mod x86 {
             // SAFETY: as above.
             unsafe { _mm512_mask_blend_ps(_mm512_cmp_ps_mask::<LESS>(a, b), other, self) }
         }
+        const SATURATES: bool = true;
         #[inline(always)]
         unsafe fn scale(self, n: Self) -> Self {
             // SAFETY: as above.
             unsafe { _mm512_scalef_ps(self, n) }
+        }
+        #[inline(always)]
+        unsafe fn within(self, limit: Self) -> Self {
+            /// Of two numbers the one of lesser magnitude, with its own sign.
+            const LESSER_MAGNITUDE: i32 = 0b0110;
+            // SAFETY: as above.
+            unsafe { _mm512_range_ps::<LESSER_MAGNITUDE>(self, limit) }
         }
         #[inline(always)]
         unsafe fn load_part(p: *const f32, length: usize) -> Self {

@@ -62,13 +62,14 @@ pub unsafe fn exp<L: Lanes>(x: L) -> L {
     // SAFETY: by the caller's promise.
     unsafe {
         // Beyond these the result is 0 or infinity whatever x is.
-        let x = x.max(L::splat(-104.0)).min(L::splat(89.0));
+        let x = if L::SATURATES { x } else { x.max(L::splat(-104.0)).min(L::splat(89.0)) };
         // x = n ln 2 + r with |r| ≤ ln 2 / 2; ln 2 in two parts, the first short enough for exact multiples.
         let n = L::splat(ROUNDER).fma(x, L::splat(std::f32::consts::LOG2_E)).sub(L::splat(ROUNDER));
         let r = x.fma(n, L::splat(-0.693_359_4)).fma(n, L::splat(2.121_944_4e-4));
-        // Fitted to (exp(r) - 1 - r) / r².
-        let tail = series(r, [0.001_392_621_3, 0.008_363_203, 0.041_666_556, 0.166_665_77, 0.5]);
-        L::splat(1.0).add(r.fma(r.mul(r), tail)).scale(n)
+        // Where n decides alone, r is anything.
+        let r = if L::SATURATES { r.within(L::splat(0.35)) } else { r };
+        // Above the powers of 0 and 1 fitted to (exp(r) - 1 - r) / r².
+        series(r, [0.001_392_621_3, 0.008_363_203, 0.041_666_556, 0.166_665_77, 0.5, 1.0, 1.0]).scale(n)
     }
 }
 

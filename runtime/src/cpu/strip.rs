@@ -5,10 +5,10 @@ use super::math;
 use super::vector::{Level, level};
 use tile_compiler::scalar::UnaryOp;
 
-/// Most numbers in a strip.
-pub const STRIP: usize = REGISTERS * MOST_LANES;
 /// Registers of a strip.
 const REGISTERS: usize = 8;
+/// The same for what is left of a row.
+const FEWER: usize = 4;
 /// Bytes of which the address of what is stored past the caches is a multiple: those of the widest register.
 pub const ALIGNED: usize = MOST_LANES * size_of::<f32>();
 
@@ -117,11 +117,18 @@ impl Place {
         Place { start, row: row as isize }
     }
 
-    /// Where what serves a row begins, or an element of the chunk that takes so many bytes is.
+    /// Where an element of the chunk is, that many after another one, each of which takes so many bytes; or what serves the current row.
     #[inline(always)]
-    fn at(self, row: usize, element: usize, bytes: usize) -> *mut u8 {
-        let offset = if self.row < 0 { element * bytes } else { row * self.row as usize };
-        self.start.wrapping_add(offset)
+    fn at(self, element: usize, after: usize, bytes: usize) -> *mut u8 {
+        // Without branches: all ones, or 0.
+        let mask = (self.row >> (isize::BITS - 1)) as usize;
+        self.start.wrapping_add((element * bytes) & mask).wrapping_add(after * (bytes & mask))
+    }
+
+    /// Makes the next row the current one.
+    #[inline(always)]
+    fn advance(&mut self) {
+        self.start = self.start.wrapping_offset(self.row.max(0));
     }
 }
 
@@ -133,30 +140,25 @@ pub struct Op {
     pub b: Place,
 }
 
-/// The numbers of a strip that are read in rows of this length: more registers than that are not together.
-pub fn in_strip(length: usize) -> usize {
-    (length / MOST_LANES).clamp(1, REGISTERS) * MOST_LANES
-}
-
-/// Runs a chain's operations over `rows` rows of `length` elements.
+/// Runs a chain's operations over `rows` rows of `length` elements, on the values at `from`. The places of `ops` are anything afterwards.
 ///
 /// # Safety
 /// All that an operation reads must be readable and what it writes writable: for all elements from its place on, or, where what is there serves rows, for each row
-/// [`in_strip`] numbers; for aggregates [`MOST_LANES`] and a number for each row. What is written by one must not be elsewhere in
+/// [`MOST_LANES`] numbers; for aggregates as many and a number for each row. What is written by one must not be elsewhere in
 /// memory that another reads or writes than at the same element; what is stored past the caches is [`ALIGNED`], with rows (if there are
 /// more than one) of whole registers, and nobody reads it before a [`fence`]; the wholes of rows may be where elements up to the row's are read or written.
-pub unsafe fn run(ops: &[Op], length: usize, rows: usize) {
+pub unsafe fn run(from: Place, ops: &mut [Op], length: usize, rows: usize) {
     // SAFETY: by the caller's promise; the processor has said that it has the level's instructions.
     unsafe {
         match level() {
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => x86::avx512(ops, length, rows),
+            Level::Avx512 => x86::avx512(from, ops, length, rows),
             #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => x86::avx2(ops, length, rows),
+            Level::Avx2 => x86::avx2(from, ops, length, rows),
             #[cfg(target_arch = "aarch64")]
-            Level::Baseline => strips::<std::arch::aarch64::float32x4_t>(ops, length, rows),
+            Level::Baseline => strips::<std::arch::aarch64::float32x4_t>(from, ops, length, rows),
             #[cfg(not(target_arch = "aarch64"))]
-            Level::Baseline => strips::<super::simd::Portable<f32, 4>>(ops, length, rows),
+            Level::Baseline => strips::<super::simd::Portable<f32, 4>>(from, ops, length, rows),
         }
     }
 }
@@ -195,59 +197,63 @@ pub fn unary(op: UnaryOp, x: &[f32], out: &mut [f32]) -> bool {
     let to = Place::elements(out.as_mut_ptr().cast());
     let op = |code, a| Op { code, a, b: Place::NONE };
     // SAFETY: both hold so many elements, and do not overlap.
-    unsafe { run(&[op(Code::Take, from), op(code, Place::NONE), op(Code::Keep, to)], x.len().min(out.len()), 1) };
+    unsafe { run(from, &mut [op(code, Place::NONE), op(Code::Keep, to)], x.len().min(out.len()), 1) };
     true
 }
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::{Op, strips};
+    use super::{Op, Place, strips};
     use std::arch::x86_64::{__m256, __m512};
 
     /// # Safety
     /// As for [`super::run`].
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
-    pub unsafe fn avx512(ops: &[Op], length: usize, rows: usize) {
+    pub unsafe fn avx512(from: Place, ops: &mut [Op], length: usize, rows: usize) {
         // SAFETY: the caller's promise is the same.
-        unsafe { strips::<__m512>(ops, length, rows) }
+        unsafe { strips::<__m512>(from, ops, length, rows) }
     }
 
     /// # Safety
     /// As for [`super::run`].
     #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
-    pub unsafe fn avx2(ops: &[Op], length: usize, rows: usize) {
+    pub unsafe fn avx2(from: Place, ops: &mut [Op], length: usize, rows: usize) {
         // SAFETY: the caller's promise is the same.
-        unsafe { strips::<__m256>(ops, length, rows) }
+        unsafe { strips::<__m256>(from, ops, length, rows) }
     }
 }
 
 /// # Safety
 /// As for [`run`]; the processor must have the register's instructions.
 #[inline(always)]
-unsafe fn strips<L: Lanes>(ops: &[Op], length: usize, rows: usize) {
-    let strip = REGISTERS * L::LANES;
+unsafe fn strips<L: Lanes>(mut from: Place, ops: &mut [Op], length: usize, rows: usize) {
+    let (strip, shorter) = (REGISTERS * L::LANES, FEWER * L::LANES);
     // SAFETY: by the caller's promise, of which these are parts.
     unsafe {
         // No closures around what takes registers: outside of the function with the instruction set's features they would be passed in memory.
         for row in 0..rows {
-            for Op { code, a, .. } in ops {
+            for Op { code, a, .. } in &*ops {
                 if let Some(identity) = code.identity() {
                     L::splat(identity).store(a.start.cast());
                 }
             }
             let (mut at, end) = (row * length, (row + 1) * length);
             while end - at >= strip {
-                one::<L, REGISTERS, false>(ops, row, at, 0);
+                one::<L, REGISTERS, false>(from, ops, at, 0);
                 at += strip;
             }
+            while end - at >= shorter {
+                one::<L, FEWER, false>(from, ops, at, 0);
+                at += shorter;
+            }
             while end - at >= L::LANES {
-                one::<L, 1, false>(ops, row, at, 0);
+                one::<L, 1, false>(from, ops, at, 0);
                 at += L::LANES;
             }
             if at < end {
-                one::<L, 1, true>(ops, row, at, end - at);
+                one::<L, 1, true>(from, ops, at, end - at);
             }
-            for Op { code, a, b } in ops {
+            for Op { code, a, b } in &mut *ops {
                 macro_rules! whole {
                     ($one:expr) => {{
                         let sums = a.start.cast::<f32>();
@@ -258,7 +264,7 @@ unsafe fn strips<L: Lanes>(ops: &[Op], length: usize, rows: usize) {
                             }
                             half /= 2;
                         }
-                        *b.at(row, row, 0).cast::<f32>() = *sums;
+                        *b.start.cast::<f32>() = *sums;
                     }};
                 }
                 match code {
@@ -267,23 +273,26 @@ unsafe fn strips<L: Lanes>(ops: &[Op], length: usize, rows: usize) {
                     Code::Least => whole!(|a: f32, b: f32| if b < a { b } else { a }),
                     _ => {}
                 }
+                a.advance();
+                b.advance();
             }
+            from.advance();
         }
     }
 }
 
-/// The strip of `K` registers of a row from element `at` on, or only the first `length` elements if it is a `PART` of one register.
+/// The strip of `K` registers of the current row from element `at` on, or only the first `length` elements if it is a `PART` of one register.
 ///
 /// # Safety
 /// As for [`strips`].
 #[inline(always)]
-unsafe fn one<L: Lanes, const K: usize, const PART: bool>(ops: &[Op], row: usize, at: usize, length: usize) {
+unsafe fn one<L: Lanes, const K: usize, const PART: bool>(from: Place, ops: &[Op], at: usize, length: usize) {
     // SAFETY: by the caller's promise.
     unsafe {
         // Where register `k` of a place is.
         macro_rules! register {
             ($place:expr, $k:expr, $t:ty) => {
-                $place.at(row, at, size_of::<$t>()).cast::<$t>().wrapping_add($k * L::LANES)
+                $place.at(at, $k * L::LANES, size_of::<$t>()).cast::<$t>()
             };
         }
         macro_rules! load {
@@ -293,6 +302,9 @@ unsafe fn one<L: Lanes, const K: usize, const PART: bool>(ops: &[Op], row: usize
             }};
         }
         let mut x = [L::splat(0.0); K];
+        for (k, x) in x.iter_mut().enumerate() {
+            *x = load!(from, k);
+        }
         for op in ops {
             let (a, b) = (op.a, op.b);
             macro_rules! each {
@@ -360,9 +372,9 @@ unsafe fn one<L: Lanes, const K: usize, const PART: bool>(ops: &[Op], row: usize
                     let (divisor, reciprocal) = (load!(a, 0), load!(b, 0));
                     each!(k => {
                         let quotient = x[k].mul(reciprocal);
+                        // NaN where the quotient is infinite, and stays so with any number in its place.
                         let rest = x[k].fma(quotient.neg(), divisor);
-                        // An infinite quotient leaves nothing that could correct it: NaN is not less than anything.
-                        quotient.fma(rest, reciprocal).if_less(rest, L::splat(f32::INFINITY), quotient)
+                        quotient.fma(L::splat(f32::MAX).min(rest), reciprocal)
                     });
                 }
                 Code::Max => each!(k => x[k].max(load!(a, k))),
@@ -435,26 +447,24 @@ mod tests {
     use crate::cpu::memory::Register;
 
     /// `a` times a factor for each row, minus a number, with the sum and the greatest of each row, as [`run`] and as plain loops do it.
-    fn rows_equal_their_definition(strips: unsafe fn(&[Op], usize, usize)) {
+    fn rows_equal_their_definition(strips: unsafe fn(Place, &mut [Op], usize, usize)) {
         for (length, rows) in
             [(1, 7), (5, 4), (16, 3), (31, 2), (32, 3), (47, 3), (64, 2), (100, 3), (128, 2), (333, 4)]
         {
             let mut a: Vec<f32> = (0..length * rows).map(|i| ((i * 37) % 101) as f32 - 50.0).collect();
-            let in_strip = in_strip(length);
-            let mut factors: Vec<f32> = (0..rows * in_strip).map(|i| (1 + i / in_strip) as f32).collect();
-            let (mut numbers, mut registers) = (vec![0.5f32; STRIP], vec![[0f32; MOST_LANES]; 2]);
+            let mut factors: Vec<f32> = (0..rows * MOST_LANES).map(|i| (1 + i / MOST_LANES) as f32).collect();
+            let (mut numbers, mut registers) = (vec![0.5f32; MOST_LANES], vec![[0f32; MOST_LANES]; 2]);
             let (mut out, mut wholes) = (vec![0f32; length * rows], vec![vec![0f32; rows]; 2]);
             let place = |x: &mut [f32]| x.as_mut_ptr().cast::<u8>();
             let op = |code, a, b| Op { code, a, b };
-            let row = in_strip * size_of::<f32>();
+            let row = MOST_LANES * size_of::<f32>();
             let mut past = Register::zeroed(length * rows * size_of::<f32>());
             let keep_past = if length.is_multiple_of(MOST_LANES) { Code::KeepPast } else { Code::Keep };
             let mut aggregate = |code, number: usize| {
                 let to = Place::rows(place(&mut wholes[number]), size_of::<f32>());
                 op(code, Place::rows(place(&mut registers[number]), 0), to)
             };
-            let ops = [
-                op(Code::Take, Place::elements(place(&mut a)), Place::NONE),
+            let mut ops = [
                 op(Code::Mul, Place::rows(place(&mut factors), row), Place::NONE),
                 op(Code::Sub, Place::rows(place(&mut numbers), 0), Place::NONE),
                 op(Code::Keep, Place::elements(place(&mut out)), Place::NONE),
@@ -463,7 +473,7 @@ mod tests {
                 aggregate(Code::Greatest, 1),
             ];
             // SAFETY: there is room for so many rows, and for what serves them.
-            unsafe { strips(&ops, length, rows) };
+            unsafe { strips(Place::elements(place(&mut a)), &mut ops, length, rows) };
             fence();
             assert_eq!(&past.elements::<f32>()[..out.len()], out, "past the caches, {rows} rows of {length}");
             for (row, (out, a)) in out.chunks(length).zip(a.chunks(length)).enumerate() {

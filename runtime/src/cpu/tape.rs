@@ -24,7 +24,7 @@ pub const CHUNK: usize = 1024;
 
 /// Most rows evaluated at once, and about how many of their points: longer rows are evaluated one at a time.
 const ROWS: usize = 64;
-const POINTS_OF_ROWS: usize = 4 * CHUNK;
+const POINTS_OF_ROWS: usize = 8 * CHUNK;
 
 /// The register of [`Leaf::Accumulator`], which the caller fills, of CHUNK elements.
 pub const ACCUMULATOR: usize = 0;

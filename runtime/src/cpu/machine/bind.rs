@@ -4,7 +4,7 @@ use super::{At, Machine, Spread};
 use crate::cpu::chain::{Chain, Move};
 use crate::cpu::lanes::MOST_LANES;
 use crate::cpu::number::{Bool, Number};
-use crate::cpu::strip::{self, Code, Op, Place, STRIP};
+use crate::cpu::strip::{self, Code, Op, Place};
 use crate::cpu::vector::{self, EVEN_DIVISORS};
 use tile_compiler::graph::Aggregation;
 use tile_compiler::scalar::Value;
@@ -21,18 +21,14 @@ pub struct Bench {
     /// Values that are the same all over a row or the chunk, and registers for aggregates. It has the room for all of a chain, so that they stay where
     /// they are.
     memory: Vec<Lane>,
-    /// How many registers of a strip are read.
-    in_strip: usize,
 }
 
 impl Bench {
-    /// A strip of each of these numbers, for one row after the other.
+    /// A register of each of these numbers, for one row after the other.
     fn rows(&mut self, numbers: impl ExactSizeIterator<Item = f32>) -> Place {
-        let row = if numbers.len() > 1 { self.in_strip * size_of::<Lane>() } else { 0 };
+        let row = if numbers.len() > 1 { size_of::<Lane>() } else { 0 };
         let first = self.memory.len();
-        for x in numbers {
-            self.memory.resize(self.memory.len() + self.in_strip, Lane([x; MOST_LANES]));
-        }
+        self.memory.extend(numbers.map(|x| Lane([x; MOST_LANES])));
         Place::rows(self.memory.as_mut_ptr().wrapping_add(first).cast(), row)
     }
 
@@ -58,14 +54,14 @@ impl Machine<'_> {
         // Row by row only where something is of rows.
         let is_of_rows = |value: Value| matches!(self.at[value], At::OfRows(_));
         let by_row = |step: &Move| matches!(step, Move::Aggregate(..)) || step.reads().any(is_of_rows);
-        let rows = if chain.moves.iter().any(by_row) { self.rows } else { 1 };
-        bench.in_strip = strip::in_strip(self.length / rows) / MOST_LANES;
+        let rows = if is_of_rows(chain.from) || chain.moves.iter().any(by_row) { self.rows } else { 1 };
         // A step has at most two places in it, whose addresses are handed out while more are added.
-        bench.memory.reserve(chain.moves.len() * 2 * self.rows * bench.in_strip);
+        bench.memory.reserve((1 + chain.moves.len() * 2) * self.rows);
         let sink = sink.map(|sink| {
             assert!(sink.len() >= self.length * self.tape.dtypes[last].size(), "a chunk reaches past its output");
             sink.as_mut_ptr()
         });
+        let from = self.place::<f32>(chain.from, &mut bench);
         if asks {
             self.ahead.drain(..).for_each(|(code, place)| bench.push(code, place, Place::NONE));
         }
@@ -122,7 +118,7 @@ impl Machine<'_> {
         // SAFETY: the places hold the chunk's elements, as `place` and `target` make sure, or are in the bench. Registers and the sink overlap nothing else; a
         // register that is both read and written holds values of one chunk, element for element, or of its rows. What goes past the caches is
         // aligned, by the caller's promise, and the chain that stores it is the last.
-        unsafe { strip::run(&bench.ops, self.length / rows, rows) };
+        unsafe { strip::run(from, &mut bench.ops, self.length / rows, rows) };
         self.bench = bench;
     }
 
@@ -138,7 +134,7 @@ impl Machine<'_> {
     /// Where the elements of a value are, of type `T`: f32, or Bool if it is not the same all over a row.
     fn place<T: Number>(&mut self, value: Value, bench: &mut Bench) -> Place {
         match self.at[value] {
-            At::Uniform(register, Spread::All) if self.length >= STRIP => {
+            At::Uniform(register, Spread::All) if self.length >= MOST_LANES => {
                 Place::rows(self.registers[register].start(), 0)
             }
             At::Uniform(..) | At::OfRows(_) => bench.rows(self.distinct::<f32>(value).iter().copied()),
