@@ -302,9 +302,11 @@ impl Block {
     fn zeroed(bytes: u64) -> Option<Block> {
         let length = usize::try_from(bytes).ok()?;
         let with_margin = length.checked_add(Block::ALIGNMENT)?;
-        let mut memory: Vec<u8> = Vec::new();
-        memory.try_reserve_exact(with_margin).ok()?;
-        memory.resize(with_margin, 0);
+        if !Block::fits(with_margin as u64) {
+            return None;
+        }
+        // Of an allocator that has zeros to give, pages come when they are first touched, by the threads that work on them.
+        let memory = vec![0; with_margin];
         let start = memory.as_ptr().align_offset(Block::ALIGNMENT);
         (start < Block::ALIGNMENT).then_some(Block { memory, start, length })
     }

@@ -1,12 +1,13 @@
-//! Runs of instructions on f32 in one pass over a chunk: each finds the value of the one before in registers, and only what others read is stored.
+//! Runs of instructions on f32, and on whole numbers of 32 bits, in one pass over a chunk: each finds the value of the one before in registers, and only what others read is stored.
 //!
 //! Example: `v2 = sub v0 v1; v3 = exp v2; v4 = sum over columns of v3`, of which v3 alone is read later, is from v0 on: subtract v1, exp, keep v3, sum.
-//! A product that only the sum after it reads is computed with it, rounded once where the processor can.
+//! A product that only the sum after it reads is computed with it, rounded once where the processor can; a word that is shifted both ways is rotated.
 
+use super::lanes::WordOp;
 use super::strip::Code;
 use super::tape::{Action, Step};
 use std::collections::HashSet;
-use tile_compiler::dtype::DType;
+use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::graph::Aggregation;
 use tile_compiler::nest::Leaf;
 use tile_compiler::scalar::{BinaryOp, Inst, UnaryOp, Value};
@@ -33,8 +34,8 @@ pub struct Chain {
     /// What `x` is at first.
     pub from: Value,
     pub moves: Vec<Move>,
-    /// The registers of the values that it stores.
-    pub registers: Vec<(Value, usize)>,
+    /// The registers of its values, in their order.
+    registers: Vec<(Value, usize)>,
 }
 
 impl Chain {
@@ -49,7 +50,7 @@ impl Chain {
 
     /// The register of a value that it stores.
     pub fn register(&self, value: Value) -> usize {
-        self.registers.iter().find(|(kept, _)| *kept == value).map_or(0, |(_, register)| *register)
+        self.registers.binary_search_by_key(&value, |(kept, _)| *kept).map_or(0, |at| self.registers[at].1)
     }
 }
 
@@ -68,8 +69,11 @@ fn unary(op: UnaryOp) -> Option<Code> {
     })
 }
 
-/// The operation of a binary instruction on `x` and a value, or, if `swapped`, on the value and `x`.
-fn binary(op: BinaryOp, swapped: bool) -> Option<Code> {
+/// The operation of a binary instruction on `x` and a value of type `dtype`, or, if `swapped`, on the value and `x`.
+fn binary(op: BinaryOp, dtype: DType, swapped: bool) -> Option<Code> {
+    if dtype != DType::F32 {
+        return word(op, dtype, swapped).map(Code::Word);
+    }
     Some(match (op, swapped) {
         (BinaryOp::Add, _) => Code::Add,
         (BinaryOp::Sub, false) => Code::Sub,
@@ -91,12 +95,40 @@ fn binary(op: BinaryOp, swapped: bool) -> Option<Code> {
     })
 }
 
+/// The same for whole numbers of 32 bits.
+fn word(op: BinaryOp, dtype: DType, swapped: bool) -> Option<WordOp> {
+    Some(match (op, dtype) {
+        (BinaryOp::Add, DType::I32 | DType::U32) => WordOp::Add,
+        (BinaryOp::Mul, DType::I32 | DType::U32) => WordOp::Mul,
+        (BinaryOp::BitAnd, DType::I32 | DType::U32) => WordOp::And,
+        (BinaryOp::BitOr, DType::I32 | DType::U32) => WordOp::Or,
+        (BinaryOp::BitXor, DType::I32 | DType::U32) => WordOp::Xor,
+        _ if swapped => return None,
+        (BinaryOp::Sub, DType::I32 | DType::U32) => WordOp::Sub,
+        (BinaryOp::ShiftLeft, DType::I32 | DType::U32) => WordOp::ShiftLeft,
+        (BinaryOp::ShiftRight, DType::U32) => WordOp::ShiftRight,
+        (BinaryOp::ShiftRight, DType::I32) => WordOp::ShiftRightSigned,
+        _ => return None,
+    })
+}
+
+/// The operation that converts.
+fn cast(from: DType, to: DType) -> Option<Code> {
+    match (from, to) {
+        (DType::I32, DType::U32) | (DType::U32, DType::I32) => Some(Code::Nothing),
+        (DType::I32, DType::F32) => Some(Code::FromSigned),
+        (DType::U32, DType::F32) => Some(Code::FromUnsigned),
+        _ => None,
+    }
+}
+
 /// Whether a chain may have an instruction whose result and operands are of these types.
 fn chainable(inst: &Inst<Leaf>, dtypes: &[DType], value: Value) -> bool {
     let f32 = |value: Value| dtypes[value] == DType::F32;
     match inst {
         Inst::Unary(op, a) => f32(*a) && unary(*op).is_some(),
-        Inst::Binary(op, a, b) => f32(*a) && f32(*b) && binary(*op, false).is_some(),
+        Inst::Binary(op, a, b) => dtypes[*a] == dtypes[*b] && binary(*op, dtypes[*a], false).is_some(),
+        Inst::Cast(a) => cast(dtypes[*a], dtypes[value]).is_some(),
         Inst::Select(c, a, b) => dtypes[*c] == DType::Bool && f32(*a) && f32(*b),
         Inst::Leaf(Leaf::Statistic(Aggregation::Sum | Aggregation::Max | Aggregation::Min, _)) => f32(value),
         _ => false,
@@ -139,8 +171,28 @@ pub fn arranged(
     (order, linked)
 }
 
+/// What is known of a tape's values.
+#[derive(Clone, Copy)]
+pub struct Types<'a> {
+    pub dtypes: &'a [DType],
+    /// Values that are constants, and which.
+    pub constants: &'a [(Value, usize, Scalar)],
+}
+
+impl Types<'_> {
+    /// Whether the `or` of `a << by` and `a >> back` is `a` rotated: words without sign, by counts that are 32 together.
+    fn rotates(&self, a: Value, by: Value, back: Value) -> bool {
+        let count = |value: Value| {
+            let constant = self.constants.iter().find(|(constant, ..)| *constant == value);
+            constant.map(|(.., count)| count.to_i64()).filter(|count| (1..32).contains(count))
+        };
+        let together = count(by).zip(count(back)).map(|(by, back)| by + back);
+        self.dtypes[a] == DType::U32 && together == Some(32)
+    }
+}
+
 /// Joins consecutive steps of `linked` values to chains. `results` are read after the last step.
-pub fn joined(steps: Vec<Step>, linked: &[bool], results: &[Value]) -> Vec<Step> {
+pub fn joined(steps: Vec<Step>, linked: &[bool], types: Types, results: &[Value]) -> Vec<Step> {
     let mut parts: Vec<Vec<Step>> = Vec::new();
     let mut statistics: HashSet<Value> = HashSet::new();
     let mut in_chain = false;
@@ -165,7 +217,7 @@ pub fn joined(steps: Vec<Step>, linked: &[bool], results: &[Value]) -> Vec<Step>
     for part in parts.into_iter().rev() {
         let reads: Vec<Value> = part.iter().flat_map(|step| step.action.reads()).collect();
         if linked[part[0].value] {
-            joined.push(chain(part, &later));
+            joined.push(chain(part, types, &later));
         } else {
             joined.extend(part.into_iter().rev());
         }
@@ -176,7 +228,8 @@ pub fn joined(steps: Vec<Step>, linked: &[bool], results: &[Value]) -> Vec<Step>
 }
 
 /// One chain of these steps.
-fn chain(steps: Vec<Step>, later: &HashSet<Value>) -> Step {
+fn chain(steps: Vec<Step>, types: Types, later: &HashSet<Value>) -> Step {
+    let dtypes = types.dtypes;
     let own: HashSet<Value> = steps.iter().map(|step| step.value).collect();
     let uses = |value: Value| steps.iter().flat_map(|step| step.action.reads()).filter(|read| *read == value).count();
     // Moves, each with the value that `x` then is.
@@ -208,7 +261,8 @@ fn chain(steps: Vec<Step>, later: &HashSet<Value>) -> Step {
                 moves.push((Move::Apply(code, [None; 2]), Some(value)));
             }
             Action::Binary(BinaryOp::Mul, a, b)
-                if let Some(Step {
+                if dtypes[value] == DType::F32
+                    && let Some(Step {
                     value: sum,
                     action: Action::Binary(op @ (BinaryOp::Add | BinaryOp::Sub), c, d),
                     ..
@@ -233,19 +287,36 @@ fn chain(steps: Vec<Step>, later: &HashSet<Value>) -> Step {
                 x = Some(*sum);
                 continue;
             }
-            Action::Binary(BinaryOp::Mul, a, b) if a == b => {
+            Action::Binary(BinaryOp::ShiftLeft, a, by)
+                if let Some([Step { value: right, action: Action::Binary(BinaryOp::ShiftRight, same, back), .. }, or]) =
+                    steps.get(number..number + 2)
+                    && *same == a
+                    && matches!(or.action, Action::Binary(BinaryOp::BitOr, c, d) if [c, d] == [value, *right] || [d, c] == [value, *right])
+                    && [value, *right].iter().all(|part| uses(*part) == 1 && !later.contains(part))
+                    && types.rotates(a, by, *back) =>
+            {
+                meet(&mut moves, a, a);
+                moves.push((Move::Apply(Code::Word(WordOp::RotateLeft), [Some(by), None]), Some(or.value)));
+                number += 2;
+                x = Some(or.value);
+                continue;
+            }
+            Action::Binary(BinaryOp::Mul, a, b) if a == b && dtypes[value] == DType::F32 => {
                 meet(&mut moves, a, a);
                 moves.push((Move::Apply(Code::Square, [None; 2]), Some(value)));
             }
             Action::Binary(op, a, b) => {
-                let (other, swapped) = meet(&mut moves, a, b);
-                let apply = Move::Apply(binary(op, swapped).unwrap_or(Code::Nothing), [Some(other), None]);
-                let divides = op == BinaryOp::Div && !swapped && !own.contains(&other);
+                let has_swapped = binary(op, dtypes[b], true).is_some();
+                let (other, swapped) =
+                    if has_swapped { meet(&mut moves, a, b) } else { (b, meet(&mut moves, a, a).1) };
+                let code = binary(op, dtypes[b], swapped).unwrap_or(Code::Nothing);
+                let apply = Move::Apply(code, [Some(other), None]);
+                let divides = code == Code::Div && !own.contains(&other);
                 moves.push((if divides { Move::Divide(other) } else { apply }, Some(value)));
             }
             Action::Compare(op, a, b) => {
                 let (other, swapped) = meet(&mut moves, a, b);
-                let code = binary(op, swapped).unwrap_or(Code::Nothing);
+                let code = binary(op, dtypes[b], swapped).unwrap_or(Code::Nothing);
                 let met = if swapped { b } else { a };
                 moves.push((Move::Compare(code, other, value), Some(met)));
                 x = Some(met);
@@ -261,7 +332,12 @@ fn chain(steps: Vec<Step>, later: &HashSet<Value>) -> Step {
                 x = Some(a);
                 continue;
             }
-            Action::Load(_) | Action::Index(_) | Action::Cast(_) | Action::Chain(_) => {}
+            Action::Cast(a) => {
+                meet(&mut moves, a, a);
+                let code = cast(dtypes[a], dtypes[value]).unwrap_or(Code::Nothing);
+                moves.push((Move::Apply(code, [None; 2]), Some(value)));
+            }
+            Action::Load(_) | Action::Index(_) | Action::Chain(_) => {}
         }
         x = Some(value);
     }
@@ -276,8 +352,9 @@ fn chain(steps: Vec<Step>, later: &HashSet<Value>) -> Step {
             all.push(Move::Keep(x));
         }
     }
-    let registers: Vec<(Value, usize)> = steps.iter().map(|step| (step.value, step.register)).collect();
+    let mut registers: Vec<(Value, usize)> = steps.iter().map(|step| (step.value, step.register)).collect();
     let (value, register) = registers[registers.len() - 1];
+    registers.sort_unstable();
     Step { value, register, action: Action::Chain(Box::new(Chain { from, moves: all, registers })) }
 }
 

@@ -14,6 +14,43 @@ pub const LESS: i32 = 17;
 pub const LESS_OR_EQUAL: i32 = 18;
 pub const NOT_EQUAL: i32 = 4;
 
+/// What is computed on the lanes of registers as whole numbers of 32 bits, which wrap.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum WordOp {
+    Add,
+    Sub,
+    Mul,
+    And,
+    Or,
+    Xor,
+    /// By counts of 32 and more, 0.
+    ShiftLeft,
+    /// The same, of numbers without sign.
+    ShiftRight,
+    /// Of numbers with a sign; by counts of 32 and more, 0 or -1.
+    ShiftRightSigned,
+    /// By counts of less than 32.
+    RotateLeft,
+}
+
+impl WordOp {
+    #[inline(always)]
+    fn apply(self, a: u32, b: u32) -> u32 {
+        match self {
+            WordOp::Add => a.wrapping_add(b),
+            WordOp::Sub => a.wrapping_sub(b),
+            WordOp::Mul => a.wrapping_mul(b),
+            WordOp::And => a & b,
+            WordOp::Or => a | b,
+            WordOp::Xor => a ^ b,
+            WordOp::ShiftLeft => a.checked_shl(b).unwrap_or(0),
+            WordOp::ShiftRight => a.checked_shr(b).unwrap_or(0),
+            WordOp::ShiftRightSigned => ((a as i32) >> b.min(31)) as u32,
+            WordOp::RotateLeft => a.rotate_left(b),
+        }
+    }
+}
+
 /// `f` of each lane of some registers.
 ///
 /// # Safety
@@ -100,6 +137,19 @@ pub trait Lanes: Vector<Scalar = f32> {
     unsafe fn within(self, limit: Self) -> Self {
         // SAFETY: as above.
         unsafe { each([self, limit], |[a, limit]| if a.abs() < limit { a } else { limit }) }
+    }
+    /// Of lanes that hold words, not floats.
+    #[inline(always)]
+    unsafe fn word(self, op: WordOp, other: Self) -> Self {
+        // SAFETY: as above.
+        unsafe { each([self, other], |[a, b]| f32::from_bits(op.apply(a.to_bits(), b.to_bits()))) }
+    }
+    /// The floats nearest to words, with a sign or without.
+    #[inline(always)]
+    unsafe fn from_words(self, signed: bool) -> Self {
+        let float = |word: u32| if signed { word as i32 as f32 } else { word as f32 };
+        // SAFETY: as above.
+        unsafe { each([self], |[a]| float(a.to_bits())) }
     }
     /// The first `length` numbers at `p`, then zeros.
     #[inline(always)]
@@ -248,6 +298,33 @@ mod x86 {
             unsafe { _mm512_range_ps::<LESSER_MAGNITUDE>(self, limit) }
         }
         #[inline(always)]
+        unsafe fn word(self, op: WordOp, other: Self) -> Self {
+            // SAFETY: as above.
+            unsafe {
+                let [a, b] = [self, other].map(|x| _mm512_castps_si512(x));
+                _mm512_castsi512_ps(match op {
+                    WordOp::Add => _mm512_add_epi32(a, b),
+                    WordOp::Sub => _mm512_sub_epi32(a, b),
+                    WordOp::Mul => _mm512_mullo_epi32(a, b),
+                    WordOp::And => _mm512_and_si512(a, b),
+                    WordOp::Or => _mm512_or_si512(a, b),
+                    WordOp::Xor => _mm512_xor_si512(a, b),
+                    WordOp::ShiftLeft => _mm512_sllv_epi32(a, b),
+                    WordOp::ShiftRight => _mm512_srlv_epi32(a, b),
+                    WordOp::ShiftRightSigned => _mm512_srav_epi32(a, b),
+                    WordOp::RotateLeft => _mm512_rolv_epi32(a, b),
+                })
+            }
+        }
+        #[inline(always)]
+        unsafe fn from_words(self, signed: bool) -> Self {
+            // SAFETY: as above.
+            unsafe {
+                let a = _mm512_castps_si512(self);
+                if signed { _mm512_cvtepi32_ps(a) } else { _mm512_cvtepu32_ps(a) }
+            }
+        }
+        #[inline(always)]
         unsafe fn load_part(p: *const f32, length: usize) -> Self {
             // SAFETY: as above.
             unsafe { _mm512_maskz_loadu_ps(part(length), p) }
@@ -343,6 +420,38 @@ mod x86 {
         unsafe fn if_less(self, a: Self, b: Self, other: Self) -> Self {
             // SAFETY: as above.
             unsafe { _mm256_blendv_ps(other, self, _mm256_cmp_ps::<LESS>(a, b)) }
+        }
+        #[inline(always)]
+        unsafe fn word(self, op: WordOp, other: Self) -> Self {
+            // SAFETY: as above.
+            unsafe {
+                let [a, b] = [self, other].map(|x| _mm256_castps_si256(x));
+                _mm256_castsi256_ps(match op {
+                    WordOp::Add => _mm256_add_epi32(a, b),
+                    WordOp::Sub => _mm256_sub_epi32(a, b),
+                    WordOp::Mul => _mm256_mullo_epi32(a, b),
+                    WordOp::And => _mm256_and_si256(a, b),
+                    WordOp::Or => _mm256_or_si256(a, b),
+                    WordOp::Xor => _mm256_xor_si256(a, b),
+                    WordOp::ShiftLeft => _mm256_sllv_epi32(a, b),
+                    WordOp::ShiftRight => _mm256_srlv_epi32(a, b),
+                    WordOp::ShiftRightSigned => _mm256_srav_epi32(a, b),
+                    WordOp::RotateLeft => {
+                        let rest = _mm256_sub_epi32(_mm256_set1_epi32(32), b);
+                        _mm256_or_si256(_mm256_sllv_epi32(a, b), _mm256_srlv_epi32(a, rest))
+                    }
+                })
+            }
+        }
+        #[inline(always)]
+        unsafe fn from_words(self, signed: bool) -> Self {
+            // SAFETY: as above. Both halves of a word are floats; their sum is rounded once.
+            unsafe {
+                let a = _mm256_castps_si256(self);
+                let high = if signed { _mm256_srai_epi32::<16>(a) } else { _mm256_srli_epi32::<16>(a) };
+                let low = _mm256_and_si256(a, _mm256_set1_epi32(0xffff));
+                _mm256_cvtepi32_ps(low).fma(_mm256_cvtepi32_ps(high), _mm256_set1_ps(65536.0))
+            }
         }
         #[inline(always)]
         unsafe fn scale(self, n: Self) -> Self {

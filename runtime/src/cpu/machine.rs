@@ -248,9 +248,7 @@ impl<'t> Machine<'t> {
             Action::Index(lines) => {
                 let out = &mut elements_mut::<i32>(out)[..length];
                 lines.walk(&tape.space, &mut self.walker, start, length, |piece| {
-                    for (i, out) in out[piece.at..][..piece.length].iter_mut().enumerate() {
-                        *out = (piece.values[0] + i as i64 * lines.steps[0]) as i32;
-                    }
+                    vector::count(piece.values[0], lines.steps[0], &mut out[piece.at..][..piece.length]);
                 });
             }
             Action::Unary(op, a) => typed!(dtype, T => vector::unary::<T>(*op, value!(a), elements_mut(out))),

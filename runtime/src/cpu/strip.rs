@@ -1,6 +1,6 @@
 //! Chains at work: a chunk row by row, a row in strips of some registers, each through all operations of a chain before the next.
 
-use super::lanes::{EQUAL, LESS, LESS_OR_EQUAL, Lanes, MOST_LANES, NOT_EQUAL};
+use super::lanes::{EQUAL, LESS, LESS_OR_EQUAL, Lanes, MOST_LANES, NOT_EQUAL, WordOp};
 use super::math;
 use super::vector::{Level, level};
 use tile_compiler::scalar::UnaryOp;
@@ -53,6 +53,11 @@ pub enum Code {
     Exp,
     Tanh,
     Erf,
+    /// Of words: `x op a`.
+    Word(WordOp),
+    /// The floats nearest to words.
+    FromSigned,
+    FromUnsigned,
     /// `b` where the condition at `a` holds, else `x`.
     ReplaceWhere,
     /// `x` where the condition at `a` holds, else `b`.
@@ -314,6 +319,11 @@ unsafe fn one<L: Lanes, const K: usize, const PART: bool>(from: Place, ops: &[Op
                     }
                 };
             }
+            macro_rules! word {
+                ($op:ident) => {
+                    each!(k => x[k].word(WordOp::$op, load!(a, k)))
+                };
+            }
             macro_rules! compare {
                 ($relation:expr, $swapped:literal) => {
                     for k in 0..K {
@@ -403,6 +413,18 @@ unsafe fn one<L: Lanes, const K: usize, const PART: bool>(from: Place, ops: &[Op
                     L::erf_each(&mut all);
                     x = all;
                 }
+                Code::Word(WordOp::Add) => word!(Add),
+                Code::Word(WordOp::Sub) => word!(Sub),
+                Code::Word(WordOp::Mul) => word!(Mul),
+                Code::Word(WordOp::And) => word!(And),
+                Code::Word(WordOp::Or) => word!(Or),
+                Code::Word(WordOp::Xor) => word!(Xor),
+                Code::Word(WordOp::ShiftLeft) => word!(ShiftLeft),
+                Code::Word(WordOp::ShiftRight) => word!(ShiftRight),
+                Code::Word(WordOp::ShiftRightSigned) => word!(ShiftRightSigned),
+                Code::Word(WordOp::RotateLeft) => word!(RotateLeft),
+                Code::FromSigned => each!(k => x[k].from_words(true)),
+                Code::FromUnsigned => each!(k => x[k].from_words(false)),
                 Code::ReplaceWhere => each!(k => replace!(k, load!(b, k), x[k])),
                 Code::ReplaceElse => each!(k => replace!(k, x[k], load!(b, k))),
                 Code::Equal => compare!(EQUAL, false),

@@ -230,7 +230,8 @@ impl Tape {
         }
         tape.operations = tape.steps.len();
         if tape.fused.is_none() {
-            tape.steps = chain::joined(std::mem::take(&mut tape.steps), &linked, results);
+            let types = chain::Types { dtypes: &tape.dtypes, constants: &tape.constants };
+            tape.steps = chain::joined(std::mem::take(&mut tape.steps), &linked, types, results);
             let work = |(number, step): (usize, &Step)| match &step.action {
                 Action::Chain(chain) => Some((chain.work(), number)),
                 _ => None,

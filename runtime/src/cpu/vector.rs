@@ -282,6 +282,15 @@ vectorised! {
 }
 
 vectorised! {
+    /// `first`, and each the one before plus `step`, as i32, which wraps.
+    pub fn count<>(first: i64, step: i64, out: &mut [i32]) {
+        for (i, out) in out.iter_mut().enumerate() {
+            *out = (first as i32).wrapping_add((i as i32).wrapping_mul(step as i32));
+        }
+    }
+}
+
+vectorised! {
     /// `out = condition ? a : b`, element by element.
     pub fn select<T: Number>(condition: &[Bool], a: &[T], b: &[T], out: &mut [T]) {
         for ((out, condition), (a, b)) in out.iter_mut().zip(condition).zip(a.iter().zip(b)) {
