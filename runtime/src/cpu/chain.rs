@@ -6,7 +6,7 @@
 use super::lanes::WordOp;
 use super::strip::Code;
 use super::tape::{Action, Step};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::graph::Aggregation;
 use tile_compiler::nest::Leaf;
@@ -231,7 +231,9 @@ pub fn joined(steps: Vec<Step>, linked: &[bool], types: Types, results: &[Value]
 fn chain(steps: Vec<Step>, types: Types, later: &HashSet<Value>) -> Step {
     let dtypes = types.dtypes;
     let own: HashSet<Value> = steps.iter().map(|step| step.value).collect();
-    let uses = |value: Value| steps.iter().flat_map(|step| step.action.reads()).filter(|read| *read == value).count();
+    let mut counts: HashMap<Value, usize> = HashMap::new();
+    steps.iter().flat_map(|step| step.action.reads()).for_each(|read| *counts.entry(read).or_default() += 1);
+    let uses = |value: Value| counts.get(&value).copied().unwrap_or(0);
     // Moves, each with the value that `x` then is.
     let mut moves: Vec<(Move, Option<Value>)> = Vec::new();
     let from = match steps[0].action {
