@@ -177,6 +177,15 @@ impl Executable {
         }
     }
 
+    /// The same, where they are not needed any more.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub async fn into_outputs(self) -> Result<Vec<Tensor>, Error> {
+        match self {
+            Executable::Host(host) => host.into_outputs(),
+            other => other.read().await,
+        }
+    }
+
     /// [`Executable::execute`], then [`Executable::read`], in one go where the device can.
     pub async fn run(&mut self) -> Result<Vec<Tensor>, Error> {
         #[cfg(feature = "wgpu")]

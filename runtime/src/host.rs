@@ -199,6 +199,24 @@ impl HostExecutable {
         (0..self.plan.outputs.len()).map(|number| self.output(number)).collect()
     }
 
+    /// The same, in the memory in which they are, where that can be.
+    pub fn into_outputs(mut self) -> Result<Vec<Tensor>, Error> {
+        let mut outputs = Vec::new();
+        for number in 0..self.plan.outputs.len() {
+            let port = &self.plan.outputs[number];
+            let buffer = &self.plan.buffers[port.buffer];
+            let is_read_again = self.plan.outputs[number + 1..].iter().any(|other| other.buffer == port.buffer);
+            if is_read_again || !matches!(buffer.content, Content::Output) || buffer.storage != port.ty.dtype {
+                outputs.push(self.output(number)?);
+                continue;
+            }
+            let bytes = self.memory.take(port.buffer).into_bytes(port.ty.elements() * port.ty.dtype.size());
+            let tensor = Tensor::from_bytes(port.ty.clone(), bytes);
+            outputs.push(tensor.ok_or_else(|| Error::unstorable(&port.ty, buffer.storage))?);
+        }
+        Ok(outputs)
+    }
+
     /// The output of this number.
     pub fn output(&self, number: usize) -> Result<Tensor, Error> {
         let port = &self.plan.outputs[number];
@@ -309,6 +327,13 @@ impl Block {
         let memory = vec![0; with_margin];
         let start = memory.as_ptr().align_offset(Block::ALIGNMENT);
         (start < Block::ALIGNMENT).then_some(Block { memory, start, length })
+    }
+
+    /// The first bytes, in the same memory.
+    fn into_bytes(mut self, length: usize) -> Vec<u8> {
+        self.memory.copy_within(self.start..self.start + length.min(self.length), 0);
+        self.memory.truncate(length);
+        self.memory
     }
 
     pub fn bytes(&self) -> &[u8] {

@@ -6,7 +6,6 @@ use std::collections::HashSet;
 use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::graph::{Graph, NodeId};
 use tile_compiler::lower::Network;
-use tile_compiler::passes::dead;
 use tile_compiler::plan::{Cost, Plan};
 use tile_compiler::tensor::{Tensor, TensorType};
 
@@ -199,9 +198,7 @@ impl Session {
                 bytes <= INITIALISED_TOGETHER
             };
             let count = wanted.iter().take_while(fits).count().max(1);
-            let mut part = initial.clone();
-            part.outputs = wanted.drain(..count).collect();
-            dead(&mut part);
+            let part = initial.part(wanted.drain(..count).collect());
             for (path, value) in first_values(part, seed)? {
                 self.set(&path, &value)?;
             }
@@ -300,7 +297,8 @@ pub(crate) fn first_values(graph: Graph, seed: u64) -> Result<Outputs, Error> {
     let mut session = Session::of_graph(graph, &Device::cpu())?;
     session.seed(seed, 0)?;
     session.execute()?;
-    session.read()
+    let tensors = pollster::block_on(session.executable.into_outputs())?;
+    Ok(Outputs(session.outputs.into_iter().map(|(name, _)| name).zip(tensors).collect()))
 }
 
 /// The results of a run, in the order of the program's header.

@@ -255,6 +255,30 @@ impl Graph {
         }
     }
 
+    /// What these of its outputs need, and all inputs and weights.
+    pub fn part(&self, outputs: Vec<(String, NodeId)>) -> Graph {
+        let mut pending: Vec<NodeId> = outputs.iter().map(|(_, id)| *id).collect();
+        pending.extend(self.inputs.iter().chain(&self.weights));
+        let mut needed = std::collections::BTreeSet::new();
+        while let Some(id) = pending.pop() {
+            if needed.insert(id) {
+                pending.extend(self.nodes.neighbors_directed(id, Direction::Incoming));
+            }
+        }
+        let mut part = Graph::new(self.name.clone());
+        let to: HashMap<NodeId, NodeId> =
+            needed.iter().map(|&id| (id, part.nodes.add_node(self.nodes[id].clone()))).collect();
+        for id in &needed {
+            for edge in self.nodes.edges_directed(*id, Direction::Incoming) {
+                part.nodes.add_edge(to[&edge.source()], to[id], *edge.weight());
+            }
+        }
+        part.inputs = self.inputs.iter().map(|id| to[id]).collect();
+        part.weights = self.weights.iter().map(|id| to[id]).collect();
+        part.outputs = outputs.into_iter().map(|(name, id)| (name, to[&id])).collect();
+        part
+    }
+
     /// Names everything by its number, so that graphs that compute the same from the same inputs are equal.
     pub fn forget_names(&mut self) {
         self.name.clear();

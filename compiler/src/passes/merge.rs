@@ -163,7 +163,9 @@ impl<'g> Merging<'g> {
                 let statistics =
                     |group: &Group| group.statistics.iter().copied().chain(group.contraction).collect::<Vec<_>>();
                 group.statistics = [statistics(a), statistics(b)].concat();
-                if group.statistics.iter().any(|&id| row_form(self.graph, id).is_none()) {
+                let elements = |group: &Group| self.graph.node(group.roots[0]).ty.elements();
+                let are_apart = group.statistics.is_empty() && elements(a) != elements(b);
+                if are_apart || group.statistics.iter().any(|&id| row_form(self.graph, id).is_none()) {
                     return None;
                 }
             }

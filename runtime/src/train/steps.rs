@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use tile_compiler::dtype::DType;
 use tile_compiler::graph::Graph;
 use tile_compiler::lower::{Binding, Network, Role, Targets, Weight, WeightKind, lower, train};
-use tile_compiler::passes::dead;
 use tile_compiler::tensor::{Tensor, TensorType};
 
 use super::dataset::{Column, ColumnRole};
@@ -261,10 +260,8 @@ impl Steps {
         let metrics =
             weights.iter().filter(|weight| weight.role == Role::Metric && !self.zeros.contains_key(&weight.path));
         let metrics: HashSet<&str> = metrics.map(|weight| weight.path.as_str()).collect();
-        let mut counted = initial.clone();
-        counted.outputs.retain(|(path, _)| metrics.contains(path.as_str()));
-        dead(&mut counted);
-        self.zeros.extend(first_values(counted, 0)?);
+        let counted = initial.outputs.iter().filter(|(path, _)| metrics.contains(path.as_str())).cloned();
+        self.zeros.extend(first_values(initial.part(counted.collect()), 0)?);
         session.keep_initial(initial);
         Ok(Step { key, session, inputs, weights })
     }
