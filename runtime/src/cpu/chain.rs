@@ -265,10 +265,10 @@ fn chain(steps: Vec<Step>, types: Types, later: &HashSet<Value>) -> Step {
             Action::Binary(BinaryOp::Mul, a, b)
                 if dtypes[value] == DType::F32
                     && let Some(Step {
-                    value: sum,
-                    action: Action::Binary(op @ (BinaryOp::Add | BinaryOp::Sub), c, d),
-                    ..
-                }) = steps.get(number)
+                        value: sum,
+                        action: Action::Binary(op @ (BinaryOp::Add | BinaryOp::Sub), c, d),
+                        ..
+                    }) = steps.get(number)
                     && (*c == value) != (*d == value)
                     && uses(value) == 1
                     && !later.contains(&value) =>
@@ -290,8 +290,9 @@ fn chain(steps: Vec<Step>, types: Types, later: &HashSet<Value>) -> Step {
                 continue;
             }
             Action::Binary(BinaryOp::ShiftLeft, a, by)
-                if let Some([Step { value: right, action: Action::Binary(BinaryOp::ShiftRight, same, back), .. }, or]) =
-                    steps.get(number..number + 2)
+                if let Some(
+                    [Step { value: right, action: Action::Binary(BinaryOp::ShiftRight, same, back), .. }, or],
+                ) = steps.get(number..number + 2)
                     && *same == a
                     && matches!(or.action, Action::Binary(BinaryOp::BitOr, c, d) if [c, d] == [value, *right] || [d, c] == [value, *right])
                     && [value, *right].iter().all(|part| uses(*part) == 1 && !later.contains(part))
@@ -309,8 +310,7 @@ fn chain(steps: Vec<Step>, types: Types, later: &HashSet<Value>) -> Step {
             }
             Action::Binary(op, a, b) => {
                 let has_swapped = binary(op, dtypes[b], true).is_some();
-                let (other, swapped) =
-                    if has_swapped { meet(&mut moves, a, b) } else { (b, meet(&mut moves, a, a).1) };
+                let (other, swapped) = if has_swapped { meet(&mut moves, a, b) } else { (b, meet(&mut moves, a, a).1) };
                 let code = binary(op, dtypes[b], swapped).unwrap_or(Code::Nothing);
                 let apply = Move::Apply(code, [Some(other), None]);
                 let divides = code == Code::Div && !own.contains(&other);

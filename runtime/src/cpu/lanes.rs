@@ -34,6 +34,20 @@ pub enum WordOp {
 }
 
 impl WordOp {
+    #[cfg(test)]
+    pub const ALL: [WordOp; 10] = [
+        WordOp::Add,
+        WordOp::Sub,
+        WordOp::Mul,
+        WordOp::And,
+        WordOp::Or,
+        WordOp::Xor,
+        WordOp::ShiftLeft,
+        WordOp::ShiftRight,
+        WordOp::ShiftRightSigned,
+        WordOp::RotateLeft,
+    ];
+
     #[inline(always)]
     fn apply(self, a: u32, b: u32) -> u32 {
         match self {
@@ -464,5 +478,52 @@ mod x86 {
                 _mm256_mul_ps(_mm256_mul_ps(self, power(half)), power(_mm256_sub_epi32(n, half)))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of words of all magnitudes, and counts of shifts within a word and beyond.
+    fn words_equal_their_definition<L: Lanes>() {
+        let words: Vec<u32> = (0..64).map(|i| (i as u32).wrapping_mul(0x9e37_79b9) >> (i % 32)).collect();
+        let others = words.iter().copied().rev().chain(0..35);
+        let by_lanes = |f: &dyn Fn() -> L| {
+            let mut out = [0.0; MOST_LANES];
+            // SAFETY: the array holds the lanes of any register; the processor has the instructions, as the caller has made sure.
+            unsafe { f().store(out.as_mut_ptr()) };
+            out[L::LANES - 1]
+        };
+        for other in others {
+            for &word in &words {
+                // SAFETY: the processor has the instructions, as the caller has made sure.
+                let [a, b] = [word, other].map(|x| unsafe { L::splat(f32::from_bits(x)) });
+                for op in WordOp::ALL.into_iter().filter(|op| *op != WordOp::RotateLeft || other < 32) {
+                    // SAFETY: as above.
+                    let got = by_lanes(&|| unsafe { a.word(op, b) }).to_bits();
+                    assert_eq!(got, op.apply(word, other), "{op:?} of {word:#x} and {other:#x}");
+                }
+                // SAFETY: as above.
+                let floats = [true, false].map(|signed| by_lanes(&|| unsafe { a.from_words(signed) }));
+                assert_eq!(floats, [word as i32 as f32, word as f32], "{word:#x}");
+            }
+        }
+    }
+
+    #[test]
+    fn words_of_every_vector_unit() {
+        words_equal_their_definition::<Portable<f32, 4>>();
+        #[cfg(target_arch = "x86_64")]
+        {
+            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+                words_equal_their_definition::<std::arch::x86_64::__m256>();
+            }
+            if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512dq") {
+                words_equal_their_definition::<std::arch::x86_64::__m512>();
+            }
+        }
+        #[cfg(target_arch = "aarch64")]
+        words_equal_their_definition::<std::arch::aarch64::float32x4_t>();
     }
 }

@@ -88,6 +88,35 @@ fn every_operation_equals_its_definition() {
     }
 }
 
+/// Words that are shifted both ways, which are rotated only where the counts, the type and the other readers allow it.
+#[test]
+fn shifts_both_ways_equal_their_definition() {
+    for dtype in [DType::U32, DType::I32, DType::U64] {
+        let words = (0..100).map(|i| Scalar::from_bits(dtype, 0x9e37_79b9_7f4a_7c15u64.wrapping_mul(i + 1)));
+        let words = Tensor::from_scalars(TensorType::new(dtype, [100]), words).unwrap();
+        for (left, right) in [(13, 19), (31, 1), (13, 18), (0, 32), (32, 0), (40, -8)] {
+            for (is_read_again, is_swapped) in [(false, false), (false, true), (true, false)] {
+                let mut program = Program::default();
+                let load = Load { operand: 0, offset: Affine::var(0), dynamic: vec![], when: vec![] };
+                let x = program.push(Inst::Leaf(Leaf::Load(load)), dtype);
+                let three = program.constant(Scalar::from_i64(dtype, 3));
+                let x = program.binary(BinaryOp::Add, x, three);
+                let [left, right] = [left, right].map(|count| program.constant(Scalar::from_i64(dtype, count)));
+                let high = program.binary(BinaryOp::ShiftLeft, x, left);
+                let low = program.binary(BinaryOp::ShiftRight, x, right);
+                let (a, b) = if is_swapped { (low, high) } else { (high, low) };
+                let both = program.binary(BinaryOp::BitOr, a, b);
+                let with = if is_read_again { low } else { x };
+                let result = program.binary(BinaryOp::Sub, with, both);
+                program.results = vec![result];
+                let nest = elementwise(program, &[&words], dtype);
+                let operands = [words.clone()];
+                assert_eq!(native(&nest, &[], &operands), reference(&nest, &[], &operands), "{nest}");
+            }
+        }
+    }
+}
+
 /// Exchanged axes, which are read a table at a time: few columns and many, one row, more than fit a chunk, reversed and repeated rows.
 #[test]
 fn copies_in_another_order_equal_their_definition() {
