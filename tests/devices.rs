@@ -6,8 +6,10 @@ mod common;
 use common::ADAPTERS;
 use common::generate::{self, Case, config, difference};
 use proptest::prelude::*;
+use tile_compiler::dtype::{DType, Scalar};
+use tile_compiler::graph::Graph;
 use tile_compiler::interpret;
-use tile_compiler::tensor::Tensor;
+use tile_compiler::tensor::{Tensor, TensorType};
 use tile_runtime::{Device, Error, Session};
 
 /// What is wrong with a case on a device. A device may refuse a type by its name.
@@ -118,5 +120,28 @@ proptest! {
     fn scans_on_the_gpu(case in generate::scan()) {
         check(&case, &[Device::named("check").unwrap()])?;
         check(&case, &ADAPTERS)?;
+    }
+}
+
+/// Whether some point connects a row and a column: of truth values, `+` is or, `*` is and. No matrix unit knows these.
+#[test]
+fn a_product_of_truth_values() {
+    let graph = Graph::parse(
+        "\
+graph g(%0, %1) -> (C = %2)
+%0 = input A : bool[37, 70]
+%1 = input B : bool[70, 41]
+%2 = contract sum [i, j] (i: 0..37, j: 0..41, k: 0..70) { v0 = %0[i, k]; v1 = %1[k, j]; v2 = mul v0 v1; yield v2 } : bool[37, 41]
+",
+    )
+    .unwrap();
+    let seldom = |shape: [usize; 2]| {
+        let elements = (0..shape[0] * shape[1]).map(|i| Scalar::from_i64(DType::Bool, i64::from(i * 37 % 101 < 9)));
+        Tensor::from_scalars(TensorType::new(DType::Bool, shape), elements).unwrap()
+    };
+    let inputs = vec![("A".to_owned(), seldom([37, 70])), ("B".to_owned(), seldom([70, 41]))];
+    let case = Case { graph, inputs, tolerances: vec![0.0] };
+    for device in [Device::cpu(), Device::named("check").unwrap()].iter().chain(ADAPTERS.iter()) {
+        assert_eq!(fault(&case, device), None, "on {}", device.name());
     }
 }

@@ -1,6 +1,7 @@
 //! The roles that axes play in a sum of products of two factors: what maps a contraction onto a matrix product.
 
 use crate::affine::Affine;
+use crate::dtype::DType;
 use crate::graph::Aggregation;
 use crate::scalar::{BinaryOp, Inst, Program, Value};
 
@@ -33,7 +34,11 @@ impl Nest {
             return None;
         }
         let [result] = self.body.results[..] else { return None };
-        let Inst::Binary(BinaryOp::Mul, left, right) = self.body.insts[result].0 else { return None };
+        let (Inst::Binary(BinaryOp::Mul, left, right), dtype) = self.body.insts[result] else { return None };
+        // Of truth values, nothing multiplies and adds.
+        if dtype == DType::Bool {
+            return None;
+        }
         let dependencies = self.dependencies(&self.body);
         let (of_left, of_right) = (&dependencies[left], &dependencies[right]);
         let mut roles = Roles {
