@@ -10,7 +10,7 @@ use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::graph::Graph;
 use tile_compiler::interpret;
 use tile_compiler::tensor::{Tensor, TensorType};
-use tile_runtime::{Device, Error, Session};
+use tile_runtime::{Device, Error, Model, Session};
 
 /// What is wrong with a case on a device. A device may refuse a type by its name.
 fn fault(case: &Case, device: &Device) -> Option<String> {
@@ -143,5 +143,57 @@ graph g(%0, %1) -> (C = %2)
     let case = Case { graph, inputs, tolerances: vec![0.0] };
     for device in [Device::cpu(), Device::named("check").unwrap()].iter().chain(ADAPTERS.iter()) {
         assert_eq!(fault(&case, device), None, "on {}", device.name());
+    }
+}
+
+/// What a program gives for rows X and one number for each row, U, on the cpu is what it gives by definition, to the bit.
+fn rows_with_numbers(program: &str, dtype: DType, x: impl Fn(usize) -> f64, u: impl Fn(usize) -> f64) {
+    let model = Model::compile(program).unwrap();
+    for (rows, length) in [(1, 1), (2, 17), (3, 100), (8, 1024), (2, 4099)] {
+        let tensor = |shape: [usize; 2], value: &dyn Fn(usize) -> f64| {
+            let values = (0..shape[0] * shape[1]).map(|i| Scalar::from_f64(dtype, value(i)));
+            Tensor::from_scalars(TensorType::new(dtype, shape), values).unwrap()
+        };
+        let given = [("X", tensor([rows, length], &x)), ("U", tensor([rows, 1], &u))];
+        let on = |device: &Device| {
+            let builder = model.on(device).input("X", given[0].1.ty().clone()).input("U", given[1].1.ty().clone());
+            builder.build().unwrap().run(given.iter().map(|(name, tensor)| (name, tensor))).unwrap().remove("Y")
+        };
+        let (got, expected) = (on(&Device::cpu()), on(&Device::named("reference").unwrap()));
+        for (place, (got, expected)) in got.scalars().zip(expected.scalars()).enumerate() {
+            let (got, expected) = (got.to_f64(), expected.to_f64());
+            let are_same = got.to_bits() == expected.to_bits() || got.is_nan() && expected.is_nan();
+            assert!(are_same, "{got}, not {expected}, at {place} of {rows} rows of {length}: {program}");
+        }
+    }
+}
+
+/// A row's number is read to the end of the row, also where a value of the row takes its register.
+#[test]
+fn numbers_of_rows_stay_to_the_end_of_the_row() {
+    let small = |i: usize| (i * 37 % 101) as f64 - 50.0;
+    for program in [
+        "function f(X[N, M], U[N, 1]) -> (Y) { D = X / U; Z = D * U; W = Z + X; Y = W / 7; }",
+        "function f(X[N, M], U[N, 1]) -> (Y) { D = X - X / U * U; Z = D - U; W = Z ^ X; V = W << 2; Y = V / 11 + U; }",
+        "function f(X[N, M], U[N, 1]) -> (Y) { T = max(X, U); D = T + U; Y = D + 1; }",
+        "function f(X[N, M], U[N, 1]) -> (Y) { D = U + 1; Z = D * X; W = Z - X; Y = (W & 63) / 7 - W; }",
+    ] {
+        rows_with_numbers(program, DType::I32, small, |i| (1 + i % 5) as f64);
+    }
+    let floor = "function f(X[N, M], U[N, 1]) -> (Y) { D = floor(X / U); Z = D - U; W = Z + X; Y = floor(W) * U; }";
+    rows_with_numbers(floor, DType::F32, small, |i| (1 << (i % 5)) as f64);
+}
+
+/// Quotients by what is the same all over a row overflow, or not, as IEEE 754 says.
+#[test]
+fn quotients_overflow_as_defined() {
+    let values = [1e38, -1e38, 3.0, -0.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 2e-38, 88.0, -3.4e38];
+    let far = |i: usize| values[i % values.len()];
+    for program in [
+        "function f(X[N, M], U[N, 1]) -> (Y) { Y = X / U; }",
+        "function f(X[N, M], U[N, 1]) -> (Y) { Y = (X + 0.0) / 0.00001; }",
+        "function f(X[N, M], U[N, 1]) -> (Y) { Y = -X / (U * 0.5); }",
+    ] {
+        rows_with_numbers(program, DType::F32, far, |i| [1e-5, 1e-17, -0.25, 1e17, 3e-18][i % 5]);
     }
 }

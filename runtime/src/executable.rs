@@ -177,7 +177,7 @@ impl Executable {
         }
     }
 
-    /// The same, where they are not needed any more.
+    /// The same, of a program that is not run again: the host makes no second copy.
     #[cfg(not(target_arch = "wasm32"))]
     pub async fn into_outputs(self) -> Result<Vec<Tensor>, Error> {
         match self {

@@ -199,7 +199,7 @@ impl HostExecutable {
         (0..self.plan.outputs.len()).map(|number| self.output(number)).collect()
     }
 
-    /// The same, in the memory in which they are, where that can be.
+    /// The same, without a second copy of those that have memory of their own.
     pub fn into_outputs(mut self) -> Result<Vec<Tensor>, Error> {
         let mut outputs = Vec::new();
         for number in 0..self.plan.outputs.len() {
@@ -316,7 +316,7 @@ impl Block {
         usize::try_from(bytes).is_ok_and(|bytes| Vec::<u8>::new().try_reserve_exact(bytes).is_ok())
     }
 
-    /// `None` where there is not so much memory.
+    /// `None` where there is not so much memory, as far as the system says so before it is needed.
     fn zeroed(bytes: u64) -> Option<Block> {
         let length = usize::try_from(bytes).ok()?;
         let with_margin = length.checked_add(Block::ALIGNMENT)?;
@@ -329,9 +329,10 @@ impl Block {
         (start < Block::ALIGNMENT).then_some(Block { memory, start, length })
     }
 
-    /// The first bytes, in the same memory.
+    /// The first so many bytes, of as many as there are, moved to the front of the memory that they have.
     fn into_bytes(mut self, length: usize) -> Vec<u8> {
-        self.memory.copy_within(self.start..self.start + length.min(self.length), 0);
+        let length = length.min(self.length);
+        self.memory.copy_within(self.start..self.start + length, 0);
         self.memory.truncate(length);
         self.memory
     }

@@ -255,7 +255,7 @@ impl Graph {
         }
     }
 
-    /// What these of its outputs need, and all inputs and weights.
+    /// The graph with these outputs instead: what they need, and all inputs and weights. Nodes have other ids there. Scans stay whole.
     pub fn part(&self, outputs: Vec<(String, NodeId)>) -> Graph {
         let mut pending: Vec<NodeId> = outputs.iter().map(|(_, id)| *id).collect();
         pending.extend(self.inputs.iter().chain(&self.weights));

@@ -110,3 +110,38 @@ fn weights_are_listed_once_each_in_node_order() {
     graph.remove(weights[0]);
     assert_eq!((graph.weights.as_slice(), graph.verify()), (&weights[1..], Ok(())));
 }
+
+#[test]
+fn a_part_has_what_its_outputs_need() {
+    let graph = Graph::parse(
+        "\
+graph g(%0, %1, %2) -> (A = %4, B = %6)
+%0 = input X : f32[3]
+%1 = input Unused : f32[3]
+%2 = weight W : f32[3]
+%3 = exp %0 : f32[3]  # E in Layer at layer
+%4 = mul %3 %3 : f32[3]
+%5 = neg %0 : f32[3]
+%6 = sub %5 %3 : f32[3]
+",
+    )
+    .unwrap();
+    let output = |name: &str| graph.outputs.iter().find(|(output, _)| output == name).cloned().unwrap();
+    let part = graph.part(vec![output("A")]);
+    assert_eq!(part.verify(), Ok(()));
+    insta::assert_snapshot!(part, @"
+    graph g(%0, %1, %2) -> (A = %4)
+    %0 = input X : f32[3]
+    %1 = input Unused : f32[3]
+    %2 = weight W : f32[3]
+    %3 = exp %0 : f32[3]  # E in Layer at layer
+    %4 = mul %3 %3 : f32[3]
+    ");
+    assert_eq!(graph.part(vec![output("A"), output("B")]), graph);
+    insta::assert_snapshot!(graph.part(vec![]), @"
+    graph g(%0, %1, %2) -> ()
+    %0 = input X : f32[3]
+    %1 = input Unused : f32[3]
+    %2 = weight W : f32[3]
+    ");
+}

@@ -35,7 +35,7 @@ impl Nest {
         }
         let [result] = self.body.results[..] else { return None };
         let (Inst::Binary(BinaryOp::Mul, left, right), dtype) = self.body.insts[result] else { return None };
-        // Of truth values, nothing multiplies and adds.
+        // Of truth values `+` is or and `*` is and; what has roles is computed by multiplying and adding.
         if dtype == DType::Bool {
             return None;
         }

@@ -164,8 +164,9 @@ impl<'g> Merging<'g> {
                     |group: &Group| group.statistics.iter().copied().chain(group.contraction).collect::<Vec<_>>();
                 group.statistics = [statistics(a), statistics(b)].concat();
                 let elements = |group: &Group| self.graph.node(group.roots[0]).ty.elements();
-                let are_apart = group.statistics.is_empty() && elements(a) != elements(b);
-                if are_apart || group.statistics.iter().any(|&id| row_form(self.graph, id).is_none()) {
+                // Without statistics all roots have the same places: building the nest would end there.
+                let places_differ = group.statistics.is_empty() && elements(a) != elements(b);
+                if places_differ || group.statistics.iter().any(|&id| row_form(self.graph, id).is_none()) {
                     return None;
                 }
             }

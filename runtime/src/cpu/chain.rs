@@ -34,7 +34,7 @@ pub struct Chain {
     /// What `x` is at first.
     pub from: Value,
     pub moves: Vec<Move>,
-    /// The registers of its values, in their order.
+    /// The registers of its values, ordered by value.
     registers: Vec<(Value, usize)>,
 }
 
@@ -173,13 +173,13 @@ pub fn arranged(
 
 /// What is known of a tape's values.
 #[derive(Clone, Copy)]
-pub struct Types<'a> {
+pub struct Known<'a> {
     pub dtypes: &'a [DType],
     /// Values that are constants, and which.
     pub constants: &'a [(Value, usize, Scalar)],
 }
 
-impl Types<'_> {
+impl Known<'_> {
     /// Whether the `or` of `a << by` and `a >> back` is `a` rotated: words without sign, by counts that are 32 together.
     fn rotates(&self, a: Value, by: Value, back: Value) -> bool {
         let count = |value: Value| {
@@ -192,7 +192,7 @@ impl Types<'_> {
 }
 
 /// Joins consecutive steps of `linked` values to chains. `results` are read after the last step.
-pub fn joined(steps: Vec<Step>, linked: &[bool], types: Types, results: &[Value]) -> Vec<Step> {
+pub fn joined(steps: Vec<Step>, linked: &[bool], known: Known, results: &[Value]) -> Vec<Step> {
     let mut parts: Vec<Vec<Step>> = Vec::new();
     let mut statistics: HashSet<Value> = HashSet::new();
     let mut in_chain = false;
@@ -217,7 +217,7 @@ pub fn joined(steps: Vec<Step>, linked: &[bool], types: Types, results: &[Value]
     for part in parts.into_iter().rev() {
         let reads: Vec<Value> = part.iter().flat_map(|step| step.action.reads()).collect();
         if linked[part[0].value] {
-            joined.push(chain(part, types, &later));
+            joined.push(chain(part, known, &later));
         } else {
             joined.extend(part.into_iter().rev());
         }
@@ -228,8 +228,8 @@ pub fn joined(steps: Vec<Step>, linked: &[bool], types: Types, results: &[Value]
 }
 
 /// One chain of these steps.
-fn chain(steps: Vec<Step>, types: Types, later: &HashSet<Value>) -> Step {
-    let dtypes = types.dtypes;
+fn chain(steps: Vec<Step>, known: Known, later: &HashSet<Value>) -> Step {
+    let dtypes = known.dtypes;
     let own: HashSet<Value> = steps.iter().map(|step| step.value).collect();
     let mut counts: HashMap<Value, usize> = HashMap::new();
     steps.iter().flat_map(|step| step.action.reads()).for_each(|read| *counts.entry(read).or_default() += 1);
@@ -296,7 +296,7 @@ fn chain(steps: Vec<Step>, types: Types, later: &HashSet<Value>) -> Step {
                     && *same == a
                     && matches!(or.action, Action::Binary(BinaryOp::BitOr, c, d) if [c, d] == [value, *right] || [d, c] == [value, *right])
                     && [value, *right].iter().all(|part| uses(*part) == 1 && !later.contains(part))
-                    && types.rotates(a, by, *back) =>
+                    && known.rotates(a, by, *back) =>
             {
                 meet(&mut moves, a, a);
                 moves.push((Move::Apply(Code::Word(WordOp::RotateLeft), [Some(by), None]), Some(or.value)));

@@ -185,6 +185,7 @@ pub fn parallel(range: Range<usize>, work: usize, f: impl Fn(Range<usize>) + Syn
     const GRAIN: usize = 1 << 15;
     let total = range.len();
     let threads = pool::threads();
+    // Many, since threads are not equally fast.
     let pieces = (threads * 16).min(total.saturating_mul(work) / GRAIN).min(total);
     if threads == 1 || pieces < 2 {
         return f(range);

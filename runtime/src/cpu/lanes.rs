@@ -160,7 +160,7 @@ pub trait Lanes: Vector<Scalar = f32> {
     }
     /// The floats nearest to words, with a sign or without.
     #[inline(always)]
-    unsafe fn from_words(self, signed: bool) -> Self {
+    unsafe fn words_as_floats(self, signed: bool) -> Self {
         let float = |word: u32| if signed { word as i32 as f32 } else { word as f32 };
         // SAFETY: as above.
         unsafe { each([self], |[a]| float(a.to_bits())) }
@@ -331,7 +331,7 @@ mod x86 {
             }
         }
         #[inline(always)]
-        unsafe fn from_words(self, signed: bool) -> Self {
+        unsafe fn words_as_floats(self, signed: bool) -> Self {
             // SAFETY: as above.
             unsafe {
                 let a = _mm512_castps_si512(self);
@@ -436,6 +436,11 @@ mod x86 {
             unsafe { _mm256_blendv_ps(other, self, _mm256_cmp_ps::<LESS>(a, b)) }
         }
         #[inline(always)]
+        unsafe fn within(self, limit: Self) -> Self {
+            // SAFETY: as above. The second operand is what min gives where the first is NaN.
+            unsafe { _mm256_max_ps(_mm256_min_ps(self, limit), limit.neg()) }
+        }
+        #[inline(always)]
         unsafe fn word(self, op: WordOp, other: Self) -> Self {
             // SAFETY: as above.
             unsafe {
@@ -458,7 +463,7 @@ mod x86 {
             }
         }
         #[inline(always)]
-        unsafe fn from_words(self, signed: bool) -> Self {
+        unsafe fn words_as_floats(self, signed: bool) -> Self {
             // SAFETY: as above. Both halves of a word are floats; their sum is rounded once.
             unsafe {
                 let a = _mm256_castps_si256(self);
@@ -505,7 +510,7 @@ mod tests {
                     assert_eq!(got, op.apply(word, other), "{op:?} of {word:#x} and {other:#x}");
                 }
                 // SAFETY: as above.
-                let floats = [true, false].map(|signed| by_lanes(&|| unsafe { a.from_words(signed) }));
+                let floats = [true, false].map(|signed| by_lanes(&|| unsafe { a.words_as_floats(signed) }));
                 assert_eq!(floats, [word as i32 as f32, word as f32], "{word:#x}");
             }
         }

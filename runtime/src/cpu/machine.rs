@@ -19,7 +19,7 @@ use tile_compiler::scalar::{BinaryOp, Value};
 #[derive(Clone, Copy)]
 enum At {
     Register(usize),
-    /// The same for the whole chunk: the first element of a register, the others of which are as well where it is a constant's.
+    /// The same for the whole chunk.
     Uniform(usize, Spread),
     /// The same all over each of the chunk's rows: the first elements of a register, one for each.
     OfRows(usize),
@@ -31,8 +31,12 @@ enum At {
 
 #[derive(Clone, Copy, PartialEq)]
 enum Spread {
+    /// The first element of a register.
     First,
+    /// All elements of a register.
     All,
+    /// The same, and the register is its own: no other value ever comes there.
+    Kept,
 }
 
 /// What a machine keeps when it is not in use.
@@ -161,7 +165,7 @@ impl<'t> Machine<'t> {
         }
         for (step, period) in &tape.steady {
             self.at[step.value] = match period {
-                1 => At::Uniform(step.register, Spread::All),
+                1 => At::Uniform(step.register, Spread::Kept),
                 _ => At::Steady(step.register, start % period),
             };
         }
@@ -492,7 +496,7 @@ impl State {
         let mut at = vec![At::Register(0); tape.dtypes.len()];
         for &(value, register, scalar) in &tape.constants {
             typed!(scalar.dtype, T => registers[register].elements_mut::<T>().fill(from_scalar(scalar)));
-            at[value] = At::Uniform(register, Spread::All);
+            at[value] = At::Uniform(register, Spread::Kept);
         }
         for &(value, register) in &tape.given {
             at[value] = At::Register(register);

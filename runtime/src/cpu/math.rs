@@ -66,7 +66,7 @@ pub unsafe fn exp<L: Lanes>(x: L) -> L {
         // x = n ln 2 + r with |r| ≤ ln 2 / 2; ln 2 in two parts, the first short enough for exact multiples.
         let n = L::splat(ROUNDER).fma(x, L::splat(std::f32::consts::LOG2_E)).sub(L::splat(ROUNDER));
         let r = x.fma(n, L::splat(-0.693_359_4)).fma(n, L::splat(2.121_944_4e-4));
-        // Where n decides alone, r is anything.
+        // Where |x| is so large that n alone says 0 or infinity, r may be anything, and the series is to stay positive.
         let r = if L::SATURATES { r.within(L::splat(0.35)) } else { r };
         // Above the powers of 0 and 1 fitted to (exp(r) - 1 - r) / r².
         series(r, [0.001_392_621_3, 0.008_363_203, 0.041_666_556, 0.166_665_77, 0.5, 1.0, 1.0]).scale(n)

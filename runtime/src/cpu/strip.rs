@@ -26,7 +26,8 @@ pub enum Code {
     Div,
     /// `a / x`
     DivInto,
-    /// `x / a`, where `b` is the rounded reciprocal of `a`; of magnitudes that are neither too large nor too small.
+    /// `x / a`, where `b` is the rounded reciprocal of `a`; of magnitudes that are neither too large nor too small. Subnormal quotients may be some
+    /// units off.
     DivEvenly,
     /// `x < a ? a : x`
     Max,
@@ -122,7 +123,7 @@ impl Place {
         Place { start, row: row as isize }
     }
 
-    /// Where an element of the chunk is, that many after another one, each of which takes so many bytes; or what serves the current row.
+    /// Where the chunk's element of number `element + after` is, if each takes so many bytes; or what serves the current row.
     #[inline(always)]
     fn at(self, element: usize, after: usize, bytes: usize) -> *mut u8 {
         // Without branches: all ones, or 0.
@@ -148,9 +149,9 @@ pub struct Op {
 /// Runs a chain's operations over `rows` rows of `length` elements, on the values at `from`. The places of `ops` are anything afterwards.
 ///
 /// # Safety
-/// All that an operation reads must be readable and what it writes writable: for all elements from its place on, or, where what is there serves rows, for each row
-/// [`MOST_LANES`] numbers; for aggregates as many and a number for each row. What is written by one must not be elsewhere in
-/// memory that another reads or writes than at the same element; what is stored past the caches is [`ALIGNED`], with rows (if there are
+/// What is at `from`, and all that an operation reads, must be readable and what it writes writable: for all elements from its place on, or, where what is
+/// there serves rows, for each row [`MOST_LANES`] numbers, nowhere written; for aggregates as many and a number for each row. Elements that are written must not be
+/// elsewhere in memory that is read or written than at the same element; what is stored past the caches is [`ALIGNED`], with rows (if there are
 /// more than one) of whole registers, and nobody reads it before a [`fence`]; the wholes of rows may be where elements up to the row's are read or written.
 pub unsafe fn run(from: Place, ops: &mut [Op], length: usize, rows: usize) {
     // SAFETY: by the caller's promise; the processor has said that it has the level's instructions.
@@ -379,12 +380,15 @@ unsafe fn one<L: Lanes, const K: usize, const PART: bool>(from: Place, ops: &[Op
                 Code::Div => each!(k => x[k].div(load!(a, k))),
                 Code::DivInto => each!(k => load!(a, k).div(x[k])),
                 Code::DivEvenly => {
-                    let (divisor, reciprocal) = (load!(a, 0), load!(b, 0));
+                    let (divisor, reciprocal) = (load!(a, 0).abs(), load!(b, 0).abs());
+                    let sign = load!(a, 0).word(WordOp::And, L::splat(-0.0));
                     each!(k => {
-                        let quotient = x[k].mul(reciprocal);
-                        // NaN where the quotient is infinite, and stays so with any number in its place.
-                        let rest = x[k].fma(quotient.neg(), divisor);
-                        quotient.fma(L::splat(f32::MAX).min(rest), reciprocal)
+                        let x = x[k].word(WordOp::Xor, sign);
+                        let quotient = x.mul(reciprocal);
+                        // What the quotient has too much: 0 without sign where that is nothing, so that a quotient of -0 stays one; infinite or NaN where
+                        // the quotient is infinite, which stays what it is with any number instead.
+                        let rest = x.neg().fma(quotient, divisor).within(L::splat(f32::MAX));
+                        quotient.fma(rest.neg(), reciprocal)
                     });
                 }
                 Code::Max => each!(k => x[k].max(load!(a, k))),
@@ -423,8 +427,8 @@ unsafe fn one<L: Lanes, const K: usize, const PART: bool>(from: Place, ops: &[Op
                 Code::Word(WordOp::ShiftRight) => word!(ShiftRight),
                 Code::Word(WordOp::ShiftRightSigned) => word!(ShiftRightSigned),
                 Code::Word(WordOp::RotateLeft) => word!(RotateLeft),
-                Code::FromSigned => each!(k => x[k].from_words(true)),
-                Code::FromUnsigned => each!(k => x[k].from_words(false)),
+                Code::FromSigned => each!(k => x[k].words_as_floats(true)),
+                Code::FromUnsigned => each!(k => x[k].words_as_floats(false)),
                 Code::ReplaceWhere => each!(k => replace!(k, load!(b, k), x[k])),
                 Code::ReplaceElse => each!(k => replace!(k, x[k], load!(b, k))),
                 Code::Equal => compare!(EQUAL, false),

@@ -1,7 +1,7 @@
 //! A scalar program made ready to run over chunks of points: one vector operation an instruction, each over all points of the chunk.
 //!
-//! Loads whose elements follow each other are read in place; the values of the other instructions lie in registers, buffers of
-//! [`CHUNK`] elements that are few enough (a register is reused after its last reader) to stay in L1. Two kinds of values are
+//! Loads whose elements follow each other are read in place; the values of the other instructions lie in registers, buffers for a
+//! chunk's elements that are few enough (a register is reused after its last reader) to stay in the nearest caches. Two kinds of values are
 //! computed less often than that: what is the same in every row of the innermost axes (a bias, and what is made of it) once before the
 //! first chunk, and what is the same at all points of a row (its maximum) or of a chunk once for that. Where statistics of rows are wanted, a
 //! chunk is some whole rows.
@@ -22,13 +22,14 @@ use tile_compiler::scalar::{BinaryOp, Inst, Program, UnaryOp, Value};
 /// Most points evaluated at once, but for rows of which a statistic is wanted.
 pub const CHUNK: usize = 1024;
 
-/// Most rows evaluated at once, and about how many of their points: longer rows are evaluated one at a time.
+/// Most rows evaluated at once, and about how many of their points, so many that they hide what a chunk takes to begin: longer rows are evaluated one
+/// at a time.
 const ROWS: usize = 64;
 const POINTS_OF_ROWS: usize = 8 * CHUNK;
 
-/// The register of [`Leaf::Accumulator`], which the caller fills, of CHUNK elements.
+/// The register of [`Leaf::Accumulator`], which the caller fills, of a chunk's elements.
 pub const ACCUMULATOR: usize = 0;
-/// The register of [`Leaf::Written`], which the caller fills, of CHUNK bools.
+/// The register of [`Leaf::Written`], which the caller fills, of as many bools.
 pub const WRITTEN: usize = 1;
 
 /// The longest row of which values are kept from chunk to chunk.
@@ -230,8 +231,8 @@ impl Tape {
         }
         tape.operations = tape.steps.len();
         if tape.fused.is_none() {
-            let types = chain::Types { dtypes: &tape.dtypes, constants: &tape.constants };
-            tape.steps = chain::joined(std::mem::take(&mut tape.steps), &linked, types, results);
+            let known = chain::Known { dtypes: &tape.dtypes, constants: &tape.constants };
+            tape.steps = chain::joined(std::mem::take(&mut tape.steps), &linked, known, results);
             let work = |(number, step): (usize, &Step)| match &step.action {
                 Action::Chain(chain) => Some((chain.work(), number)),
                 _ => None,

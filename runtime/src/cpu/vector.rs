@@ -190,15 +190,15 @@ widest! {
 pub const EVEN_DIVISORS: std::ops::RangeInclusive<f32> = 1e-18..=1e18;
 
 /// `out = a / b` by the reciprocal of `b`: what the rounded product leaves of `a` corrects it, so that the quotient is rounded as that of a
-/// division (P. Markstein, 1990), at a fraction of its time.
+/// division (P. Markstein, 1990), at a fraction of its time; but subnormal ones, which may be some units off.
 #[inline(always)]
 fn divide(a: &[f32], b: f32, out: &mut [f32]) {
     let reciprocal = 1.0 / b;
     map(a, out, |x| {
         let quotient = x * reciprocal;
         let rest = (-quotient).mul_add(b, x);
-        // An infinite quotient leaves nothing that could correct it.
-        if rest.is_nan() { quotient } else { rest.mul_add(reciprocal, quotient) }
+        // An infinite quotient leaves nothing that could correct it; of one that is right, a sum with 0 would lose the sign of -0.
+        if quotient.abs() < f32::INFINITY && rest != 0.0 { rest.mul_add(reciprocal, quotient) } else { quotient }
     });
 }
 

@@ -116,7 +116,8 @@ impl Machine<'_> {
             }
         }
         // SAFETY: the places hold the chunk's elements, as `place` and `target` make sure, or are in the bench. Registers and the sink overlap nothing else; a
-        // register that is both read and written holds values of one chunk, element for element, or of its rows. What goes past the caches is
+        // register that is both read and written holds values of one chunk, element for element, or of its rows: one number for all of a row is read
+        // from the bench, or from a register that is its own. What goes past the caches is
         // aligned, by the caller's promise, and the chain that stores it is the last.
         unsafe { strip::run(from, &mut bench.ops, self.length / rows, rows) };
         self.bench = bench;
@@ -134,7 +135,8 @@ impl Machine<'_> {
     /// Where the elements of a value are, of type `T`: f32, or Bool if it is not the same all over a row.
     fn place<T: Number>(&mut self, value: Value, bench: &mut Bench) -> Place {
         match self.at[value] {
-            At::Uniform(register, Spread::All) if self.length >= MOST_LANES => {
+            // Any other register may be written within the chain, once its value has been read for the last time.
+            At::Uniform(register, Spread::Kept) if self.length >= MOST_LANES => {
                 Place::rows(self.registers[register].start(), 0)
             }
             At::Uniform(..) | At::OfRows(_) => bench.rows(self.distinct::<f32>(value).iter().copied()),
