@@ -115,7 +115,7 @@ fn weights_are_listed_once_each_in_node_order() {
 fn a_part_has_what_its_outputs_need() {
     let graph = Graph::parse(
         "\
-graph g(%0, %1, %2) -> (A = %4, B = %6)
+graph g(%0, %1) -> (A = %4, B = %6)
 %0 = input X : f32[3]
 %1 = input Unused : f32[3]
 %2 = weight W : f32[3]
@@ -130,7 +130,7 @@ graph g(%0, %1, %2) -> (A = %4, B = %6)
     let part = graph.part(vec![output("A")]);
     assert_eq!(part.verify(), Ok(()));
     insta::assert_snapshot!(part, @"
-    graph g(%0, %1, %2) -> (A = %4)
+    graph g(%0, %1) -> (A = %4)
     %0 = input X : f32[3]
     %1 = input Unused : f32[3]
     %2 = weight W : f32[3]
@@ -139,7 +139,7 @@ graph g(%0, %1, %2) -> (A = %4, B = %6)
     ");
     assert_eq!(graph.part(vec![output("A"), output("B")]), graph);
     insta::assert_snapshot!(graph.part(vec![]), @"
-    graph g(%0, %1, %2) -> ()
+    graph g(%0, %1) -> ()
     %0 = input X : f32[3]
     %1 = input Unused : f32[3]
     %2 = weight W : f32[3]
