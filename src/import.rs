@@ -42,6 +42,10 @@ pub fn import(arguments: &Import, terminal: &Terminal) -> Result<(), Failure> {
             output.display()
         )));
     }
+    if output.is_dir() {
+        let what = format!("{} is a folder: the program wants a name, such as model.tile", output.display());
+        return Err(Failure::usage(what));
+    }
     if let Some(folder) = output.parent() {
         std::fs::create_dir_all(folder).map_err(|error| Failure::writing(folder, &error))?;
     }

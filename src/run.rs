@@ -130,6 +130,12 @@ pub fn run(arguments: &Run, terminal: &Terminal) -> Result<(), Failure> {
 /// Sees that the outputs that are to be written are there.
 fn check_outputs(arguments: &Run, session: &Session) -> Result<(), Failure> {
     let names: Vec<&str> = session.outputs().map(|(name, _)| name).collect();
+    for (number, (name, path)) in arguments.output.iter().enumerate() {
+        if let Some((_, other)) = arguments.output[number + 1..].iter().find(|(other, _)| other == name) {
+            let files = format!("{} and {}", path.display(), other.display());
+            return Err(Failure::usage(format!("output `{name}` is to be written to two files, {files}")));
+        }
+    }
     match arguments.output.iter().find(|(name, _)| !names.contains(&name.as_str())) {
         Some((name, _)) => {
             Err(Failure::input(format!("there is no output `{name}`; the outputs are {}", names.join(", "))))
@@ -273,7 +279,7 @@ fn inputs(
 fn output_files<'a>(arguments: &Run, names: impl Iterator<Item = &'a str>) -> Vec<Option<PathBuf>> {
     let safe = |c: char| if c.is_ascii_alphanumeric() || "_-.".contains(c) { c } else { '_' };
     let mut taken = HashSet::new();
-    let file = |name: &str| match (arguments.output.iter().rfind(|(output, _)| output == name), &arguments.output_dir) {
+    let file = |name: &str| match (arguments.output.iter().find(|(output, _)| output == name), &arguments.output_dir) {
         (Some((_, path)), _) => Some(path.clone()),
         (None, Some(folder)) => {
             let name: String = name.chars().map(safe).collect();

@@ -134,6 +134,17 @@ pub fn write_file(path: &Path, content: impl AsRef<[u8]>) -> Result<(), Failure>
     write_whole(path, |path| std::fs::write(path, &content)).map_err(|error| Failure::writing(path, &error))
 }
 
+/// Sees that a file can be written, before there is work that would be lost. Nothing is there afterwards that was not before.
+pub fn can_be_written(path: &Path) -> Result<(), Failure> {
+    let is_new = !path.exists();
+    let opened = std::fs::File::options().append(true).create(true).open(path);
+    opened.map_err(|error| Failure::writing(path, &error))?;
+    if is_new {
+        let _ = std::fs::remove_file(path);
+    }
+    Ok(())
+}
+
 /// Prints results. A reader who closed the pipe has seen enough.
 pub fn print(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();

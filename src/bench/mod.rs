@@ -25,7 +25,7 @@ use self::report::Row;
 use self::workload::{ALL, CPU_VS_GPU, Case, NAMES, SWEEPS, bundled, file};
 use crate::arguments::Sizes;
 use crate::devices::open;
-use crate::terminal::{Failure, Terminal, print};
+use crate::terminal::{Failure, Terminal, can_be_written, print};
 use crate::trace::TraceFile;
 use crate::tune::Tuned;
 
@@ -78,6 +78,7 @@ pub struct Bench {
 /// Measures a workload and prints a line for each case. `started` is when the process did.
 pub fn bench(arguments: &Bench, started: Instant, terminal: &Terminal) -> Result<(), Failure> {
     let cases = cases(arguments)?;
+    arguments.plot.iter().chain(&arguments.trace).try_for_each(|path| can_be_written(path))?;
     let failed = |error: Error| terminal.failure(&error, Path::new(&arguments.what));
     let mut devices = open_devices(arguments, started, terminal)?;
     let mut rows = Vec::new();

@@ -15,7 +15,7 @@ use crate::arguments::Sizes;
 use crate::devices::open;
 use crate::interrupt;
 use crate::source::Source;
-use crate::terminal::{Failure, Terminal};
+use crate::terminal::{Failure, Terminal, can_be_written};
 use crate::tune::Tuned;
 use progress::Line;
 
@@ -209,15 +209,7 @@ fn outputs(arguments: &Train) -> Result<(), Failure> {
             let what = format!("the name of the file for `{option}` ends in {wanted}, and this is {}", path.display());
             return Err(Failure::usage(what));
         }
-        let is_new = !path.exists();
-        std::fs::File::options()
-            .append(true)
-            .create(true)
-            .open(path)
-            .map_err(|error| Failure::writing(path, &error))?;
-        if is_new {
-            let _ = std::fs::remove_file(path);
-        }
+        can_be_written(path)?;
     }
     Ok(())
 }

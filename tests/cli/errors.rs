@@ -312,3 +312,24 @@ fn no_such_device() {
     ]);
     assert_eq!((run.code, run.text()), (3, ""), "{}", run.err);
 }
+
+/// Found before the work whose results would be lost.
+#[test]
+fn outputs_that_cannot_be_written() {
+    let folder = empty_folder("outputs_that_cannot_be_written");
+    let path = program("output_twice", "function f(X[N]) -> (Y) { Y = X + 1; }\n");
+    let refused = |arguments: &[&str], code: i32| {
+        let run = tilec(arguments.iter().copied());
+        assert_eq!((run.code, run.text()), (code, ""), "{}", run.err);
+        run.err.replace(folder.to_str().unwrap(), "DIR")
+    };
+    let file = path.to_str().unwrap();
+    let run = ["run", file, "--shape", "X=2", "--random", "1", "--output", "Y=a.npy", "--output", "Y=b.npy"];
+    assert_snapshot!(refused(&run, 2), @"error: output `Y` is to be written to two files, a.npy and b.npy");
+    let import = ["import", "tests/golden/onnx/attention.onnx", "-o", folder.to_str().unwrap()];
+    assert_snapshot!(refused(&import, 2), @"error: DIR is a folder: the program wants a name, such as model.tile");
+    assert!(!folder.with_extension("safetensors").exists());
+    let trace = folder.join("none").join("t.json");
+    let bench = ["bench", file, "--shape", "X=2", "--device", "cpu", "--trace", trace.to_str().unwrap()];
+    assert_snapshot!(refused(&bench, 3), @"error: cannot write DIR/none/t.json: No such file or directory (os error 2)");
+}
