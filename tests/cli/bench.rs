@@ -222,8 +222,16 @@ fn sizes(run: &Run) -> Vec<String> {
 }
 
 #[test]
+fn sweep() {
+    let picture = empty_folder("sweep").join("matmul.svg");
+    let run = tilec(["bench", "matmul", "--iterations", "1", "--json", "--plot", picture.to_str().unwrap()]).ok();
+    assert_eq!(sizes(&run), ["matmul M=K=N=256", "matmul M=K=N=512", "matmul M=K=N=1024", "matmul M=K=N=2048"]);
+    assert!(picture.exists());
+}
+
+#[test]
 fn sweep_into_no_folder() {
-    let picture = empty_folder("sweep").join("no_such_folder").join("matmul.svg");
+    let picture = empty_folder("sweep_into_no_folder").join("no_such_folder").join("matmul.svg");
     let run = tilec(["bench", "matmul", "--iterations", "1", "--json", "--plot", picture.to_str().unwrap()]);
     // Before anything is measured, which would be lost.
     assert_eq!((run.code, run.text()), (3, ""));

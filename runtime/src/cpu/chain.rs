@@ -97,17 +97,20 @@ fn binary(op: BinaryOp, dtype: DType, swapped: bool) -> Option<Code> {
 
 /// The same for whole numbers of 32 bits.
 fn word(op: BinaryOp, dtype: DType, swapped: bool) -> Option<WordOp> {
-    Some(match (op, dtype) {
-        (BinaryOp::Add, DType::I32 | DType::U32) => WordOp::Add,
-        (BinaryOp::Mul, DType::I32 | DType::U32) => WordOp::Mul,
-        (BinaryOp::BitAnd, DType::I32 | DType::U32) => WordOp::And,
-        (BinaryOp::BitOr, DType::I32 | DType::U32) => WordOp::Or,
-        (BinaryOp::BitXor, DType::I32 | DType::U32) => WordOp::Xor,
+    if !matches!(dtype, DType::I32 | DType::U32) {
+        return None;
+    }
+    Some(match op {
+        BinaryOp::Add => WordOp::Add,
+        BinaryOp::Mul => WordOp::Mul,
+        BinaryOp::BitAnd => WordOp::And,
+        BinaryOp::BitOr => WordOp::Or,
+        BinaryOp::BitXor => WordOp::Xor,
         _ if swapped => return None,
-        (BinaryOp::Sub, DType::I32 | DType::U32) => WordOp::Sub,
-        (BinaryOp::ShiftLeft, DType::I32 | DType::U32) => WordOp::ShiftLeft,
-        (BinaryOp::ShiftRight, DType::U32) => WordOp::ShiftRight,
-        (BinaryOp::ShiftRight, DType::I32) => WordOp::ShiftRightSigned,
+        BinaryOp::Sub => WordOp::Sub,
+        BinaryOp::ShiftLeft => WordOp::ShiftLeft,
+        BinaryOp::ShiftRight if dtype == DType::U32 => WordOp::ShiftRight,
+        BinaryOp::ShiftRight => WordOp::ShiftRightSigned,
         _ => return None,
     })
 }

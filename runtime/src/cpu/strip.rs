@@ -380,8 +380,9 @@ unsafe fn one<L: Lanes, const K: usize, const PART: bool>(from: Place, ops: &[Op
                 Code::Div => each!(k => x[k].div(load!(a, k))),
                 Code::DivInto => each!(k => load!(a, k).div(x[k])),
                 Code::DivEvenly => {
-                    let (divisor, reciprocal) = (load!(a, 0).abs(), load!(b, 0).abs());
-                    let sign = load!(a, 0).word(WordOp::And, L::splat(-0.0));
+                    let divisor = load!(a, 0);
+                    let sign = divisor.word(WordOp::And, L::splat(-0.0));
+                    let (divisor, reciprocal) = (divisor.abs(), load!(b, 0).abs());
                     each!(k => {
                         let x = x[k].word(WordOp::Xor, sign);
                         let quotient = x.mul(reciprocal);

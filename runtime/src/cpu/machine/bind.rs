@@ -117,8 +117,8 @@ impl Machine<'_> {
         }
         // SAFETY: the places hold the chunk's elements, as `place` and `target` make sure, or are in the bench. Registers and the sink overlap nothing else; a
         // register that is both read and written holds values of one chunk, element for element, or of its rows: one number for all of a row is read
-        // from the bench, or from a register that is its own. What goes past the caches is
-        // aligned, by the caller's promise, and the chain that stores it is the last.
+        // from the bench, or from a register that is its own. What goes past the caches is aligned, by the caller's promise, and the chain that
+        // stores it is the last.
         unsafe { strip::run(from, &mut bench.ops, self.length / rows, rows) };
         self.bench = bench;
     }
