@@ -177,6 +177,14 @@ impl Tensor {
         (0..self.ty.elements()).map(|i| self.get(i))
     }
 
+    /// Whether no element is NaN or infinite.
+    pub fn is_finite(&self) -> bool {
+        match self.ty.dtype {
+            DType::F32 => self.bytes.as_chunks::<4>().0.iter().all(|&bytes| f32::from_le_bytes(bytes).is_finite()),
+            dtype => !dtype.is_float() || self.scalars().all(|value| value.to_f64().is_finite()),
+        }
+    }
+
     /// All elements as `f64`, in row-major order.
     pub fn to_f64s(&self) -> Vec<f64> {
         self.scalars().map(Scalar::to_f64).collect()

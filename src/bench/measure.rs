@@ -37,7 +37,7 @@ pub struct Measurement {
     pub median: f64,
     pub fastest: f64,
     pub repetitions: usize,
-    /// `None` where there is no plan.
+    /// Of a run; `None` where there is no plan.
     pub cost: Option<Cost>,
     /// The most bytes of memory that the process had while it did all this, where the system says.
     pub peak_memory: Option<u64>,
@@ -89,6 +89,10 @@ pub fn measure(
     memory::forget_peak();
     let started = Instant::now();
     let source = load()?;
+    let traced = |session: &mut Session| match wanted.traces {
+        true => Traced::new(session).map_err(|error| source.failed(&error)),
+        false => Ok(None),
+    };
     let (first_result, times, cost, peak_memory, traced) = match case.training {
         None => {
             let mut session = ready(case, sizes, &source, device)?;
@@ -99,8 +103,7 @@ pub fn measure(
             let least = if device.name() == "cpu" { REPETITION } else { REPETITION_OF_GPU };
             let times = times(|runs| repeat(&mut session, runs), least, case.budget, wanted.iterations)?;
             let peak_memory = memory::peak();
-            let traced = if wanted.traces { Traced::new(&mut session) } else { Ok(None) };
-            (first_result, times, session.cost(), peak_memory, traced.map_err(|error| source.failed(&error))?)
+            (first_result, times, session.cost(), peak_memory, traced(&mut session)?)
         }
         Some(steps) => {
             let batch = batch(case, sizes);
@@ -110,7 +113,9 @@ pub fn measure(
             let epochs = |runs| (0..runs).try_for_each(|_| training.epoch());
             let mut times = times(epochs, REPETITION, case.budget, wanted.iterations)?;
             times.iter_mut().for_each(|time| *time /= steps as f64);
-            (first_result, times, None, memory::peak(), None)
+            let peak_memory = memory::peak();
+            let mut session = training.into_session()?;
+            (first_result, times, session.cost(), peak_memory, traced(&mut session)?)
         }
     };
     let measurement = Measurement {

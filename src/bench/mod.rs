@@ -110,7 +110,6 @@ pub fn bench(arguments: &Bench, started: Instant, terminal: &Terminal) -> Result
                     let what = format!("{} {}", row.measurement.workload, row.measurement.variant);
                     traces.last().into_iter().for_each(|trace| trace_file.add(&what, device.name(), plan, trace));
                 }
-                None if wanted.traces && case.training.is_some() => terminal.note("steps of training are not profiled"),
                 None if wanted.traces => terminal.note(&format!("{} has no clock for kernels", device.name())),
                 None => {}
             }

@@ -2,7 +2,7 @@
 
 use tile_runtime::train::{Arrays, Fit, Trainer};
 use tile_runtime::tune::{Tune, Tuning};
-use tile_runtime::{DType, Device, Error, Scalar, Tensor, TensorType};
+use tile_runtime::{DType, Device, Error, Scalar, Session, Tensor, TensorType};
 
 use crate::arguments::Sizes;
 use crate::random::random;
@@ -52,6 +52,11 @@ impl<'a> Training<'a> {
     /// Tunes the kernels of a step.
     pub fn tune(&mut self, tune: Tune) -> Result<Tuning, Failure> {
         self.trainer.tune(&self.data, self.batch, tune).map_err(|error| self.source.failed(&error))
+    }
+
+    /// A step, to be timed kernel by kernel.
+    pub fn into_session(self) -> Result<Session, Failure> {
+        self.trainer.into_session(&self.data, self.batch).map_err(|error| self.source.failed(&error))
     }
 
     /// Goes through the samples once.

@@ -1,18 +1,26 @@
 //! A nest at work: its buffers, and the epilogue that ends every way of running it.
 
-use super::machine::Machine;
+use super::machine::{Machine, Sink};
 use super::memory::{Launch, Output, bytes_of, elements, elements_mut};
 use super::number::Number;
 use super::pool;
 use super::shared::Shared;
 use super::space::{Lines, Space};
-use super::tape::{ACCUMULATOR, CHUNK, Tape, WRITTEN};
+use super::strip::Place;
+use super::tape::{CHUNK, Tape};
 use std::ops::Range;
 use tile_compiler::affine::Affine;
 use tile_compiler::nest::Nest;
+use tile_compiler::scalar::Value;
 
 /// Bytes of an output that is stored past the caches: most of it would have left the last one, of some 32 MiB, before it is read.
 const LARGE: usize = 16 << 20;
+
+/// Operations from which on a longer program does not make pieces smaller: then they have 512 points.
+const LONGEST: usize = GRAIN / 512;
+
+/// Operations that take a thread some microseconds.
+const GRAIN: usize = 1 << 15;
 
 /// Where in an output the places' elements are.
 pub enum Position {
@@ -67,25 +75,28 @@ impl<'a> Job<'a> {
     ///
     /// Each place is to be finished by one thread only.
     pub fn finish(&self, epilogue: &mut Machine, places: Range<usize>) {
-        let is_alone = self.outputs.len() == 1 && self.nest.outputs[0].over.is_none();
-        // Chains ask for their output themselves.
-        let asks = !(is_alone && self.epilogue.longest_chain.is_some());
-        let part = |output: usize| {
-            let size = self.epilogue.dtype(self.epilogue.results[output]).size();
-            let (bytes, range) = self.part(output, places.clone(), size)?;
-            if asks {
-                bytes.prefetch(range.clone());
+        let part = |output: usize, result: Value| self.part(output, places.clone(), self.epilogue.dtype(result).size());
+        epilogue.sinks.clear();
+        for (output, &result) in self.epilogue.results.iter().enumerate() {
+            if let Some((bytes, range)) = part(output, result) {
+                if self.epilogue.longest_chain.is_none() {
+                    bytes.prefetch(range.clone());
+                }
+                if self.epilogue.direct[output] {
+                    let is_read = self.nest.outputs[output].over.is_some();
+                    let place = Place::elements(bytes.part(&range));
+                    epilogue.sinks.push(Sink { output, value: result, place, bytes: range.len(), is_read });
+                }
             }
-            // SAFETY: places are split between threads, so that no other part in use holds these.
-            Some(unsafe { bytes.slice(range) })
-        };
-        let direct = if is_alone { part(0) } else { None };
-        if epilogue.run_into(places.start, places.len(), direct) {
-            return;
         }
-        for output in 0..self.outputs.len() {
-            match part(output) {
-                Some(to) => to.copy_from_slice(epilogue.bytes(self.epilogue.results[output])),
+        epilogue.run_into_sinks(places.start, places.len());
+        for (output, &result) in self.epilogue.results.iter().enumerate() {
+            if epilogue.is_in_sink(output) {
+                continue;
+            }
+            match part(output, result) {
+                // SAFETY: places are split between threads, so that no other part in use holds these; the result is elsewhere.
+                Some((bytes, range)) => unsafe { bytes.slice(range) }.copy_from_slice(epilogue.bytes(result)),
                 None => self.scatter(epilogue, output, places.clone()),
             }
         }
@@ -146,8 +157,7 @@ impl<'a> Job<'a> {
                     epilogue.run_fused(fused, start, elements(bytes_of(values)), elements_mut(out));
                 }
                 None => {
-                    epilogue.given::<T>(ACCUMULATOR)[..values.len()].copy_from_slice(values);
-                    epilogue.given::<u8>(WRITTEN)[..values.len()].fill(1);
+                    epilogue.lend(values);
                     self.finish(epilogue, start..start + values.len());
                 }
             }
@@ -169,8 +179,10 @@ impl<'a> Job<'a> {
     pub fn pointwise(&self, places: Range<usize>) {
         // With statistics, threads get whole rows.
         let unit = self.epilogue.row_length.unwrap_or(1);
+        // Long programs take long to begin: their pieces have some points, too.
+        let work = (self.epilogue.len() + 1).min(LONGEST);
         let past = matches!(self.outputs, [output] if output.bytes.len() >= LARGE);
-        parallel(places.start / unit..places.end / unit, (self.epilogue.len() + 1) * unit, |units| {
+        parallel(places.start / unit..places.end / unit, work * unit, |units| {
             let mut machine = self.finisher();
             machine.past = past;
             let places = units.start * unit..units.end * unit;
@@ -181,8 +193,6 @@ impl<'a> Job<'a> {
 
 /// Calls `f` with ranges that make up `range`, on several threads if so many times `work` operations on an element are worth it.
 pub fn parallel(range: Range<usize>, work: usize, f: impl Fn(Range<usize>) + Sync) {
-    /// Operations that take a thread some microseconds.
-    const GRAIN: usize = 1 << 15;
     let total = range.len();
     let threads = pool::threads();
     // Many, since threads are not equally fast.

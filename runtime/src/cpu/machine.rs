@@ -8,7 +8,7 @@ use super::memory::{Launch, Operand, Output, Plain, Register, bytes_of, elements
 use super::number::{Bool, Number, from_scalar, typed};
 use super::space::{Piece, Walker};
 use super::strip::{self, Code, Place};
-use super::tape::{Action, CHUNK, Reader, Step, Tape};
+use super::tape::{ACCUMULATOR, Action, CHUNK, Reader, Step, Tape};
 use super::vector;
 use bind::Bench;
 use tile_compiler::dtype::DType;
@@ -27,6 +27,8 @@ enum At {
     Steady(usize, usize),
     /// In an operand, from this element on.
     Operand(usize, usize),
+    /// In memory that is this thread's own while it is at the chunk: sums that were lent, or the part of an output that the chunk makes.
+    Own(Place),
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -37,6 +39,16 @@ enum Spread {
     All,
     /// The same, and the register is its own: no other value ever comes there.
     Kept,
+}
+
+/// Memory of an output that a result's elements of the chunk go to as soon as they are known.
+pub struct Sink {
+    pub output: usize,
+    pub value: Value,
+    pub place: Place,
+    pub bytes: usize,
+    /// Whether the chunk reads what is written over there.
+    pub is_read: bool,
 }
 
 /// What a machine keeps when it is not in use.
@@ -58,6 +70,8 @@ pub struct Machine<'t> {
     bench: Bench,
     /// What the next chain is to ask for.
     ahead: Vec<(Code, Place)>,
+    /// Of the next chunk.
+    pub sinks: Vec<Sink>,
     /// The variables that the tape's space does not have are to be set in it.
     pub walker: Walker,
     /// Points of the chunk.
@@ -100,6 +114,7 @@ impl<'t> Machine<'t> {
             addresses,
             bench,
             ahead: Vec::new(),
+            sinks: Vec::new(),
             walker,
             length: 0,
             rows: 1,
@@ -113,7 +128,20 @@ impl<'t> Machine<'t> {
 
     /// A register that the caller fills.
     pub fn given<T: Plain>(&mut self, register: usize) -> &mut [T] {
+        for (value, _) in self.tape.given.iter().filter(|(_, given)| *given == register) {
+            self.at[*value] = At::Register(register);
+        }
         self.registers[register].elements_mut()
+    }
+
+    /// Has the next chunk find what was accumulated, all of it written, where it is.
+    pub fn lend<T: Plain>(&mut self, sums: &[T]) {
+        for (value, register) in &self.tape.given {
+            match *register {
+                ACCUMULATOR => self.at[*value] = At::Own(Place::elements(sums.as_ptr().cast_mut().cast())),
+                register => self.registers[register].elements_mut::<u8>()[..sums.len()].fill(1),
+            }
+        }
     }
 
     /// The elements of a value in the last chunk, or those of its rows if it is of rows.
@@ -123,6 +151,8 @@ impl<'t> Machine<'t> {
             At::OfRows(register) => &self.registers[register].elements()[..self.rows],
             At::Steady(register, start) => &self.registers[register].elements()[start..start + self.length],
             At::Operand(operand, start) => &self.operands[operand].after(start)[..self.length],
+            // SAFETY: it holds the chunk's elements, and what may write there reads by way of places only.
+            At::Own(place) => unsafe { std::slice::from_raw_parts(place.start.cast(), self.length) },
         }
     }
 
@@ -141,27 +171,23 @@ impl<'t> Machine<'t> {
 
     /// Evaluates `length` points, one of the tape's chunks or a part of it, from `start` on.
     pub fn run(&mut self, start: usize, length: usize) {
-        self.run_into(start, length, None);
+        self.run_into_sinks(start, length);
         let tape = self.tape;
         tape.results.iter().for_each(|result| self.widen(*result, length));
     }
 
-    /// The same, but the results may still be of rows, and the first may go straight to `sink`, the bytes of `length` elements of its type: true if it
-    /// did; it is then in no register.
-    pub fn run_into(&mut self, start: usize, length: usize, mut sink: Option<&mut [u8]>) -> bool {
+    /// The same, but the results may still be of rows, and go straight to their sinks where they can.
+    pub fn run_into_sinks(&mut self, start: usize, length: usize) {
         let tape = self.tape;
         self.length = length;
         self.rows = tape.row_length.map_or(1, |row| length / row.max(1)).max(1);
         self.ahead.clear();
         let whole_registers = self.rows == 1 || (length / self.rows).is_multiple_of(MOST_LANES);
-        let is_aligned = sink.as_ref().is_some_and(|sink| sink.as_ptr().addr().is_multiple_of(strip::ALIGNED));
-        let past = self.past && whole_registers && is_aligned;
-        if let Some(sink) = &mut sink
-            && !past
-            && tape.longest_chain.is_some()
-            && sink.len() == length * size_of::<f32>()
-        {
-            self.ahead.push((Code::FetchToWrite, Place::elements(sink.as_mut_ptr())));
+        let is_aligned = |sink: &Sink| sink.place.start.addr().is_multiple_of(strip::ALIGNED);
+        let past = self.past && whole_registers && self.sinks.iter().all(is_aligned);
+        if !past && tape.longest_chain.is_some() {
+            let asked = self.sinks.iter().filter(|sink| !sink.is_read && sink.bytes == length * size_of::<f32>());
+            self.ahead.extend(asked.map(|sink| (Code::FetchToWrite, sink.place)));
         }
         for (step, period) in &tape.steady {
             self.at[step.value] = match period {
@@ -170,19 +196,23 @@ impl<'t> Machine<'t> {
             };
         }
         for (number, step) in tape.steps.iter().enumerate() {
-            let last = number + 1 == tape.steps.len() && step.value == tape.results[0];
             if let Action::Chain(chain) = &step.action {
-                let to = if last { sink.take() } else { None };
-                let is_sunk = to.is_some();
-                self.run_chain(chain, tape.longest_chain <= Some(number), step.value, to, past);
-                if is_sunk {
-                    return true;
-                }
+                // Nothing reads what went past the caches.
+                let past = past && number + 1 == tape.steps.len();
+                self.run_chain(chain, tape.longest_chain <= Some(number), past);
+                continue;
+            }
+            let sink = self.sink(step.value).filter(|sink| !sink.is_read && !matches!(step.action, Action::Load(_)));
+            if let Some(&Sink { place, bytes, .. }) = sink {
+                // SAFETY: it is memory of this thread's own while it is at the chunk, where only results are read that were stored there before.
+                let out = unsafe { std::slice::from_raw_parts_mut(place.start, bytes) };
+                let made = self.step(step, start, out);
+                spread(tape.dtypes[step.value], out, made, length);
+                self.at[step.value] = At::Own(place);
                 continue;
             }
             if let Action::Select(c, a, b) = step.action
                 && self.is_uniform(c)
-                && !(last && sink.is_some())
             {
                 // What is chosen for the whole chunk stays where it is: the tape keeps it there as long.
                 let chosen = self.at[if self.value::<Bool>(c)[0].0 != 0 { a } else { b }];
@@ -190,14 +220,6 @@ impl<'t> Machine<'t> {
                     self.at[step.value] = chosen;
                     continue;
                 }
-            }
-            if last
-                && !matches!(step.action, Action::Load(_))
-                && let Some(out) = sink.take()
-            {
-                let made = self.step(step, start, out);
-                spread(tape.dtypes[step.value], out, made, length);
-                return true;
             }
             // An instruction's own register is none of those that it reads.
             let mut register = std::mem::take(&mut self.registers[step.register]);
@@ -209,7 +231,17 @@ impl<'t> Machine<'t> {
             }
             self.registers[step.register] = register;
         }
-        false
+    }
+
+    /// Where a result goes at once.
+    fn sink(&self, value: Value) -> Option<&Sink> {
+        self.sinks.iter().find(|sink| sink.value == value)
+    }
+
+    /// Whether the elements of an output are in its sink, after the chunk.
+    pub fn is_in_sink(&self, output: usize) -> bool {
+        let is_there = |sink: &Sink| matches!(self.at[sink.value], At::Own(place) if place.start == sink.place.start);
+        self.sinks.iter().any(|sink| sink.output == output && is_there(sink))
     }
 
     /// Runs one step into `out`, memory like its register. Returns how many elements that made: 1 where they are all the same.
@@ -298,7 +330,7 @@ impl<'t> Machine<'t> {
         match self.at[value] {
             At::Uniform(..) => 1,
             At::OfRows(_) => self.rows,
-            At::Register(_) | At::Steady(..) | At::Operand(..) => self.length,
+            At::Register(_) | At::Steady(..) | At::Operand(..) | At::Own(_) => self.length,
         }
     }
 
@@ -390,8 +422,27 @@ impl<'t> Machine<'t> {
     }
 
     /// Reads a chunk of what will be written over it: of the same places, as [`tile_compiler::nest::Nest::may_overwrite`] says.
-    fn load_own<T: Number>(&mut self, reader: &Reader, output: &Output, start: usize, out: &mut [T]) -> usize {
+    fn load_own<T: Number>(
+        &mut self,
+        reader: &Reader,
+        output: &Output,
+        start: usize,
+        value: Value,
+        out: &mut [T],
+    ) -> usize {
         let lines = &reader.offset;
+        if reader.in_place && lines.steps[0] == 1 && lines.run - start % lines.run >= out.len() {
+            let mut first = 0;
+            lines.walk(&self.tape.space, &mut self.walker, start, out.len(), |piece| first = piece.values[0] as usize);
+            let first = (first - output.first) * size_of::<T>();
+            let place = Place::elements(output.bytes.part(&(first..first + size_of_val(out))));
+            if self.tape.longest_chain.is_some() && size_of::<T>() == size_of::<f32>() {
+                let next = Place::elements(place.start.wrapping_add(size_of_val(out)));
+                self.ahead.push((Code::Fetch, next));
+            }
+            self.at[value] = At::Own(place);
+            return out.len();
+        }
         let step = if lines.steps[0] == 1 { usize::MAX } else { 1 };
         lines.walk(&self.tape.space, &mut self.walker, start, out.len(), |piece| {
             for (number, out) in out[piece.at..][..piece.length].chunks_mut(step).enumerate() {
@@ -409,7 +460,7 @@ impl<'t> Machine<'t> {
         let (space, length) = (&self.tape.space, out.len());
         let operand = self.operands[reader.operand];
         if let Some(output) = operand.over {
-            return self.load_own(reader, output, start, out);
+            return self.load_own(reader, output, start, value, out);
         }
         let data: &[T] = elements(operand.bytes);
         let first = operand.first as i64;

@@ -50,14 +50,19 @@ impl<'a, T> Shared<'a, T> {
         self.start
     }
 
+    /// Where a part starts; panics if it reaches past the end.
+    pub fn part(&self, range: &Range<usize>) -> *mut T {
+        assert!(range.start <= range.end && range.end <= self.len, "a part reaches past the end");
+        self.start.wrapping_add(range.start)
+    }
+
     /// One part; panics if it reaches past the end.
     ///
     /// # Safety
     /// No other part that is in use may share an element with it.
     #[expect(clippy::mut_from_ref, reason = "the parts are disjoint by the caller's promise")]
     pub unsafe fn slice(&self, range: Range<usize>) -> &mut [T] {
-        assert!(range.start <= range.end && range.end <= self.len, "a part reaches past the end");
         // SAFETY: inside the slice, and unshared by the caller's promise.
-        unsafe { std::slice::from_raw_parts_mut(self.start.add(range.start), range.len()) }
+        unsafe { std::slice::from_raw_parts_mut(self.part(&range), range.len()) }
     }
 }

@@ -48,6 +48,8 @@ pub struct Reader {
     /// The offset and the conditions together.
     pub guarded: Lines,
     pub dynamic: Vec<(Value, DType, i64)>,
+    /// Whether what an output is written over may be read where it lies: it is read for the last time before that.
+    pub in_place: bool,
 }
 
 impl Reader {
@@ -111,6 +113,8 @@ pub struct Tape {
     pub given: Vec<(Value, usize)>,
     /// The program's results, in the order asked for.
     pub results: Vec<Value>,
+    /// For each result whether its elements may be stored at once: what they are written over has been read, or at least found.
+    pub direct: Vec<bool>,
     /// Number of variables of the nest, and the first of its loops.
     pub variables: usize,
     pub loops: usize,
@@ -158,6 +162,7 @@ impl Tape {
                 [a, b].into_iter().for_each(|side| last_use[side] = last_use[side].max(last_use[value]));
             }
         }
+        let (in_place, direct) = in_place(nest, &insts, &order, &linked, &last_use, results);
         let mut tape = Self {
             dtypes,
             steps: Vec::new(),
@@ -168,6 +173,7 @@ impl Tape {
             constants: Vec::new(),
             given: Vec::new(),
             results: results.to_vec(),
+            direct,
             variables: nest.axes.len() + nest.derived.len(),
             loops: nest.loops().start,
             row: None,
@@ -196,7 +202,11 @@ impl Tape {
                     tape.given.push((value, WRITTEN));
                     continue;
                 }
-                Inst::Leaf(Leaf::Load(load)) => Action::Load(Box::new(tape.reader(nest, load, guards))),
+                Inst::Leaf(Leaf::Load(load)) => {
+                    let mut reader = tape.reader(nest, load, guards);
+                    reader.in_place = in_place.contains(&value);
+                    Action::Load(Box::new(reader))
+                }
                 Inst::Leaf(Leaf::Statistic(aggregation, a)) => Action::Statistic(*aggregation, *a),
                 Inst::Leaf(Leaf::Inner(_) | Leaf::OfBody(_)) => unreachable!("nests of attention run in stages"),
                 Inst::Leaf(Leaf::Index(affine)) => Action::Index(Box::new(Lines::new(nest, &tape.space, [affine]))),
@@ -256,6 +266,7 @@ impl Tape {
             conditions: Lines::new(nest, &self.space, conditions()),
             guarded: Lines::new(nest, &self.space, std::iter::once(&load.offset).chain(conditions())),
             dynamic: load.dynamic.iter().map(|&(value, stride)| (value, self.dtypes[value], stride)).collect(),
+            in_place: false,
         }
     }
 
@@ -349,6 +360,37 @@ impl Tape {
             (!chunk.is_empty()).then_some(chunk)
         })
     }
+}
+
+/// The loads of what outputs are written over that may be read where it lies, and for each result whether it may be stored at once: see
+/// [`Reader::in_place`] and [`Tape::direct`]. Values are computed in this order, those that are `linked` in chains.
+fn in_place(
+    nest: &Nest,
+    insts: &[Inst<Leaf>],
+    order: &[Value],
+    linked: &[bool],
+    last_use: &[usize],
+    results: &[Value],
+) -> (Vec<Value>, Vec<bool>) {
+    let last_read = |load: Value| {
+        let readers = order.iter().enumerate().filter(|(_, reader)| reads(&insts[**reader]).any(|read| read == load));
+        // A choice may be where what it chose is, but for one in a chain.
+        let is_elsewhere = |reader: Value| linked[reader] || !matches!(insts[reader], Inst::Select(..));
+        let until = readers.map(|(number, &reader)| if is_elsewhere(reader) { number } else { last_use[reader] });
+        if results.contains(&load) { usize::MAX } else { until.max().unwrap_or(0) }
+    };
+    let (mut in_place, mut direct) = (Vec::new(), vec![true; results.len()]);
+    for (number, (output, &result)) in nest.outputs.iter().zip(results).enumerate() {
+        let Some(operand) = output.over else { continue };
+        let is_load = |value: Value| matches!(&insts[value], Inst::Leaf(Leaf::Load(load)) if load.operand == operand);
+        let loads = || order.iter().copied().enumerate().filter(|(_, value)| is_load(*value));
+        let made = order.iter().position(|value| *value == result).filter(|_| linked[result]);
+        direct[number] = made.is_some_and(|made| loads().all(|(found, _)| found < made));
+        // Other results are stored after the last value.
+        let stored = if direct[number] { made.unwrap_or(0) } else { order.len() };
+        in_place.extend(loads().map(|(_, load)| load).filter(|&load| last_read(load) <= stored));
+    }
+    (in_place, direct)
 }
 
 /// Rows of so many points that are evaluated at once.

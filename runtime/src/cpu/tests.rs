@@ -3,6 +3,7 @@
 mod attention;
 mod convolutions;
 mod operations;
+mod updates;
 
 use super::memory::Register;
 use super::*;

@@ -113,6 +113,11 @@ impl Steps {
         self.steps.last().filter(|_| self.running)
     }
 
+    /// The session of the step whose turn it is.
+    pub fn into_session(mut self) -> Option<Session> {
+        self.steps.pop().filter(|_| self.running).map(|step| step.session)
+    }
+
     /// Begins the last step's turn: gives it the weights.
     fn begin(&mut self, seed: u64) -> Result<(), Error> {
         let Steps { steps, given, store, running, .. } = self;

@@ -18,7 +18,7 @@ use crate::device::Device;
 use crate::error::Error;
 use crate::executable::Watched;
 use crate::model::{self, Model};
-use crate::session::Outputs;
+use crate::session::{Outputs, Session};
 use crate::tune::{Tune, Tuning};
 
 /// What is trained, and where.
@@ -213,6 +213,21 @@ impl Trainer {
         model::tuned(graph, device, model.sources(), &options, tune)
     }
 
+    /// The step of training on the data's first samples, so many or all, with values for all its inputs and weights: to be looked at, or timed: its runs
+    /// are not training, for they hand on only those weights that they write over.
+    ///
+    /// # Errors
+    /// As [`Trainer::fit`].
+    pub fn into_session(mut self, data: &dyn Dataset, batch_size: usize) -> Result<Session, Error> {
+        self.wait()?;
+        let data = self.typed(data, batch_size);
+        let samples: Vec<usize> = (0..batch_size.min(data.len())).collect();
+        let batch = data.batch(&samples)?;
+        let (columns, samples) = (data.columns(), samples.len());
+        self.prepared(&Begun { batch, columns, samples, number: self.step, rate: self.rate })?;
+        self.steps.into_session().ok_or_else(|| Error::Internal { what: "there is no step".into() })
+    }
+
     /// Begins a step of training on a batch, a tensor for each column of the data: the device may still be at the steps before it.
     ///
     /// # Errors
@@ -276,9 +291,8 @@ impl Trainer {
     pub(super) fn check_weights(&mut self) -> Result<(), Error> {
         self.wait()?;
         let Some(step) = self.steps.last() else { return Ok(()) };
-        let is_bad = |value: &Tensor| value.scalars().any(|value| !value.to_f64().is_finite());
         for weight in step.trained() {
-            if is_bad(&step.session.get(&weight.path)?) {
+            if !step.session.get(&weight.path)?.is_finite() {
                 let path = &weight.path;
                 return Err(Error::data(format!(
                     "the weight `{path}` is no longer finite after step {} of training, though each loss was: a gradient was \

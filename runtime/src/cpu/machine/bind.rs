@@ -1,6 +1,6 @@
 //! Chains of a tape, told where the values of the current chunk are.
 
-use super::{At, Machine, Spread};
+use super::{At, Machine, Sink, Spread};
 use crate::cpu::chain::{Chain, Move};
 use crate::cpu::lanes::MOST_LANES;
 use crate::cpu::number::{Bool, Number};
@@ -45,9 +45,9 @@ impl Bench {
 }
 
 impl Machine<'_> {
-    /// Runs a chain over the chunk; the value `last` goes to `sink`, if there is one, and `past` the caches: then the sink is aligned, with whole
-    /// registers in a row. `asks` for what is ahead, too.
-    pub(super) fn run_chain(&mut self, chain: &Chain, asks: bool, last: Value, sink: Option<&mut [u8]>, past: bool) {
+    /// Runs a chain over the chunk; results go to their sinks, and `past` the caches: then these are aligned, with whole registers in a row. `asks`
+    /// for what is ahead, too.
+    pub(super) fn run_chain(&mut self, chain: &Chain, asks: bool, past: bool) {
         let mut bench = std::mem::take(&mut self.bench);
         bench.ops.clear();
         bench.memory.clear();
@@ -57,10 +57,6 @@ impl Machine<'_> {
         let rows = if is_of_rows(chain.from) || chain.moves.iter().any(by_row) { self.rows } else { 1 };
         // A step has at most two places in it, whose addresses are handed out while more are added.
         bench.memory.reserve((1 + chain.moves.len() * 2) * self.rows);
-        let sink = sink.map(|sink| {
-            assert!(sink.len() >= self.length * self.tape.dtypes[last].size(), "a chunk reaches past its output");
-            sink.as_mut_ptr()
-        });
         let from = self.place::<f32>(chain.from, &mut bench);
         if asks {
             self.ahead.drain(..).for_each(|(code, place)| bench.push(code, place, Place::NONE));
@@ -93,13 +89,13 @@ impl Machine<'_> {
                 }
                 Move::Compare(code, with, value) => {
                     let with = self.place::<f32>(with, &mut bench);
-                    let to = self.target(chain, value, sink.filter(|_| value == last));
+                    let to = self.target(chain, value);
                     bench.push(code, with, to);
                 }
                 Move::Keep(value) => {
-                    let sink = sink.filter(|_| value == last);
-                    let to = self.target(chain, value, sink);
-                    bench.push(if past && sink.is_some() { Code::KeepPast } else { Code::Keep }, to, Place::NONE);
+                    let past = past && self.sink(value).is_some();
+                    let to = self.target(chain, value);
+                    bench.push(if past { Code::KeepPast } else { Code::Keep }, to, Place::NONE);
                 }
                 Move::Aggregate(aggregation, value) => {
                     let code = match aggregation {
@@ -115,10 +111,10 @@ impl Machine<'_> {
                 }
             }
         }
-        // SAFETY: the places hold the chunk's elements, as `place` and `target` make sure, or are in the bench. Registers and the sink overlap nothing else; a
-        // register that is both read and written holds values of one chunk, element for element, or of its rows: one number for all of a row is read
-        // from the bench, or from a register that is its own. What goes past the caches is aligned, by the caller's promise, and the chain that
-        // stores it is the last.
+        // SAFETY: the places hold the chunk's elements, as `place` and `target` make sure, or are in the bench. Registers and sinks overlap nothing else but
+        // operands that are read where they lie, before they are written over; a register or sink that is both read and written holds values of one
+        // chunk, element for element, or of its rows: one number for all of a row is read from the bench, or from a register that is its own. What
+        // goes past the caches is aligned, by the caller's promise, and the chain that stores it is the last.
         unsafe { strip::run(from, &mut bench.ops, self.length / rows, rows) };
         self.bench = bench;
     }
@@ -145,13 +141,16 @@ impl Machine<'_> {
                 Place::elements(self.registers[register].start().wrapping_add(start * size_of::<T>()))
             }
             At::Operand(..) => Place::elements(self.value::<T>(value).as_ptr().cast_mut().cast()),
+            At::Own(place) => place,
         }
     }
 
-    /// Where to store a value: in its register, or in the sink.
-    fn target(&mut self, chain: &Chain, value: Value, sink: Option<*mut u8>) -> Place {
-        if let Some(start) = sink {
-            return Place::elements(start);
+    /// Where to store a value: in its register, or in its sink.
+    fn target(&mut self, chain: &Chain, value: Value) -> Place {
+        if let Some(&Sink { place, bytes, .. }) = self.sink(value) {
+            assert!(bytes >= self.length * self.tape.dtypes[value].size(), "a chunk reaches past its output");
+            self.at[value] = At::Own(place);
+            return place;
         }
         let register = chain.register(value);
         self.at[value] = At::Register(register);
