@@ -36,6 +36,32 @@ fn a_line_for_each_step() {
 }
 
 #[test]
+fn a_line_for_each_step_of_training() {
+    for &device in devices().iter().filter(|device| !["reference", "check"].contains(*device)) {
+        let run = tilec([
+            "bench",
+            "mnist-mlp",
+            "--dim",
+            "N=4",
+            "--iterations",
+            "1",
+            "--json",
+            "--profile",
+            "--device",
+            device,
+        ])
+        .ok();
+        let lines = lines(run.text());
+        let of_training: Vec<_> = lines.iter().filter(|line| line["variant"] == "N=4, training").collect();
+        let (measured, steps) = of_training.split_first().unwrap();
+        assert!(measured["gflops"].as_f64().unwrap() > 0.0, "{measured}");
+        assert!(steps.iter().all(|step| step["launches"] == 1), "{}", run.text());
+        let of_adam = |step: &&&Value| step["kernel"].as_str().unwrap().contains("adam");
+        assert!(steps.iter().filter(of_adam).count() >= 4, "{}", run.text());
+    }
+}
+
+#[test]
 fn a_table() {
     let run = tilec(["bench", "softmax", "--dim", "N=4", "--dim", "C=8", "--iterations", "1", "--profile"]).ok();
     let lines: Vec<&str> = run.text().lines().collect();

@@ -140,7 +140,13 @@ pub trait Lanes: Vector<Scalar = f32> {
     }
     /// Whether [`Self::scale`] takes any n, and gives 0 or infinity where it is large, NaN where it is NaN.
     const SATURATES: bool = false;
-    /// `self * 2ⁿ` of a whole n in -252..=254, rounded once if `self` is 0.7 to 1.5.
+    /// Of 2^(k/16), where k is the last four bits of each lane.
+    #[inline(always)]
+    unsafe fn root(self) -> Self {
+        // SAFETY: as above.
+        unsafe { each([self], |[x]| math::SIXTEENTHS[x.to_bits() as usize % 16]) }
+    }
+    /// `self * 2ⁿ` of a whole n in -252..=254 (or, where it saturates, the whole part of any n), rounded once if `self` is 0.7 to 2.
     #[inline(always)]
     unsafe fn scale(self, n: Self) -> Self {
         // SAFETY: as above.
@@ -303,6 +309,11 @@ mod x86 {
         unsafe fn scale(self, n: Self) -> Self {
             // SAFETY: as above.
             unsafe { _mm512_scalef_ps(self, n) }
+        }
+        #[inline(always)]
+        unsafe fn root(self) -> Self {
+            // SAFETY: as above; the table has as many numbers as the register.
+            unsafe { _mm512_permutexvar_ps(_mm512_castps_si512(self), _mm512_loadu_ps(math::SIXTEENTHS.as_ptr())) }
         }
         #[inline(always)]
         unsafe fn within(self, limit: Self) -> Self {

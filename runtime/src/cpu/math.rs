@@ -53,6 +53,26 @@ pub fn scale(x: f32, n: f32) -> f32 {
 /// Adding this to a float of magnitude below 2²² leaves its nearest integer in the low bits.
 const ROUNDER: f32 = 12_582_912.0; // 1.5 · 2²³
 
+/// 2^(k/16).
+pub const SIXTEENTHS: [f32; 16] = [
+    1.0,
+    1.044_273_7,
+    1.090_507_7,
+    1.138_788_6,
+    1.189_207_1,
+    1.241_857_8,
+    1.296_839_6,
+    1.354_255_6,
+    std::f32::consts::SQRT_2,
+    1.476_826_2,
+    1.542_210_8,
+    1.610_490_3,
+    1.681_792_9,
+    1.756_252_2,
+    1.834_008_1,
+    1.915_206_6,
+];
+
 /// eˣ.
 ///
 /// # Safety
@@ -61,15 +81,38 @@ const ROUNDER: f32 = 12_582_912.0; // 1.5 · 2²³
 pub unsafe fn exp<L: Lanes>(x: L) -> L {
     // SAFETY: by the caller's promise.
     unsafe {
+        if L::SATURATES {
+            return exp_by_table(x);
+        }
         // Beyond these the result is 0 or infinity whatever x is.
-        let x = if L::SATURATES { x } else { x.max(L::splat(-104.0)).min(L::splat(89.0)) };
+        let x = x.max(L::splat(-104.0)).min(L::splat(89.0));
         // x = n ln 2 + r with |r| ≤ ln 2 / 2; ln 2 in two parts, the first short enough for exact multiples.
         let n = L::splat(ROUNDER).fma(x, L::splat(std::f32::consts::LOG2_E)).sub(L::splat(ROUNDER));
         let r = x.fma(n, L::splat(-0.693_359_4)).fma(n, L::splat(2.121_944_4e-4));
-        // Where |x| is so large that n alone says 0 or infinity, r may be anything, and the series is to stay positive.
-        let r = if L::SATURATES { r.within(L::splat(0.35)) } else { r };
         // Above the powers of 0 and 1 fitted to (exp(r) - 1 - r) / r².
         series(r, [0.001_392_621_3, 0.008_363_203, 0.041_666_556, 0.166_665_77, 0.5, 1.0, 1.0]).scale(n)
+    }
+}
+
+/// The same where [`Lanes::SATURATES`], with fewer multiplications.
+///
+/// # Safety
+/// As for [`series`].
+#[inline(always)]
+unsafe fn exp_by_table<L: Lanes>(x: L) -> L {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        // x = (n + k / 16) ln 2 + r with |r| ≤ ln 2 / 32, and k the last bits of the sum.
+        let rounder = L::splat(ROUNDER / 16.0);
+        let sum = rounder.fma(x, L::splat(std::f32::consts::LOG2_E));
+        let n = sum.sub(rounder);
+        let r = x.fma(n, L::splat(-0.693_359_4)).fma(n, L::splat(2.121_944_4e-4));
+        // Where |x| is so large that n alone says 0 or infinity, r may be anything, and the result is to stay positive.
+        let r = r.within(L::splat(0.03));
+        // exp(r) - 1 = r (1 + r / 2 + r² / 6), but for r⁴ / 24 < 2⁻²⁶.
+        let root = sum.root();
+        let more = r.mul(series(r, [1.0 / 6.0, 0.5, 1.0]));
+        root.fma(root, more).scale(n)
     }
 }
 

@@ -26,8 +26,7 @@ pub enum Code {
     Div,
     /// `a / x`
     DivInto,
-    /// `x / a`, where `b` is the rounded reciprocal of `a`; of magnitudes that are neither too large nor too small. Subnormal quotients may be some
-    /// units off.
+    /// `x` by the two parts of a divisor's [`reciprocal`](super::vector::reciprocal).
     DivEvenly,
     /// `x < a ? a : x`
     Max,
@@ -52,6 +51,8 @@ pub enum Code {
     Recip,
     Rsqrt,
     Exp,
+    /// `exp(x - a)`
+    ExpSub,
     Tanh,
     Erf,
     /// Of words: `x op a`.
@@ -70,9 +71,7 @@ pub enum Code {
     LessOrEqual,
     Greater,
     GreaterOrEqual,
-    /// Stores `x` at `a`.
-    Keep,
-    /// The same past the caches, where the processor can: every register's place is [`ALIGNED`]. Others see it after a [`fence`].
+    /// Stores `x` at `a` past the caches, where the processor can: every register's place is [`ALIGNED`]. Others see it after a [`fence`].
     KeepPast,
     /// Asks for what will be read at `a`.
     Fetch,
@@ -131,6 +130,11 @@ impl Place {
         self.start.wrapping_add((element * bytes) & mask).wrapping_add(after * (bytes & mask))
     }
 
+    /// Whether it is [`Place::NONE`].
+    pub fn is_none(self) -> bool {
+        self.start.is_null()
+    }
+
     /// Makes the next row the current one.
     #[inline(always)]
     fn advance(&mut self) {
@@ -138,12 +142,20 @@ impl Place {
     }
 }
 
-/// One operation of a chain, with its places.
+/// One operation of a chain, with its places; what `x` then is may be stored, element by element.
 #[derive(Clone, Copy)]
 pub struct Op {
     pub code: Code,
     pub a: Place,
     pub b: Place,
+    pub keep: Place,
+}
+
+impl Op {
+    /// Nothing is stored.
+    pub fn new(code: Code, a: Place, b: Place) -> Self {
+        Self { code, a, b, keep: Place::NONE }
+    }
 }
 
 /// Runs a chain's operations over `rows` rows of `length` elements, on the values at `from`. The places of `ops` are anything afterwards.
@@ -201,9 +213,9 @@ pub fn unary(op: UnaryOp, x: &[f32], out: &mut [f32]) -> bool {
     };
     let from = Place::elements(x.as_ptr().cast_mut().cast());
     let to = Place::elements(out.as_mut_ptr().cast());
-    let op = |code, a| Op { code, a, b: Place::NONE };
+    let op = Op { keep: to, ..Op::new(code, Place::NONE, Place::NONE) };
     // SAFETY: both hold so many elements, and do not overlap.
-    unsafe { run(from, &mut [op(code, Place::NONE), op(Code::Keep, to)], x.len().min(out.len()), 1) };
+    unsafe { run(from, &mut [op], x.len().min(out.len()), 1) };
     true
 }
 
@@ -259,7 +271,7 @@ unsafe fn strips<L: Lanes>(mut from: Place, ops: &mut [Op], length: usize, rows:
             if at < end {
                 one::<L, 1, true>(from, ops, at, end - at);
             }
-            for Op { code, a, b } in &mut *ops {
+            for Op { code, a, b, .. } in &mut *ops {
                 macro_rules! whole {
                     ($one:expr) => {{
                         let sums = a.start.cast::<f32>();
@@ -380,17 +392,8 @@ unsafe fn one<L: Lanes, const K: usize, const PART: bool>(from: Place, ops: &[Op
                 Code::Div => each!(k => x[k].div(load!(a, k))),
                 Code::DivInto => each!(k => load!(a, k).div(x[k])),
                 Code::DivEvenly => {
-                    let divisor = load!(a, 0);
-                    let sign = divisor.word(WordOp::And, L::splat(-0.0));
-                    let (divisor, reciprocal) = (divisor.abs(), load!(b, 0).abs());
-                    each!(k => {
-                        let x = x[k].word(WordOp::Xor, sign);
-                        let quotient = x.mul(reciprocal);
-                        // What the quotient has too much: 0 without sign where that is nothing, so that a quotient of -0 stays one; infinite or NaN where
-                        // the quotient is infinite, which stays what it is with any number instead.
-                        let rest = x.neg().fma(quotient, divisor).within(L::splat(f32::MAX));
-                        quotient.fma(rest.neg(), reciprocal)
-                    });
+                    let (high, low) = (load!(a, 0), load!(b, 0));
+                    each!(k => x[k].mul(low).fma(x[k], high));
                 }
                 Code::Max => each!(k => x[k].max(load!(a, k))),
                 Code::MaxOf => each!(k => load!(a, k).max(x[k])),
@@ -407,6 +410,7 @@ unsafe fn one<L: Lanes, const K: usize, const PART: bool>(from: Place, ops: &[Op
                 Code::Recip => each!(k => L::splat(1.0).div(x[k])),
                 Code::Rsqrt => each!(k => L::splat(1.0).div(x[k].sqrt())),
                 Code::Exp => each!(k => math::exp(x[k])),
+                Code::ExpSub => each!(k => math::exp(x[k].sub(load!(a, k)))),
                 // By way of copies, so that `x` itself is never in memory.
                 Code::Tanh => {
                     let mut all = x;
@@ -438,12 +442,6 @@ unsafe fn one<L: Lanes, const K: usize, const PART: bool>(from: Place, ops: &[Op
                 Code::LessOrEqual => compare!(LESS_OR_EQUAL, false),
                 Code::Greater => compare!(LESS, true),
                 Code::GreaterOrEqual => compare!(LESS_OR_EQUAL, true),
-                Code::Keep => {
-                    for (k, x) in x.iter().enumerate() {
-                        let p = register!(a, k, f32);
-                        if PART { x.store_part(p, length) } else { x.store(p) }
-                    }
-                }
                 Code::KeepPast => {
                     for (k, x) in x.iter().enumerate() {
                         let p = register!(a, k, f32);
@@ -464,6 +462,12 @@ unsafe fn one<L: Lanes, const K: usize, const PART: bool>(from: Place, ops: &[Op
                 Code::Greatest => aggregate!(max),
                 Code::Least => aggregate!(min),
             }
+            if !op.keep.is_none() {
+                for (k, x) in x.iter().enumerate() {
+                    let p = op.keep.start.cast::<f32>().wrapping_add(at + k * L::LANES);
+                    if PART { x.store_part(p, length) } else { x.store(p) }
+                }
+            }
         }
     }
 }
@@ -483,19 +487,24 @@ mod tests {
             let (mut numbers, mut registers) = (vec![0.5f32; MOST_LANES], vec![[0f32; MOST_LANES]; 2]);
             let (mut out, mut wholes) = (vec![0f32; length * rows], vec![vec![0f32; rows]; 2]);
             let place = |x: &mut [f32]| x.as_mut_ptr().cast::<u8>();
-            let op = |code, a, b| Op { code, a, b };
+            let op = Op::new;
             let row = MOST_LANES * size_of::<f32>();
             let mut past = Register::zeroed(length * rows * size_of::<f32>());
-            let keep_past = if length.is_multiple_of(MOST_LANES) { Code::KeepPast } else { Code::Keep };
+            let past_or_not = match length.is_multiple_of(MOST_LANES) {
+                true => op(Code::KeepPast, Place::elements(past.start()), Place::NONE),
+                false => Op { keep: Place::elements(past.start()), ..op(Code::Nothing, Place::NONE, Place::NONE) },
+            };
             let mut aggregate = |code, number: usize| {
                 let to = Place::rows(place(&mut wholes[number]), size_of::<f32>());
                 op(code, Place::rows(place(&mut registers[number]), 0), to)
             };
             let mut ops = [
                 op(Code::Mul, Place::rows(place(&mut factors), row), Place::NONE),
-                op(Code::Sub, Place::rows(place(&mut numbers), 0), Place::NONE),
-                op(Code::Keep, Place::elements(place(&mut out)), Place::NONE),
-                op(keep_past, Place::elements(past.start()), Place::NONE),
+                Op {
+                    keep: Place::elements(place(&mut out)),
+                    ..op(Code::Sub, Place::rows(place(&mut numbers), 0), Place::NONE)
+                },
+                past_or_not,
                 aggregate(Code::Sum, 0),
                 aggregate(Code::Greatest, 1),
             ];

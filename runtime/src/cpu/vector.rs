@@ -186,28 +186,27 @@ widest! {
     }
 }
 
-/// Magnitudes of divisors whose reciprocals, and what is left of a division by them, are neither too large nor too small.
-pub const EVEN_DIVISORS: std::ops::RangeInclusive<f32> = 1e-18..=1e18;
+/// Magnitudes of divisors whose reciprocals, in two parts, are neither too large nor too small.
+const EVEN_DIVISORS: std::ops::RangeInclusive<f32> = 1e-18..=1e18;
 
-/// `out = a / b` by the reciprocal of `b`: what the rounded product leaves of `a` corrects it, so that the quotient is rounded as that of a
-/// division (P. Markstein, 1990), at a fraction of its time; but subnormal ones, which may be some units off.
-#[inline(always)]
-fn divide(a: &[f32], b: f32, out: &mut [f32]) {
-    let reciprocal = 1.0 / b;
-    map(a, out, |x| {
-        let quotient = x * reciprocal;
-        let rest = (-quotient).mul_add(b, x);
-        // An infinite quotient leaves nothing that could correct it; of one that is right, a sum with 0 would lose the sign of -0.
-        if quotient.abs() < f32::INFINITY && rest != 0.0 { rest.mul_add(reciprocal, quotient) } else { quotient }
-    });
+/// The reciprocal of a divisor in two parts that are added: the first is rounded towards 0 and the second, of the same sign, is never 0.
+/// `x * high + x * low`, where the product with `high` is not rounded, is then `x / by` within 0.500001 units in the last place: the quotient itself where
+/// that is a float, infinite where it is, and 0 with its sign; but subnormal ones may be a unit off. `None` where `by` is too large or too small.
+pub fn reciprocal(by: f32) -> Option<[f32; 2]> {
+    let exact = 1.0 / f64::from(by);
+    let near = exact as f32;
+    let high = if f64::from(near.abs()) > exact.abs() { f32::from_bits(near.to_bits() - 1) } else { near };
+    let low = (exact - f64::from(high)) as f32;
+    let low = if low == 0.0 { high * f32::powi(0.5, 60) } else { low };
+    EVEN_DIVISORS.contains(&by.abs()).then_some([high, low])
 }
 
 widest! {
     /// `out = op(a, b)` with one of the two the same for all elements: `b`, or `a` if `swapped`. For the operations of f32 that matter most;
     /// false for others, and `out` is as it was.
     pub fn binary_scalar(op: BinaryOp, a: &[f32], b: f32, swapped: bool, out: &mut [f32]) -> bool {
-        if FUSED && op == BinaryOp::Div && !swapped && EVEN_DIVISORS.contains(&b.abs()) {
-            divide(a, b, out);
+        if FUSED && op == BinaryOp::Div && !swapped && let Some([high, low]) = reciprocal(b) {
+            map(a, out, |x| x.mul_add(high, x * low));
             return true;
         }
         macro_rules! each {

@@ -5,7 +5,7 @@ use crate::cpu::chain::{Chain, Move};
 use crate::cpu::lanes::MOST_LANES;
 use crate::cpu::number::{Bool, Number};
 use crate::cpu::strip::{self, Code, Op, Place};
-use crate::cpu::vector::{self, EVEN_DIVISORS};
+use crate::cpu::vector;
 use tile_compiler::graph::Aggregation;
 use tile_compiler::scalar::Value;
 
@@ -40,7 +40,20 @@ impl Bench {
     }
 
     fn push(&mut self, code: Code, a: Place, b: Place) {
-        self.ops.push(Op { code, a, b });
+        match self.ops.last_mut() {
+            Some(last) if last.code == Code::Sub && last.keep.is_none() && code == Code::Exp => {
+                last.code = Code::ExpSub
+            }
+            _ => self.ops.push(Op::new(code, a, b)),
+        }
+    }
+
+    /// Stores what `x` now is.
+    fn keep(&mut self, to: Place) {
+        match self.ops.last_mut() {
+            Some(last) if last.keep.is_none() => last.keep = to,
+            _ => self.ops.push(Op { keep: to, ..Op::new(Code::Nothing, Place::NONE, Place::NONE) }),
+        }
     }
 }
 
@@ -67,13 +80,13 @@ impl Machine<'_> {
                     let [a, b] = values.map(|value| value.map_or(Place::NONE, |v| self.place::<f32>(v, &mut bench)));
                     bench.push(code, a, b);
                 }
-                Move::Divide(by) => {
-                    let a = self.place::<f32>(by, &mut bench);
-                    match self.reciprocals(by, &mut bench) {
-                        Some(reciprocals) => bench.push(Code::DivEvenly, a, reciprocals),
-                        None => bench.push(Code::Div, a, Place::NONE),
+                Move::Divide(by) => match self.reciprocals(by, &mut bench) {
+                    Some([high, low]) => bench.push(Code::DivEvenly, high, low),
+                    None => {
+                        let a = self.place::<f32>(by, &mut bench);
+                        bench.push(Code::Div, a, Place::NONE);
                     }
-                }
+                },
                 Move::Replace { condition, when, by } => {
                     if self.is_uniform(condition) {
                         if (self.value::<Bool>(condition)[0].0 != 0) == when {
@@ -95,7 +108,7 @@ impl Machine<'_> {
                 Move::Keep(value) => {
                     let past = past && self.sink(value).is_some();
                     let to = self.target(chain, value);
-                    bench.push(if past { Code::KeepPast } else { Code::Keep }, to, Place::NONE);
+                    if past { bench.push(Code::KeepPast, to, Place::NONE) } else { bench.keep(to) }
                 }
                 Move::Aggregate(aggregation, value) => {
                     let code = match aggregation {
@@ -119,13 +132,23 @@ impl Machine<'_> {
         self.bench = bench;
     }
 
-    /// The reciprocals of a value that is the same all over a row, where division by way of them is exact.
-    fn reciprocals(&self, by: Value, bench: &mut Bench) -> Option<Place> {
+    /// The reciprocals, in two parts, of a value that is the same all over a row, where division by way of them is as good.
+    fn reciprocals(&self, by: Value, bench: &mut Bench) -> Option<[Place; 2]> {
         if self.extent(by) > self.rows || !vector::is_fused() {
             return None;
         }
         let by = self.distinct::<f32>(by);
-        by.iter().all(|by| EVEN_DIVISORS.contains(&by.abs())).then(|| bench.rows(by.iter().map(|by| 1.0 / by)))
+        let first = bench.memory.len();
+        for by in by {
+            let Some(parts) = vector::reciprocal(*by) else {
+                bench.memory.truncate(first);
+                return None;
+            };
+            bench.memory.extend(parts.map(|x| Lane([x; MOST_LANES])));
+        }
+        let row = if by.len() > 1 { 2 * size_of::<Lane>() } else { 0 };
+        let start = bench.memory.as_mut_ptr();
+        Some([0, 1].map(|part| Place::rows(start.wrapping_add(first + part).cast(), row)))
     }
 
     /// Where the elements of a value are, of type `T`: f32, or Bool if it is not the same all over a row.

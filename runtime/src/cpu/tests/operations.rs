@@ -150,3 +150,27 @@ fn copies_in_another_order_equal_their_definition() {
         }
     }
 }
+
+/// Products with both parts of a reciprocal are quotients: rounded as these but for a millionth of a unit, and exact where they are.
+#[test]
+fn reciprocals_divide() {
+    let mut runner = TestRunner::deterministic();
+    let mut draw = Draw(runner.rng());
+    for _ in 0..200_000 {
+        let mut magnitude = |below: usize| {
+            let digits = (1 << 23) + draw.below(1 << 23);
+            digits as f32 * f32::powi(2.0, draw.below(below) as i32 - below as i32 / 2 - 23)
+        };
+        let (x, by) = (magnitude(100), magnitude(118));
+        let [high, low] = vector::reciprocal(by).unwrap();
+        let (got, want) = (x.mul_add(high, x * low), f64::from(x) / f64::from(by));
+        let unit = f64::from(f32::from_bits(got.to_bits() + 1)) - f64::from(got);
+        assert!((f64::from(got) - want).abs() <= 0.500_001 * unit, "{x:e} / {by:e} = {want:e}, not {got:e}");
+        for whole in [1.0, 2.0, 3.0, 41.0, 4095.0] {
+            let [high, low] = vector::reciprocal(-by.trunc().clamp(1.0, 4095.0)).unwrap();
+            let x = whole * by.trunc().clamp(1.0, 4095.0);
+            assert_eq!(x.mul_add(high, x * low), -whole, "{x} / {by}");
+        }
+    }
+    assert!([0.0, 1e-19, f32::INFINITY, f32::NAN].iter().all(|by| vector::reciprocal(*by).is_none()));
+}
