@@ -186,6 +186,11 @@ pub fn bindings(arguments: &Inputs) -> Bindings {
 /// The arrays that the command line names, and then its pictures, whose sizes may follow from these.
 pub fn read_inputs(arguments: &Inputs, source: &Source) -> Result<BTreeMap<String, Tensor>, Failure> {
     let entry = arguments.sizes.entry.as_deref();
+    for (number, (name, _)) in arguments.input.iter().enumerate() {
+        if arguments.input[..number].iter().any(|(other, _)| other == name) {
+            return Err(Failure::usage(format!("input `{name}` is given twice")));
+        }
+    }
     let mut given: BTreeMap<String, Tensor> = BTreeMap::new();
     let files = arguments.input.iter().filter_map(|(name, input)| match input {
         Input::File(path) => Some((name, path)),

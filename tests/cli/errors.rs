@@ -326,6 +326,8 @@ fn outputs_that_cannot_be_written() {
     let file = path.to_str().unwrap();
     let run = ["run", file, "--shape", "X=2", "--random", "1", "--output", "Y=a.npy", "--output", "Y=b.npy"];
     assert_snapshot!(refused(&run, 2), @"error: output `Y` is to be written to two files, a.npy and b.npy");
+    let run = ["run", file, "--input", "X=1", "--input", "X=x.npy"];
+    assert_snapshot!(refused(&run, 2), @"error: input `X` is given twice");
     let import = ["import", "tests/golden/onnx/attention.onnx", "-o", folder.to_str().unwrap()];
     assert_snapshot!(refused(&import, 2), @"error: DIR is a folder: the program wants a name, such as model.tile");
     assert!(!folder.with_extension("safetensors").exists());

@@ -71,7 +71,7 @@ impl<'a> Job<'a> {
         Some((bytes, at(places.start)..at(places.end)))
     }
 
-    /// Runs the epilogue for a chunk of places (its given registers are filled) and stores the results.
+    /// Runs the epilogue for a chunk of places (what it is given is there) and stores the results.
     ///
     /// Each place is to be finished by one thread only.
     pub fn finish(&self, epilogue: &mut Machine, places: Range<usize>) {

@@ -140,13 +140,13 @@ pub trait Lanes: Vector<Scalar = f32> {
     }
     /// Whether [`Self::scale`] takes any n, and gives 0 or infinity where it is large, NaN where it is NaN.
     const SATURATES: bool = false;
-    /// Of 2^(k/16), where k is the last four bits of each lane.
+    /// 2^(k/16) for each lane, where k is the lane's last four bits.
     #[inline(always)]
     unsafe fn root(self) -> Self {
         // SAFETY: as above.
         unsafe { each([self], |[x]| math::SIXTEENTHS[x.to_bits() as usize % 16]) }
     }
-    /// `self * 2ⁿ` of a whole n in -252..=254 (or, where it saturates, the whole part of any n), rounded once if `self` is 0.7 to 2.
+    /// `self * 2ⁿ` of a whole n in -252..=254 (where it saturates, 2 to the greatest whole number that is not above any n), rounded once if `self` is 0.7 to 2.
     #[inline(always)]
     unsafe fn scale(self, n: Self) -> Self {
         // SAFETY: as above.

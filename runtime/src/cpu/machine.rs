@@ -151,7 +151,8 @@ impl<'t> Machine<'t> {
             At::OfRows(register) => &self.registers[register].elements()[..self.rows],
             At::Steady(register, start) => &self.registers[register].elements()[start..start + self.length],
             At::Operand(operand, start) => &self.operands[operand].after(start)[..self.length],
-            // SAFETY: it holds the chunk's elements, and what may write there reads by way of places only.
+            // SAFETY: it holds the chunk's elements. Nobody writes there while the slice is in use: chains take places, not slices, and a step that stores
+            // to a sink reads no part of it.
             At::Own(place) => unsafe { std::slice::from_raw_parts(place.start.cast(), self.length) },
         }
     }
@@ -202,7 +203,9 @@ impl<'t> Machine<'t> {
                 self.run_chain(chain, tape.longest_chain <= Some(number), past);
                 continue;
             }
-            let sink = self.sink(step.value).filter(|sink| !sink.is_read && !matches!(step.action, Action::Load(_)));
+            // Those before the last may be the same all over the chunk, which others want to know.
+            let stores = number + 1 == tape.steps.len() && !matches!(step.action, Action::Load(_));
+            let sink = self.sink(step.value).filter(|sink| stores && !sink.is_read);
             if let Some(&Sink { place, bytes, .. }) = sink {
                 // SAFETY: it is memory of this thread's own while it is at the chunk, where only results are read that were stored there before.
                 let out = unsafe { std::slice::from_raw_parts_mut(place.start, bytes) };

@@ -1,4 +1,4 @@
-//! Elementary functions of f32 that compile to vector code: straight-line, no calls, no table.
+//! Elementary functions of f32 that compile to vector code: straight-line, no calls, no table but one that a register holds.
 //!
 //! `FUSED` says whether the processor multiplies and adds in one operation.
 //!

@@ -109,7 +109,7 @@ pub struct Tape {
     pub registers: Vec<usize>,
     /// Registers that hold one scalar for good.
     pub constants: Vec<(Value, usize, Scalar)>,
-    /// Values that the caller puts into registers.
+    /// Values that the caller puts into registers, or lends.
     pub given: Vec<(Value, usize)>,
     /// The program's results, in the order asked for.
     pub results: Vec<Value>,

@@ -419,7 +419,8 @@ fn alike(a: Scalar, b: Scalar) -> bool {
         DType::F64 => 1e-9,
         _ => 0.0,
     };
-    a == b || x == y || (x.is_nan() && y.is_nan()) || (x - y).abs() <= tolerance * x.abs().max(y.abs()).max(1.0)
+    let is_near = x.is_finite() && y.is_finite() && (x - y).abs() <= tolerance * x.abs().max(y.abs()).max(1.0);
+    a == b || x == y || (x.is_nan() && y.is_nan()) || is_near
 }
 
 /// A sum of products whose factors depend on different axes, in any order, with guards and prologues.

@@ -191,7 +191,8 @@ const EVEN_DIVISORS: std::ops::RangeInclusive<f32> = 1e-18..=1e18;
 
 /// The reciprocal of a divisor in two parts that are added: the first is rounded towards 0 and the second, of the same sign, is never 0.
 /// `x * high + x * low`, where the product with `high` is not rounded, is then `x / by` within 0.500001 units in the last place: the quotient itself where
-/// that is a float, infinite where it is, and 0 with its sign; but subnormal ones may be a unit off. `None` where `by` is too large or too small.
+/// that is a float, infinite where it is, and 0 with its sign. Quotients below 1e-32, of which `x * low` has lost digits, may be a unit off. `None` where
+/// `by` is too large or too small.
 pub fn reciprocal(by: f32) -> Option<[f32; 2]> {
     let exact = 1.0 / f64::from(by);
     let near = exact as f32;

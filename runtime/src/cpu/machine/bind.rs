@@ -134,7 +134,7 @@ impl Machine<'_> {
 
     /// The reciprocals, in two parts, of a value that is the same all over a row, where division by way of them is as good.
     fn reciprocals(&self, by: Value, bench: &mut Bench) -> Option<[Place; 2]> {
-        if self.extent(by) > self.rows || !vector::is_fused() {
+        if !matches!(self.at[by], At::Uniform(..) | At::OfRows(_)) || !vector::is_fused() {
             return None;
         }
         let by = self.distinct::<f32>(by);

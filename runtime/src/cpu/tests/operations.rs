@@ -151,26 +151,39 @@ fn copies_in_another_order_equal_their_definition() {
     }
 }
 
-/// Products with both parts of a reciprocal are quotients: rounded as these but for a millionth of a unit, and exact where they are.
+/// Division by one number for all is division: rounded as that but for a millionth of a unit, exact where it is.
 #[test]
-fn reciprocals_divide() {
+fn quotients_by_one_number_are_rounded_right() {
     let mut runner = TestRunner::deterministic();
     let mut draw = Draw(runner.rng());
-    for _ in 0..200_000 {
+    let quotients = |x: &[f32], by: f32| {
+        let mut out = vec![0.0; x.len()];
+        assert!(vector::binary_scalar(BinaryOp::Div, x, by, false, &mut out));
+        out
+    };
+    for _ in 0..20_000 {
         let mut magnitude = |below: usize| {
             let digits = (1 << 23) + draw.below(1 << 23);
             digits as f32 * f32::powi(2.0, draw.below(below) as i32 - below as i32 / 2 - 23)
         };
-        let (x, by) = (magnitude(100), magnitude(118));
-        let [high, low] = vector::reciprocal(by).unwrap();
-        let (got, want) = (x.mul_add(high, x * low), f64::from(x) / f64::from(by));
-        let unit = f64::from(f32::from_bits(got.to_bits() + 1)) - f64::from(got);
-        assert!((f64::from(got) - want).abs() <= 0.500_001 * unit, "{x:e} / {by:e} = {want:e}, not {got:e}");
-        for whole in [1.0, 2.0, 3.0, 41.0, 4095.0] {
-            let [high, low] = vector::reciprocal(-by.trunc().clamp(1.0, 4095.0)).unwrap();
-            let x = whole * by.trunc().clamp(1.0, 4095.0);
-            assert_eq!(x.mul_add(high, x * low), -whole, "{x} / {by}");
+        let (x, by): (Vec<f32>, f32) = ((0..20).map(|_| magnitude(100)).collect(), magnitude(118));
+        for (x, got) in x.iter().zip(quotients(&x, by)) {
+            let want = f64::from(*x) / f64::from(by);
+            let unit = f64::from(f32::from_bits(got.to_bits() + 1)) - f64::from(got);
+            assert!((f64::from(got) - want).abs() <= 0.500_001 * unit, "{x:e} / {by:e} = {want:e}, not {got:e}");
         }
+        let by = -by.trunc().clamp(1.0, 4095.0);
+        let (wholes, far) = ([1.0, 2.0, 3.0, 41.0, 4095.0], [0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, 3e38]);
+        assert_eq!(quotients(&wholes.map(|whole| whole * by), by), wholes, "{by}");
+        for by in [by, 1.0 / by] {
+            let bits = |x: &[f32]| -> Vec<u32> { x.iter().map(|x| x.to_bits()).collect() };
+            assert_eq!(
+                bits(&quotients(&far[..4], by)),
+                bits(&far[..4].iter().map(|x| x / by).collect::<Vec<_>>()),
+                "{by}"
+            );
+        }
+        assert_eq!(quotients(&far[4..], 0.01), [f32::INFINITY]);
+        assert!(quotients(&[f32::NAN], by)[0].is_nan());
     }
-    assert!([0.0, 1e-19, f32::INFINITY, f32::NAN].iter().all(|by| vector::reciprocal(*by).is_none()));
 }
