@@ -127,14 +127,20 @@ pub fn run(arguments: &Run, terminal: &Terminal) -> Result<(), Failure> {
     print(text.as_bytes())
 }
 
+/// The first two of one name.
+fn twice<T>(named: &[(String, T)]) -> Option<[&(String, T); 2]> {
+    named.iter().enumerate().find_map(|(number, first)| {
+        let second = named[number + 1..].iter().find(|(name, _)| *name == first.0);
+        second.map(|second| [first, second])
+    })
+}
+
 /// Sees that the outputs that are to be written are there.
 fn check_outputs(arguments: &Run, session: &Session) -> Result<(), Failure> {
     let names: Vec<&str> = session.outputs().map(|(name, _)| name).collect();
-    for (number, (name, path)) in arguments.output.iter().enumerate() {
-        if let Some((_, other)) = arguments.output[number + 1..].iter().find(|(other, _)| other == name) {
-            let files = format!("{} and {}", path.display(), other.display());
-            return Err(Failure::usage(format!("output `{name}` is to be written to two files, {files}")));
-        }
+    if let Some([(name, path), (_, other)]) = twice(&arguments.output) {
+        let files = format!("{} and {}", path.display(), other.display());
+        return Err(Failure::usage(format!("output `{name}` is to be written to two files, {files}")));
     }
     match arguments.output.iter().find(|(name, _)| !names.contains(&name.as_str())) {
         Some((name, _)) => {
@@ -186,10 +192,8 @@ pub fn bindings(arguments: &Inputs) -> Bindings {
 /// The arrays that the command line names, and then its pictures, whose sizes may follow from these.
 pub fn read_inputs(arguments: &Inputs, source: &Source) -> Result<BTreeMap<String, Tensor>, Failure> {
     let entry = arguments.sizes.entry.as_deref();
-    for (number, (name, _)) in arguments.input.iter().enumerate() {
-        if arguments.input[..number].iter().any(|(other, _)| other == name) {
-            return Err(Failure::usage(format!("input `{name}` is given twice")));
-        }
+    if let Some([(name, _), _]) = twice(&arguments.input) {
+        return Err(Failure::usage(format!("input `{name}` is given twice")));
     }
     let mut given: BTreeMap<String, Tensor> = BTreeMap::new();
     let files = arguments.input.iter().filter_map(|(name, input)| match input {

@@ -42,7 +42,7 @@ impl Chain {
     /// Operations on an element, about.
     pub fn work(&self) -> usize {
         let of = |step: &Move| match step {
-            Move::Apply(Code::Exp | Code::Tanh | Code::Erf, _) => 16,
+            Move::Apply(Code::Exp | Code::ExpSub | Code::Tanh | Code::Erf, _) => 16,
             _ => 1,
         };
         self.moves.iter().map(of).sum()
@@ -350,7 +350,11 @@ fn chain(steps: Vec<Step>, known: Known, later: &HashSet<Value>) -> Step {
     let mut kept: HashSet<Value> = HashSet::new();
     let mut all = Vec::new();
     for (step, x) in moves {
-        all.push(step);
+        match (step, all.last_mut()) {
+            // Of a difference that nobody else reads.
+            (Move::Apply(Code::Exp, _), Some(Move::Apply(code @ Code::Sub, _))) => *code = Code::ExpSub,
+            _ => all.push(step),
+        }
         let Some(x) = x else { continue };
         let is_new = own.contains(&x) && !matches!(step, Move::Aggregate(..) | Move::Compare(..));
         if is_new && (read.contains(&x) || later.contains(&x)) && kept.insert(x) {

@@ -447,11 +447,6 @@ mod x86 {
             unsafe { _mm256_blendv_ps(other, self, _mm256_cmp_ps::<LESS>(a, b)) }
         }
         #[inline(always)]
-        unsafe fn within(self, limit: Self) -> Self {
-            // SAFETY: as above. The second operand is what min gives where the first is NaN.
-            unsafe { _mm256_max_ps(_mm256_min_ps(self, limit), limit.neg()) }
-        }
-        #[inline(always)]
         unsafe fn word(self, op: WordOp, other: Self) -> Self {
             // SAFETY: as above.
             unsafe {

@@ -6,7 +6,7 @@ use super::fused::{Fused, Term};
 use super::lanes::MOST_LANES;
 use super::memory::{Launch, Operand, Output, Plain, Register, bytes_of, elements, elements_mut, prefetch};
 use super::number::{Bool, Number, from_scalar, typed};
-use super::space::{Piece, Walker};
+use super::space::{Lines, Piece, Walker};
 use super::strip::{self, Code, Place};
 use super::tape::{ACCUMULATOR, Action, CHUNK, Reader, Step, Tape};
 use super::vector;
@@ -424,6 +424,17 @@ impl<'t> Machine<'t> {
         fused.apply(given, terms, out);
     }
 
+    /// Where the first element of a chunk is, if lines have all of it in one piece.
+    fn one_piece(&mut self, lines: &Lines, start: usize, length: usize) -> Option<usize> {
+        let mut place = None;
+        if lines.run - start % lines.run >= length {
+            lines.walk(&self.tape.space, &mut self.walker, start, length, |piece| {
+                place = Some(piece.values[0] as usize)
+            });
+        }
+        place
+    }
+
     /// Reads a chunk of what will be written over it: of the same places, as [`tile_compiler::nest::Nest::may_overwrite`] says.
     fn load_own<T: Number>(
         &mut self,
@@ -434,9 +445,10 @@ impl<'t> Machine<'t> {
         out: &mut [T],
     ) -> usize {
         let lines = &reader.offset;
-        if reader.in_place && lines.steps[0] == 1 && lines.run - start % lines.run >= out.len() {
-            let mut first = 0;
-            lines.walk(&self.tape.space, &mut self.walker, start, out.len(), |piece| first = piece.values[0] as usize);
+        if reader.in_place
+            && lines.steps[0] == 1
+            && let Some(first) = self.one_piece(lines, start, out.len())
+        {
             let first = (first - output.first) * size_of::<T>();
             let place = Place::elements(output.bytes.part(&(first..first + size_of_val(out))));
             if self.tape.longest_chain.is_some() && size_of::<T>() == size_of::<f32>() {
@@ -470,12 +482,13 @@ impl<'t> Machine<'t> {
         let whole = reader.conditions.all_hold(space, &mut self.walker, start, length);
         let lines = if whole { &reader.offset } else { &reader.guarded };
         let step = lines.steps[0];
-        let in_one_piece = lines.run - start % lines.run >= length && whole && reader.dynamic.is_empty();
         // Where every condition holds.
         let holds = |piece: &Piece| piece.where_at_least_zero(1, &lines.steps);
-        if in_one_piece && matches!(step, 0 | 1) {
-            let mut place = 0;
-            lines.walk(space, &mut self.walker, start, length, |piece| place = piece.values[0] as usize);
+        if whole
+            && reader.dynamic.is_empty()
+            && matches!(step, 0 | 1)
+            && let Some(place) = self.one_piece(lines, start, length)
+        {
             let local = place - operand.first;
             if step == 0 {
                 out[0] = data[local];

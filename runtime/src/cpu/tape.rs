@@ -203,9 +203,7 @@ impl Tape {
                     continue;
                 }
                 Inst::Leaf(Leaf::Load(load)) => {
-                    let mut reader = tape.reader(nest, load, guards);
-                    reader.in_place = in_place.contains(&value);
-                    Action::Load(Box::new(reader))
+                    Action::Load(Box::new(tape.reader(nest, load, guards, in_place.contains(&value))))
                 }
                 Inst::Leaf(Leaf::Statistic(aggregation, a)) => Action::Statistic(*aggregation, *a),
                 Inst::Leaf(Leaf::Inner(_) | Leaf::OfBody(_)) => unreachable!("nests of attention run in stages"),
@@ -258,7 +256,7 @@ impl Tape {
         matches!(self.results[..], [result] if self.given.contains(&(result, ACCUMULATOR)))
     }
 
-    fn reader(&self, nest: &Nest, load: &Load, guards: &[Affine]) -> Reader {
+    fn reader(&self, nest: &Nest, load: &Load, guards: &[Affine], in_place: bool) -> Reader {
         let conditions = || guards.iter().chain(load.when.iter().filter(|when| !guards.contains(when)));
         Reader {
             operand: load.operand,
@@ -266,7 +264,7 @@ impl Tape {
             conditions: Lines::new(nest, &self.space, conditions()),
             guarded: Lines::new(nest, &self.space, std::iter::once(&load.offset).chain(conditions())),
             dynamic: load.dynamic.iter().map(|&(value, stride)| (value, self.dtypes[value], stride)).collect(),
-            in_place: false,
+            in_place,
         }
     }
 
@@ -384,10 +382,11 @@ fn in_place(
         let Some(operand) = output.over else { continue };
         let is_load = |value: Value| matches!(&insts[value], Inst::Leaf(Leaf::Load(load)) if load.operand == operand);
         let loads = || order.iter().copied().enumerate().filter(|(_, value)| is_load(*value));
-        let made = order.iter().position(|value| *value == result).filter(|_| linked[result]);
-        direct[number] = made.is_some_and(|made| loads().all(|(found, _)| found < made));
+        let made = order.iter().position(|value| *value == result);
+        let at_once = made.filter(|&made| linked[result] && loads().all(|(found, _)| found < made));
+        direct[number] = at_once.is_some();
         // Other results are stored after the last value.
-        let stored = if direct[number] { made.unwrap_or(0) } else { order.len() };
+        let stored = at_once.unwrap_or(order.len());
         in_place.extend(loads().map(|(_, load)| load).filter(|&load| last_read(load) <= stored));
     }
     (in_place, direct)

@@ -213,7 +213,7 @@ impl Trainer {
         model::tuned(graph, device, model.sources(), &options, tune)
     }
 
-    /// The step of training on the data's first samples, so many or all, with values for all its inputs and weights: to be looked at, or timed: its runs
+    /// The step of training on the data's first samples, so many or all, with values for all its inputs and weights: to be looked at, or timed. Its runs
     /// are not training, for they hand on only those weights that they write over.
     ///
     /// # Errors

@@ -40,12 +40,7 @@ impl Bench {
     }
 
     fn push(&mut self, code: Code, a: Place, b: Place) {
-        match self.ops.last_mut() {
-            Some(last) if last.code == Code::Sub && last.keep.is_none() && code == Code::Exp => {
-                last.code = Code::ExpSub
-            }
-            _ => self.ops.push(Op::new(code, a, b)),
-        }
+        self.ops.push(Op::new(code, a, b));
     }
 
     /// Stores what `x` now is.
