@@ -197,3 +197,27 @@ fn quotients_overflow_as_defined() {
         rows_with_numbers(program, DType::F32, far, |i| [1e-5, 1e-17, -0.25, 1e17, 3e-18][i % 5]);
     }
 }
+
+/// Mesa 22.3 takes both sides of such a comparison for unsigned, if told of an i32 whose sign is extended.
+#[test]
+fn widened_integers_are_compared_by_their_sign() {
+    let graph = Graph::parse(
+        "\
+graph case(%0) -> (Less = %3, Atleast = %4, Most = %5, Least = %6)
+%0 = input X : i32[6]
+%1 = cast %0 : i64[6]
+%2 = constant -7 : i64[]
+%3 = cmp_lt %1 %2 : bool[6]
+%4 = cmp_ge %1 %2 : bool[6]
+%5 = max %1 %2 : i64[6]
+%6 = min %1 %2 : i64[6]
+",
+    )
+    .unwrap();
+    let values = [i32::MIN, -8, -7, 0, 5, i32::MAX];
+    let x = Tensor::from_scalars(TensorType::new(DType::I32, [6]), values.map(Scalar::i32)).unwrap();
+    let case = Case { graph, inputs: vec![("X".to_owned(), x)], tolerances: vec![0.0; 4] };
+    for device in [&[Device::named("check").unwrap(), Device::cpu()], &ADAPTERS[..]].concat() {
+        assert_eq!(fault(&case, &device), None, "on {}", device.name());
+    }
+}

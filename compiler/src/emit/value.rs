@@ -53,13 +53,14 @@ impl Emitter<'_> {
                 self.emit(Expression::Select { condition, accept, reject })
             }
             Expr::Cast(dtype, a) => {
-                let mut value = self.value(a)?;
-                let from = self.type_of(a)?.dtype;
-                if from.is_integer() && from.size() < 8 && matches!(dtype, DType::I64 | DType::U64) {
-                    // The writer of SPIR-V extends the sign where the result is signed, and not where the operand is.
-                    value = self.cast(value, if from.is_signed_integer() { DType::I64 } else { DType::U64 });
+                let value = self.value(a)?;
+                let from = self.type_of(a)?;
+                let widened = from.dtype.is_integer() && from.dtype.size() < 8;
+                if widened && matches!(dtype, DType::I64 | DType::U64) {
+                    self.widen(value, from, *dtype)
+                } else {
+                    self.cast(value, *dtype)
                 }
-                self.cast(value, *dtype)
             }
             Expr::Bitcast(dtype, a) => {
                 let expr = self.value(a)?;
@@ -199,6 +200,25 @@ impl Emitter<'_> {
         self.ty(Type::scalar(dtype));
         let naga::Scalar { kind, width } = scalar(dtype);
         self.emit(Expression::As { expr, kind, convert: Some(width) })
+    }
+
+    /// An integer of 32 bits as one of 64. The writer of SPIR-V extends the sign where the result is signed, not where the
+    /// operand is: so zeros extend it. And Mesa 22.3 compares an integer whose sign was extended with a constant as if
+    /// both were unsigned: so a signed one is moved up by 2^31, and back down when it is wide.
+    fn widen(&mut self, value: Value, from: Type, dtype: DType) -> Value {
+        if !from.dtype.is_signed_integer() {
+            let wide = self.cast(value, DType::U64);
+            return self.cast(wide, dtype);
+        }
+        let bits = self.cast(value, DType::U32);
+        let sign = self.literal(Scalar::from_bits(DType::U32, 1 << 31));
+        let right = self.splat(sign, from.lanes);
+        let moved = self.emit(Expression::Binary { op: B::ExclusiveOr, left: bits, right });
+        let wide = self.cast(moved, DType::U64);
+        let left = self.cast(wide, dtype);
+        let distance = self.literal(Scalar::from_i64(dtype, 1 << 31));
+        let right = self.splat(distance, from.lanes);
+        self.emit(Expression::Binary { op: B::Subtract, left, right })
     }
 
     fn splat(&mut self, value: Value, lanes: u8) -> Value {
