@@ -86,7 +86,7 @@ impl Contraction {
             && let Some((window, _)) = &places.window
         {
             let extents: Vec<usize> = roles.reduction.iter().map(|&axis| nest.axes[axis].extent).collect();
-            let (order, block) = window.order(&extents, size.block);
+            let (order, block) = window.order(&extents);
             size.block = block;
             if let Some(order) = order {
                 **places = places.reordered(&order);
@@ -347,14 +347,25 @@ impl Computed {
 struct Epilogue<'a> {
     job: &'a Job<'a>,
     contraction: &'a Contraction,
-    /// Machines that no thread is using.
-    idle: Mutex<Vec<Machine<'a>>>,
+    /// Machines that no task is using.
+    #[expect(clippy::vec_box, reason = "a machine is large, and goes from task to task")]
+    idle: Mutex<Vec<Box<Machine<'a>>>>,
 }
 
-impl<T: Float + Number> Store<T> for Epilogue<'_> {
-    fn store(&self, tile: Tile<T>) {
+impl<'a, T: Float + Number> Store<T> for Epilogue<'a> {
+    type Worker<'s>
+        = Worker<'s, 'a>
+    where
+        Self: 's;
+
+    fn worker(&self) -> Worker<'_, 'a> {
+        let idle = self.idle.lock().ok().and_then(|mut idle| idle.pop());
+        Worker { machine: Some(idle.unwrap_or_else(|| Box::new(self.job.finisher()))), epilogue: self }
+    }
+
+    fn store(&self, worker: &mut Worker<'_, 'a>, tile: Tile<T>) {
         let Contraction { batch, rows, columns, runs, .. } = self.contraction;
-        let mut machine = self.take();
+        let Some(machine) = &mut worker.machine else { return };
         let width = tile.columns.len();
         let place = |row: usize, column: usize| batch[tile.batch] + rows[row] + columns[column];
         let consecutive = runs[tile.columns.start] as usize >= width;
@@ -365,21 +376,20 @@ impl<T: Float + Number> Store<T> for Epilogue<'_> {
                 let follows = |row: &usize| rows[*row] == rows[row - 1] + width;
                 let count = 1 + (first + 1..tile.rows.end).take_while(follows).count();
                 let place = place(first, tile.columns.start);
-                tile.together(first..first + count, |sums| self.job.complete(&mut machine, place, sums));
+                tile.together(first..first + count, |sums| self.job.complete(machine, place, sums));
                 first += count;
             }
-            return self.give(machine);
+            return;
         }
         for (row, sums) in tile.iter() {
             let mut done = 0;
             while done < sums.len() {
                 let column = tile.columns.start + done;
                 let run = (runs[column] as usize).min(sums.len() - done);
-                self.job.complete(&mut machine, place(row, column), &sums[done..done + run]);
+                self.job.complete(machine, place(row, column), &sums[done..done + run]);
                 done += run;
             }
         }
-        self.give(machine);
     }
 
     fn place(&self, batch: usize, of_rows: Range<usize>, of_columns: Range<usize>) -> Option<(*mut T, usize)> {
@@ -396,15 +406,17 @@ impl<T: Float + Number> Store<T> for Epilogue<'_> {
     }
 }
 
-impl<'a> Epilogue<'a> {
-    fn take(&self) -> Machine<'a> {
-        let idle = self.idle.lock().ok().and_then(|mut idle| idle.pop());
-        idle.unwrap_or_else(|| self.job.finisher())
-    }
+/// A task's machine.
+struct Worker<'e, 'a> {
+    /// There until the task ends.
+    machine: Option<Box<Machine<'a>>>,
+    epilogue: &'e Epilogue<'a>,
+}
 
-    fn give(&self, machine: Machine<'a>) {
-        if let Ok(mut idle) = self.idle.lock() {
-            idle.push(machine);
+impl Drop for Worker<'_, '_> {
+    fn drop(&mut self) {
+        if let Ok(mut idle) = self.epilogue.idle.lock() {
+            idle.extend(self.machine.take());
         }
     }
 }

@@ -6,9 +6,9 @@
 //! The blocking, outermost first:
 //! - B is packed once, in columns of a micro-kernel's width by blocks of k, shared by all threads: ahead of the run where it does not change
 //!   ([`Packed`]), else, if it is larger than [`B_BYTES`], a range of columns at a time. Where few rows pass, B is read where it lies.
-//! - A task is a block of rows (at most [`MC`]) × a range of columns (at most [`TASK_COLUMNS`]). Its rows of A are read where they lie,
-//!   or packed for one block of k, into L2 (always where many columns pass); where rows and terms meet the same elements again and
-//!   again, those are copied once ([`Window`]).
+//! - A task is a block of rows (at most [`MC`], or what [`WINDOW_BYTES`] hold) × a range of columns (at most [`TASK_COLUMNS`]).
+//!   Its rows of A are read where they lie, or packed for one block of k, into L2 (always where many columns pass); where rows and
+//!   terms meet the same elements again and again, those are copied once ([`Window`]).
 //! - It walks B in blocks of k × NC, which stay in L2 while all its rows pass.
 //! - A panel of A stays in L1 while the block's panels of B pass.
 //!
@@ -41,6 +41,8 @@ const BLOCK_BYTES: usize = 384 * 4;
 const MC: usize = 168;
 /// Most rows of a task whose rows all meet the same elements.
 const MOST_ROWS_IN_WINDOW: usize = 1024;
+/// Most bytes of L2 for a task's window and the sums that wait for its next block of k.
+const WINDOW_BYTES: usize = 512 << 10;
 /// Columns of B walked at a time: a block × NC of f32 takes 384 KiB of L2.
 const NC: usize = 256;
 /// A panel of A and the sums that are finished together, if these are of more than one: they are in L1 beside the passing B.
@@ -118,8 +120,16 @@ impl<'a, T> Tile<'a, T> {
 
 /// Takes every element of C once, in tiles of a few rows by up to some hundred columns that are in L1, from any thread.
 pub trait Store<T>: Sync {
+    /// What a task keeps from tile to tile.
+    type Worker<'s>
+    where
+        Self: 's;
+
+    /// A task's.
+    fn worker(&self) -> Self::Worker<'_>;
+
     /// Takes one tile.
-    fn store(&self, tile: Tile<T>);
+    fn store(&self, worker: &mut Self::Worker<'_>, tile: Tile<T>);
 
     /// Where these rows × columns of a batch's C may be summed in place, and left: the first of them, and the elements from a row to the
     /// next. Columns are side by side. What is summed there is not stored as a tile.
@@ -129,7 +139,14 @@ pub trait Store<T>: Sync {
 }
 
 impl<T, F: Fn(Tile<T>) + Sync> Store<T> for F {
-    fn store(&self, tile: Tile<T>) {
+    type Worker<'s>
+        = ()
+    where
+        Self: 's;
+
+    fn worker(&self) {}
+
+    fn store(&self, _worker: &mut (), tile: Tile<T>) {
         self(tile);
     }
 }
@@ -149,7 +166,14 @@ impl<'a, T> Rows<'a, T> {
 }
 
 impl<T: Float> Store<T> for Rows<'_, T> {
-    fn store(&self, tile: Tile<T>) {
+    type Worker<'s>
+        = ()
+    where
+        Self: 's;
+
+    fn worker(&self) {}
+
+    fn store(&self, _worker: &mut (), tile: Tile<T>) {
         for (row, sums) in tile.iter() {
             let start = tile.batch * self.batch_stride + row * self.row_stride + tile.columns.start;
             // SAFETY: only this module makes tiles, and no two of a product share an element.
@@ -265,6 +289,19 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Product<'_, T, A, B, S> {
         view.outer_stride == 1 && (adjacent || panels == 1 || (panels <= FEW_PANELS && !scattered))
     }
 
+    /// How many rows a task has at most, in whole runs: neighbours meet the same elements, which are copied for each task anew.
+    fn rows_of_window(&self, window: &Window, columns: usize) -> usize {
+        let Size { m, k, block, .. } = self.size;
+        let waiting = if k > block { columns.min(TASK_COLUMNS) } else { 0 };
+        let bytes = |rows: usize| {
+            (window.frame(self.batch, 0..rows, 0..block.min(k)).elements() + rows * waiting) * size_of::<T>()
+        };
+        let one = window.run();
+        let (first, second) = (bytes(one), bytes(m.min(2 * one)));
+        let more = WINDOW_BYTES.saturating_sub(first) / second.saturating_sub(first).max(1);
+        (one * (1 + more)).min(MOST_ROWS_IN_WINDOW.max(one)).min(m)
+    }
+
     /// Splits C's `columns` into tasks of about equal size, a multiple of the threads, or of rows that dwindle, and runs them.
     fn multiply(&self, columns: Range<usize>, b: Panels<T>) {
         let (m, height, window) = (self.size.m, self.kernels.rows, self.a.window());
@@ -275,7 +312,11 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Product<'_, T, A, B, S> {
         let row = |panel: usize| panel / in_run * run + run * (panel % in_run) / in_run;
         // A window is no larger for many rows than for few, if they meet the same elements.
         let in_one_window = window.is_some() && m <= MOST_ROWS_IN_WINDOW;
-        let mut row_tasks = if in_one_window { 1 } else { panels.div_ceil(MC / height) };
+        let mut row_tasks = match window {
+            Some(_) if in_one_window => 1,
+            Some(window) => m.div_ceil(self.rows_of_window(window, columns.len())),
+            None => panels.div_ceil(MC / height),
+        };
         let column_panels = columns.len().div_ceil(self.kernels.columns());
         let mut column_tasks = columns.len().div_ceil(TASK_COLUMNS);
         if self.threads > 1 {

@@ -2,7 +2,7 @@
 
 use super::kernel::{Float, Kernels, Layout, Run, Strided, panel_stride};
 use super::pack::{Pack, Panel, View};
-use super::{NC, Product, Store, TOGETHER_BYTES, Tile, scratch};
+use super::{BLOCK_BYTES, NC, Product, Store, TOGETHER_BYTES, Tile, scratch};
 use std::ops::Range;
 
 /// Columns of a task for which its rows of A are packed even where they could be read in place: kernels read what is packed faster.
@@ -38,7 +38,7 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
         let Kernels { rows: height, lanes, .. } = self.product.kernels;
         let (k, kc, width) = (self.product.size.k, self.product.size.block, self.product.kernels.columns());
         let blocks = k.div_ceil(kc).max(1);
-        let nc = NC / width * width;
+        let nc = (NC * BLOCK_BYTES / (kc * size_of::<T>()).max(BLOCK_BYTES) / width).max(1) * width;
         let Product { batch, store, .. } = self.product;
         let place = match &self.rows[..] {
             // Kernels write whole vectors.
@@ -60,6 +60,7 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
             None if blocks == 1 => 1,
             None => groups * self.columns.len().div_ceil(nc),
         };
+        let mut worker = place.is_none().then(|| store.worker());
         let packed = kc.min(k).max(panel_stride::<T>()) * self.rows.len() * height;
         scratch::with3([packed, strips * strip, kc.min(k) * width], |[a, c, edge]: [&mut [T]; 3]| {
             let mut lefts = Vec::with_capacity(self.rows.len());
@@ -87,11 +88,13 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
                             let c = c[(rows.start - first) * stride..][..room].as_mut_ptr();
                             self.strip(rows.len(), columns.clone(), ks.clone(), (*left, &runs), edge, c, stride);
                         }
-                        if block + 1 == blocks {
+                        if block + 1 == blocks
+                            && let Some(worker) = &mut worker
+                        {
                             let rows = first..panels[panels.len() - 1].end;
                             let columns = columns.clone();
                             let tile = Tile { batch: self.product.batch, rows, columns, data: c, stride };
-                            self.product.store.store(tile);
+                            store.store(worker, tile);
                         }
                         number += 1;
                     }

@@ -40,6 +40,8 @@ pub struct Coordinate {
 const LEAST_ROWS: usize = 5;
 /// Elements that are met fewer times than this on the average, in tenths, are better packed, or read where they lie.
 const LEAST_REUSE: usize = 15;
+/// Terms of a block, about: more than of a packed one, since what a panel of rows meets in L1 is less than rows × terms.
+const BLOCK: usize = 576;
 /// Fewer channels than this are not worth a run.
 const LEAST_CHANNELS: usize = 16;
 /// Rows of the box that many bytes apart would displace each other from L1.
@@ -108,9 +110,10 @@ impl Window {
     }
 
     /// The order of terms (by the axes that make them up, of these `extents`) and the length of a block in which most terms of a block meet the same
-    /// elements; blocks are about `most` long. `None` is the order in which they are.
-    pub fn order(&self, extents: &[usize], most: usize) -> (Option<Vec<usize>>, usize) {
+    /// elements. `None` is the order in which they are.
+    pub fn order(&self, extents: &[usize]) -> (Option<Vec<usize>>, usize) {
         let k: usize = extents.iter().product();
+        let most = k.div_ceil(k.div_ceil(BLOCK).max(1));
         match self.layout {
             // All taps of some channels, then of the next.
             Layout::KContiguous => {
