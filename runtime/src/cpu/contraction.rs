@@ -7,6 +7,7 @@
 use super::gemm::{
     Float, Frame, Gather, Layout, Pack, Packed, Panel, Places, Right, Size, Store, Tile, View, Window, product,
 };
+use super::idle::Idle;
 use super::job::Job;
 use super::machine::Machine;
 use super::memory::{Launch, Operand, bytes_of, elements};
@@ -15,7 +16,6 @@ use super::places::{gathered, is_whole, locate, size};
 use super::space::{Guards, Space};
 use super::tape::{CHUNK, Tape};
 use std::ops::Range;
-use std::sync::Mutex;
 use tile_compiler::affine::Affine;
 use tile_compiler::dtype::DType;
 use tile_compiler::nest::{Leaf, Nest, Roles};
@@ -170,7 +170,7 @@ impl Contraction {
         let left = self.left.bind::<T>(job.nest, job.launch);
         let right = self.right.bind::<T>(job.nest, job.launch);
         let right = packed.map_or(Right::Now(&right), Right::Packed);
-        let epilogue = Epilogue { job, contraction: self, idle: Mutex::new(Vec::new()) };
+        let epilogue = Epilogue { job, contraction: self, idle: Idle::new() };
         product(self.size, &left, right, &epilogue);
     }
 }
@@ -347,25 +347,22 @@ impl Computed {
 struct Epilogue<'a> {
     job: &'a Job<'a>,
     contraction: &'a Contraction,
-    /// Machines that no task is using.
-    #[expect(clippy::vec_box, reason = "a machine is large, and goes from task to task")]
-    idle: Mutex<Vec<Box<Machine<'a>>>>,
+    idle: Idle<Machine<'a>>,
 }
 
 impl<'a, T: Float + Number> Store<T> for Epilogue<'a> {
-    type Worker<'s>
-        = Worker<'s, 'a>
-    where
-        Self: 's;
+    type Worker = Box<Machine<'a>>;
 
-    fn worker(&self) -> Worker<'_, 'a> {
-        let idle = self.idle.lock().ok().and_then(|mut idle| idle.pop());
-        Worker { machine: Some(idle.unwrap_or_else(|| Box::new(self.job.finisher()))), epilogue: self }
+    fn worker(&self) -> Self::Worker {
+        self.idle.take(|| self.job.finisher())
     }
 
-    fn store(&self, worker: &mut Worker<'_, 'a>, tile: Tile<T>) {
+    fn done(&self, machine: Self::Worker) {
+        self.idle.give(machine);
+    }
+
+    fn store(&self, machine: &mut Self::Worker, tile: Tile<T>) {
         let Contraction { batch, rows, columns, runs, .. } = self.contraction;
-        let Some(machine) = &mut worker.machine else { return };
         let width = tile.columns.len();
         let place = |row: usize, column: usize| batch[tile.batch] + rows[row] + columns[column];
         let consecutive = runs[tile.columns.start] as usize >= width;
@@ -403,20 +400,5 @@ impl<'a, T: Float + Number> Store<T> for Epilogue<'a> {
         let place = |row: usize| batches[batch] + row + columns[first_column];
         let places = place(rows[0])..place(rows[rows.len() - 1]) + of_columns.len();
         self.job.direct(places).map(|start| (start, stride))
-    }
-}
-
-/// A task's machine.
-struct Worker<'e, 'a> {
-    /// There until the task ends.
-    machine: Option<Box<Machine<'a>>>,
-    epilogue: &'e Epilogue<'a>,
-}
-
-impl Drop for Worker<'_, '_> {
-    fn drop(&mut self) {
-        if let Ok(mut idle) = self.epilogue.idle.lock() {
-            idle.extend(self.machine.take());
-        }
     }
 }

@@ -1,12 +1,13 @@
 //! A nest at work: its buffers, and the epilogue that ends every way of running it.
 
+use super::idle::Idle;
 use super::machine::{Machine, Sink};
 use super::memory::{Launch, Output, bytes_of, elements, elements_mut};
 use super::number::Number;
 use super::pool;
 use super::shared::Shared;
 use super::space::{Lines, Space};
-use super::strip::Place;
+use super::strip::{self, Place};
 use super::tape::{CHUNK, Tape};
 use std::ops::Range;
 use tile_compiler::affine::Affine;
@@ -182,28 +183,43 @@ impl<'a> Job<'a> {
         // Long programs take long to begin: their pieces have some points, too.
         let work = (self.epilogue.len() + 1).min(LONGEST);
         let past = matches!(self.outputs, [output] if output.bytes.len() >= LARGE);
-        parallel(places.start / unit..places.end / unit, work * unit, |units| {
+        let machine = || {
             let mut machine = self.finisher();
             machine.past = past;
+            machine
+        };
+        parallel(places.start / unit..places.end / unit, work * unit, machine, |machine, units| {
             let places = units.start * unit..units.end * unit;
-            self.epilogue.chunks(places).for_each(|chunk| self.finish(&mut machine, chunk));
+            self.epilogue.chunks(places).for_each(|chunk| self.finish(machine, chunk));
+            if past {
+                strip::fence();
+            }
         });
     }
 }
 
-/// Calls `f` with ranges that make up `range`, on several threads if so many times `work` operations on an element are worth it.
-pub fn parallel(range: Range<usize>, work: usize, f: impl Fn(Range<usize>) + Sync) {
+/// Calls `f` with ranges that make up `range`, on several threads if so many times `work` operations on an element are worth it, and with a
+/// `new` worker, which may have been at work on other ranges.
+pub fn parallel<W: Send>(
+    range: Range<usize>,
+    work: usize,
+    new: impl Fn() -> W + Sync,
+    f: impl Fn(&mut W, Range<usize>) + Sync,
+) {
     let total = range.len();
     let threads = pool::threads();
     // Many, since threads are not equally fast.
     let pieces = (threads * 16).min(total.saturating_mul(work) / GRAIN).min(total);
     if threads == 1 || pieces < 2 {
-        return f(range);
+        return f(&mut new(), range);
     }
+    let idle = Idle::new();
     let size = total.div_ceil(pieces);
     let size = if size > CHUNK { size.next_multiple_of(CHUNK) } else { size };
     pool::run(total.div_ceil(size), |piece| {
         let start = range.start + piece * size;
-        f(start..range.end.min(start + size));
+        let mut worker = idle.take(&new);
+        f(&mut worker, start..range.end.min(start + size));
+        idle.give(worker);
     });
 }

@@ -78,15 +78,12 @@ pub struct Machine<'t> {
     length: usize,
     /// Rows of the chunk, where the tape has rows, or 1.
     rows: usize,
-    /// Whether chains store past the caches what goes to a sink, where it is aligned. Others see it once the machine is dropped.
+    /// Whether chains store past the caches what goes to a sink, where it is aligned. Others see it after [`strip::fence`].
     pub past: bool,
 }
 
 impl Drop for Machine<'_> {
     fn drop(&mut self) {
-        if self.past {
-            strip::fence();
-        }
         let state = State {
             registers: std::mem::take(&mut self.registers),
             at: std::mem::take(&mut self.at),

@@ -15,6 +15,7 @@ mod chain;
 mod contraction;
 mod direct;
 mod fused;
+mod idle;
 mod job;
 mod lanes;
 mod machine;

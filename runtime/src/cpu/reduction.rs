@@ -128,33 +128,39 @@ impl<T: Number> Run<'_, T> {
         let assigns = self.aggregation == Aggregation::Assign;
         if blocks == 1 || places.len() > FEW || self.arg() || assigns {
             let work = (body.len() + 1).saturating_mul(points.size);
-            return parallel(places, work, |places| self.across_places(places));
+            let worker = || (self.job.finisher(), Sums::new(self));
+            return parallel(places, work, worker, |(epilogue, sums), places| {
+                self.across_places(epilogue, sums, places)
+            });
         }
         // Chunk by chunk of places, the sums of each block.
         let chunks: Vec<Range<usize>> = body.chunks(places.clone()).collect();
         let mut partials = vec![self.nothing(); blocks * places.len()];
         let shared = Shared::new(&mut partials);
-        parallel(0..blocks * chunks.len(), (body.len() + 1).saturating_mul(BLOCK * chunks[0].len()), |units| {
-            let mut sums = Sums::new(self);
-            for unit in units {
-                let (block, chunk) = (unit / chunks.len(), &chunks[unit % chunks.len()]);
-                let some = block * BLOCK..points.size.min((block + 1) * BLOCK);
-                sums.sum(chunk.clone(), some);
-                let start = block * places.len() + chunk.start - places.start;
-                // SAFETY: units are split between threads.
-                let to = unsafe { shared.slice(start..start + chunk.len()) };
-                for (i, to) in to.iter_mut().enumerate() {
-                    *to = Partial { value: sums.total[i], position: 0, found: sums.written[i].0 != 0 };
+        let work = (body.len() + 1).saturating_mul(BLOCK * chunks[0].len());
+        parallel(
+            0..blocks * chunks.len(),
+            work,
+            || Sums::new(self),
+            |sums, units| {
+                for unit in units {
+                    let (block, chunk) = (unit / chunks.len(), &chunks[unit % chunks.len()]);
+                    let some = block * BLOCK..points.size.min((block + 1) * BLOCK);
+                    sums.sum(chunk.clone(), some);
+                    let start = block * places.len() + chunk.start - places.start;
+                    // SAFETY: units are split between threads.
+                    let to = unsafe { shared.slice(start..start + chunk.len()) };
+                    for (i, to) in to.iter_mut().enumerate() {
+                        *to = Partial { value: sums.total[i], position: 0, found: sums.written[i].0 != 0 };
+                    }
                 }
-            }
-        });
+            },
+        );
         let part = |place: usize, block: usize| partials[block * places.len() + place - places.start];
         self.join(places.clone(), blocks, part);
     }
 
-    fn across_places(&self, places: Range<usize>) {
-        let mut epilogue = self.job.finisher();
-        let mut sums = Sums::new(self);
+    fn across_places(&self, epilogue: &mut Machine, sums: &mut Sums<T>, places: Range<usize>) {
         for chunk in self.reduction.body.chunks(places) {
             let length = chunk.len();
             sums.sum(chunk.clone(), 0..self.reduction.points.size);
@@ -165,7 +171,7 @@ impl<T: Number> Run<'_, T> {
             } else {
                 epilogue.given::<T>(ACCUMULATOR)[..length].copy_from_slice(&sums.total[..length]);
             }
-            self.job.finish(&mut epilogue, chunk);
+            self.job.finish(epilogue, chunk);
         }
     }
 
@@ -178,39 +184,46 @@ impl<T: Number> Run<'_, T> {
         let block = points.size.div_ceil(blocks);
         let work = (body.len() + 1).saturating_mul(block);
         if blocks == 1 {
-            return parallel(places, work, |places| {
-                let mut fold = Fold::new(self);
-                let mut epilogue = self.job.finisher();
+            let worker = || (self.job.finisher(), Fold::new(self));
+            return parallel(places, work, worker, |(epilogue, fold), places| {
                 for chunk in self.job.epilogue.chunks(places) {
-                    self.finish(&mut epilogue, chunk, |place| fold.fold(place, 0..points.size));
+                    self.finish(epilogue, chunk, |place| fold.fold(place, 0..points.size));
                 }
             });
         }
         let mut partials = vec![self.nothing(); places.len() * blocks];
         let shared = Shared::new(&mut partials);
-        parallel(0..places.len() * blocks, work, |units| {
-            let mut fold = Fold::new(self);
-            for unit in units {
-                let (place, start) = (places.start + unit / blocks, unit % blocks * block);
-                let partial = fold.fold(place, start..points.size.min(start + block));
-                // SAFETY: units are split between threads.
-                let to = unsafe { shared.slice(unit..unit + 1) };
-                to[0] = partial;
-            }
-        });
+        parallel(
+            0..places.len() * blocks,
+            work,
+            || Fold::new(self),
+            |fold, units| {
+                for unit in units {
+                    let (place, start) = (places.start + unit / blocks, unit % blocks * block);
+                    let partial = fold.fold(place, start..points.size.min(start + block));
+                    // SAFETY: units are split between threads.
+                    let to = unsafe { shared.slice(unit..unit + 1) };
+                    to[0] = partial;
+                }
+            },
+        );
         self.join(places.clone(), blocks, |place, block| partials[(place - places.start) * blocks + block]);
     }
 
     /// Finishes places of each of which there are the parts `0..blocks`.
     fn join(&self, places: Range<usize>, blocks: usize, part: impl Fn(usize, usize) -> Partial<T> + Sync) {
-        parallel(places, self.job.epilogue.len() + blocks, |places| {
-            let mut epilogue = self.job.finisher();
-            for chunk in self.job.epilogue.chunks(places) {
-                self.finish(&mut epilogue, chunk, |place| {
-                    (0..blocks).fold(self.nothing(), |sum, block| self.combine(sum, part(place, block)))
-                });
-            }
-        });
+        parallel(
+            places,
+            self.job.epilogue.len() + blocks,
+            || self.job.finisher(),
+            |epilogue, places| {
+                for chunk in self.job.epilogue.chunks(places) {
+                    self.finish(epilogue, chunk, |place| {
+                        (0..blocks).fold(self.nothing(), |sum, block| self.combine(sum, part(place, block)))
+                    });
+                }
+            },
+        );
     }
 
     /// Runs the epilogue for a chunk of places whose aggregated values `whole` gives.

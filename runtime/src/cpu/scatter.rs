@@ -6,6 +6,7 @@
 //! Always true: a place's points are taken in their order, whatever the number of threads.
 
 use super::job::{Job, parallel};
+use super::machine::Machine;
 use super::memory::Launch;
 use super::number::{Bool, Number, from_scalar, typed};
 use super::reduction::{Reduction, Run, Sums, cost};
@@ -71,14 +72,22 @@ impl Scatter {
         typed!(dtype, T => {
             let identity: T = from_scalar(aggregation.identity(dtype));
             let run = Run { reduction: &self.reduction, job, aggregation, identity };
-            parallel(0..job.nest.places(), work, |places| self.add(&run, &lists, places));
+            let worker = || (job.finisher(), Sums::new(&run));
+            parallel(0..job.nest.places(), work, worker, |(epilogue, sums), places| {
+                self.add(&run, &lists, epilogue, sums, places);
+            });
         });
     }
 
     /// Computes some places.
-    fn add<T: Number>(&self, run: &Run<T>, lists: &Lists, places: Range<usize>) {
-        let mut epilogue = run.job.finisher();
-        let mut sums = Sums::new(run);
+    fn add<T: Number>(
+        &self,
+        run: &Run<T>,
+        lists: &Lists,
+        epilogue: &mut Machine,
+        sums: &mut Sums<T>,
+        places: Range<usize>,
+    ) {
         for chunk in run.job.epilogue.chunks(places) {
             epilogue.given::<T>(ACCUMULATOR)[..chunk.len()].fill(run.identity);
             epilogue.given::<Bool>(WRITTEN)[..chunk.len()].fill(Bool(0));
@@ -95,7 +104,7 @@ impl Scatter {
                 }
                 start = end;
             }
-            run.job.finish(&mut epilogue, chunk);
+            run.job.finish(epilogue, chunk);
         }
     }
 }

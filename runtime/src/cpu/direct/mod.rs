@@ -21,6 +21,8 @@ use tile_compiler::scalar::{BinaryOp, Inst};
 
 /// Places that are computed before the epilogue finishes them: they stay in L1.
 const SUMS: usize = 4 * CHUNK;
+/// Fewer numbers of a row are not worth finishing alone.
+const LEAST_PIECE: usize = 256;
 /// Most points of a reduction.
 const MOST_TAPS: usize = 1 << 16;
 /// Most of them for each number along the last axis: with more, it pays to go along the reduction.
@@ -177,39 +179,42 @@ impl Direct {
         let bands = self.rows.div_ceil(rows);
         let pieces = self.length.div_ceil(piece);
         let work = (self.taps.len() / 2 + 1 + job.epilogue.len()) * rows * piece;
-        parallel(0..self.planes * bands * pieces, work, |units| {
-            let mut finisher = job.finisher();
-            let mut tile = Tile::new(self, job);
-            let mut sums = vec![0.0; rows * piece];
+        let worker = || (job.finisher(), Tile::new(self, job), vec![0.0; rows * piece]);
+        parallel(0..self.planes * bands * pieces, work, worker, |(finisher, tile, sums), units| {
             for unit in units {
                 let (plane, band, number) = (unit / pieces / bands, unit / pieces % bands, unit % pieces);
                 let band = band * rows..self.rows.min((band + 1) * rows);
                 let columns = number * piece..self.length.min((number + 1) * piece);
                 let place = (plane * self.rows + band.start) * self.length + columns.start;
-                let sums = &mut sums[..band.len() * columns.len()];
+                let width = columns.len();
+                let sums = &mut sums[..band.len() * width];
                 tile.locate(plane);
-                if tile.compute(band, columns, sums) {
-                    job.complete(&mut finisher, place, sums);
-                    continue;
-                }
-                let pieces = sums.chunks(CHUNK).zip(tile.written.chunks(CHUNK));
-                for ((sums, written), start) in pieces.zip((place..).step_by(CHUNK)) {
-                    finisher.given::<f32>(ACCUMULATOR)[..sums.len()].copy_from_slice(sums);
-                    finisher.given::<Bool>(WRITTEN)[..sums.len()].copy_from_slice(&written[..sums.len()]);
-                    job.finish(&mut finisher, start..start + sums.len());
+                let all = tile.compute(band, columns, sums);
+                // Whole rows follow each other.
+                let run = if width == self.length { sums.len() } else { width };
+                for (number, sums) in sums.chunks(run).enumerate() {
+                    let place = place + number * self.length;
+                    if all {
+                        job.complete(finisher, place, sums);
+                        continue;
+                    }
+                    let pieces = sums.chunks(CHUNK).zip(tile.written[number * run..].chunks(CHUNK));
+                    for ((sums, written), start) in pieces.zip((place..).step_by(CHUNK)) {
+                        finisher.given::<f32>(ACCUMULATOR)[..sums.len()].copy_from_slice(sums);
+                        finisher.given::<Bool>(WRITTEN)[..sums.len()].copy_from_slice(&written[..sums.len()]);
+                        job.finish(finisher, start..start + sums.len());
+                    }
                 }
             }
         });
     }
 
-    /// The rows and columns that are computed before the epilogue finishes them: some whole rows, or a piece of one.
+    /// The rows and columns that are computed before the epilogue finishes them: as many rows as can be, since their ends take longer than
+    /// what is between, of pieces that the epilogue is worth beginning for.
     fn unit(&self) -> (usize, usize) {
-        if self.length > CHUNK {
-            let pieces = self.length.div_ceil(CHUNK);
-            return (1, self.length.div_ceil(pieces).next_multiple_of(64));
-        }
-        // Rows enough for the taller kernels.
-        let rows = if self.length <= CHUNK / 4 { CHUNK / self.length } else { 4 };
-        (rows.min(self.rows), self.length)
+        let (rows, length) = (self.rows.max(1), self.length.max(1));
+        let piece = (SUMS / rows).clamp(LEAST_PIECE, CHUNK);
+        let piece = length.div_ceil(length.div_ceil(piece)).next_multiple_of(64).min(length);
+        ((SUMS / piece).clamp(1, rows), piece)
     }
 }

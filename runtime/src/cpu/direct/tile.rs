@@ -35,6 +35,7 @@ pub struct Tile<'a> {
     conditions: Vec<i64>,
     /// The taps that count in a piece of rows, and of these the ones that count in a piece of columns.
     in_rows: Vec<usize>,
+    in_piece: Vec<usize>,
     counting: Vec<Tap>,
     /// For each place of the last chunk, whether any counted.
     pub written: Vec<Bool>,
@@ -56,6 +57,7 @@ impl<'a> Tile<'a> {
             w_start: 0,
             conditions: vec![0; direct.conditions.len()],
             in_rows: Vec::new(),
+            in_piece: Vec::new(),
             counting: Vec::new(),
             written: vec![Bool(0); if job.nest.tracks_written() { SUMS } else { 0 }],
         }
@@ -101,7 +103,8 @@ impl<'a> Tile<'a> {
             let end = if slanted { row + 1 } else { end };
             let mut column = columns.start;
             while column < columns.end {
-                let mut taps = in_rows.clone();
+                let mut taps = std::mem::take(&mut self.in_piece);
+                taps.clone_from(&in_rows);
                 let row_at = row as i64;
                 let until = self.count(
                     &mut taps,
@@ -121,6 +124,7 @@ impl<'a> Tile<'a> {
                 }
                 all &= !counting.is_empty() || self.written.is_empty();
                 self.counting = counting;
+                self.in_piece = taps;
                 column = until;
             }
             self.in_rows = in_rows;

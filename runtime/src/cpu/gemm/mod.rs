@@ -121,15 +121,16 @@ impl<'a, T> Tile<'a, T> {
 /// Takes every element of C once, in tiles of a few rows by up to some hundred columns that are in L1, from any thread.
 pub trait Store<T>: Sync {
     /// What a task keeps from tile to tile.
-    type Worker<'s>
-    where
-        Self: 's;
+    type Worker;
 
     /// A task's.
-    fn worker(&self) -> Self::Worker<'_>;
+    fn worker(&self) -> Self::Worker;
+
+    /// The task has ended.
+    fn done(&self, _worker: Self::Worker) {}
 
     /// Takes one tile.
-    fn store(&self, worker: &mut Self::Worker<'_>, tile: Tile<T>);
+    fn store(&self, worker: &mut Self::Worker, tile: Tile<T>);
 
     /// Where these rows × columns of a batch's C may be summed in place, and left: the first of them, and the elements from a row to the
     /// next. Columns are side by side. What is summed there is not stored as a tile.
@@ -139,10 +140,7 @@ pub trait Store<T>: Sync {
 }
 
 impl<T, F: Fn(Tile<T>) + Sync> Store<T> for F {
-    type Worker<'s>
-        = ()
-    where
-        Self: 's;
+    type Worker = ();
 
     fn worker(&self) {}
 
@@ -166,10 +164,7 @@ impl<'a, T> Rows<'a, T> {
 }
 
 impl<T: Float> Store<T> for Rows<'_, T> {
-    type Worker<'s>
-        = ()
-    where
-        Self: 's;
+    type Worker = ();
 
     fn worker(&self) {}
 

@@ -101,6 +101,9 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
                 }
             }
         });
+        if let Some(worker) = worker {
+            store.done(worker);
+        }
     }
 
     /// Finds the task's panels of A for one block of k, or packs them. All have the same runs.
