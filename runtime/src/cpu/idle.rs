@@ -3,7 +3,6 @@
 use std::sync::Mutex;
 
 /// Those that no task is using. Boxed, since they are large and change hands often.
-#[expect(clippy::vec_box, reason = "boxes are what changes hands")]
 pub struct Idle<W>(Mutex<Vec<Box<W>>>);
 
 impl<W> Idle<W> {
