@@ -1,5 +1,6 @@
 //! A nest at work: its buffers, and the epilogue that ends every way of running it.
 
+use super::caches::CACHES;
 use super::idle::Idle;
 use super::machine::{Machine, Sink};
 use super::memory::{Launch, Output, bytes_of, elements, elements_mut};
@@ -13,9 +14,6 @@ use std::ops::Range;
 use tile_compiler::affine::Affine;
 use tile_compiler::nest::Nest;
 use tile_compiler::scalar::Value;
-
-/// Bytes of an output that is stored past the caches: most of it would have left the last one, of some 32 MiB, before it is read.
-const LARGE: usize = 16 << 20;
 
 /// Operations from which on a longer program does not make pieces smaller: then they have 512 points.
 const LONGEST: usize = GRAIN / 512;
@@ -182,7 +180,8 @@ impl<'a> Job<'a> {
         let unit = self.epilogue.row_length.unwrap_or(1);
         // Long programs take long to begin: their pieces have some points, too.
         let work = (self.epilogue.len() + 1).min(LONGEST);
-        let past = matches!(self.outputs, [output] if output.bytes.len() >= LARGE);
+        // Most of what is so large would have left the caches before it is read.
+        let past = matches!(self.outputs, [output] if output.bytes.len() >= CACHES.last / 2);
         let machine = || {
             let mut machine = self.finisher();
             machine.past = past;

@@ -11,6 +11,7 @@
 //! Always true: results do not depend on the number of threads.
 
 mod attention;
+mod caches;
 mod chain;
 mod contraction;
 mod direct;

@@ -6,7 +6,7 @@
 //! The blocking, outermost first:
 //! - B is packed once, in columns of a micro-kernel's width by blocks of k, shared by all threads: ahead of the run where it does not change
 //!   ([`Packed`]), else, if it is larger than [`B_BYTES`], a range of columns at a time. Where few rows pass, B is read where it lies.
-//! - A task is a block of rows (at most [`MC`], or what [`WINDOW_BYTES`] hold) × a range of columns (at most [`TASK_COLUMNS`]).
+//! - A task is a block of rows (at most [`MC`], or what half of L2 holds of a window) × a range of columns (at most [`TASK_COLUMNS`]).
 //!   Its rows of A are read where they lie, or packed for one block of k, into L2 (always where many columns pass); where rows and
 //!   terms meet the same elements again and again, those are copied once ([`Window`]).
 //! - It walks B in blocks of k × NC, which stay in L2 while all its rows pass.
@@ -27,6 +27,7 @@ pub use pack::{Axis, Gather, Pack, Panel, Places, View};
 pub use packed::Packed;
 pub use window::{Coordinate, Frame, Window};
 
+use super::caches::CACHES;
 use super::memory::Plain;
 use super::pool;
 use super::scratch;
@@ -41,8 +42,6 @@ const BLOCK_BYTES: usize = 384 * 4;
 const MC: usize = 168;
 /// Most rows of a task whose rows all meet the same elements.
 const MOST_ROWS_IN_WINDOW: usize = 1024;
-/// Most bytes of L2 for a task's window and the sums that wait for its next block of k.
-const WINDOW_BYTES: usize = 512 << 10;
 /// Columns of B walked at a time: a block × NC of f32 takes 384 KiB of L2.
 const NC: usize = 256;
 /// A panel of A and the sums that are finished together, if these are of more than one: they are in L1 beside the passing B.
@@ -284,7 +283,8 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Product<'_, T, A, B, S> {
         view.outer_stride == 1 && (adjacent || panels == 1 || (panels <= FEW_PANELS && !scattered))
     }
 
-    /// How many rows a task has at most, in whole runs: neighbours meet the same elements, which are copied for each task anew.
+    /// How many rows a task has at most, in whole runs: neighbours meet the same elements, which are copied for each task anew. The window and
+    /// the sums that wait for its next block of k take half of L2.
     fn rows_of_window(&self, window: &Window, columns: usize) -> usize {
         let Size { m, k, block, .. } = self.size;
         let waiting = if k > block { columns.min(TASK_COLUMNS) } else { 0 };
@@ -293,7 +293,7 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Product<'_, T, A, B, S> {
         };
         let one = window.run();
         let (first, second) = (bytes(one), bytes(m.min(2 * one)));
-        let more = WINDOW_BYTES.saturating_sub(first) / second.saturating_sub(first).max(1);
+        let more = (CACHES.second / 2).saturating_sub(first) / second.saturating_sub(first).max(1);
         (one * (1 + more)).min(MOST_ROWS_IN_WINDOW.max(one)).min(m)
     }
 
