@@ -46,11 +46,17 @@ pub fn import(arguments: &Import, terminal: &Terminal) -> Result<(), Failure> {
         let what = format!("{} is a folder: the program wants a name, such as model.tile", output.display());
         return Err(Failure::usage(what));
     }
+    let has_weights = imported.has_weights();
+    if has_weights && weights.exists() && !output.exists() {
+        return Err(Failure::usage(format!(
+            "{} is there already, and would be written over: name the program otherwise",
+            weights.display()
+        )));
+    }
     if let Some(folder) = output.parent() {
         std::fs::create_dir_all(folder).map_err(|error| Failure::writing(folder, &error))?;
     }
     let beside = weights.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let has_weights = imported.has_weights();
     let head =
         if has_weights { format!("// {name}; its weights are in {beside}.\n\n") } else { format!("// {name}\n\n") };
     // The weights first: without them the program is of no use.

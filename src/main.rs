@@ -19,6 +19,7 @@ mod trace;
 mod train;
 mod tune;
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -78,7 +79,7 @@ enum Command {
 fn main() -> ExitCode {
     let started = Instant::now();
     // Wrong usage ends here, with exit code 2.
-    let arguments = Arguments::parse();
+    let arguments = Arguments::try_parse().unwrap_or_else(|error| no_such_command().unwrap_or(error).exit());
     let terminal = Terminal::new(arguments.output.quiet, arguments.output.verbose);
     let result = match (arguments.command, arguments.emit) {
         (Some(Command::Check(arguments)), _) => check::check(&arguments, &terminal),
@@ -96,4 +97,18 @@ fn main() -> ExitCode {
             .exit(),
     };
     terminal::exit(result)
+}
+
+/// What is wrong where the first word is neither a command nor a file.
+fn no_such_command() -> Option<clap::Error> {
+    let word = std::env::args().nth(1)?;
+    let mut command = Arguments::command();
+    let is_known = command.get_subcommands().any(|known| known.get_name() == word) || word == "help";
+    if is_known || word.starts_with('-') || word.contains('.') || Path::new(&word).exists() {
+        return None;
+    }
+    let guess = tile_lang::did_you_mean(&word, command.get_subcommands().map(clap::Command::get_name));
+    let what = format!("`{word}` is neither a command nor a file");
+    let what = guess.map_or(what.clone(), |guess| format!("{what}: {guess}"));
+    Some(command.error(ErrorKind::InvalidSubcommand, what))
 }

@@ -63,7 +63,7 @@ pub struct Inputs {
     /// An input: an array, which brings its type and shape (X=x.npy), a picture (X=x.png, X=x.jpg), or a constant (S=3, S=2.5)
     #[arg(long, value_name = "X=VALUE", value_parser = input)]
     input: Vec<(String, Input)>,
-    /// What the values of a picture's pixels are: 0 to 255, or what Keras' preprocess_input of a mode (tf: -1 to 1) or torchvision's
+    /// What the values of a picture's pixels are: 0 to 255, or what Keras' preprocess_input of a mode (keras-tf: -1 to 1) or torchvision's
     /// classifiers make of them
     #[arg(long, value_name = "VALUES", value_parser = pixels, default_value = "raw")]
     pictures: Pixels,

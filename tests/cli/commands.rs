@@ -133,3 +133,14 @@ fn devices_are_listed() {
     assert!(json.text().contains("\"name\":\"cpu\""), "{}", json.text());
     assert!(devices().contains(&"cpu"));
 }
+
+#[test]
+fn what_is_no_command() {
+    let run = tilec(["trian", "examples/matmul.tile"]);
+    assert_eq!(run.code, 2);
+    let first = |err: &str| err.lines().next().unwrap_or_default().to_owned();
+    assert_snapshot!(first(&run.err), @"error: `trian` is neither a command nor a file: did you mean `train`?");
+    assert_snapshot!(first(&tilec(["rn", "examples/matmul.tile"]).err), @"error: `rn` is neither a command nor a file");
+    // A file's name is no command.
+    assert!(tilec(["matmull.tile", "--emit", "ast"]).err.contains("cannot read matmull.tile"));
+}

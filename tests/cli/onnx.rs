@@ -31,6 +31,13 @@ fn an_imported_model_runs_with_its_weights() {
     tilec(["import", "tests/golden/onnx/attention.onnx", "-o", file]).ok();
     let weights = folder.join("attention.safetensors");
     tilec(["run", file, "--weights", weights.to_str().unwrap(), "--random", "1", "--device", "cpu"]).ok();
+    tilec(["import", "tests/golden/onnx/attention.onnx", "-o", file]).ok();
+    std::fs::remove_file(file).unwrap();
+    let run = tilec(["import", "tests/golden/onnx/attention.onnx", "-o", file]);
+    assert_eq!(run.code, 2);
+    assert!(run.err.contains("attention.safetensors is there already"), "{}", run.err);
+    std::fs::remove_file(&weights).unwrap();
+    tilec(["import", "tests/golden/onnx/attention.onnx", "-o", file]).ok();
     let run = tilec(["import", file]);
     assert_eq!(run.code, 1);
     assert!(run.err.contains("attention.tile is no .onnx file"), "{}", run.err);
