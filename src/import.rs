@@ -49,7 +49,7 @@ pub fn import(arguments: &Import, terminal: &Terminal) -> Result<(), Failure> {
     let has_weights = imported.has_weights();
     if has_weights && weights.exists() && !output.exists() {
         return Err(Failure::usage(format!(
-            "{} is there already, and would be written over: name the program otherwise",
+            "{} is there already, and would be written over: name the program otherwise, or remove it",
             weights.display()
         )));
     }

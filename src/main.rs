@@ -79,7 +79,11 @@ enum Command {
 fn main() -> ExitCode {
     let started = Instant::now();
     // Wrong usage ends here, with exit code 2.
-    let arguments = Arguments::try_parse().unwrap_or_else(|error| no_such_command().unwrap_or(error).exit());
+    let arguments = Arguments::try_parse().unwrap_or_else(|error| {
+        // Help and the version are no errors.
+        let misspelt = if error.use_stderr() { no_such_command() } else { None };
+        misspelt.unwrap_or(error).exit()
+    });
     let terminal = Terminal::new(arguments.output.quiet, arguments.output.verbose);
     let result = match (arguments.command, arguments.emit) {
         (Some(Command::Check(arguments)), _) => check::check(&arguments, &terminal),
@@ -101,7 +105,7 @@ fn main() -> ExitCode {
 
 /// What is wrong where the first word is neither a command nor a file.
 fn no_such_command() -> Option<clap::Error> {
-    let word = std::env::args().nth(1)?;
+    let word = std::env::args_os().nth(1)?.into_string().ok()?;
     let mut command = Arguments::command();
     let is_known = command.get_subcommands().any(|known| known.get_name() == word) || word == "help";
     if is_known || word.starts_with('-') || word.contains('.') || Path::new(&word).exists() {

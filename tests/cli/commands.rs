@@ -141,6 +141,7 @@ fn what_is_no_command() {
     let first = |err: &str| err.lines().next().unwrap_or_default().to_owned();
     assert_snapshot!(first(&run.err), @"error: `trian` is neither a command nor a file: did you mean `train`?");
     assert_snapshot!(first(&tilec(["rn", "examples/matmul.tile"]).err), @"error: `rn` is neither a command nor a file");
+    assert!(tilec(["rn", "--help"]).ok().text().contains("Usage"));
     // A file's name is no command.
     assert!(tilec(["matmull.tile", "--emit", "ast"]).err.contains("cannot read matmull.tile"));
 }

@@ -197,8 +197,8 @@ impl<'a> Job<'a> {
     }
 }
 
-/// Calls `f` with ranges that make up `range`, on several threads if so many times `work` operations on an element are worth it, and with a
-/// `new` worker, which may have been at work on other ranges.
+/// Calls `f` with ranges that make up `range`, on several threads if so many times `work` operations on an element are worth it, and with
+/// a worker that `new` makes and that serves several ranges in turn.
 pub fn parallel<W: Send>(
     range: Range<usize>,
     work: usize,

@@ -294,7 +294,7 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Product<'_, T, A, B, S> {
         let one = window.run();
         let (first, second) = (bytes(one), bytes(m.min(2 * one)));
         let more = (CACHES.second / 2).saturating_sub(first) / second.saturating_sub(first).max(1);
-        (one * (1 + more)).min(MOST_ROWS_IN_WINDOW.max(one)).min(m)
+        one.saturating_mul(1 + more).min(MOST_ROWS_IN_WINDOW.max(one)).min(m)
     }
 
     /// Splits C's `columns` into tasks of about equal size, a multiple of the threads, or of rows that dwindle, and runs them.
