@@ -108,7 +108,7 @@ fn no_such_command() -> Option<clap::Error> {
     let word = std::env::args_os().nth(1)?.into_string().ok()?;
     let mut command = Arguments::command();
     let is_known = command.get_subcommands().any(|known| known.get_name() == word) || word == "help";
-    if is_known || word.starts_with('-') || word.contains('.') || Path::new(&word).exists() {
+    if is_known || word.starts_with('-') || source::is_meant_as_a_file(Path::new(&word)) {
         return None;
     }
     let guess = tile_lang::did_you_mean(&word, command.get_subcommands().map(clap::Command::get_name));

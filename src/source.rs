@@ -16,6 +16,11 @@ pub struct Source<'t> {
     terminal: &'t Terminal,
 }
 
+/// Whether a word that may be something else names a file: by its form, or because there is one.
+pub fn is_meant_as_a_file(path: &Path) -> bool {
+    path.extension().is_some() || path.components().count() > 1 || path.exists()
+}
+
 impl<'t> Source<'t> {
     /// Reads and checks a file and those that it imports; prints its warnings.
     pub fn load(path: &Path, terminal: &'t Terminal) -> Result<Source<'t>, Failure> {

@@ -25,6 +25,7 @@ use self::report::Row;
 use self::workload::{ALL, CPU_VS_GPU, Case, NAMES, SWEEPS, bundled, file};
 use crate::arguments::Sizes;
 use crate::devices::open;
+use crate::source::is_meant_as_a_file;
 use crate::terminal::{Failure, Terminal, can_be_written, print};
 use crate::trace::TraceFile;
 use crate::tune::Tuned;
@@ -149,8 +150,7 @@ fn cases(arguments: &Bench) -> Result<Vec<Case>, Failure> {
     if let Some(cases) = bundled(what) {
         return Ok(cases);
     }
-    let path = Path::new(what);
-    if path.extension().is_some() || path.components().count() > 1 || path.exists() {
+    if is_meant_as_a_file(Path::new(what)) {
         return Ok(vec![file(what)]);
     }
     let guess = tile_lang::did_you_mean(what, NAMES);

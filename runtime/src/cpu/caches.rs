@@ -10,10 +10,10 @@ pub struct Caches {
     pub last: usize,
 }
 
-/// What nearly every processor has.
+/// What is assumed of a processor that doesn't say.
 const USUAL: Caches = Caches { second: 512 << 10, last: 32 << 20 };
 
-/// This machine's, or, where it doesn't say, what is usual.
+/// This machine's, within reason.
 pub static CACHES: LazyLock<Caches> = LazyLock::new(|| {
     let size = |level: u8, usual: usize| told(level).map_or(usual, |told| told.clamp(usual / 2, usual * 16));
     Caches { second: size(2, USUAL.second), last: size(3, USUAL.last) }

@@ -347,14 +347,14 @@ impl Computed {
 struct Epilogue<'a> {
     job: &'a Job<'a>,
     contraction: &'a Contraction,
-    idle: Idle<Machine<'a>>,
+    idle: Idle<Box<Machine<'a>>>,
 }
 
 impl<'a, T: Float + Number> Store<T> for Epilogue<'a> {
     type Worker = Box<Machine<'a>>;
 
     fn worker(&self) -> Self::Worker {
-        self.idle.take(|| self.job.finisher())
+        self.idle.take(|| Box::new(self.job.finisher()))
     }
 
     fn done(&self, machine: Self::Worker) {

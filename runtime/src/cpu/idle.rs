@@ -1,9 +1,9 @@
-//! What the tasks of a job hand on to each other, such as a machine that would be set up anew for each of them.
+//! What tasks hand on to each other, such as a machine that would be set up anew for each of them.
 
 use std::sync::Mutex;
 
-/// Those that no task is using. Boxed, since they are large and change hands often.
-pub struct Idle<W>(Mutex<Vec<Box<W>>>);
+/// Those that no task is using. What is large is best in a box, since it changes hands often.
+pub struct Idle<W>(Mutex<Vec<W>>);
 
 impl<W> Idle<W> {
     /// None yet.
@@ -12,13 +12,13 @@ impl<W> Idle<W> {
     }
 
     /// One that is idle, else a new one.
-    pub fn take(&self, new: impl FnOnce() -> W) -> Box<W> {
+    pub fn take(&self, new: impl FnOnce() -> W) -> W {
         let idle = self.0.lock().ok().and_then(|mut idle| idle.pop());
-        idle.unwrap_or_else(|| Box::new(new()))
+        idle.unwrap_or_else(new)
     }
 
     /// Takes it back.
-    pub fn give(&self, worker: Box<W>) {
+    pub fn give(&self, worker: W) {
         if let Ok(mut idle) = self.0.lock() {
             idle.push(worker);
         }

@@ -91,17 +91,14 @@ impl Drop for Machine<'_> {
             bench: std::mem::take(&mut self.bench),
             walker: std::mem::replace(&mut self.walker, Walker::new(0)),
         };
-        if let Ok(mut idle) = self.tape.idle.lock() {
-            idle.push(state);
-        }
+        self.tape.idle.give(state);
     }
 }
 
 impl<'t> Machine<'t> {
     /// A machine for this launch.
     pub fn new(tape: &'t Tape, Launch { operands, steps }: Launch<'t>) -> Self {
-        let idle = tape.idle.lock().ok().and_then(|mut idle| idle.pop());
-        let State { registers, at, addresses, bench, mut walker } = idle.unwrap_or_else(|| State::new(tape));
+        let State { registers, at, addresses, bench, mut walker } = tape.idle.take(|| State::new(tape));
         walker.point[tape.loops..].iter_mut().zip(steps).for_each(|(variable, &step)| *variable = step as i64);
         let mut machine = Self {
             tape,

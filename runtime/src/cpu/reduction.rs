@@ -138,24 +138,20 @@ impl<T: Number> Run<'_, T> {
         let mut partials = vec![self.nothing(); blocks * places.len()];
         let shared = Shared::new(&mut partials);
         let work = (body.len() + 1).saturating_mul(BLOCK * chunks[0].len());
-        parallel(
-            0..blocks * chunks.len(),
-            work,
-            || Sums::new(self),
-            |sums, units| {
-                for unit in units {
-                    let (block, chunk) = (unit / chunks.len(), &chunks[unit % chunks.len()]);
-                    let some = block * BLOCK..points.size.min((block + 1) * BLOCK);
-                    sums.sum(chunk.clone(), some);
-                    let start = block * places.len() + chunk.start - places.start;
-                    // SAFETY: units are split between threads.
-                    let to = unsafe { shared.slice(start..start + chunk.len()) };
-                    for (i, to) in to.iter_mut().enumerate() {
-                        *to = Partial { value: sums.total[i], position: 0, found: sums.written[i].0 != 0 };
-                    }
+        let worker = || Sums::new(self);
+        parallel(0..blocks * chunks.len(), work, worker, |sums, units| {
+            for unit in units {
+                let (block, chunk) = (unit / chunks.len(), &chunks[unit % chunks.len()]);
+                let some = block * BLOCK..points.size.min((block + 1) * BLOCK);
+                sums.sum(chunk.clone(), some);
+                let start = block * places.len() + chunk.start - places.start;
+                // SAFETY: units are split between threads.
+                let to = unsafe { shared.slice(start..start + chunk.len()) };
+                for (i, to) in to.iter_mut().enumerate() {
+                    *to = Partial { value: sums.total[i], position: 0, found: sums.written[i].0 != 0 };
                 }
-            },
-        );
+            }
+        });
         let part = |place: usize, block: usize| partials[block * places.len() + place - places.start];
         self.join(places.clone(), blocks, part);
     }
@@ -193,37 +189,29 @@ impl<T: Number> Run<'_, T> {
         }
         let mut partials = vec![self.nothing(); places.len() * blocks];
         let shared = Shared::new(&mut partials);
-        parallel(
-            0..places.len() * blocks,
-            work,
-            || Fold::new(self),
-            |fold, units| {
-                for unit in units {
-                    let (place, start) = (places.start + unit / blocks, unit % blocks * block);
-                    let partial = fold.fold(place, start..points.size.min(start + block));
-                    // SAFETY: units are split between threads.
-                    let to = unsafe { shared.slice(unit..unit + 1) };
-                    to[0] = partial;
-                }
-            },
-        );
+        let worker = || Fold::new(self);
+        parallel(0..places.len() * blocks, work, worker, |fold, units| {
+            for unit in units {
+                let (place, start) = (places.start + unit / blocks, unit % blocks * block);
+                let partial = fold.fold(place, start..points.size.min(start + block));
+                // SAFETY: units are split between threads.
+                let to = unsafe { shared.slice(unit..unit + 1) };
+                to[0] = partial;
+            }
+        });
         self.join(places.clone(), blocks, |place, block| partials[(place - places.start) * blocks + block]);
     }
 
     /// Finishes places of each of which there are the parts `0..blocks`.
     fn join(&self, places: Range<usize>, blocks: usize, part: impl Fn(usize, usize) -> Partial<T> + Sync) {
-        parallel(
-            places,
-            self.job.epilogue.len() + blocks,
-            || self.job.finisher(),
-            |epilogue, places| {
-                for chunk in self.job.epilogue.chunks(places) {
-                    self.finish(epilogue, chunk, |place| {
-                        (0..blocks).fold(self.nothing(), |sum, block| self.combine(sum, part(place, block)))
-                    });
-                }
-            },
-        );
+        let worker = || self.job.finisher();
+        parallel(places, self.job.epilogue.len() + blocks, worker, |epilogue, places| {
+            for chunk in self.job.epilogue.chunks(places) {
+                self.finish(epilogue, chunk, |place| {
+                    (0..blocks).fold(self.nothing(), |sum, block| self.combine(sum, part(place, block)))
+                });
+            }
+        });
     }
 
     /// Runs the epilogue for a chunk of places whose aggregated values `whole` gives.

@@ -8,11 +8,11 @@
 
 use super::chain::{self, Chain};
 use super::fused::Fused;
+use super::idle::Idle;
 use super::machine::{Machine, State};
 use super::memory::Launch;
 use super::space::{Lines, Space};
 use std::ops::Range;
-use std::sync::Mutex;
 use tile_compiler::affine::Affine;
 use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::graph::Aggregation;
@@ -126,8 +126,7 @@ pub struct Tape {
     pub longest: usize,
     /// The whole program in one pass, where it has that form.
     pub fused: Option<Fused>,
-    /// States that no thread is using.
-    pub idle: Mutex<Vec<State>>,
+    pub idle: Idle<State>,
 }
 
 impl Tape {
@@ -180,7 +179,7 @@ impl Tape {
             row_length,
             longest,
             fused: None,
-            idle: Mutex::new(Vec::new()),
+            idle: Idle::new(),
             space,
         };
         let mut free: Vec<usize> = Vec::new();

@@ -190,7 +190,7 @@ impl Direct {
                 let sums = &mut sums[..band.len() * width];
                 tile.locate(plane);
                 let all = tile.compute(band, columns, sums);
-                // Whole rows follow each other.
+                // Whole rows follow each other; pieces of rows are finished one by one.
                 let run = if width == self.length { sums.len() } else { width };
                 for (number, sums) in sums.chunks(run).enumerate() {
                     let place = place + number * self.length;

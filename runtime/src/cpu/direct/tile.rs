@@ -37,7 +37,7 @@ pub struct Tile<'a> {
     in_rows: Vec<usize>,
     in_piece: Vec<usize>,
     counting: Vec<Tap>,
-    /// For each place of the last chunk, whether any counted.
+    /// For each place that was computed last, row by row, whether any counted.
     pub written: Vec<Bool>,
 }
 

@@ -6,7 +6,7 @@
 //! The blocking, outermost first:
 //! - B is packed once, in columns of a micro-kernel's width by blocks of k, shared by all threads: ahead of the run where it does not change
 //!   ([`Packed`]), else, if it is larger than [`B_BYTES`], a range of columns at a time. Where few rows pass, B is read where it lies.
-//! - A task is a block of rows (at most [`MC`], or what half of L2 holds of a window) × a range of columns (at most [`TASK_COLUMNS`]).
+//! - A task is a block of rows (at most [`MC`], or [`MOST_ROWS_IN_WINDOW`]) × a range of columns (at most [`TASK_COLUMNS`]).
 //!   Its rows of A are read where they lie, or packed for one block of k, into L2 (always where many columns pass); where rows and
 //!   terms meet the same elements again and again, those are copied once ([`Window`]).
 //! - It walks B in blocks of k × NC, which stay in L2 while all its rows pass.
@@ -36,17 +36,17 @@ use packed::pack;
 use std::ops::Range;
 use task::{Panels, Task};
 
-/// The longest block of k: a panel of A (14 rows × 384 × 4 bytes = 21 KiB) stays in a 32 KiB L1 beside the passing B.
+/// The longest block of k, but of a window: a panel of A (14 rows × 384 × 4 bytes = 21 KiB) stays in a 32 KiB L1 beside the passing B.
 const BLOCK_BYTES: usize = 384 * 4;
-/// Most rows of a task: with a block of f32 its packed rows of A take 263 KiB of L2.
+/// Most rows of a task without a window: with a block of f32 its packed rows of A take 263 KiB of L2.
 const MC: usize = 168;
-/// Most rows of a task whose rows all meet the same elements.
+/// Most rows of a task with a window, but for a single longer run; a product of no more rows has one window for all.
 const MOST_ROWS_IN_WINDOW: usize = 1024;
-/// Columns of B walked at a time: a block × NC of f32 takes 384 KiB of L2.
+/// Columns of B walked at a time: a block × NC of f32 takes 384 KiB of L2. Of longer blocks as many as take no more.
 const NC: usize = 256;
 /// A panel of A and the sums that are finished together, if these are of more than one: they are in L1 beside the passing B.
 const TOGETHER_BYTES: usize = 20 << 10;
-/// Most columns of a task, a multiple of NC. Each task packs its rows of A anew, once in so many columns.
+/// Most columns of a task. Each task packs its rows of A anew, once in so many columns.
 const TASK_COLUMNS: usize = 2048;
 /// Most memory for packed B.
 const B_BYTES: usize = 64 << 20;
@@ -283,8 +283,8 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Product<'_, T, A, B, S> {
         view.outer_stride == 1 && (adjacent || panels == 1 || (panels <= FEW_PANELS && !scattered))
     }
 
-    /// How many rows a task has at most, in whole runs: neighbours meet the same elements, which are copied for each task anew. The window and
-    /// the sums that wait for its next block of k take half of L2.
+    /// About how many rows a task has at most, a run or more: neighbours meet the same elements, which are copied for each task anew. The window
+    /// and the sums that wait for its next block of k take half of L2, if more than one run does.
     fn rows_of_window(&self, window: &Window, columns: usize) -> usize {
         let Size { m, k, block, .. } = self.size;
         let waiting = if k > block { columns.min(TASK_COLUMNS) } else { 0 };
@@ -294,7 +294,7 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Product<'_, T, A, B, S> {
         let one = window.run();
         let (first, second) = (bytes(one), bytes(m.min(2 * one)));
         let more = (CACHES.second / 2).saturating_sub(first) / second.saturating_sub(first).max(1);
-        one.saturating_mul(1 + more).min(MOST_ROWS_IN_WINDOW.max(one)).min(m)
+        one.saturating_mul(1 + more).min(MOST_ROWS_IN_WINDOW.max(one))
     }
 
     /// Splits C's `columns` into tasks of about equal size, a multiple of the threads, or of rows that dwindle, and runs them.

@@ -38,6 +38,7 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
         let Kernels { rows: height, lanes, .. } = self.product.kernels;
         let (k, kc, width) = (self.product.size.k, self.product.size.block, self.product.kernels.columns());
         let blocks = k.div_ceil(kc).max(1);
+        // As many columns as make no more of B than NC columns of the longest packed block do.
         let nc = (NC * BLOCK_BYTES / (kc * size_of::<T>()).max(BLOCK_BYTES) / width).max(1) * width;
         let Product { batch, store, .. } = self.product;
         let place = match &self.rows[..] {

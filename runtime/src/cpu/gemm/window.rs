@@ -113,7 +113,7 @@ impl Window {
     /// elements. `None` is the order in which they are.
     pub fn order(&self, extents: &[usize]) -> (Option<Vec<usize>>, usize) {
         let k: usize = extents.iter().product();
-        let most = k.div_ceil(k.div_ceil(BLOCK).max(1));
+        let most = k.div_ceil(k.div_ceil(BLOCK));
         match self.layout {
             // All taps of some channels, then of the next.
             Layout::KContiguous => {
