@@ -230,6 +230,42 @@ pub fn joined(steps: Vec<Step>, linked: &[bool], known: Known, results: &[Value]
     joined
 }
 
+/// Values that chains keep and that may be where a result will be, each with that result: of the same size, and read for the last time before the result is
+/// stored, by chains alone, which read and store element by element. No two share a result.
+pub fn lodgers(steps: &[Step], results: &[Value], dtypes: &[DType]) -> Vec<(Value, Value)> {
+    let chains = || {
+        steps.iter().enumerate().filter_map(|(number, step)| match &step.action {
+            Action::Chain(chain) => Some((number, chain)),
+            _ => None,
+        })
+    };
+    // In which step, and which move of it.
+    let keeps = || {
+        chains().flat_map(|(number, chain)| {
+            chain.moves.iter().enumerate().filter_map(move |(at, step)| match step {
+                Move::Keep(value) => Some((*value, (number, at))),
+                _ => None,
+            })
+        })
+    };
+    let is_last_read_before = |value: Value, stored: (usize, usize)| {
+        let early = chains().all(|(number, chain)| {
+            let reads_first = chain.from == value && (number, 0) > stored;
+            let mut moves = chain.moves.iter().enumerate();
+            !reads_first && moves.all(|(at, step)| (number, at) <= stored || step.reads().all(|read| read != value))
+        });
+        early && steps.iter().all(|step| !step.action.reads().contains(&value))
+    };
+    let mut lodgers: Vec<(Value, Value)> = Vec::new();
+    for (result, stored) in keeps().filter(|(value, _)| results.contains(value)) {
+        let is_free = |value: Value| !results.contains(&value) && lodgers.iter().all(|(lodger, _)| *lodger != value);
+        let fits = |value: Value| dtypes[value].size() == dtypes[result].size() && is_last_read_before(value, stored);
+        let found = keeps().find(|(value, (number, _))| *number < stored.0 && is_free(*value) && fits(*value));
+        lodgers.extend(found.map(|(value, _)| (value, result)));
+    }
+    lodgers
+}
+
 /// One chain of these steps.
 fn chain(steps: Vec<Step>, known: Known, later: &HashSet<Value>) -> Step {
     let dtypes = known.dtypes;

@@ -80,6 +80,8 @@ pub struct Machine<'t> {
     rows: usize,
     /// Whether chains store past the caches what goes to a sink, where it is aligned. Others see it after [`strip::fence`].
     pub past: bool,
+    /// Whether those of the chunk do.
+    goes_past: bool,
 }
 
 impl Drop for Machine<'_> {
@@ -113,6 +115,7 @@ impl<'t> Machine<'t> {
             length: 0,
             rows: 1,
             past: false,
+            goes_past: false,
         };
         for (step, period) in &tape.steady {
             machine.repeat(step, *period);
@@ -179,8 +182,8 @@ impl<'t> Machine<'t> {
         self.ahead.clear();
         let whole_registers = self.rows == 1 || (length / self.rows).is_multiple_of(MOST_LANES);
         let is_aligned = |sink: &Sink| sink.place.start.addr().is_multiple_of(strip::ALIGNED);
-        let past = self.past && whole_registers && self.sinks.iter().all(is_aligned);
-        if !past && tape.longest_chain.is_some() {
+        self.goes_past = self.past && whole_registers && self.sinks.iter().all(is_aligned);
+        if !self.goes_past && tape.longest_chain.is_some() {
             let asked = self.sinks.iter().filter(|sink| !sink.is_read && sink.bytes == length * size_of::<f32>());
             self.ahead.extend(asked.map(|sink| (Code::FetchToWrite, sink.place)));
         }
@@ -193,7 +196,7 @@ impl<'t> Machine<'t> {
         for (number, step) in tape.steps.iter().enumerate() {
             if let Action::Chain(chain) = &step.action {
                 // Nothing reads what went past the caches.
-                let past = past && number + 1 == tape.steps.len();
+                let past = self.goes_past && number + 1 == tape.steps.len();
                 self.run_chain(chain, tape.longest_chain <= Some(number), past);
                 continue;
             }

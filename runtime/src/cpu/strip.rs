@@ -3,6 +3,7 @@
 use super::lanes::{EQUAL, LESS, LESS_OR_EQUAL, Lanes, MOST_LANES, NOT_EQUAL, WordOp};
 use super::math;
 use super::vector::{Level, level};
+use std::ops::Range;
 use tile_compiler::scalar::UnaryOp;
 
 /// Registers of a strip.
@@ -256,6 +257,11 @@ unsafe fn strips<L: Lanes>(mut from: Place, ops: &mut [Op], length: usize, rows:
                 }
             }
             let (mut at, end) = (row * length, (row + 1) * length);
+            if length >= strip
+                && let Some((op, aggregate)) = lone(ops)
+            {
+                at = all_strips::<L>(from, op, aggregate, at..end);
+            }
             while end - at >= strip {
                 one::<L, REGISTERS, false>(from, ops, at, 0);
                 at += strip;
@@ -299,12 +305,127 @@ unsafe fn strips<L: Lanes>(mut from: Place, ops: &mut [Op], length: usize, rows:
     }
 }
 
+/// The registers combined pair by pair.
+macro_rules! paired {
+    ($x:expr, $k:expr, $combine:ident) => {{
+        const { assert!($k.is_power_of_two()) };
+        let mut all = $x;
+        let mut half = $k / 2;
+        while half > 0 {
+            for k in 0..half {
+                all[k] = all[k].$combine(all[k + half]);
+            }
+            half /= 2;
+        }
+        all[0]
+    }};
+}
+
+/// The operations that have a loop of their own, as chains that do but one between loads and stores are common, and short beside what it takes to choose it.
+const LONE: [Code; 3] = [Code::Nothing, Code::ExpSub, Code::DivEvenly];
+
+/// The operation that a chain consists of, and what it aggregates, if they have a loop of their own. What is asked for ahead is left out: so simple a loop
+/// gains nothing by it.
+#[inline(always)]
+fn lone(ops: &[Op]) -> Option<(Op, Option<Op>)> {
+    let first = ops.iter().position(|op| !matches!(op.code, Code::Fetch | Code::FetchToWrite))?;
+    let (op, aggregate) = match ops[first..] {
+        [aggregate] if aggregate.code.identity().is_some() => {
+            (Op::new(Code::Nothing, Place::NONE, Place::NONE), Some(aggregate))
+        }
+        [op] => (op, None),
+        [op, aggregate] if aggregate.code.identity().is_some() => (op, Some(aggregate)),
+        _ => return None,
+    };
+    let is_kept = aggregate.is_some_and(|op| !op.keep.is_none());
+    (LONE.contains(&op.code) && !is_kept).then_some((op, aggregate))
+}
+
+/// The whole strips of a row's `elements`, each through one operation and an aggregate. Returns where they end.
+///
+/// # Safety
+/// As for [`strips`].
+#[inline(always)]
+unsafe fn all_strips<L: Lanes>(from: Place, op: Op, aggregate: Option<Op>, elements: Range<usize>) -> usize {
+    const K: usize = REGISTERS;
+    let Range { start: mut at, end } = elements;
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let mut sum = aggregate.map_or(L::splat(0.0), |op| L::load(op.a.start.cast()));
+        let combine = aggregate.map_or(Code::Nothing, |op| op.code);
+        macro_rules! rows {
+            ($code:expr) => {
+                while end - at >= K * L::LANES {
+                    let mut x = [L::splat(0.0); K];
+                    for (k, x) in x.iter_mut().enumerate() {
+                        *x = L::load(from.at(at, k * L::LANES, size_of::<f32>()).cast());
+                    }
+                    apply::<L, K, false>($code, &mut x, op.a, op.b, at, 0);
+                    if !op.keep.is_none() {
+                        for (k, x) in x.iter().enumerate() {
+                            x.store(op.keep.start.cast::<f32>().wrapping_add(at + k * L::LANES));
+                        }
+                    }
+                    match combine {
+                        Code::Sum => sum = sum.add(paired!(x, K, add)),
+                        Code::Greatest => sum = sum.max(paired!(x, K, max)),
+                        Code::Least => sum = sum.min(paired!(x, K, min)),
+                        _ => {}
+                    }
+                    at += K * L::LANES;
+                }
+            };
+        }
+        match op.code {
+            Code::ExpSub => rows!(Code::ExpSub),
+            Code::DivEvenly => rows!(Code::DivEvenly),
+            _ => rows!(Code::Nothing),
+        }
+        if let Some(aggregate) = aggregate {
+            sum.store(aggregate.a.start.cast());
+        }
+        at
+    }
+}
+
 /// The strip of `K` registers of the current row from element `at` on, or only the first `length` elements if it is a `PART` of one register.
 ///
 /// # Safety
 /// As for [`strips`].
 #[inline(always)]
 unsafe fn one<L: Lanes, const K: usize, const PART: bool>(from: Place, ops: &[Op], at: usize, length: usize) {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let mut x = [L::splat(0.0); K];
+        for (k, x) in x.iter_mut().enumerate() {
+            let p = from.at(at, k * L::LANES, size_of::<f32>()).cast();
+            *x = if PART { L::load_part(p, length) } else { L::load(p) };
+        }
+        for op in ops {
+            apply::<L, K, PART>(op.code, &mut x, op.a, op.b, at, length);
+            if !op.keep.is_none() {
+                for (k, x) in x.iter().enumerate() {
+                    let p = op.keep.start.cast::<f32>().wrapping_add(at + k * L::LANES);
+                    if PART { x.store_part(p, length) } else { x.store(p) }
+                }
+            }
+        }
+    }
+}
+
+/// One operation on a strip of `K` registers, the current row's from element `at` on, or on the first `length` elements of a `PART` of one.
+///
+/// # Safety
+/// As for [`strips`].
+#[inline(always)]
+unsafe fn apply<L: Lanes, const K: usize, const PART: bool>(
+    code: Code,
+    to: &mut [L; K],
+    a: Place,
+    b: Place,
+    at: usize,
+    length: usize,
+) {
     // SAFETY: by the caller's promise.
     unsafe {
         // Where register `k` of a place is.
@@ -319,156 +440,135 @@ unsafe fn one<L: Lanes, const K: usize, const PART: bool>(from: Place, ops: &[Op
                 if PART { L::load_part(p, length) } else { L::load(p) }
             }};
         }
-        let mut x = [L::splat(0.0); K];
-        for (k, x) in x.iter_mut().enumerate() {
-            *x = load!(from, k);
+        let mut x = *to;
+        macro_rules! each {
+            ($k:ident => $e:expr) => {
+                for $k in 0..K {
+                    x[$k] = $e;
+                }
+            };
         }
-        for op in ops {
-            let (a, b) = (op.a, op.b);
-            macro_rules! each {
-                ($k:ident => $e:expr) => {
-                    for $k in 0..K {
-                        x[$k] = $e;
-                    }
-                };
-            }
-            macro_rules! word {
-                ($op:ident) => {
-                    each!(k => x[k].word(WordOp::$op, load!(a, k)))
-                };
-            }
-            macro_rules! compare {
-                ($relation:expr, $swapped:literal) => {
-                    for k in 0..K {
-                        let (l, r) = if $swapped { (load!(a, k), x[k]) } else { (x[k], load!(a, k)) };
-                        let to = register!(b, k, u8);
-                        if PART {
-                            let mut all = [0; MOST_LANES];
-                            l.compare::<{ $relation }>(r, all.as_mut_ptr());
-                            all.as_ptr().copy_to_nonoverlapping(to, length);
-                        } else {
-                            l.compare::<{ $relation }>(r, to);
-                        }
-                    }
-                };
-            }
-            macro_rules! replace {
-                ($k:ident, $then:expr, $else:expr) => {{
-                    let conditions = register!(a, $k, u8);
+        macro_rules! word {
+            ($op:ident) => {
+                each!(k => x[k].word(WordOp::$op, load!(a, k)))
+            };
+        }
+        macro_rules! compare {
+            ($relation:expr, $swapped:literal) => {
+                for k in 0..K {
+                    let (l, r) = if $swapped { (load!(a, k), x[k]) } else { (x[k], load!(a, k)) };
+                    let to = register!(b, k, u8);
                     if PART {
                         let mut all = [0; MOST_LANES];
-                        conditions.copy_to_nonoverlapping(all.as_mut_ptr(), length);
-                        $then.choose(all.as_ptr(), $else)
+                        l.compare::<{ $relation }>(r, all.as_mut_ptr());
+                        all.as_ptr().copy_to_nonoverlapping(to, length);
                     } else {
-                        $then.choose(conditions, $else)
-                    }
-                }};
-            }
-            macro_rules! aggregate {
-                ($combine:ident) => {{
-                    // Pair by pair.
-                    const { assert!(K.is_power_of_two()) };
-                    let mut all = x;
-                    let mut half = K / 2;
-                    while half > 0 {
-                        for k in 0..half {
-                            all[k] = all[k].$combine(all[k + half]);
-                        }
-                        half /= 2;
-                    }
-                    let sums = a.start.cast::<f32>();
-                    let sum = L::load(sums);
-                    let next = sum.$combine(all[0]);
-                    if PART { next.first(length, sum) } else { next }.store(sums);
-                }};
-            }
-            match op.code {
-                Code::Nothing => {}
-                Code::Take => each!(k => load!(a, k)),
-                Code::Add => each!(k => x[k].add(load!(a, k))),
-                Code::Sub => each!(k => x[k].sub(load!(a, k))),
-                Code::SubFrom => each!(k => load!(a, k).sub(x[k])),
-                Code::Mul => each!(k => x[k].mul(load!(a, k))),
-                Code::Div => each!(k => x[k].div(load!(a, k))),
-                Code::DivInto => each!(k => load!(a, k).div(x[k])),
-                Code::DivEvenly => {
-                    let (high, low) = (load!(a, 0), load!(b, 0));
-                    each!(k => x[k].mul(low).fma(x[k], high));
-                }
-                Code::Max => each!(k => x[k].max(load!(a, k))),
-                Code::MaxOf => each!(k => load!(a, k).max(x[k])),
-                Code::Min => each!(k => x[k].min(load!(a, k))),
-                Code::MinOf => each!(k => load!(a, k).min(x[k])),
-                Code::MulAdd => each!(k => load!(b, k).fma(x[k], load!(a, k))),
-                Code::MulSub => each!(k => load!(b, k).neg().fma(x[k], load!(a, k))),
-                Code::MulSubFrom => each!(k => load!(b, k).fma(x[k].neg(), load!(a, k))),
-                Code::AddMul => each!(k => x[k].fma(load!(a, k), load!(b, k))),
-                Code::Square => each!(k => x[k].mul(x[k])),
-                Code::Neg => each!(k => x[k].neg()),
-                Code::Abs => each!(k => x[k].abs()),
-                Code::Sqrt => each!(k => x[k].sqrt()),
-                Code::Recip => each!(k => L::splat(1.0).div(x[k])),
-                Code::Rsqrt => each!(k => L::splat(1.0).div(x[k].sqrt())),
-                Code::Exp => each!(k => math::exp(x[k])),
-                Code::ExpSub => each!(k => math::exp(x[k].sub(load!(a, k)))),
-                // By way of copies, so that `x` itself is never in memory.
-                Code::Tanh => {
-                    let mut all = x;
-                    L::tanh_each(&mut all);
-                    x = all;
-                }
-                Code::Erf => {
-                    let mut all = x;
-                    L::erf_each(&mut all);
-                    x = all;
-                }
-                Code::Word(WordOp::Add) => word!(Add),
-                Code::Word(WordOp::Sub) => word!(Sub),
-                Code::Word(WordOp::Mul) => word!(Mul),
-                Code::Word(WordOp::And) => word!(And),
-                Code::Word(WordOp::Or) => word!(Or),
-                Code::Word(WordOp::Xor) => word!(Xor),
-                Code::Word(WordOp::ShiftLeft) => word!(ShiftLeft),
-                Code::Word(WordOp::ShiftRight) => word!(ShiftRight),
-                Code::Word(WordOp::ShiftRightSigned) => word!(ShiftRightSigned),
-                Code::Word(WordOp::RotateLeft) => word!(RotateLeft),
-                Code::FromSigned => each!(k => x[k].words_as_floats(true)),
-                Code::FromUnsigned => each!(k => x[k].words_as_floats(false)),
-                Code::ReplaceWhere => each!(k => replace!(k, load!(b, k), x[k])),
-                Code::ReplaceElse => each!(k => replace!(k, x[k], load!(b, k))),
-                Code::Equal => compare!(EQUAL, false),
-                Code::NotEqual => compare!(NOT_EQUAL, false),
-                Code::Less => compare!(LESS, false),
-                Code::LessOrEqual => compare!(LESS_OR_EQUAL, false),
-                Code::Greater => compare!(LESS, true),
-                Code::GreaterOrEqual => compare!(LESS_OR_EQUAL, true),
-                Code::KeepPast => {
-                    for (k, x) in x.iter().enumerate() {
-                        let p = register!(a, k, f32);
-                        if PART { x.store_part(p, length) } else { x.store_past(p) }
+                        l.compare::<{ $relation }>(r, to);
                     }
                 }
-                Code::Fetch => {
-                    for k in 0..K {
-                        prefetch::<false>(register!(a, k, f32).cast());
-                    }
-                }
-                Code::FetchToWrite => {
-                    for k in 0..K {
-                        prefetch::<true>(register!(a, k, f32).cast());
-                    }
-                }
-                Code::Sum => aggregate!(add),
-                Code::Greatest => aggregate!(max),
-                Code::Least => aggregate!(min),
-            }
-            if !op.keep.is_none() {
-                for (k, x) in x.iter().enumerate() {
-                    let p = op.keep.start.cast::<f32>().wrapping_add(at + k * L::LANES);
-                    if PART { x.store_part(p, length) } else { x.store(p) }
-                }
-            }
+            };
         }
+        macro_rules! replace {
+            ($k:ident, $then:expr, $else:expr) => {{
+                let conditions = register!(a, $k, u8);
+                if PART {
+                    let mut all = [0; MOST_LANES];
+                    conditions.copy_to_nonoverlapping(all.as_mut_ptr(), length);
+                    $then.choose(all.as_ptr(), $else)
+                } else {
+                    $then.choose(conditions, $else)
+                }
+            }};
+        }
+        macro_rules! aggregate {
+            ($combine:ident) => {{
+                let sums = a.start.cast::<f32>();
+                let sum = L::load(sums);
+                let next = sum.$combine(paired!(x, K, $combine));
+                if PART { next.first(length, sum) } else { next }.store(sums);
+            }};
+        }
+        match code {
+            Code::Nothing => {}
+            Code::Take => each!(k => load!(a, k)),
+            Code::Add => each!(k => x[k].add(load!(a, k))),
+            Code::Sub => each!(k => x[k].sub(load!(a, k))),
+            Code::SubFrom => each!(k => load!(a, k).sub(x[k])),
+            Code::Mul => each!(k => x[k].mul(load!(a, k))),
+            Code::Div => each!(k => x[k].div(load!(a, k))),
+            Code::DivInto => each!(k => load!(a, k).div(x[k])),
+            Code::DivEvenly => {
+                let (high, low) = (load!(a, 0), load!(b, 0));
+                each!(k => x[k].mul(low).fma(x[k], high));
+            }
+            Code::Max => each!(k => x[k].max(load!(a, k))),
+            Code::MaxOf => each!(k => load!(a, k).max(x[k])),
+            Code::Min => each!(k => x[k].min(load!(a, k))),
+            Code::MinOf => each!(k => load!(a, k).min(x[k])),
+            Code::MulAdd => each!(k => load!(b, k).fma(x[k], load!(a, k))),
+            Code::MulSub => each!(k => load!(b, k).neg().fma(x[k], load!(a, k))),
+            Code::MulSubFrom => each!(k => load!(b, k).fma(x[k].neg(), load!(a, k))),
+            Code::AddMul => each!(k => x[k].fma(load!(a, k), load!(b, k))),
+            Code::Square => each!(k => x[k].mul(x[k])),
+            Code::Neg => each!(k => x[k].neg()),
+            Code::Abs => each!(k => x[k].abs()),
+            Code::Sqrt => each!(k => x[k].sqrt()),
+            Code::Recip => each!(k => L::splat(1.0).div(x[k])),
+            Code::Rsqrt => each!(k => L::splat(1.0).div(x[k].sqrt())),
+            Code::Exp => each!(k => math::exp(x[k])),
+            Code::ExpSub => each!(k => math::exp(x[k].sub(load!(a, k)))),
+            // By way of copies, so that `x` itself is never in memory.
+            Code::Tanh => {
+                let mut all = x;
+                L::tanh_each(&mut all);
+                x = all;
+            }
+            Code::Erf => {
+                let mut all = x;
+                L::erf_each(&mut all);
+                x = all;
+            }
+            Code::Word(WordOp::Add) => word!(Add),
+            Code::Word(WordOp::Sub) => word!(Sub),
+            Code::Word(WordOp::Mul) => word!(Mul),
+            Code::Word(WordOp::And) => word!(And),
+            Code::Word(WordOp::Or) => word!(Or),
+            Code::Word(WordOp::Xor) => word!(Xor),
+            Code::Word(WordOp::ShiftLeft) => word!(ShiftLeft),
+            Code::Word(WordOp::ShiftRight) => word!(ShiftRight),
+            Code::Word(WordOp::ShiftRightSigned) => word!(ShiftRightSigned),
+            Code::Word(WordOp::RotateLeft) => word!(RotateLeft),
+            Code::FromSigned => each!(k => x[k].words_as_floats(true)),
+            Code::FromUnsigned => each!(k => x[k].words_as_floats(false)),
+            Code::ReplaceWhere => each!(k => replace!(k, load!(b, k), x[k])),
+            Code::ReplaceElse => each!(k => replace!(k, x[k], load!(b, k))),
+            Code::Equal => compare!(EQUAL, false),
+            Code::NotEqual => compare!(NOT_EQUAL, false),
+            Code::Less => compare!(LESS, false),
+            Code::LessOrEqual => compare!(LESS_OR_EQUAL, false),
+            Code::Greater => compare!(LESS, true),
+            Code::GreaterOrEqual => compare!(LESS_OR_EQUAL, true),
+            Code::KeepPast => {
+                for (k, x) in x.iter().enumerate() {
+                    let p = register!(a, k, f32);
+                    if PART { x.store_part(p, length) } else { x.store_past(p) }
+                }
+            }
+            Code::Fetch => {
+                for k in 0..K {
+                    prefetch::<false>(register!(a, k, f32).cast());
+                }
+            }
+            Code::FetchToWrite => {
+                for k in 0..K {
+                    prefetch::<true>(register!(a, k, f32).cast());
+                }
+            }
+            Code::Sum => aggregate!(add),
+            Code::Greatest => aggregate!(max),
+            Code::Least => aggregate!(min),
+        }
+        *to = x;
     }
 }
 
@@ -526,16 +626,64 @@ mod tests {
         }
     }
 
+    /// Chains of one operation, with and without an aggregate, as [`run`] and as plain loops do them.
+    fn loops_equal_their_definition(strips: unsafe fn(Place, &mut [Op], usize, usize)) {
+        for (length, rows) in [(64, 1), (128, 3), (300, 2), (1024, 4)] {
+            let mut x: Vec<f32> = (0..length * rows).map(|i| ((i * 37) % 101) as f32 - 50.0).collect();
+            let (mut parts, mut registers) = (vec![[0f32; MOST_LANES]; 2 * rows], vec![0f32; MOST_LANES]);
+            for (row, parts) in parts.chunks_mut(2).enumerate() {
+                let [high, low] = super::super::vector::reciprocal((row + 1) as f32).unwrap();
+                (parts[0], parts[1]) = ([high; MOST_LANES], [low; MOST_LANES]);
+            }
+            let part =
+                |at: usize| Place::rows(parts[at].as_ptr().cast_mut().cast(), 2 * size_of::<[f32; MOST_LANES]>());
+            for code in [Code::DivEvenly, Code::Nothing] {
+                for aggregate in [None, Some(Code::Sum), Some(Code::Greatest), Some(Code::Least)] {
+                    let (mut out, mut wholes) = (vec![0f32; length * rows], vec![0f32; rows]);
+                    let keep = Place::elements(out.as_mut_ptr().cast());
+                    let mut ops = vec![Op { keep, ..Op::new(code, part(0), part(1)) }];
+                    let whole = Place::rows(wholes.as_mut_ptr().cast(), size_of::<f32>());
+                    let sums = Place::rows(registers.as_mut_ptr().cast(), 0);
+                    ops.extend(aggregate.map(|code| Op::new(code, sums, whole)));
+                    assert!(lone(&ops).is_some());
+                    // SAFETY: there is room for so many rows, and for what serves them.
+                    unsafe { strips(Place::elements(x.as_mut_ptr().cast()), &mut ops, length, rows) };
+                    for (row, (out, x)) in out.chunks(length).zip(x.chunks(length)).enumerate() {
+                        let by = if code == Code::Nothing { 1.0 } else { (row + 1) as f32 };
+                        let expected: Vec<f32> = x.iter().map(|x| x / by).collect();
+                        let far = |a: f32, b: f32| (a - b).abs() > 1e-5 * (1.0 + b.abs());
+                        let differ = out.iter().zip(&expected).any(|(a, b)| far(*a, *b));
+                        assert!(!differ, "{code:?} of {rows} rows of {length}");
+                        let whole = match aggregate {
+                            Some(Code::Sum) => expected.iter().sum(),
+                            Some(Code::Greatest) => expected.iter().copied().fold(f32::MIN, f32::max),
+                            Some(_) => expected.iter().copied().fold(f32::MAX, f32::min),
+                            None => 0.0,
+                        };
+                        let size: f32 = expected.iter().map(|x| x.abs()).sum();
+                        assert!(
+                            (wholes[row] - whole).abs() <= 1e-6 * size,
+                            "{aggregate:?} after {code:?}, {rows} rows of {length}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
     #[test]
     fn every_vector_unit() {
+        loops_equal_their_definition(strips::<crate::cpu::simd::Portable<f32, 4>>);
         rows_equal_their_definition(strips::<crate::cpu::simd::Portable<f32, 4>>);
         #[cfg(target_arch = "x86_64")]
         {
             if level() >= Level::Avx2 {
                 rows_equal_their_definition(x86::avx2);
+                loops_equal_their_definition(x86::avx2);
             }
             if level() >= Level::Avx512 {
                 rows_equal_their_definition(x86::avx512);
+                loops_equal_their_definition(x86::avx512);
             }
         }
     }

@@ -25,7 +25,7 @@ pub const CHUNK: usize = 1024;
 /// Most rows evaluated at once, and about how many of their points, so many that they hide what a chunk takes to begin: longer rows are evaluated one
 /// at a time.
 const ROWS: usize = 64;
-const POINTS_OF_ROWS: usize = 8 * CHUNK;
+const POINTS_OF_ROWS: usize = 4 * CHUNK;
 
 /// The register of [`Leaf::Accumulator`], which the caller fills, of a chunk's elements.
 pub const ACCUMULATOR: usize = 0;
@@ -102,6 +102,8 @@ pub struct Tape {
     operations: usize,
     /// The step of the chain with the most work, which hides what it asks memory for.
     pub longest_chain: Option<usize>,
+    /// Values that are where a result will be, which is in the caches then, each with that result.
+    pub lodgers: Vec<(Value, Value)>,
     /// What runs once, over one period of each value.
     pub steady: Vec<(Step, usize)>,
     pub dtypes: Vec<DType>,
@@ -167,6 +169,7 @@ impl Tape {
             steps: Vec::new(),
             operations: 0,
             longest_chain: None,
+            lodgers: Vec::new(),
             steady: Vec::new(),
             registers: vec![longest * 8, longest],
             constants: Vec::new(),
@@ -240,6 +243,7 @@ impl Tape {
         if tape.fused.is_none() {
             let known = chain::Known { dtypes: &tape.dtypes, constants: &tape.constants };
             tape.steps = chain::joined(std::mem::take(&mut tape.steps), &linked, known, results);
+            tape.lodgers = chain::lodgers(&tape.steps, results, &tape.dtypes);
             let work = |(number, step): (usize, &Step)| match &step.action {
                 Action::Chain(chain) => Some((chain.work(), number)),
                 _ => None,

@@ -163,9 +163,9 @@ impl Machine<'_> {
         }
     }
 
-    /// Where to store a value: in its register, or in its sink.
+    /// Where to store a value: in its register, or in its sink, or in that of the result that lodges it.
     fn target(&mut self, chain: &Chain, value: Value) -> Place {
-        if let Some(&Sink { place, bytes, .. }) = self.sink(value) {
+        if let Some(&Sink { place, bytes, .. }) = self.sink(value).or_else(|| self.lodging(value)) {
             assert!(bytes >= self.length * self.tape.dtypes[value].size(), "a chunk reaches past its output");
             self.at[value] = At::Own(place);
             return place;
@@ -173,5 +173,12 @@ impl Machine<'_> {
         let register = chain.register(value);
         self.at[value] = At::Register(register);
         Place::elements(self.registers[register].start())
+    }
+
+    /// The sink of a result, with room for a value that will be read for the last time before the result is there.
+    fn lodging(&self, value: Value) -> Option<&Sink> {
+        let (_, result) = self.tape.lodgers.iter().find(|(lodger, _)| *lodger == value)?;
+        let bytes = self.length * self.tape.dtypes[value].size();
+        self.sink(*result).filter(|sink| !self.goes_past && !sink.is_read && sink.bytes == bytes)
     }
 }
