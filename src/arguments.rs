@@ -11,7 +11,7 @@ use tile_runtime::data::picture::{Pixels, is_picture};
 use tile_runtime::train::TrainerBuilder;
 use tile_runtime::{Model, SessionBuilder};
 
-use crate::terminal::Terminal;
+use crate::terminal::{Failure, Terminal};
 
 /// What every command that compiles takes.
 #[derive(Args, Clone)]
@@ -31,6 +31,17 @@ pub struct Sizes {
 }
 
 impl Sizes {
+    /// Sees that nothing is said twice: neither would be what is meant.
+    pub fn once(&self) -> Result<(), Failure> {
+        let shape = twice(&self.shape).map(|[(name, _), _]| format!("the shape of `{name}`"));
+        let dim = twice(&self.dim).map(|[(name, _), _]| format!("the size `{name}`"));
+        let set = twice(&self.set).map(|[(name, _), _]| format!("the hyper-parameter `{name}`"));
+        match shape.or(dim).or(set) {
+            Some(what) => Err(Failure::usage(format!("{what} is given twice"))),
+            None => Ok(()),
+        }
+    }
+
     /// What the options say of the entry's inputs.
     pub fn bindings(&self) -> Bindings {
         Bindings {
@@ -114,6 +125,14 @@ pub fn assume_sizes(function: &Function, bindings: &mut Bindings, size: usize) -
 pub enum Input {
     File(PathBuf),
     Number(Scalar),
+}
+
+/// The first two of one name.
+pub fn twice<T>(named: &[(String, T)]) -> Option<[&(String, T); 2]> {
+    named.iter().enumerate().find_map(|(number, first)| {
+        let second = named[number + 1..].iter().find(|(name, _)| *name == first.0);
+        second.map(|second| [first, second])
+    })
 }
 
 fn name_and_value(text: &str) -> Result<(String, &str), String> {

@@ -1,12 +1,12 @@
 //! `tilec import MODEL.onnx -o MODEL.tile`: an ONNX file as a Tile program, with its weights beside it.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use tile_runtime::Device;
 
 use crate::arguments::Sizes;
 use crate::source::Source;
-use crate::terminal::{Failure, Terminal, print, write_file};
+use crate::terminal::{Failure, Terminal, is_same_file, print, write_file};
 
 #[derive(clap::Args)]
 pub struct Import {
@@ -26,6 +26,7 @@ pub fn import(arguments: &Import, terminal: &Terminal) -> Result<(), Failure> {
     if !source.model.is_onnx() {
         return Err(Failure::input(format!("{} is no .onnx file", arguments.file.display())));
     }
+    arguments.sizes.once()?;
     let device = Device::cpu();
     let sizes = arguments.sizes.with_assumed(&source.model, terminal);
     let failed = |error| source.failed(&error);
@@ -35,8 +36,7 @@ pub fn import(arguments: &Import, terminal: &Terminal) -> Result<(), Failure> {
         return print(format!("// {name}\n\n{}", imported.text()).as_bytes());
     };
     let weights = output.with_extension("safetensors");
-    let is_same = |a: &Path, b: &Path| a == b || (a.exists() && a.canonicalize().ok() == b.canonicalize().ok());
-    if is_same(output, &arguments.file) || weights == *output {
+    if is_same_file(output, &arguments.file) || weights == *output {
         return Err(Failure::usage(format!(
             "{} would be written over: the program wants a name of its own, such as model.tile",
             output.display()

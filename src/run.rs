@@ -9,16 +9,16 @@ use tile_compiler::dtype::DType;
 use tile_compiler::lower::{Binding, Bindings};
 use tile_runtime::data::picture::{self, Pixels, is_picture};
 use tile_runtime::data::{npy, npy::NpyError, write_whole};
-use tile_runtime::train::as_trained;
+use tile_runtime::train::as_model_takes;
 use tile_runtime::{Device, Error, Outputs, Scalar, Session, SessionBuilder, Tensor};
 
-use crate::arguments::{Input, Sizes, input, narrow_float, output, pixels};
+use crate::arguments::{Input, Sizes, input, narrow_float, output, pixels, twice};
 use crate::devices::open;
 use crate::json;
 use crate::preview::preview;
 use crate::random::random;
 use crate::source::Source;
-use crate::terminal::{Failure, Terminal, print, write_file};
+use crate::terminal::{Failure, Terminal, can_be_written, loses_nothing, print, write_file};
 use crate::trace::TraceFile;
 use crate::tune::Tuned;
 
@@ -77,9 +77,10 @@ pub struct Inputs {
 /// Runs the entry once.
 pub fn run(arguments: &Run, terminal: &Terminal) -> Result<(), Failure> {
     let source = Source::load(&arguments.file, terminal)?;
+    check_files(arguments)?;
     let mut given = read_inputs(&arguments.inputs, &source)?;
     let entry = arguments.inputs.sizes.entry.as_deref();
-    as_trained(&source.model, entry, &bindings(&arguments.inputs), &mut given)
+    as_model_takes(&source.model, entry, &bindings(&arguments.inputs), &mut given)
         .map_err(|error| source.failed(&error))?;
     let device = open(arguments.device.as_deref(), arguments.exact, terminal).map_err(|error| source.failed(&error))?;
     let builder = builder(&arguments.inputs, &source, &device, &given)?;
@@ -127,12 +128,18 @@ pub fn run(arguments: &Run, terminal: &Terminal) -> Result<(), Failure> {
     print(text.as_bytes())
 }
 
-/// The first two of one name.
-fn twice<T>(named: &[(String, T)]) -> Option<[&(String, T); 2]> {
-    named.iter().enumerate().find_map(|(number, first)| {
-        let second = named[number + 1..].iter().find(|(name, _)| *name == first.0);
-        second.map(|second| [first, second])
-    })
+/// Sees that what is to be written can be, and writes over nothing that is read.
+fn check_files(arguments: &Run) -> Result<(), Failure> {
+    let inputs = arguments.inputs.input.iter().filter_map(|(_, input)| match input {
+        Input::File(path) => Some(path),
+        Input::Number(_) => None,
+    });
+    let read: Vec<&Path> =
+        [&arguments.file].into_iter().chain(inputs).chain(&arguments.weights).map(PathBuf::as_path).collect();
+    let outputs = arguments.output.iter().map(|(_, path)| path);
+    let written: Vec<&Path> = outputs.chain(&arguments.trace).map(PathBuf::as_path).collect();
+    loses_nothing(&read, &written)?;
+    written.into_iter().try_for_each(can_be_written)
 }
 
 /// Sees that the outputs that are to be written are there.
@@ -192,6 +199,7 @@ pub fn bindings(arguments: &Inputs) -> Bindings {
 /// The arrays that the command line names, and then its pictures, whose sizes may follow from these.
 pub fn read_inputs(arguments: &Inputs, source: &Source) -> Result<BTreeMap<String, Tensor>, Failure> {
     let entry = arguments.sizes.entry.as_deref();
+    arguments.sizes.once()?;
     if let Some([(name, _), _]) = twice(&arguments.input) {
         return Err(Failure::usage(format!("input `{name}` is given twice")));
     }

@@ -145,6 +145,30 @@ pub fn can_be_written(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Sees that no file is written twice, or over one that is read.
+pub fn loses_nothing(read: &[&Path], written: &[&Path]) -> Result<(), Failure> {
+    for (number, path) in written.iter().enumerate() {
+        if read.iter().any(|other| is_same_file(path, other)) {
+            return Err(Failure::usage(format!("{} is read, and would be written over", path.display())));
+        }
+        if written[..number].iter().any(|other| is_same_file(path, other)) {
+            return Err(Failure::usage(format!("{} would be written twice", path.display())));
+        }
+    }
+    Ok(())
+}
+
+/// Whether two paths are of one file, which may be yet to come.
+pub fn is_same_file(a: &Path, b: &Path) -> bool {
+    // Of a file that is not there the folder may be.
+    let whole = |path: &Path| {
+        let there = path.canonicalize().ok();
+        let folder = path.parent().map(|folder| if folder.as_os_str().is_empty() { Path::new(".") } else { folder });
+        there.or_else(|| Some(folder?.canonicalize().ok()?.join(path.file_name()?)))
+    };
+    a == b || whole(a).is_some_and(|a| Some(a) == whole(b))
+}
+
 /// Prints results. A reader who closed the pipe has seen enough.
 pub fn print(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();

@@ -3,7 +3,7 @@
 mod curves;
 mod progress;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tile_runtime::Error;
 use tile_runtime::data::folder;
@@ -15,7 +15,7 @@ use crate::arguments::Sizes;
 use crate::devices::open;
 use crate::interrupt;
 use crate::source::Source;
-use crate::terminal::{Failure, Terminal, can_be_written};
+use crate::terminal::{Failure, Terminal, can_be_written, loses_nothing};
 use crate::tune::Tuned;
 use progress::Line;
 
@@ -194,6 +194,7 @@ fn outputs(arguments: &Train) -> Result<(), Failure> {
     if !arguments.sizes.shape.is_empty() {
         return Err(Failure::usage("`--shape` is not for `train`: the data say the shapes"));
     }
+    arguments.sizes.once()?;
     let weights: &[&str] = &["safetensors", "npz"];
     let files = [
         ("--save", &arguments.save, weights),
@@ -211,7 +212,14 @@ fn outputs(arguments: &Train) -> Result<(), Failure> {
         }
         can_be_written(path)?;
     }
-    Ok(())
+    // What is resumed, or begun with, may be saved where it was.
+    let read: Vec<&Path> = [&arguments.file, &arguments.data]
+        .map(PathBuf::as_path)
+        .into_iter()
+        .chain(arguments.validation.as_deref().map(Path::new))
+        .collect();
+    let written: Vec<&Path> = files.iter().filter_map(|(_, path, _)| path.as_deref()).collect();
+    loses_nothing(&read, &written)
 }
 
 /// `2000 samples of f32[28, 28], 500 to validate; the classes are 0 cat, 1 dog`

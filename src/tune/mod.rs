@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use tile_runtime::train::as_trained;
+use tile_runtime::train::as_model_takes;
 use tile_runtime::tune::{Progress, Tune as Search, Tuning};
 use tile_runtime::{Device, Error};
 
@@ -74,7 +74,7 @@ pub fn tune(arguments: &Tune, terminal: &Terminal) -> Result<(), Failure> {
     let failed = |error: Error| source.failed(&error);
     let mut given = read_inputs(&arguments.inputs, &source)?;
     let entry = arguments.inputs.sizes.entry.as_deref();
-    as_trained(&source.model, entry, &bindings(&arguments.inputs), &mut given).map_err(failed)?;
+    as_model_takes(&source.model, entry, &bindings(&arguments.inputs), &mut given).map_err(failed)?;
     let device = open(arguments.device.as_deref(), false, terminal).map_err(failed)?;
     let builder = builder(&arguments.inputs, &source, &device, &given)?;
     if let Err(why) = device.tuning() {

@@ -272,9 +272,20 @@ impl<'p> Step<'p, '_> {
             }
             false => None,
         };
+        // One loss for all outputs is that of those with a target.
+        let is_none = |loss: &Value<'p, NodeId>| *loss == Value::Symbol("none".into());
+        let is_met = |number: usize| pairs.iter().any(|(other, ..)| *other == number);
+        if matches!(self.scope.names.get("loss"), Some(Value::List(_)))
+            && let Some(number) = (0..outputs).find(|&number| !is_none(&losses[number]) && !is_met(number))
+        {
+            let output = &self.function.outputs[number].name;
+            let error =
+                self.wrong("loss", format!("the output `{output}` has a loss, and the data have no target for it"));
+            return Err(error.help("its loss may be `none`"));
+        }
         let mut total: Option<NodeId> = None;
         for &(number, predicted, target) in pairs {
-            if losses[number] == Value::Symbol("none".into()) {
+            if is_none(&losses[number]) {
                 continue;
             }
             let instance = self.instance(&losses[number], FunctionKind::Loss)?;

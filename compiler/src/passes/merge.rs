@@ -248,10 +248,12 @@ impl<'g> Merging<'g> {
         reads.retain(|root| !gone.contains(root));
         gone.iter().for_each(|root| _ = self.home.remove(root));
         group.roots.iter().for_each(|&root| _ = self.home.insert(root, place));
+        // What a group itself computes it does not read from memory.
+        for root in reads.iter().chain(&group.roots) {
+            self.readers.entry(*root).or_default().retain(|&reader| reader != first && reader != second);
+        }
         for root in &reads {
-            let readers = self.readers.entry(*root).or_default();
-            readers.retain(|&reader| reader != first && reader != second);
-            readers.insert(place);
+            self.readers.entry(*root).or_default().insert(place);
         }
         self.reads[place] = reads;
         self.groups[place] = Some(group);

@@ -167,8 +167,9 @@ fn samples(x: Array, y: Array, weights: Option<Array>) -> Result<Box<dyn Dataset
             }
             _ => {}
         }
-        if let Some(sample) = first_nan(&array.tensor) {
-            return Err(Error::data(format!("{}: there is a NaN in sample {sample}, counted from 0", array.name)));
+        if let Some((sample, value)) = first_infinite(&array.tensor) {
+            let message = format!("{}: there is {value} in sample {sample}, counted from 0", array.name);
+            return Err(Error::data(message));
         }
     }
     let fits = |value: Scalar| i32::try_from(value.to_i64()).is_ok();
@@ -195,14 +196,16 @@ fn flat(tensor: Tensor) -> Result<Tensor, Error> {
     Tensor::from_bytes(ty, tensor.into_bytes()).ok_or_else(|| Error::data("an array is too large".to_owned()))
 }
 
-/// The first place on the first axis where there is a NaN.
-fn first_nan(tensor: &Tensor) -> Option<usize> {
+/// The first place on the first axis where something is NaN or infinite, and what.
+fn first_infinite(tensor: &Tensor) -> Option<(usize, f64)> {
     let at = match tensor.dtype() {
-        DType::F32 => tensor.bytes().as_chunks::<4>().0.iter().position(|bytes| f32::from_le_bytes(*bytes).is_nan()),
-        dtype if dtype.is_float() => tensor.scalars().position(|value| value.to_f64().is_nan()),
+        DType::F32 => {
+            tensor.bytes().as_chunks::<4>().0.iter().position(|bytes| !f32::from_le_bytes(*bytes).is_finite())
+        }
+        dtype if dtype.is_float() => tensor.scalars().position(|value| !value.to_f64().is_finite()),
         _ => None,
-    };
-    at.map(|at| at / tensor.shape().iter().skip(1).product::<usize>().max(1))
+    }?;
+    Some((at / tensor.shape().iter().skip(1).product::<usize>().max(1), tensor.get(at).to_f64()))
 }
 
 fn cast(tensor: &Tensor, dtype: DType) -> Result<Tensor, Error> {

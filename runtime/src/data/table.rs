@@ -42,8 +42,8 @@ pub fn read(path: &Path) -> Result<Arrays, Error> {
         for (number, (field, name)) in record.iter().zip(&header).enumerate() {
             let value: f64 =
                 field.parse().map_err(|_| failed(format!("line {line}, `{name}`: `{field}` is no number")))?;
-            if value.is_nan() {
-                return Err(failed(format!("line {line}, `{name}`: it is NaN")));
+            if !(value as f32).is_finite() {
+                return Err(failed(format!("line {line}, `{name}`: it is {}", value as f32)));
             }
             match number {
                 number if number == target => y.push(value),

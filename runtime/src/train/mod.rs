@@ -30,4 +30,4 @@ pub use dataset::{Arrays, Column, ColumnRole, Dataset, Part};
 pub use fit::{Epoch, Fit, Progress, Validation};
 pub use reading::Reading;
 pub use trainer::{Trainer, TrainerBuilder};
-pub use types::as_trained;
+pub use types::as_model_takes;

@@ -1,4 +1,4 @@
-//! Of which element type a model's inputs and targets are in training.
+//! Of which element type a model's inputs and targets are.
 //!
 //! Always true: integers, bools and f64 are given to the model as f32, as Keras gives them, so that `Image / 255` is no division of
 //! integers. An input that the program does not take as f32, as it indexes with it or looks at its bits, has the type that it
@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use tile_compiler::dtype::DType;
 use tile_compiler::lower::{Binding, Bindings, lower, settings};
 use tile_compiler::tensor::{Tensor, TensorType};
+use tile_lang::ast::FunctionKind;
 
 use super::dataset::{Column, ColumnRole, Dataset};
 use super::trainer::Trainer;
@@ -19,51 +20,64 @@ fn becomes_f32(dtype: DType) -> bool {
     !dtype.is_float() || dtype == DType::F64
 }
 
-/// Makes those of these inputs f32 that the program takes as f32; the others have their types in `bindings`.
-fn choose(model: &Model, entry: Option<&str>, bindings: &mut Bindings, inputs: &[String]) {
+/// Makes those of these inputs f32 that the program `takes` as f32; the others have their types in `bindings`.
+fn choose(takes: &dyn Fn(&Bindings) -> bool, bindings: &mut Bindings, inputs: &[String]) {
     let as_f32 = |bindings: &mut Bindings, name: &str| {
         if let Some(Binding::Tensor(ty)) = bindings.inputs.get_mut(name) {
             ty.dtype = DType::F32;
         }
     };
-    let is_taken = |bindings: &Bindings| lower(model.program(), entry, bindings).is_ok();
     let mut all = bindings.clone();
     inputs.iter().for_each(|name| as_f32(&mut all, name));
-    if is_taken(&all) {
+    if takes(&all) {
         *bindings = all;
         return;
     }
     for name in inputs {
         let mut one = bindings.clone();
         as_f32(&mut one, name);
-        if is_taken(&one) {
+        if takes(&one) {
             *bindings = one;
         }
     }
 }
 
-/// Gives arrays, by the names of their inputs, the types that they have in training, where the entry has a `train` block: what is
-/// computed is then what was trained. `bindings` has what else is known; an input that has a type there keeps it.
+/// Gives arrays, by the names of their inputs, the types in which a model takes them. Where the entry has a `train` block that is as in training: what is
+/// computed is then what was trained. For any other model integers and bools are f32, if its outputs have the same types with them: what computes
+/// integers from integers goes on to. Functions and ONNX files take arrays as they are. `bindings` has what else is known; an input that has a type
+/// there keeps it.
 ///
 /// # Errors
 /// [`Error::Data`] where an array is too large.
-pub fn as_trained(
+pub fn as_model_takes(
     model: &Model,
     entry: Option<&str>,
     bindings: &Bindings,
     arrays: &mut BTreeMap<String, Tensor>,
 ) -> Result<(), Error> {
-    let is_open = |name: &str, array: &Tensor| !bindings.inputs.contains_key(name) && becomes_f32(array.dtype());
+    let program = model.program();
+    let is_trained = matches!(settings(program, entry), Ok(Some(_)));
+    let is_model = !model.is_onnx() && program.entry(entry).is_ok_and(|entry| entry.kind == FunctionKind::Model);
+    let is_meant = |dtype: DType| becomes_f32(dtype) && (is_trained || !dtype.is_float());
+    let is_open = |name: &str, array: &Tensor| !bindings.inputs.contains_key(name) && is_meant(array.dtype());
     let inputs: Vec<String> =
         arrays.iter().filter(|(name, array)| is_open(name, array)).map(|(name, _)| name.clone()).collect();
-    if inputs.is_empty() || !matches!(settings(model.program(), entry), Ok(Some(_))) {
+    if inputs.is_empty() || !(is_trained || is_model) {
         return Ok(());
     }
     let mut bindings = bindings.clone();
     for (name, array) in arrays.iter() {
         bindings.inputs.entry(name.clone()).or_insert(Binding::Tensor(array.ty().clone()));
     }
-    choose(model, entry, &mut bindings, &inputs);
+    let outputs = |bindings: &Bindings| -> Option<Vec<DType>> {
+        let graph = lower(program, entry, bindings).ok()?.graph;
+        Some(graph.outputs.iter().map(|(_, output)| graph.node(*output).ty.dtype).collect())
+    };
+    let stored = if is_trained { None } else { outputs(&bindings) };
+    let takes = |bindings: &Bindings| {
+        outputs(bindings).is_some_and(|outputs| stored.as_ref().is_none_or(|stored| *stored == outputs))
+    };
+    choose(&takes, &mut bindings, &inputs);
     for name in inputs {
         if let (Some(Binding::Tensor(ty)), Some(array)) = (bindings.inputs.get(&name), arrays.get_mut(&name))
             && ty.dtype != array.dtype()
@@ -108,7 +122,9 @@ impl Trainer {
         let open = inputs.iter().filter(|(_, column)| becomes_f32(column.ty.dtype));
         let open: Vec<String> = open.map(|(name, _)| name.clone()).collect();
         if !open.is_empty() {
-            choose(&program.model, program.entry.as_deref(), &mut bindings, &open);
+            let takes =
+                |bindings: &Bindings| lower(program.model.program(), program.entry.as_deref(), bindings).is_ok();
+            choose(&takes, &mut bindings, &open);
         }
         for (name, column) in inputs {
             if let Some(Binding::Tensor(ty)) = bindings.inputs.get(&name) {
