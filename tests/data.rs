@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use insta::assert_snapshot;
 use tile_runtime::data::folder::{Samples, open, open_with_classes};
-use tile_runtime::train::{Arrays, ColumnRole, Dataset};
+use tile_runtime::train::{Arrays, ColumnRole, Dataset, as_model_takes};
 use tile_runtime::{DType, Device, Error, Model, Scalar, Tensor, TensorType};
 
 fn path(name: &str) -> PathBuf {
@@ -116,6 +116,7 @@ fn damaged_files() {
         refused("semicolons.csv", b"a;b\n1;2\n"),
         refused("header.csv", b"a,b\n"),
         refused("nan.csv", b"a,b\n1,2\nnan,2\n"),
+        refused("inf.csv", b"a,b\n1,2\n3,-1e99\n"),
     ];
     assert_snapshot!(all.join("\n"), @"
     words.csv: line 3, `b`: `x` is no number
@@ -129,6 +130,7 @@ fn damaged_files() {
     semicolons.csv: the separator of columns is a comma, and the first line has ';'
     header.csv: it has a header, and no samples
     nan.csv: line 3, `a`: it is NaN
+    inf.csv: line 3, `b`: it is -inf
     ");
 }
 
@@ -248,4 +250,26 @@ fn types_of_inputs() {
     }
     assert!(predicted(indexed, DType::F32).is_err());
     assert_eq!(predicted(indexed, DType::U8).unwrap(), [1.0, 2.0, 2.0, 2.0, 1.0, 2.0]);
+}
+
+/// Without a `train` block integers are f32 to a model, too, but where it computes integers from them or indexes with them; a function takes what it is given.
+#[test]
+fn types_of_inputs_that_nothing_trains() {
+    let given = |text: &str, dtype: DType| {
+        let array = Tensor::from_scalars(TensorType::new(dtype, [2]), [1, 0].map(|x| Scalar::from_i64(DType::I64, x)));
+        let mut arrays = [("X".to_owned(), array.unwrap())].into();
+        as_model_takes(&Model::compile(text).unwrap(), None, &Default::default(), &mut arrays).unwrap();
+        arrays["X"].dtype()
+    };
+    let scaled = "model M(X[N]) -> (Y) { Y = X / 255 * 1.0; }";
+    for dtype in [DType::U8, DType::I64, DType::Bool] {
+        assert_eq!(given(scaled, dtype), DType::F32, "{dtype}");
+    }
+    for dtype in [DType::F64, DType::F16] {
+        assert_eq!(given(scaled, dtype), dtype);
+    }
+    assert_eq!(given("model M(X[N]) -> (Y) { Y = X / 2; }", DType::I32), DType::I32);
+    let indexed = "model M(X[N]) -> (Y) { Table = vector([1.0, 2.0]); Y[n: N] = =(Table[X[n]]); }";
+    assert_eq!(given(indexed, DType::U8), DType::U8);
+    assert_eq!(given("function f(X[N]) -> (Y) { Y = X / 255 * 1.0; }", DType::U8), DType::U8);
 }

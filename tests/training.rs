@@ -409,6 +409,28 @@ fn what_is_frozen_stays() {
     assert_eq!(diagnostics[0].message, "`dens` is to be frozen, and there is no such layer or weight");
 }
 
+/// A list of losses has one for an output that has no target.
+#[test]
+fn a_loss_without_a_target_is_told_of() {
+    let text = |losses: &str| {
+        format!(
+            "model M(X[N, 2]) -> (A, B) {{ A = X |> Dense(2); B = X |> Dense(1); }}
+            train M {{ loss = {losses}; optimizer = SGD(); }}"
+        )
+    };
+    let fitted = |losses: &str| {
+        let samples = |width| Tensor::from_f32([4, width], &vec![0.5; 4 * width]).unwrap();
+        let data = Arrays::new(samples(2), samples(2)).unwrap();
+        Model::compile(&text(losses)).unwrap().trainer(&Device::cpu()).build().unwrap().fit(&data, Fit::epochs(1))
+    };
+    let error = fitted("[MeanSquaredError(), MeanSquaredError()]").unwrap_err();
+    let Error::Program { diagnostics, .. } = &error else { panic!("{error}") };
+    assert_eq!(diagnostics[0].message, "the output `B` has a loss, and the data have no target for it");
+    for losses in ["[MeanSquaredError(), none]", "MeanSquaredError()"] {
+        fitted(losses).unwrap();
+    }
+}
+
 /// The compiled step of a loop is the same whatever its length: as many launches are listed, and as many kernels and buffers.
 #[test]
 fn the_plan_of_a_recurrent_layer_does_not_depend_on_its_length() {

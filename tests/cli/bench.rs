@@ -201,16 +201,17 @@ fn wrong_files_and_sizes() {
 #[test]
 fn bundled() {
     for (name, dims) in [
-        ("mobilenet", ["H=32", "W=32"]),
-        ("resnet50", ["H=32", "W=32"]),
-        ("vgg19", ["H=32", "W=32"]),
-        ("transformer-encoder", ["N=2", "T=3"]),
-        ("mnist-mlp", ["N=2", "N=2"]),
-        ("mnist-cnn", ["N=2", "N=2"]),
-        ("scale", ["N=2", "C=3"]),
-        ("elementwise", ["N=2", "C=3"]),
+        ("mobilenet", &["H=32", "W=32"][..]),
+        ("resnet50", &["H=32", "W=32"]),
+        ("vgg19", &["H=32", "W=32"]),
+        ("transformer-encoder", &["N=2", "T=3"]),
+        ("mnist-mlp", &["N=2"]),
+        ("mnist-cnn", &["N=2"]),
+        ("scale", &["N=2", "C=3"]),
+        ("elementwise", &["N=2", "C=3"]),
     ] {
-        let run = tilec(["bench", name, "--dim", dims[0], "--dim", dims[1], "--iterations", "1", "--json"]).ok();
+        let dims = dims.iter().flat_map(|dim| ["--dim", dim]);
+        let run = tilec(["bench", name, "--iterations", "1", "--json"].into_iter().chain(dims)).ok();
         assert_eq!(values(run.text().trim_end())[0], format!("\"{name}\""));
     }
 }

@@ -128,6 +128,9 @@ fn what_cannot_be_written_is_refused_before_training() {
         ("--log @none/x.jsonl", 3, "cannot write"),
         ("--validation 1.5", 2, "at least 0, and below 1"),
         ("--shape Point=3x2", 2, "the data say the shapes"),
+        ("--log @points.csv", 2, "is read, and would be written over"),
+        ("--plot @x.svg --log @x.svg", 2, "would be written twice"),
+        ("--dim K=2 --dim K=3", 2, "is given twice"),
     ] {
         let run = case.train(options);
         assert_eq!(run.code, code, "{options}: {}", run.err);

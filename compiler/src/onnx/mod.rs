@@ -20,6 +20,7 @@ mod import;
 mod imported;
 mod layers;
 mod model;
+mod order;
 mod proto;
 mod tensor;
 mod text;

@@ -9,6 +9,7 @@ use prost::bytes::Bytes;
 use tile_lang::library_names;
 
 use super::control::Control;
+use super::order::ordered;
 use super::{proto, tensor};
 use crate::dtype::DType;
 
@@ -65,7 +66,8 @@ impl Model {
     pub fn read(bytes: impl Into<Bytes>) -> Result<Model, OnnxError> {
         let invalid = |what: &str| OnnxError::new(format!("this is not a valid ONNX file: {what}"));
         let file = proto::Model::decode(bytes.into()).map_err(|error| invalid(&error.to_string()))?;
-        let graph = file.graph.ok_or_else(|| invalid("it has no graph"))?;
+        let mut graph = file.graph.ok_or_else(|| invalid("it has no graph"))?;
+        graph.nodes = ordered(graph.nodes);
         let opsets = versions(&file.opsets);
         if let Some(&version) = opsets.get("").filter(|version| **version < OLDEST) {
             return Err(OnnxError::new(format!(
@@ -74,7 +76,8 @@ impl Model {
             )));
         }
         let key = |f: &proto::Function| (plain(&f.domain).to_owned(), f.name.clone(), f.overload.clone());
-        let functions = file.functions.into_iter().map(|function| (key(&function), function)).collect();
+        let sorted = |function: proto::Function| proto::Function { nodes: ordered(function.nodes), ..function };
+        let functions = file.functions.into_iter().map(|function| (key(&function), sorted(function))).collect();
         let model = Model { graph, opsets, functions };
         model.check()?;
         Ok(model)

@@ -381,3 +381,22 @@ graph step() -> (A = %2, B = %3, Old = %1)
     );
     assert_eq!(over, [false, false]);
 }
+
+/// D is read by Y and Z and by a statistic, all of which end in one kernel: nobody else reads it, and it is in no memory.
+#[test]
+fn what_a_kernel_alone_reads_is_not_stored() {
+    const ROWS: &str = "\
+graph rows(%0, %1) -> (Y = %5, Z = %7)
+%0 = input X : f32[8, 1024]
+%1 = input U : f32[8, 1]
+%2 = contract max [n, 0] (n: 0..8, m: 0..1024) { v0 = %0[n, m]; yield v0 } : f32[8, 1]  # T
+%3 = sub %0 %2 : f32[8, 1024]  # D
+%4 = contract sum [n, 0] (n: 0..8, m: 0..1024) { v0 = %3[n, m]; yield v0 } : f32[8, 1]  # S
+%5 = mul %3 %1 : f32[8, 1024]  # Y
+%6 = add %5 %3 : f32[8, 1024]  # Z
+%7 = add %6 %4 : f32[8, 1024]  # Z
+";
+    let plan = plan(ROWS, &Profile::generic());
+    let stored: Vec<&[String]> = plan.steps.iter().map(|step| &step.values[..]).collect();
+    assert_eq!(stored, [["Y", "Z"]]);
+}
