@@ -1,8 +1,9 @@
 //! The values of options: `X=1x224x224x3`, `N=8`, `X=x.npy`, each read here so that clap reports what is wrong with them.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{ArgMatches, Args};
 use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::lower::{Binding, Bindings, Setting};
 use tile_compiler::tensor::TensorType;
@@ -31,17 +32,6 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Sees that nothing is said twice: neither would be what is meant.
-    pub fn once(&self) -> Result<(), Failure> {
-        let shape = twice(&self.shape).map(|[(name, _), _]| format!("the shape of `{name}`"));
-        let dim = twice(&self.dim).map(|[(name, _), _]| format!("the size `{name}`"));
-        let set = twice(&self.set).map(|[(name, _), _]| format!("the hyper-parameter `{name}`"));
-        match shape.or(dim).or(set) {
-            Some(what) => Err(Failure::usage(format!("{what} is given twice"))),
-            None => Ok(()),
-        }
-    }
-
     /// What the options say of the entry's inputs.
     pub fn bindings(&self) -> Bindings {
         Bindings {
@@ -127,12 +117,25 @@ pub enum Input {
     Number(Scalar),
 }
 
-/// The first two of one name.
-pub fn twice<T>(named: &[(String, T)]) -> Option<[&(String, T); 2]> {
-    named.iter().enumerate().find_map(|(number, first)| {
-        let second = named[number + 1..].iter().find(|(name, _)| *name == first.0);
-        second.map(|second| [first, second])
-    })
+/// Sees that no option names a thing twice: neither value would be what is meant.
+pub fn once(matches: &ArgMatches) -> Result<(), Failure> {
+    let matches = matches.subcommand().map_or(matches, |(_, of_command)| of_command);
+    let shape = twice::<TensorType>(matches, "shape").map(|name| format!("the shape of `{name}`"));
+    let dim = twice::<usize>(matches, "dim").map(|name| format!("the size `{name}`"));
+    let set = twice::<Setting>(matches, "set").map(|name| format!("the hyper-parameter `{name}`"));
+    let input = twice::<Input>(matches, "input").map(|name| format!("input `{name}`"));
+    let output = twice::<PathBuf>(matches, "output").map(|name| format!("output `{name}`"));
+    match shape.or(dim).or(set).or(input).or(output) {
+        Some(what) => Err(Failure::usage(format!("{what} is given twice"))),
+        None => Ok(()),
+    }
+}
+
+/// A name to which an option, if the command has it, gives a value more than once.
+fn twice<'a, T: Clone + Send + Sync + 'static>(matches: &'a ArgMatches, option: &str) -> Option<&'a str> {
+    let values = matches.try_get_many::<(String, T)>(option).ok()??;
+    let mut known = HashSet::new();
+    values.map(|(name, _)| name.as_str()).find(|name| !known.insert(*name))
 }
 
 fn name_and_value(text: &str) -> Result<(String, &str), String> {

@@ -107,7 +107,6 @@ struct Listing {
 
 /// Prints or writes the listings, in the order in which they were asked for.
 pub fn emit(arguments: &Emit, sizes: &Sizes, terminal: &Terminal) -> Result<(), Failure> {
-    sizes.once()?;
     let source = Source::load(&arguments.file, terminal)?;
     let mut compiled = None;
     let mut listings = Vec::new();

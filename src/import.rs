@@ -26,7 +26,6 @@ pub fn import(arguments: &Import, terminal: &Terminal) -> Result<(), Failure> {
     if !source.model.is_onnx() {
         return Err(Failure::input(format!("{} is no .onnx file", arguments.file.display())));
     }
-    arguments.sizes.once()?;
     let device = Device::cpu();
     let sizes = arguments.sizes.with_assumed(&source.model, terminal);
     let failed = |error| source.failed(&error);

@@ -24,10 +24,10 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::error::ErrorKind;
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::arguments::Sizes;
-use crate::terminal::Terminal;
+use crate::terminal::{Failure, Terminal};
 
 /// A small, fast tensor compiler: Tile programs to GPU kernels and results.
 #[derive(Parser)]
@@ -79,13 +79,20 @@ enum Command {
 fn main() -> ExitCode {
     let started = Instant::now();
     // Wrong usage ends here, with exit code 2.
-    let arguments = Arguments::try_parse().unwrap_or_else(|error| {
+    let matches = Arguments::command().try_get_matches().unwrap_or_else(|error| {
         // Help and the version are no errors.
         let misspelt = if error.use_stderr() { no_such_command() } else { None };
         misspelt.unwrap_or(error).exit()
     });
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let result = arguments::once(&matches).and_then(|()| carry_out(arguments, started));
+    terminal::exit(result)
+}
+
+/// Does what the command line asks for.
+fn carry_out(arguments: Arguments, started: Instant) -> Result<(), Failure> {
     let terminal = Terminal::new(arguments.output.quiet, arguments.output.verbose);
-    let result = match (arguments.command, arguments.emit) {
+    match (arguments.command, arguments.emit) {
         (Some(Command::Check(arguments)), _) => check::check(&arguments, &terminal),
         (Some(Command::Fmt(arguments)), _) => fmt::fmt(&arguments, &terminal),
         (Some(Command::Run(arguments)), _) => run::run(&arguments, &terminal),
@@ -99,8 +106,7 @@ fn main() -> ExitCode {
         (None, None) => Arguments::command()
             .error(ErrorKind::MissingRequiredArgument, "<FILE> with --emit is missing, or a command")
             .exit(),
-    };
-    terminal::exit(result)
+    }
 }
 
 /// What is wrong where the first word is neither a command nor a file.

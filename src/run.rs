@@ -12,7 +12,7 @@ use tile_runtime::data::{npy, npy::NpyError, write_whole};
 use tile_runtime::train::as_model_takes;
 use tile_runtime::{Device, Error, Outputs, Scalar, Session, SessionBuilder, Tensor};
 
-use crate::arguments::{Input, Sizes, input, narrow_float, output, pixels, twice};
+use crate::arguments::{Input, Sizes, input, narrow_float, output, pixels};
 use crate::devices::open;
 use crate::json;
 use crate::preview::preview;
@@ -145,10 +145,6 @@ fn check_files(arguments: &Run) -> Result<(), Failure> {
 /// Sees that the outputs that are to be written are there.
 fn check_outputs(arguments: &Run, session: &Session) -> Result<(), Failure> {
     let names: Vec<&str> = session.outputs().map(|(name, _)| name).collect();
-    if let Some([(name, path), (_, other)]) = twice(&arguments.output) {
-        let files = format!("{} and {}", path.display(), other.display());
-        return Err(Failure::usage(format!("output `{name}` is to be written to two files, {files}")));
-    }
     match arguments.output.iter().find(|(name, _)| !names.contains(&name.as_str())) {
         Some((name, _)) => {
             Err(Failure::input(format!("there is no output `{name}`; the outputs are {}", names.join(", "))))
@@ -199,10 +195,6 @@ pub fn bindings(arguments: &Inputs) -> Bindings {
 /// The arrays that the command line names, and then its pictures, whose sizes may follow from these.
 pub fn read_inputs(arguments: &Inputs, source: &Source) -> Result<BTreeMap<String, Tensor>, Failure> {
     let entry = arguments.sizes.entry.as_deref();
-    arguments.sizes.once()?;
-    if let Some([(name, _), _]) = twice(&arguments.input) {
-        return Err(Failure::usage(format!("input `{name}` is given twice")));
-    }
     let mut given: BTreeMap<String, Tensor> = BTreeMap::new();
     let files = arguments.input.iter().filter_map(|(name, input)| match input {
         Input::File(path) => Some((name, path)),

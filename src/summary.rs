@@ -25,7 +25,6 @@ pub struct Summary {
 
 /// Prints the entry's layers with the shapes of their outputs and their numbers of weights.
 pub fn summary(arguments: &Summary, terminal: &Terminal) -> Result<(), Failure> {
-    arguments.sizes.once()?;
     let source = Source::load(&arguments.file, terminal)?;
     if source.model.is_onnx() {
         let network = source.onnx_network(&arguments.sizes)?;

@@ -170,26 +170,29 @@ fn rows_with_numbers(program: &str, dtype: DType, x: impl Fn(usize) -> f64, u: i
     }
 }
 
+/// Whole numbers, so that sums are exact.
+fn small_integer(i: usize) -> f64 {
+    (i * 37 % 101) as f64 - 50.0
+}
+
 /// A row's number is read to the end of the row, also where a value of the row takes its register.
 #[test]
 fn numbers_of_rows_stay_to_the_end_of_the_row() {
-    let small = |i: usize| (i * 37 % 101) as f64 - 50.0;
     for program in [
         "function f(X[N, M], U[N, 1]) -> (Y) { D = X / U; Z = D * U; W = Z + X; Y = W / 7; }",
         "function f(X[N, M], U[N, 1]) -> (Y) { D = X - X / U * U; Z = D - U; W = Z ^ X; V = W << 2; Y = V / 11 + U; }",
         "function f(X[N, M], U[N, 1]) -> (Y) { T = max(X, U); D = T + U; Y = D + 1; }",
         "function f(X[N, M], U[N, 1]) -> (Y) { D = U + 1; Z = D * X; W = Z - X; Y = (W & 63) / 7 - W; }",
     ] {
-        rows_with_numbers(program, DType::I32, small, |i| (1 + i % 5) as f64);
+        rows_with_numbers(program, DType::I32, small_integer, |i| (1 + i % 5) as f64);
     }
     let floor = "function f(X[N, M], U[N, 1]) -> (Y) { D = floor(X / U); Z = D - U; W = Z + X; Y = floor(W) * U; }";
-    rows_with_numbers(floor, DType::F32, small, |i| (1 << (i % 5)) as f64);
+    rows_with_numbers(floor, DType::F32, small_integer, |i| (1 << (i % 5)) as f64);
 }
 
 /// What waits for its row's number where a result will be is read before that is there. All is whole numbers, whose sums are exact.
 #[test]
 fn values_of_rows_wait_where_results_will_be() {
-    let small = |i: usize| (i * 37 % 101) as f64 - 50.0;
     for results in [
         "(Y) { RULE Y = D * U + S; }",
         "(Y, Z) { RULE Y = D * U; Z = Y + D + S; }",
@@ -200,7 +203,7 @@ fn values_of_rows_wait_where_results_will_be() {
     ] {
         let rule = "T[n, 0: N, 1] = >(X[n, m]); D = X - T; S[n, 0: N, 1] = +(D[n, m]);";
         let program = format!("function f(X[N, M], U[N, 1]) -> {}", results.replace("RULE", rule));
-        rows_with_numbers(&program, DType::F32, small, |i| (i % 5) as f64 - 1.0);
+        rows_with_numbers(&program, DType::F32, small_integer, |i| (i % 5) as f64 - 1.0);
     }
 }
 

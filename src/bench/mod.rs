@@ -78,7 +78,6 @@ pub struct Bench {
 
 /// Measures a workload and prints a line for each case. `started` is when the process did.
 pub fn bench(arguments: &Bench, started: Instant, terminal: &Terminal) -> Result<(), Failure> {
-    arguments.sizes.once()?;
     let cases = cases(arguments)?;
     arguments.plot.iter().chain(&arguments.trace).try_for_each(|path| can_be_written(path))?;
     let failed = |error: Error| terminal.failure(&error, Path::new(&arguments.what));

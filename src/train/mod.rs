@@ -194,7 +194,6 @@ fn outputs(arguments: &Train) -> Result<(), Failure> {
     if !arguments.sizes.shape.is_empty() {
         return Err(Failure::usage("`--shape` is not for `train`: the data say the shapes"));
     }
-    arguments.sizes.once()?;
     let weights: &[&str] = &["safetensors", "npz"];
     let files = [
         ("--save", &arguments.save, weights),

@@ -325,7 +325,7 @@ fn outputs_that_cannot_be_written() {
     };
     let file = path.to_str().unwrap();
     let run = ["run", file, "--shape", "X=2", "--random", "1", "--output", "Y=a.npy", "--output", "Y=b.npy"];
-    assert_snapshot!(refused(&run, 2), @"error: output `Y` is to be written to two files, a.npy and b.npy");
+    assert_snapshot!(refused(&run, 2), @"error: output `Y` is given twice");
     let run = ["run", file, "--input", "X=1", "--input", "X=x.npy"];
     assert_snapshot!(refused(&run, 2), @"error: input `X` is given twice");
     let (copy, program) = (folder.join("y.npy"), folder.join("program.tile"));
