@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::graph::Graph;
-use crate::passes::{dead, exchange, fold, hoist, join, layout, settle, share};
+use crate::passes::{dead, exchange, fold, hoist, join, layout, settle, share, stretch};
 use crate::plan::{Plan, PlanError, Planner};
 use crate::profile::{Execution, Profile};
 use crate::schedule::Tuned;
@@ -50,7 +50,7 @@ fn settled(graph: &Graph, profile: &Profile) -> Graph {
     match profile.execution {
         Execution::Shader => join(&mut graph),
         // A cpu has no launches to save, and reads slices more slowly than whole tensors. Its vectors go along channels.
-        Execution::Native => layout(&mut graph),
+        Execution::Native => [stretch, layout].into_iter().for_each(|pass| pass(&mut graph)),
     }
     dead(&mut graph);
     debug_assert_eq!(graph.verify(), Ok(()));

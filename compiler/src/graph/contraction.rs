@@ -181,6 +181,12 @@ impl Contraction {
             default: false,
         }
     }
+
+    /// Whether it sums products of two values.
+    pub fn is_sum_of_products(&self) -> bool {
+        let is_product = |value: &Value| matches!(self.body.insts[*value].0, Inst::Binary(BinaryOp::Mul, ..));
+        self.aggregation == Aggregation::Sum && self.body.results.len() == 1 && self.body.results.iter().all(is_product)
+    }
 }
 
 /// Whether what an access of an integer type reads is the value of an affine expression, which is at least 0 where the type

@@ -23,13 +23,18 @@ use petgraph::unionfind::UnionFind;
 
 use crate::affine::Affine;
 use crate::dtype::DType;
-use crate::graph::{Aggregation, Contraction, ContractionLeaf, Graph, NodeId, Op};
-use crate::scalar::{BinaryOp, Inst};
+use crate::graph::{Access, Aggregation, Contraction, ContractionLeaf, Graph, NodeId, Op};
+use crate::scalar::Inst;
 use crate::tensor::TensorType;
 
 pub fn layout(graph: &mut Graph) {
-    let order = graph.topological();
-    let products = Product::all(graph, &order);
+    let (mut order, mut products) = Product::all(graph);
+    let apart = products.iter().filter(|(id, product)| product.is_apart && graph.is_output(**id));
+    let apart: Vec<NodeId> = apart.map(|(id, _)| *id).collect();
+    if !apart.is_empty() {
+        apart.into_iter().for_each(|id| give_by_copy(graph, id));
+        (order, products) = Product::all(graph);
+    }
     let orders = Classes::new(graph, &order, &products).orders(graph, &order);
     if orders.is_empty() {
         return;
@@ -126,7 +131,7 @@ impl Classes {
                     let default = operands[operands.len() - 1];
                     (0..op.output.len()).for_each(|axis| _ = self.unite((default, axis), (id, axis)));
                 }
-                if op.accesses.len() > 1 && is_product(op) && product.is_none() {
+                if op.accesses.len() > 1 && op.is_sum_of_products() && product.is_none() {
                     return;
                 }
                 let accesses = op.accesses.iter().map(|access| (operands[access.operand], access));
@@ -202,12 +207,6 @@ fn is_elementwise(op: &Op) -> bool {
     matches!(op, Op::Unary(_) | Op::Binary(_) | Op::Select | Op::Cast | Op::StopGradient)
 }
 
-fn is_product(op: &Contraction) -> bool {
-    op.aggregation == Aggregation::Sum
-        && op.body.results.len() == 1
-        && matches!(op.body.insts[op.body.results[0]].0, Inst::Binary(BinaryOp::Mul, ..))
-}
-
 /// The axes that a reshape keeps together, as short lists as there are: each pair has as many elements. Those of one element are left out.
 fn parts(from: &[usize], to: &[usize]) -> Vec<(Vec<usize>, Vec<usize>)> {
     let long = |shape: &[usize]| (0..shape.len()).filter(|&axis| shape[axis] != 1).collect::<Vec<_>>();
@@ -241,17 +240,21 @@ struct Product {
     /// Axes of both whose index runs over the weight, too, and all others.
     channels: Vec<(NodeId, usize)>,
     others: Vec<(NodeId, usize)>,
-    /// Some index of the tensor is a place of the result plus a tap.
+    /// Some index of the tensor is a place of the result plus a tap, or the other way round.
     has_window: bool,
+    /// Neighbouring places are of different taps, as a transposed convolution's with a stride.
+    is_apart: bool,
     /// Where no channels are summed, as in a depthwise convolution: the operand that the weight is, and its order with the channels last.
     weight: Option<(usize, Order)>,
 }
 
 impl Product {
-    fn all(graph: &Graph, order: &[NodeId]) -> HashMap<NodeId, Product> {
+    /// All nodes, operands before their readers, and the products among them.
+    fn all(graph: &Graph) -> (Vec<NodeId>, HashMap<NodeId, Product>) {
         let mut kept: HashSet<NodeId> = HashSet::new();
         let mut products = HashMap::new();
-        for &id in order {
+        let order = graph.topological();
+        for &id in &order {
             let is_kept = match graph.node(id).op {
                 Op::Input(_) => false,
                 Op::Weight(_) => true,
@@ -263,7 +266,7 @@ impl Product {
                 products.extend(Product::of(graph, id, &kept).map(|product| (id, product)));
             }
         }
-        products
+        (order, products)
     }
 
     fn of(graph: &Graph, id: NodeId, kept: &HashSet<NodeId>) -> Option<Product> {
@@ -271,7 +274,7 @@ impl Product {
         let operands = graph.operands(id);
         let [a, b] = &op.accesses[..] else { return None };
         let node = |access: usize| operands[op.accesses[access].operand];
-        let is_of_two = is_product(op)
+        let is_of_two = op.is_sum_of_products()
             && op.body.insts.iter().all(|(inst, _)| !matches!(inst, Inst::Leaf(ContractionLeaf::Index(_))));
         let (tensor, weight) = match (kept.contains(&node(0)), kept.contains(&node(1))) {
             (false, true) => (a, b),
@@ -283,13 +286,20 @@ impl Product {
         }
         let of_result = |v: usize| op.output.iter().any(|place| place.coefficient(v) != 0);
         let long = |affine: &Affine| affine.variables().filter(|&v| op.indices[v].varies()).collect::<Vec<usize>>();
-        // Of an index with places and taps, these are no channels.
+        let of = |access: &Access, v: usize| access.index.iter().any(|index| index.affine.coefficient(v) != 0);
+        let of_weight = |v: usize| of(weight, v);
+        // Of an index with places and taps, these are no channels: a convolution reads at such an index, a transposed one writes there.
         let mut taps: HashSet<usize> = HashSet::new();
-        let of_weight = |v: usize| weight.index.iter().any(|index| index.affine.coefficient(v) != 0);
         for index in &tensor.index {
             let variables = long(&index.affine);
             if variables.iter().any(|&v| of_result(v) && !of_weight(v)) {
                 taps.extend(variables.into_iter().filter(|&v| !of_result(v)));
+            }
+        }
+        for index in &op.output {
+            let variables = long(index);
+            if variables.iter().any(|&v| of(tensor, v) && !of_weight(v)) {
+                taps.extend(variables.into_iter().filter(|&v| !of(tensor, v)));
             }
         }
         let mut product = Product {
@@ -297,6 +307,9 @@ impl Product {
             channels: Vec::new(),
             others: Vec::new(),
             has_window: !taps.is_empty(),
+            is_apart: op.output.last().is_some_and(|index| {
+                index.variables().any(|v| taps.contains(&v)) && index.terms().iter().any(|(_, factor)| factor.abs() > 1)
+            }),
             weight: None,
         };
         let of_tensor = tensor.index.iter().map(|index| &index.affine).enumerate();
@@ -313,12 +326,21 @@ impl Product {
         }
         let is_summed = |v: usize| of_weight(v) && !of_result(v) && !taps.contains(&v) && op.indices[v].varies();
         if product.has_window && !(0..op.indices.len()).any(is_summed) {
-            let is_tap = |axis: &usize| !long(&weight.index[*axis].affine).iter().any(|&v| of_result(v));
+            let is_tap =
+                |axis: &usize| !long(&weight.index[*axis].affine).iter().any(|v| of_result(*v) && !taps.contains(v));
             let (first, last): (Order, Order) = (0..weight.index.len()).partition(is_tap);
             product.weight = Some((weight.operand, first.into_iter().chain(last).collect()));
         }
         Some(product)
     }
+}
+
+/// Makes an output a copy of the node that it was, so that this may have any order.
+fn give_by_copy(graph: &mut Graph, id: NodeId) {
+    let ty = graph.node(id).ty.clone();
+    let copy = transposition(ty.dtype, &ty.shape, &(0..ty.rank()).collect::<Order>());
+    let copy = graph.add(copy, ty, &[id]);
+    graph.stand_in(id, copy);
 }
 
 struct Rewriter<'a> {
@@ -564,6 +586,22 @@ graph g(%0) -> (Y = %6)
         %4 = contract assign [n, y, x, c, g] (n: 0..1, y: 0..7, x: 0..6, c: 0..3, g: 0..2) { v0 = %3[n, y, x, g, c]; yield v0 } : f32[1, 7, 6, 3, 2]
         %5 = reshape %4 : f32[1, 7, 6, 6]
         %6 = contract max [n, c] (n: 0..1, c: 0..6, y: 0..7, x: 0..6) { v0 = %5[n, y, x, c]; yield v0 } : f32[1, 6]
+        ");
+    }
+
+    #[test]
+    fn outputs_that_a_transposed_convolution_interleaves_are_copies() {
+        insta::assert_snapshot!(after(&[layout], "\
+graph g(%0) -> (Y = %2)
+%0 = input X : f32[4, 7]
+%1 = weight K : f32[4, 5, 2]
+%2 = contract sum [f, 2*x + i] (f: 0..5, x: 0..7, i: 0..2, c: 0..4) { v0 = %0[c, x]; v1 = %1[c, f, i]; v2 = mul v0 v1; yield v2 } : f32[5, 14]
+"), @"
+        graph g(%0) -> (Y = %3)
+        %0 = input X : f32[4, 7]
+        %1 = weight K : f32[4, 5, 2]
+        %2 = contract sum [2*x + i, f] (x: 0..7, i: 0..2, f: 0..5, c: 0..4) { v0 = %0[c, x]; v1 = %1[c, f, i]; v2 = mul v0 v1; yield v2 } : f32[14, 5]
+        %3 = contract assign [i0, i1] (i0: 0..5, i1: 0..14) { v0 = %2[i1, i0]; yield v0 } : f32[5, 14]
         ");
     }
 }

@@ -14,6 +14,7 @@ mod prelude;
 mod settle;
 mod share;
 mod steady;
+mod stretch;
 #[cfg(test)]
 mod testing;
 
@@ -27,3 +28,4 @@ pub use layout::layout;
 pub use narrow::narrow;
 pub use settle::settle;
 pub use share::share;
+pub use stretch::stretch;

@@ -25,10 +25,6 @@ use tile_compiler::scalar::{Inst, Value};
 const LEAST_WORK: usize = 4096;
 const LEAST_ROWS: usize = 4;
 
-/// Fewer columns, or terms, of products whose places are all apart are not worth packing either.
-const LEAST_COLUMNS_APART: usize = 8;
-const LEAST_TERMS_APART: usize = 32;
-
 /// A product, ready to run.
 pub struct Contraction {
     /// Of the sums: f32 or f64.
@@ -76,7 +72,7 @@ impl Contraction {
     /// The nest as a product, if it is one and worth packing for. `kept` says which operands change seldom.
     pub fn new(nest: &Nest, kept: &dyn Fn(usize) -> bool) -> Option<Self> {
         let dtype = nest.accumulator().filter(|dtype| matches!(dtype, DType::F32 | DType::F64))?;
-        let mut roles = oriented(nest).or_else(|| apart(nest))?;
+        let mut roles = oriented(nest)?;
         let [batch, m, n] = [&roles.batch, &roles.rows, &roles.columns].map(|axes| size(nest, axes));
         let mut size = Size::new(batch, m, n, nest.reduction_points(), dtype.size());
         if nest.places().saturating_mul(size.k) < LEAST_WORK {
@@ -189,16 +185,6 @@ pub fn oriented(nest: &Nest) -> Option<Roles> {
         std::mem::swap(&mut roles.left_guards, &mut roles.right_guards);
     }
     roles.columns.contains(&last).then_some(roles)
-}
-
-/// The roles of a nest of which neighbours are of different products, as a transposed convolution's are whose output is interleaved: each place is stored by
-/// itself, which is little beside the terms of its sum.
-fn apart(nest: &Nest) -> Option<Roles> {
-    let roles = nest.roles()?;
-    let is_apart = roles.batch.contains(&nest.free.checked_sub(1)?);
-    let [rows, columns] = [&roles.rows, &roles.columns].map(|axes| size(nest, axes));
-    (is_apart && rows >= LEAST_ROWS && columns >= LEAST_COLUMNS_APART && nest.reduction_points() >= LEAST_TERMS_APART)
-        .then_some(roles)
 }
 
 /// The two factors. Where tables say where both lie, terms that are neighbours in the left one follow each other.

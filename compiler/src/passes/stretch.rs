@@ -1,0 +1,69 @@
+//! Transposed convolutions whose results are no whole number of strides long are computed to the next one, and sliced.
+//!
+//! Example: of a stride of 2, 7 places are places of two kinds, 4 and 3 of them. As a slice of 8,
+//!
+//! ```text
+//! %2 = contract sum [2*y + i, f] (y: 0..3, i: 0..3, f: 0..5, c: 0..4) { … } : f32[7, 5]
+//! ```
+//!
+//! becomes `[2*y + i, f] : f32[8, 5]`, whose nest has an axis for the kinds, within which all places sum products of one part of the weight: it
+//! is a matrix product for each kind. Which a nest of 7 places is not.
+//!
+//! Why it is sound: an element of a contraction does not depend on how many there are.
+
+use crate::affine::Affine;
+use crate::graph::{Aggregation, Contraction, Graph, Op};
+
+pub fn stretch(graph: &mut Graph) {
+    for id in graph.topological() {
+        let node = graph.node(id).clone();
+        let Op::Contraction(op) = &node.op else { continue };
+        if op.default || !op.is_sum_of_products() {
+            continue;
+        }
+        let long = |(index, &length): (&Affine, &usize)| length.next_multiple_of(stride(op, index, length));
+        let shape: Vec<usize> = op.output.iter().zip(&node.ty.shape).map(long).collect();
+        if shape == node.ty.shape {
+            continue;
+        }
+        let places: Vec<Affine> = (0..shape.len()).map(Affine::var).collect();
+        let slice = Contraction::of_tensor(Aggregation::Assign, node.ty.dtype, &node.ty.shape, places.clone(), places);
+        let slice = graph.add(Op::Contraction(Box::new(slice)), node.ty.clone(), &[id]);
+        graph.node_mut(id).ty.shape = shape;
+        graph.stand_in(id, slice);
+    }
+}
+
+/// How many places further the next one of the same kind is, along an axis of `length` places; 1 where all are of one kind.
+fn stride(op: &Contraction, place: &Affine, length: usize) -> usize {
+    let terms: Vec<i64> =
+        place.terms().iter().filter(|(v, _)| op.indices[*v].varies()).map(|(_, factor)| *factor).collect();
+    match terms[..] {
+        [a, b] if a.abs().min(b.abs()) == 1 => {
+            usize::try_from(a.abs().max(b.abs())).ok().filter(|s| *s < length).unwrap_or(1)
+        }
+        _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::after;
+    use super::stretch;
+
+    #[test]
+    fn results_of_transposed_convolutions_are_slices_of_whole_strides() {
+        insta::assert_snapshot!(after(&[stretch], "\
+graph g(%0) -> (Y = %2)
+%0 = input X : f32[3, 4]
+%1 = weight K : f32[3, 4, 5]
+%2 = contract sum [2*y + i, f] (y: 0..3, i: 0..3, f: 0..5, c: 0..4) { v0 = %0[y, c]; v1 = %1[i, c, f]; v2 = mul v0 v1; yield v2 } : f32[7, 5]
+"), @"
+        graph g(%0) -> (Y = %3)
+        %0 = input X : f32[3, 4]
+        %1 = weight K : f32[3, 4, 5]
+        %2 = contract sum [2*y + i, f] (y: 0..3, i: 0..3, f: 0..5, c: 0..4) { v0 = %0[y, c]; v1 = %1[i, c, f]; v2 = mul v0 v1; yield v2 } : f32[8, 5]
+        %3 = contract assign [i0, i1] (i0: 0..7, i1: 0..5) { v0 = %2[i0, i1]; yield v0 } : f32[7, 5]
+        ");
+    }
+}
