@@ -9,6 +9,8 @@ use proptest::prelude::*;
 use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::graph::Graph;
 use tile_compiler::interpret;
+use tile_compiler::pipeline;
+use tile_compiler::profile::Profile;
 use tile_compiler::tensor::{Tensor, TensorType};
 use tile_runtime::{Device, Error, Model, Session};
 
@@ -242,5 +244,74 @@ graph case(%0) -> (Less = %3, Atleast = %4, Most = %5, Least = %6)
     let case = Case { graph, inputs: vec![("X".to_owned(), x)], tolerances: vec![0.0; 4] };
     for device in [&[Device::named("check").unwrap(), Device::cpu()], &ADAPTERS[..]].concat() {
         assert_eq!(fault(&case, &device), None, "on {}", device.name());
+    }
+}
+
+/// Whole numbers, for each input or weight of a graph.
+fn whole_numbers(graph: Graph) -> Case {
+    let given = graph.inputs.iter().chain(&graph.weights).map(|&id| {
+        let ty = graph.node(id).ty.clone();
+        let values = (0..ty.elements()).map(|i| Scalar::from_f64(ty.dtype, small_integer(i)));
+        (graph.value_name(id), Tensor::from_scalars(ty.clone(), values).unwrap())
+    });
+    let inputs = given.collect();
+    Case { tolerances: vec![0.0; graph.outputs.len()], graph, inputs }
+}
+
+/// Aggregates of few columns are made of wider rows, where points that follow each other fit side by side.
+#[test]
+fn aggregates_of_few_columns() {
+    for (lines, length, columns, kernels) in [
+        (300, 64, 3, 2),
+        (1, 4096, 1, 1),
+        (70, 211, 31, 2),
+        (600, 2, 63, 2),
+        (601, 1, 40, 1),
+        (40, 96, 48, 2),
+        (65, 128, 64, 1),
+    ] {
+        for (aggregation, dtype) in [("sum", "f32"), ("max", "f32"), ("min", "i32"), ("product", "i32"), ("sum", "i32")]
+        {
+            let graph = format!(
+                "\
+graph case(%0) -> (Y = %3)
+%0 = input X : {dtype}[{lines}, {length}, {columns}]
+%1 = contract {aggregation} [c] (y: 0..{lines}, x: 0..{length}, c: 0..{columns}) {{ v0 = %0[y, x, c]; yield v0 }} : {dtype}[{columns}]
+%2 = constant 1 : {dtype}[]
+%3 = add %1 %2 : {dtype}[{columns}]
+"
+            );
+            let case = whole_numbers(Graph::parse(&graph).unwrap());
+            let plan = pipeline::plan(&case.graph, &Profile::cpu()).unwrap();
+            assert_eq!(plan.steps.len(), kernels, "{graph}");
+            assert_eq!(fault(&case, &Device::cpu()), None, "{graph}");
+        }
+    }
+}
+
+/// Transposed convolutions of any stride and length, whose results have their channels first.
+#[test]
+fn transposed_convolutions() {
+    for (stride, taps, before, length) in [
+        (2, 4, 1, 24),
+        (2, 3, 0, 25),
+        (2, 3, 1, 23),
+        (3, 3, 0, 36),
+        (3, 5, 2, 34),
+        (2, 2, 0, 23),
+        (1, 3, 1, 12),
+        (4, 2, 0, 46),
+    ] {
+        let graph = format!(
+            "\
+graph case(%0) -> (Y = %2)
+%0 = input X : f32[2, 9, 7, 12]
+%1 = weight K : f32[9, 10, {taps}, {taps}]
+%2 = contract sum [n, f, {stride}*y + i - {before}, {stride}*x + j - {before}] (n: 0..2, f: 0..10, y: 0..7, i: 0..{taps}, x: 0..12, j: 0..{taps}, c: 0..9) {{ v0 = %0[n, c, y, x]; v1 = %1[c, f, i, j]; v2 = mul v0 v1; yield v2 }} : f32[2, 10, {}, {length}]
+",
+            7 * stride + 1
+        );
+        let case = whole_numbers(Graph::parse(&graph).unwrap());
+        assert_eq!(fault(&case, &Device::cpu()), None, "{graph}");
     }
 }

@@ -73,7 +73,7 @@ pub(crate) use build::is_view;
 pub use build::{Members, NestError, build};
 pub use roles::Roles;
 pub(crate) use rows::row_form;
-pub(crate) use simplify::change_program;
+pub(crate) use simplify::{change_program, simplify};
 pub use stages::Stages;
 pub use verify::InvalidNest;
 pub use window::Window;

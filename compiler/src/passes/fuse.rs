@@ -19,9 +19,10 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use crate::graph::{Aggregation, Contraction, ContractionLeaf, Graph, NodeId, Op};
+use crate::affine::Affine;
+use crate::graph::{Access, Aggregation, Contraction, ContractionLeaf, Graph, NodeId, Op};
 use crate::nest::{Members, Nest, Window, is_view};
-use crate::profile::Profile;
+use crate::profile::{Execution, Profile};
 use crate::scalar::{BinaryOp, Inst, Value};
 
 use super::attention::attend;
@@ -80,7 +81,7 @@ pub fn fuse(graph: &Graph, profile: &Profile, time: Option<Time>) -> Vec<Group> 
     let is_contraction = |id: &NodeId| matches!(graph.node(*id).op, Op::Contraction(_));
     let reductions = graph.ids().filter(|id| is_contraction(id) && !is_view(graph, *id)).collect();
     loop {
-        let grouping = Grouping::new(graph, &links, &reductions, &stored);
+        let grouping = Grouping::new(graph, profile, &links, &reductions, &stored);
         let more = grouping.to_store(most_buffers);
         if more.is_empty() {
             let mut groups = grouping.groups(&prelude.nodes);
@@ -188,6 +189,7 @@ struct Inlined {
 
 struct Grouping<'g> {
     graph: &'g Graph,
+    profile: &'g Profile,
     links: &'g Links,
     /// Contractions that are not mere views.
     reductions: &'g HashSet<NodeId>,
@@ -206,12 +208,14 @@ struct Grouping<'g> {
 impl<'g> Grouping<'g> {
     fn new(
         graph: &'g Graph,
+        profile: &'g Profile,
         links: &'g Links,
         reductions: &'g HashSet<NodeId>,
         stored: &HashSet<NodeId>,
     ) -> Grouping<'g> {
         let mut grouping = Grouping {
             graph,
+            profile,
             links,
             reductions,
             inlined: vec![None; links.users.len()],
@@ -269,12 +273,19 @@ impl<'g> Grouping<'g> {
         let evaluations = self.evaluations[user.index()];
         let Op::Contraction(op) = &self.graph.node(user).op else { return evaluations };
         let operands = self.links.operands(user);
-        let accesses = op.accesses.iter().filter(|a| operands[a.operand] == id).count() as f64;
         let default = f64::from(op.default && operands.last() == Some(&id));
         let elements = (self.graph.node(user).ty.elements() as f64).max(1.0);
         let points: f64 = op.indices.iter().map(|r| (r.high - r.low).max(0) as f64).product();
-        let tiled = if op.accesses.len() >= 2 { (points / TILE_REUSE).max(elements.min(points)) } else { points };
-        evaluations / elements * (accesses * tiled + default * elements)
+        // A tile has many places to which an element belongs, unless all lie around it, as of a depthwise convolution.
+        let is_tiled = |access: &Access| {
+            let indexed = |v: usize| access.index.iter().any(|index| index.affine.coefficient(v) != 0);
+            let places = op.output.iter().flat_map(Affine::variables);
+            op.accesses.len() >= 2 && places.into_iter().any(|v| op.indices[v].varies() && !indexed(v))
+        };
+        let tiled = (points / TILE_REUSE).max(elements.min(points));
+        let accesses = op.accesses.iter().filter(|access| operands[access.operand] == id);
+        let reads: f64 = accesses.map(|access| if is_tiled(access) { tiled } else { points }).sum();
+        evaluations / elements * (reads + default * elements)
     }
 
     /// The groups into which `id`, evaluated `needed` times, should be inlined; `None` to store it.
@@ -321,7 +332,12 @@ impl<'g> Grouping<'g> {
         let repeats = needed / (node.ty.elements() as f64).max(1.0);
         let operands = self.links.operands(id);
         let tensors = operands.iter().filter(|&&o| self.graph.node(o).ty.elements() > 1).count();
-        let cheap = !is_expensive(&node.op) && tensors <= 1 && repeats <= MOST_RECOMPUTATION;
+        // On a cpu what is stored stays in a cache, and its fast ways read operands as they lie.
+        let most_repeats = match self.profile.execution {
+            Execution::Native if is_elementwise(&node.op) => 1.0,
+            _ => MOST_RECOMPUTATION,
+        };
+        let cheap = !is_expensive(&node.op) && tensors <= 1 && repeats <= most_repeats;
         (at_place || repeats <= 1.0 || cheap).then_some(Inlined { roots, at_place })
     }
 

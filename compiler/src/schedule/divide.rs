@@ -7,7 +7,7 @@
 //! points, but for the order of rounding; and that is the same in every run.
 
 use crate::affine::Affine;
-use crate::nest::{Axis, Derived, Leaf, Load, Nest, Output, change_program};
+use crate::nest::{Axis, Derived, Leaf, Load, Nest, Output, change_program, simplify};
 use crate::profile::{Execution, Profile};
 use crate::scalar::{Inst, Program};
 use crate::tensor::TensorType;
@@ -16,6 +16,11 @@ use super::choose::{EQUAL, ranked};
 
 /// Points that a part has at least.
 const PART: usize = 64;
+
+/// On a cpu: the most columns that are few, and how many numbers lie side by side after the division.
+const MOST_COLUMNS: usize = 63;
+const LEAST_BESIDE: usize = 256;
+const MOST_BESIDE: usize = 4096;
 
 /// Launches that a nest takes at least before it is divided.
 const WORTHWHILE: f64 = 2.0;
@@ -38,8 +43,11 @@ pub fn divide(nest: &Nest, profile: &Profile) -> Option<Divided> {
     let reduces = |v| nest.depends_on_reduction(v);
     let is_derived = nest.derived.iter().any(|derived| derived.numerator.variables().any(reduces));
     let long = nest.accumulator()?.size() == 4 && nest.reduction_points() >= 4 * PART;
-    if profile.execution == Execution::Native || !suits || is_derived || !long {
+    if !suits || is_derived || !long {
         return None;
+    }
+    if profile.execution == Execution::Native {
+        return side_by_side(nest);
     }
     let time = |nest: &Nest| ranked(nest, profile).into_iter().map(|(time, _)| time).fold(f64::INFINITY, f64::min);
     let whole = time(nest);
@@ -47,15 +55,15 @@ pub fn divide(nest: &Nest, profile: &Profile) -> Option<Divided> {
         return None;
     }
     let parts = [4, 16, 64, 256].into_iter().filter_map(|parts| {
-        let two = divided(nest, parts)?;
+        let two = in_blocks(nest, parts)?;
         Some((time(&two.first) + time(&two.second), two))
     });
     let best = parts.min_by(|a, b| a.0.total_cmp(&b.0)).filter(|(of_two, _)| EQUAL * of_two < whole)?;
     Some(best.1)
 }
 
-/// The nests with so many parts, perhaps a few less; `None` where no reduction axis has them.
-fn divided(nest: &Nest, parts: usize) -> Option<Divided> {
+/// The nests with so many parts, perhaps a few less, each of points that follow each other; `None` where no reduction axis has them.
+fn in_blocks(nest: &Nest, parts: usize) -> Option<Divided> {
     // The outermost long axis: what is read together stays together.
     let axis = nest.reduction().find(|&axis| nest.axes[axis].extent >= 2 * parts)?;
     let extent = nest.axes[axis].extent;
@@ -65,9 +73,38 @@ fn divided(nest: &Nest, parts: usize) -> Option<Divided> {
         |step: usize| (least.next_multiple_of(step)..2 * least).step_by(step).find(|&l| extent.is_multiple_of(l));
     let length = fits(4).or_else(|| fits(1)).unwrap_or(least);
     let parts = extent.div_ceil(length);
-    if parts < 2 || nest.reduction_points() / parts < PART {
+    let is_long = parts >= 2 && nest.reduction_points() / parts >= PART;
+    is_long.then(|| divided(nest, axis, parts, [length as i64, 1]))?
+}
+
+/// The nests for a cpu: where columns are few, as the channels of an image, points that follow each other become columns, too, so that
+/// vectors are long.
+fn side_by_side(nest: &Nest) -> Option<Divided> {
+    let axis = nest.reduction().next_back().filter(|_| nest.free == 1)?;
+    let columns = nest.places();
+    let follows = |leaf: &Leaf| match leaf {
+        Leaf::Load(load) => {
+            let steps = [0, axis].map(|axis| load.offset.coefficient(axis));
+            load.dynamic.is_empty() && (steps == [0, 0] || steps == [1, columns as i64])
+        }
+        _ => true,
+    };
+    let is_plain = nest.guards.is_empty() && nest.derived.is_empty() && nest.body.leaves().all(follows);
+    if !(1..=MOST_COLUMNS).contains(&columns) || !is_plain {
         return None;
     }
+    let extent = nest.axes[axis].extent;
+    let most = extent.min(MOST_BESIDE / columns).min(nest.reduction_points() / PART);
+    let parts = (2..=most).rev().find(|&parts| extent.is_multiple_of(parts) && parts * columns >= LEAST_BESIDE)?;
+    let two = divided(nest, axis, parts, [1, parts as i64])?;
+    // Now rows and columns are one axis.
+    Some(Divided { first: simplify(two.first)?, ..two })
+}
+
+/// The nests with parts along an axis: what point each part has is `steps` times the part's number, and the number within the part.
+fn divided(nest: &Nest, axis: usize, parts: usize, steps: [i64; 2]) -> Option<Divided> {
+    let extent = nest.axes[axis].extent;
+    let length = if steps[1] == 1 { usize::try_from(steps[0]).ok()? } else { extent.div_ceil(parts) };
     let (places, dtype) = (nest.places(), nest.accumulator()?);
     let all = TensorType::new(dtype, [parts * places]);
     let part = Axis { name: format!("{}_part", nest.axes[axis].name), extent: parts };
@@ -79,7 +116,7 @@ fn divided(nest: &Nest, parts: usize) -> Option<Divided> {
     first.axes.insert(0, part.clone());
     first.free += 1;
     first.rows += 1;
-    let point = Affine::new([(0, length as i64), (axis + 1, 1)], 0)?;
+    let point = Affine::new([(0, steps[0]), (axis + 1, steps[1])], 0)?;
     let moved = |affine: &Affine| affine.map_variables(|v| v + 1)?.substitute(axis + 1, &point);
     for guard in &mut first.guards {
         *guard = moved(guard)?;

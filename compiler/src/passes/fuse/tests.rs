@@ -10,12 +10,16 @@ fn reads(nodes: &[String]) -> Vec<usize> {
 
 /// The plan of a graph of these nodes whose output is the last.
 fn plan(nodes: &[String]) -> Plan {
+    plan_for(nodes, &Profile::generic())
+}
+
+fn plan_for(nodes: &[String], profile: &Profile) -> Plan {
     let lines: Vec<String> = nodes.iter().enumerate().map(|(n, node)| format!("%{n} = {node}\n")).collect();
     let inputs = (0..nodes.len()).filter(|&n| nodes[n].starts_with("input")).map(|n| format!("%{n}"));
     let inputs = inputs.collect::<Vec<_>>().join(", ");
     let graph = Graph::parse(&format!("graph g({inputs}) -> (Y = %{})\n{}", nodes.len() - 1, lines.concat())).unwrap();
     graph.verify().unwrap();
-    pipeline::plan(&graph, &Profile::generic()).unwrap()
+    pipeline::plan(&graph, profile).unwrap()
 }
 
 /// A sum of many tensors takes no more kernels than it must: each but the first reads the sum so far and six more.
@@ -86,4 +90,24 @@ fn branches_that_meet_again_stay_with_their_contraction() {
         _ => 0,
     };
     assert_eq!(plan.routines.iter().map(instructions).collect::<Vec<_>>(), [3, 1]);
+}
+
+/// A depthwise convolution reads each element for every tap: what takes long is not computed again for each, nor on a cpu what takes little.
+#[test]
+fn what_every_tap_reads_is_computed_once() {
+    let nodes = |factor: &str| {
+        [
+            "input X : f32[10, 64]",
+            "weight K : f32[3, 64]",
+            factor,
+            "mul %0 %2 : f32[10, 64]",
+            "contract sum [i, c] (i: 0..8, c: 0..64, k: 0..3) { v0 = %3[i + k, c]; v1 = %1[k, c]; v2 = mul v0 v1; yield v2 } : f32[8, 64]",
+        ]
+        .map(String::from)
+    };
+    let kernels = |factor: &str, profile: &Profile| plan_for(&nodes(factor), profile).steps.len();
+    for (factor, of_shaders, of_a_cpu) in [("exp %0 : f32[10, 64]", 2, 2), ("constant 2.0 : f32[]", 1, 2)] {
+        assert_eq!(kernels(factor, &Profile::generic()), of_shaders, "{factor}");
+        assert_eq!(kernels(factor, &Profile::cpu()), of_a_cpu, "{factor}");
+    }
 }
