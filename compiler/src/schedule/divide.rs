@@ -1,7 +1,8 @@
 //! A reduction that is too long for the places that it has, in two nests: the first aggregates parts of it, side by side, and
 //! the second the parts, in their order, with the epilogue.
 //!
-//! Example: `y[] = +(x[i: 1000000])` is `p[s: 64] = +(x[15625*s + i: 15625])`, then `y[] = +(p[s: 64])`.
+//! Example: `y[] = +(x[i: 1000000])` is `p[s: 64] = +(x[15625*s + i: 15625])`, then `y[] = +(p[s: 64])`. On a cpu, whose vectors go along
+//! columns, `y[c: 32] = +(x[i: 65536, c])` is `p[s: 128, c] = +(x[128*i + s, c])`, with rows of 4096, then `y[c] = +(p[s, c])`.
 //!
 //! Why it is sound: a sum, product, maximum or minimum of parts, each with the identity where no point counts, is that of all
 //! points, but for the order of rounding; and that is the same in every run.
@@ -36,7 +37,7 @@ pub struct Divided {
     pub parts: TensorType,
 }
 
-/// The two nests, where they are predicted to take less time than the one by more than predictions err.
+/// The two nests, where they are predicted to take less time than the one by more than predictions err; for a cpu, where columns are few.
 pub fn divide(nest: &Nest, profile: &Profile) -> Option<Divided> {
     let is_plain = !nest.tracks_written() && nest.loops == 0 && nest.inner.is_empty() && nest.columns().is_empty();
     let suits = nest.aggregation?.operation().is_some() && is_plain;
