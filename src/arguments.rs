@@ -1,4 +1,5 @@
-//! The values of options: `X=1x224x224x3`, `N=8`, `X=x.npy`, each read here so that clap reports what is wrong with them.
+//! The values of options: `X=1x224x224x3`, `N=8`, `X=x.npy`, each read here so that clap reports what is wrong with one of them, and [`once`]
+//! what is wrong with several.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -131,7 +132,7 @@ pub fn once(matches: &ArgMatches) -> Result<(), Failure> {
     }
 }
 
-/// A name to which an option, if the command has it, gives a value more than once.
+/// A name to which an option, if the command has it with such values, gives a value more than once.
 fn twice<'a, T: Clone + Send + Sync + 'static>(matches: &'a ArgMatches, option: &str) -> Option<&'a str> {
     let values = matches.try_get_many::<(String, T)>(option).ok()??;
     let mut known = HashSet::new();

@@ -84,7 +84,8 @@ fn main() -> ExitCode {
         let misspelt = if error.use_stderr() { no_such_command() } else { None };
         misspelt.unwrap_or(error).exit()
     });
-    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let arguments =
+        Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut Arguments::command()).exit());
     let result = arguments::once(&matches).and_then(|()| carry_out(arguments, started));
     terminal::exit(result)
 }

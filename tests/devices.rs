@@ -10,6 +10,7 @@ use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::graph::Graph;
 use tile_compiler::interpret;
 use tile_compiler::pipeline;
+use tile_compiler::plan::{Routine, Work};
 use tile_compiler::profile::Profile;
 use tile_compiler::tensor::{Tensor, TensorType};
 use tile_runtime::{Device, Error, Model, Session};
@@ -247,11 +248,11 @@ graph case(%0) -> (Less = %3, Atleast = %4, Most = %5, Least = %6)
     }
 }
 
-/// Whole numbers, for each input or weight of a graph.
-fn whole_numbers(graph: Graph) -> Case {
+/// A number for each element of each input or weight of a graph, whose results are then to be exact.
+fn exactly(graph: Graph, number: impl Fn(usize) -> f64) -> Case {
     let given = graph.inputs.iter().chain(&graph.weights).map(|&id| {
         let ty = graph.node(id).ty.clone();
-        let values = (0..ty.elements()).map(|i| Scalar::from_f64(ty.dtype, small_integer(i)));
+        let values = (0..ty.elements()).map(|i| Scalar::from_f64(ty.dtype, number(i)));
         (graph.value_name(id), Tensor::from_scalars(ty.clone(), values).unwrap())
     });
     let inputs = given.collect();
@@ -270,8 +271,17 @@ fn aggregates_of_few_columns() {
         (40, 96, 48, 2),
         (65, 128, 64, 1),
     ] {
-        for (aggregation, dtype) in [("sum", "f32"), ("max", "f32"), ("min", "i32"), ("product", "i32"), ("sum", "i32")]
-        {
+        // No two are equal of those whose greatest or least counts, and products of odd numbers, which wrap, are never 0.
+        let distinct: fn(usize) -> f64 = |i| (i * 7919 % 1_000_003) as f64;
+        let odd: fn(usize) -> f64 = |i| 2.0 * small_integer(i) + 1.0;
+        let kinds = [
+            ("sum", "f32", small_integer as fn(usize) -> f64),
+            ("sum", "i32", distinct),
+            ("max", "f32", distinct),
+            ("min", "i32", distinct),
+            ("product", "i32", odd),
+        ];
+        for (aggregation, dtype, number) in kinds {
             let graph = format!(
                 "\
 graph case(%0) -> (Y = %3)
@@ -281,7 +291,7 @@ graph case(%0) -> (Y = %3)
 %3 = add %1 %2 : {dtype}[{columns}]
 "
             );
-            let case = whole_numbers(Graph::parse(&graph).unwrap());
+            let case = exactly(Graph::parse(&graph).unwrap(), number);
             let plan = pipeline::plan(&case.graph, &Profile::cpu()).unwrap();
             assert_eq!(plan.steps.len(), kernels, "{graph}");
             assert_eq!(fault(&case, &Device::cpu()), None, "{graph}");
@@ -311,7 +321,13 @@ graph case(%0) -> (Y = %2)
 ",
             7 * stride + 1
         );
-        let case = whole_numbers(Graph::parse(&graph).unwrap());
+        let case = exactly(Graph::parse(&graph).unwrap(), small_integer);
         assert_eq!(fault(&case, &Device::cpu()), None, "{graph}");
+        let plan = pipeline::plan(&case.graph, &Profile::cpu()).unwrap();
+        let is_product = |routine: &Routine| {
+            let Work::Nest(nest) = &routine.work else { return false };
+            nest.roles().is_some_and(|roles| !roles.batch.contains(&(nest.free - 1)))
+        };
+        assert!(plan.routines.iter().any(is_product), "{graph}");
     }
 }

@@ -49,7 +49,8 @@ fn settled(graph: &Graph, profile: &Profile) -> Graph {
     settle(&mut graph);
     match profile.execution {
         Execution::Shader => join(&mut graph),
-        // A cpu has no launches to save, and reads slices more slowly than whole tensors. Its vectors go along channels.
+        // A cpu has no launches to save, and reads slices more slowly than whole tensors. Its vectors go along channels, and its products along places
+        // of one kind.
         Execution::Native => [stretch, layout].into_iter().for_each(|pass| pass(&mut graph)),
     }
     dead(&mut graph);

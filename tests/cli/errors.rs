@@ -344,6 +344,8 @@ fn outputs_that_cannot_be_written() {
     assert_snapshot!(refused(&run, 2), @"error: the shape of `X` is given twice");
     let plan = [file, "--emit", "plan", "--dim", "N=2", "--dim", "N=3"];
     assert_snapshot!(refused(&plan, 2), @"error: the size `N` is given twice");
+    let set = ["summary", "examples/models/mobilenet.tile", "--set", "alpha=1", "--set", "alpha=2"];
+    assert_snapshot!(refused(&set, 2), @"error: the hyper-parameter `alpha` is given twice");
     let import = ["import", "tests/golden/onnx/attention.onnx", "-o", folder.to_str().unwrap()];
     assert_snapshot!(refused(&import, 2), @"error: DIR is a folder: the program wants a name, such as model.tile");
     assert!(!folder.with_extension("safetensors").exists());

@@ -7,7 +7,7 @@
 //! The plan of a group: its *root* is stored in memory; at most one *contraction* with a reduction belongs to it, the
 //! root itself or a node that reaches it through elementwise nodes of the same shape; every other node that only this
 //! group reads is *inlined*: computed again at each place that needs it. What is inlined before a reduction is computed
-//! once for each time it is read there, so only what is cheap, or read once, goes there; and not what can be stored by
+//! once for each time it is read there, so only what is cheap (on a cpu: a view), or read once, goes there; and not what can be stored by
 //! the contraction that it is computed from, in the *epilogue*, as that takes no more memory than the contraction itself.
 //!
 //! Then products are taken into others ([`attend`](super::attention)), and groups are merged ([`merge`](super::merge)), so that
@@ -332,12 +332,10 @@ impl<'g> Grouping<'g> {
         let repeats = needed / (node.ty.elements() as f64).max(1.0);
         let operands = self.links.operands(id);
         let tensors = operands.iter().filter(|&&o| self.graph.node(o).ty.elements() > 1).count();
-        // On a cpu what is stored stays in a cache, and its fast ways read operands as they lie.
-        let most_repeats = match self.profile.execution {
-            Execution::Native if is_elementwise(&node.op) => 1.0,
-            _ => MOST_RECOMPUTATION,
-        };
-        let cheap = !is_expensive(&node.op) && tensors <= 1 && repeats <= most_repeats;
+        // On a cpu what is stored stays in a cache, and the fast ways of products and windows read operands as they lie in memory.
+        let is_native = self.profile.execution == Execution::Native;
+        let is_cheap = !is_expensive(&node.op) && tensors <= 1 && !(is_native && is_elementwise(&node.op));
+        let cheap = is_cheap && repeats <= MOST_RECOMPUTATION;
         (at_place || repeats <= 1.0 || cheap).then_some(Inlined { roots, at_place })
     }
 

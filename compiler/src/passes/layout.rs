@@ -9,10 +9,11 @@
 //! ```
 //!
 //! with another convolution of `%3`, both become f32[1, 5, 7, 6]. Inputs, weights and outputs stay as they are: a contraction reads and
-//! writes any layout, for all else there are transposed views.
+//! writes any layout, for all else there are transposed views. But an output whose neighbours would be of different taps, as where a transposed
+//! convolution with a stride has its channels second, is a copy of one with the channels last.
 //!
 //! Which axes are channels is found for classes of axes: those of tensors that elementwise operations, pooling, paddings and the like relate.
-//! A product with a weight, one of whose factors is read through a window, says of each axis of its result and its other factor
+//! A product with a weight, one of whose factors is read through a window, or whose result is written through one, says of each axis of its result and its other factor
 //! whether it holds channels (its index runs over the weight, too) or not; any other product with a weight says so where one of its axes is known to hold none.
 //!
 //! Why it is sound: an axis has the same indices wherever it stands. Sums may have their terms in another order.
@@ -28,17 +29,15 @@ use crate::scalar::Inst;
 use crate::tensor::TensorType;
 
 pub fn layout(graph: &mut Graph) {
-    let (mut order, mut products) = Product::all(graph);
-    let apart = products.iter().filter(|(id, product)| product.is_apart && graph.is_output(**id));
-    let apart: Vec<NodeId> = apart.map(|(id, _)| *id).collect();
-    if !apart.is_empty() {
-        apart.into_iter().for_each(|id| give_by_copy(graph, id));
-        (order, products) = Product::all(graph);
-    }
-    let orders = Classes::new(graph, &order, &products).orders(graph, &order);
+    let (mut order, products) = Product::all(graph);
+    let orders = Classes::new(graph, &order, &products).orders(graph, &order, &products);
     if orders.is_empty() {
         return;
     }
+    let moved = order.iter().filter(|&id| orders.contains_key(id) && graph.is_output(*id));
+    let copies: Vec<NodeId> =
+        moved.copied().collect::<Vec<_>>().into_iter().map(|id| give_by_copy(graph, id)).collect();
+    order.extend(copies);
     let weights = products.into_iter().filter_map(|(id, product)| Some((id, product.weight?))).collect();
     let mut rewriter = Rewriter { graph, orders, weights, made: HashMap::new() };
     order.into_iter().for_each(|id| rewriter.rewrite(id));
@@ -172,7 +171,7 @@ impl Classes {
     }
 
     /// The orders of the nodes that do not stay as they are.
-    fn orders(&self, graph: &Graph, order: &[NodeId]) -> HashMap<NodeId, Order> {
+    fn orders(&self, graph: &Graph, order: &[NodeId], products: &HashMap<NodeId, Product>) -> HashMap<NodeId, Order> {
         let (channels, others) = (self.of(&self.channels), self.of(&self.others));
         let moves = |id: NodeId, axis: usize| {
             let class = self.class((id, axis));
@@ -181,7 +180,7 @@ impl Classes {
         let stays = |id: NodeId| {
             let op = &graph.node(id).op;
             let is_free = is_elementwise(op) || matches!(op, Op::Reshape | Op::Contraction(_) | Op::Index { .. });
-            !is_free || graph.is_output(id)
+            !is_free || graph.is_output(id) && !products.get(&id).is_some_and(|product| product.is_apart)
         };
         let mut orders = HashMap::new();
         for &id in order.iter().filter(|id| !stays(**id)) {
@@ -308,7 +307,10 @@ impl Product {
             others: Vec::new(),
             has_window: !taps.is_empty(),
             is_apart: op.output.last().is_some_and(|index| {
-                index.variables().any(|v| taps.contains(&v)) && index.terms().iter().any(|(_, factor)| factor.abs() > 1)
+                let is_stride = |&(v, factor): &(usize, i64)| {
+                    !taps.contains(&v) && op.indices[v].varies() && factor.unsigned_abs() > 1
+                };
+                index.variables().any(|v| taps.contains(&v)) && index.terms().iter().any(is_stride)
             }),
             weight: None,
         };
@@ -336,11 +338,13 @@ impl Product {
 }
 
 /// Makes an output a copy of the node that it was, so that this may have any order.
-fn give_by_copy(graph: &mut Graph, id: NodeId) {
-    let ty = graph.node(id).ty.clone();
-    let copy = transposition(ty.dtype, &ty.shape, &(0..ty.rank()).collect::<Order>());
-    let copy = graph.add(copy, ty, &[id]);
-    graph.stand_in(id, copy);
+fn give_by_copy(graph: &mut Graph, id: NodeId) -> NodeId {
+    let node = graph.node(id).clone();
+    let copy = transposition(node.ty.dtype, &node.ty.shape, &(0..node.ty.rank()).collect::<Order>());
+    let copy = graph.add(copy, node.ty, &[id]);
+    (graph.node_mut(copy).name, graph.node_mut(copy).origin) = (node.name, node.origin);
+    graph.outputs.iter_mut().filter(|(_, output)| *output == id).for_each(|(_, output)| *output = copy);
+    copy
 }
 
 struct Rewriter<'a> {

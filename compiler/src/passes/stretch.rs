@@ -7,7 +7,7 @@
 //! ```
 //!
 //! becomes `[2*y + i, f] : f32[8, 5]`, whose nest has an axis for the kinds, within which all places sum products of one part of the weight: it
-//! is a matrix product for each kind. Which a nest of 7 places is not.
+//! is a matrix product for each kind. Which a nest of 7 places is not. Likewise the gradient, by its input, of a convolution with a stride.
 //!
 //! Why it is sound: an element of a contraction does not depend on how many there are.
 
@@ -34,14 +34,13 @@ pub fn stretch(graph: &mut Graph) {
     }
 }
 
-/// How many places further the next one of the same kind is, along an axis of `length` places; 1 where all are of one kind.
+/// How many places further the next one of the same kind is, along an axis of `length` places; 1 where all are of one kind, or so few that
+/// one more of each would be much.
 fn stride(op: &Contraction, place: &Affine, length: usize) -> usize {
-    let terms: Vec<i64> =
-        place.terms().iter().filter(|(v, _)| op.indices[*v].varies()).map(|(_, factor)| *factor).collect();
-    match terms[..] {
-        [a, b] if a.abs().min(b.abs()) == 1 => {
-            usize::try_from(a.abs().max(b.abs())).ok().filter(|s| *s < length).unwrap_or(1)
-        }
+    let terms = place.terms().iter().filter(|(v, _)| op.indices[*v].varies());
+    let factors: Vec<u64> = terms.map(|(_, factor)| factor.unsigned_abs()).collect();
+    match factors[..] {
+        [a, b] if a.min(b) == 1 => usize::try_from(a.max(b)).ok().filter(|&s| s <= length / 3).unwrap_or(1),
         _ => 1,
     }
 }

@@ -18,8 +18,9 @@ use super::choose::{EQUAL, ranked};
 /// Points that a part has at least.
 const PART: usize = 64;
 
-/// On a cpu: the most columns that are few, and how many numbers lie side by side after the division.
+/// Columns that are few, on a cpu: more fill vectors enough.
 const MOST_COLUMNS: usize = 63;
+/// Numbers that lie side by side after the division, there: at least, so that it is worth a nest more, and at most.
 const LEAST_BESIDE: usize = 256;
 const MOST_BESIDE: usize = 4096;
 
@@ -75,14 +76,13 @@ fn in_blocks(nest: &Nest, parts: usize) -> Option<Divided> {
     let length = fits(4).or_else(|| fits(1)).unwrap_or(least);
     let parts = extent.div_ceil(length);
     let is_long = parts >= 2 && nest.reduction_points() / parts >= PART;
-    is_long.then(|| divided(nest, axis, parts, [length as i64, 1]))?
+    is_long.then(|| divided(nest, axis, [parts, length], [length, 1]))?
 }
 
 /// The nests for a cpu: where columns are few, as the channels of an image, points that follow each other become columns, too, so that
 /// vectors are long.
 fn side_by_side(nest: &Nest) -> Option<Divided> {
-    let axis = nest.reduction().next_back().filter(|_| nest.free == 1)?;
-    let columns = nest.places();
+    let (axis, columns) = (nest.reduction().next_back()?, nest.places());
     let follows = |leaf: &Leaf| match leaf {
         Leaf::Load(load) => {
             let steps = [0, axis].map(|axis| load.offset.coefficient(axis));
@@ -91,21 +91,22 @@ fn side_by_side(nest: &Nest) -> Option<Divided> {
         _ => true,
     };
     let is_plain = nest.guards.is_empty() && nest.derived.is_empty() && nest.body.leaves().all(follows);
-    if !(1..=MOST_COLUMNS).contains(&columns) || !is_plain {
+    if nest.free != 1 || !(1..=MOST_COLUMNS).contains(&columns) || !is_plain {
         return None;
     }
     let extent = nest.axes[axis].extent;
     let most = extent.min(MOST_BESIDE / columns).min(nest.reduction_points() / PART);
     let parts = (2..=most).rev().find(|&parts| extent.is_multiple_of(parts) && parts * columns >= LEAST_BESIDE)?;
-    let two = divided(nest, axis, parts, [1, parts as i64])?;
-    // Now rows and columns are one axis.
-    Some(Divided { first: simplify(two.first)?, ..two })
+    let two = divided(nest, axis, [parts, extent / parts], [1, parts])?;
+    // Parts and columns are one axis then.
+    let first = simplify(two.first).filter(|first| first.free == 1)?;
+    Some(Divided { first, ..two })
 }
 
-/// The nests with parts along an axis: what point each part has is `steps` times the part's number, and the number within the part.
-fn divided(nest: &Nest, axis: usize, parts: usize, steps: [i64; 2]) -> Option<Divided> {
+/// The nests with `parts` of `length` points along an axis: number `i` of part `s` is the point `steps[0] * s + steps[1] * i`, unless that is past the
+/// end.
+fn divided(nest: &Nest, axis: usize, [parts, length]: [usize; 2], steps: [usize; 2]) -> Option<Divided> {
     let extent = nest.axes[axis].extent;
-    let length = if steps[1] == 1 { usize::try_from(steps[0]).ok()? } else { extent.div_ceil(parts) };
     let (places, dtype) = (nest.places(), nest.accumulator()?);
     let all = TensorType::new(dtype, [parts * places]);
     let part = Axis { name: format!("{}_part", nest.axes[axis].name), extent: parts };
@@ -117,7 +118,7 @@ fn divided(nest: &Nest, axis: usize, parts: usize, steps: [i64; 2]) -> Option<Di
     first.axes.insert(0, part.clone());
     first.free += 1;
     first.rows += 1;
-    let point = Affine::new([(0, steps[0]), (axis + 1, steps[1])], 0)?;
+    let point = Affine::new([(0, steps[0] as i64), (axis + 1, steps[1] as i64)], 0)?;
     let moved = |affine: &Affine| affine.map_variables(|v| v + 1)?.substitute(axis + 1, &point);
     for guard in &mut first.guards {
         *guard = moved(guard)?;
