@@ -103,6 +103,11 @@ impl Access {
     pub fn is_fixed(&self) -> bool {
         self.index.iter().all(|index| index.access.is_none())
     }
+
+    /// Whether a coordinate names the variable.
+    pub fn mentions(&self, variable: usize) -> bool {
+        self.index.iter().any(|index| index.affine.coefficient(variable) != 0)
+    }
 }
 
 impl IndexRange {
@@ -180,6 +185,12 @@ impl Contraction {
             body,
             default: false,
         }
+    }
+
+    /// The elements of a tensor of type `dtype` at the places of `shape`, each at its own.
+    pub fn copy(dtype: DType, shape: &[usize]) -> Contraction {
+        let places: Vec<Affine> = (0..shape.len()).map(Affine::var).collect();
+        Contraction::of_tensor(Aggregation::Assign, dtype, shape, places.clone(), places)
     }
 
     /// Whether it sums products of two values.

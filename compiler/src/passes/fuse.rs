@@ -278,9 +278,8 @@ impl<'g> Grouping<'g> {
         let points: f64 = op.indices.iter().map(|r| (r.high - r.low).max(0) as f64).product();
         // A tile has many places to which an element belongs, unless all lie around it, as of a depthwise convolution.
         let is_tiled = |access: &Access| {
-            let indexed = |v: usize| access.index.iter().any(|index| index.affine.coefficient(v) != 0);
             let places = op.output.iter().flat_map(Affine::variables);
-            op.accesses.len() >= 2 && places.into_iter().any(|v| op.indices[v].varies() && !indexed(v))
+            op.accesses.len() >= 2 && places.into_iter().any(|v| op.indices[v].varies() && !access.mentions(v))
         };
         let tiled = (points / TILE_REUSE).max(elements.min(points));
         let accesses = op.accesses.iter().filter(|access| operands[access.operand] == id);

@@ -72,7 +72,7 @@ impl Product {
             |forms: &mut dyn Iterator<Item = &Affine>| forms.map(Affine::as_variable).collect::<Option<Vec<_>>>();
         let output = variables(&mut op.output.iter())?;
         let of_weight = variables(&mut op.accesses[w].index.iter().map(|i| &i.affine))?;
-        let of_tensor = |v: &usize| op.accesses[x].index.iter().any(|i| i.affine.coefficient(*v) != 0);
+        let of_tensor = |v: &usize| op.accesses[x].mentions(*v);
         let columns: Vec<usize> = output.iter().copied().filter(|v| of_weight.contains(v)).collect();
         let (rows, last) = output.split_at(output.len() - columns.len());
         let terms = of_weight.strip_suffix(&columns[..])?;

@@ -24,7 +24,7 @@ use petgraph::unionfind::UnionFind;
 
 use crate::affine::Affine;
 use crate::dtype::DType;
-use crate::graph::{Access, Aggregation, Contraction, ContractionLeaf, Graph, NodeId, Op};
+use crate::graph::{Aggregation, Contraction, ContractionLeaf, Graph, NodeId, Op};
 use crate::scalar::Inst;
 use crate::tensor::TensorType;
 
@@ -34,10 +34,9 @@ pub fn layout(graph: &mut Graph) {
     if orders.is_empty() {
         return;
     }
-    let moved = order.iter().filter(|&id| orders.contains_key(id) && graph.is_output(*id));
-    let copies: Vec<NodeId> =
-        moved.copied().collect::<Vec<_>>().into_iter().map(|id| give_by_copy(graph, id)).collect();
-    order.extend(copies);
+    let moved: Vec<NodeId> =
+        order.iter().copied().filter(|id| orders.contains_key(id) && graph.is_output(*id)).collect();
+    order.extend(moved.into_iter().map(|id| give_by_copy(graph, id)));
     let weights = products.into_iter().filter_map(|(id, product)| Some((id, product.weight?))).collect();
     let mut rewriter = Rewriter { graph, orders, weights, made: HashMap::new() };
     order.into_iter().for_each(|id| rewriter.rewrite(id));
@@ -285,8 +284,7 @@ impl Product {
         }
         let of_result = |v: usize| op.output.iter().any(|place| place.coefficient(v) != 0);
         let long = |affine: &Affine| affine.variables().filter(|&v| op.indices[v].varies()).collect::<Vec<usize>>();
-        let of = |access: &Access, v: usize| access.index.iter().any(|index| index.affine.coefficient(v) != 0);
-        let of_weight = |v: usize| of(weight, v);
+        let of_weight = |v: usize| weight.mentions(v);
         // Of an index with places and taps, these are no channels: a convolution reads at such an index, a transposed one writes there.
         let mut taps: HashSet<usize> = HashSet::new();
         for index in &tensor.index {
@@ -297,8 +295,8 @@ impl Product {
         }
         for index in &op.output {
             let variables = long(index);
-            if variables.iter().any(|&v| of(tensor, v) && !of_weight(v)) {
-                taps.extend(variables.into_iter().filter(|&v| !of(tensor, v)));
+            if variables.iter().any(|&v| tensor.mentions(v) && !of_weight(v)) {
+                taps.extend(variables.into_iter().filter(|&v| !tensor.mentions(v)));
             }
         }
         let mut product = Product {
@@ -340,7 +338,7 @@ impl Product {
 /// Makes an output a copy of the node that it was, so that this may have any order.
 fn give_by_copy(graph: &mut Graph, id: NodeId) -> NodeId {
     let node = graph.node(id).clone();
-    let copy = transposition(node.ty.dtype, &node.ty.shape, &(0..node.ty.rank()).collect::<Order>());
+    let copy = Op::Contraction(Box::new(Contraction::copy(node.ty.dtype, &node.ty.shape)));
     let copy = graph.add(copy, node.ty, &[id]);
     (graph.node_mut(copy).name, graph.node_mut(copy).origin) = (node.name, node.origin);
     graph.outputs.iter_mut().filter(|(_, output)| *output == id).for_each(|(_, output)| *output = copy);
@@ -527,85 +525,4 @@ fn number_in_order(op: &mut Contraction) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::testing::after;
-    use super::layout;
-
-    #[test]
-    fn channels_come_last_between_convolutions() {
-        insta::assert_snapshot!(after(&[layout], "\
-graph g(%0) -> (Y = %12)
-%0 = input X : f32[2, 3, 9, 8]
-%1 = weight K : f32[6, 3, 3, 3]
-%2 = weight B : f32[6]
-%3 = weight D : f32[6, 1, 3, 3]
-%4 = weight P : f32[4, 6, 1, 1]
-%5 = contract sum [n, f, y, x] (n: 0..2, f: 0..6, y: 0..7, x: 0..6, c: 0..3, i: 0..3, j: 0..3) { v0 = %0[n, c, y + i, x + j]; v1 = %1[f, c, i, j]; v2 = mul v0 v1; yield v2 } : f32[2, 6, 7, 6]
-%6 = reshape %2 : f32[6, 1, 1]
-%7 = add %5 %6 : f32[2, 6, 7, 6]
-%8 = contract sum [n, g + f, y, x] (n: 0..2, g: 0..6, f: 0..1, y: 0..7, x: 0..6, c: 0..1, i: 0..3, j: 0..3) { v0 = %7[n, g + c, y + i - 1, x + j - 1]; v1 = %3[g + f, c, i, j]; v2 = mul v0 v1; yield v2 } : f32[2, 6, 7, 6]
-%9 = contract max [n, c, 0, 0] (n: 0..2, c: 0..6, y: 0..7, x: 0..6) { v0 = %8[n, c, y, x]; yield v0 } : f32[2, 6, 1, 1]
-%10 = mul %8 %9 : f32[2, 6, 7, 6]
-%11 = contract sum [n, f, y, x] (n: 0..2, f: 0..4, y: 0..7, x: 0..6, c: 0..6) { v0 = %10[n, c, y, x]; v1 = %4[f, c, 0, 0]; v2 = mul v0 v1; yield v2 } : f32[2, 4, 7, 6]
-%12 = reshape %11 : f32[2, 168]
-"), @"
-        graph g(%0) -> (Y = %16)
-        %0 = input X : f32[2, 3, 9, 8]
-        %1 = weight K : f32[6, 3, 3, 3]
-        %2 = weight B : f32[6]
-        %3 = weight D : f32[6, 1, 3, 3]
-        %4 = weight P : f32[4, 6, 1, 1]
-        %5 = contract sum [n, y, x, f] (n: 0..2, y: 0..7, x: 0..6, f: 0..6, c: 0..3, i: 0..3, j: 0..3) { v0 = %0[n, c, y + i, x + j]; v1 = %1[f, c, i, j]; v2 = mul v0 v1; yield v2 } : f32[2, 7, 6, 6]
-        %6 = reshape %2 : f32[6, 1, 1]
-        %7 = reshape %2 : f32[1, 1, 6]
-        %8 = add %5 %7 : f32[2, 7, 6, 6]
-        %9 = contract assign [i0, i1, i2, i3] (i0: 0..1, i1: 0..3, i2: 0..3, i3: 0..6) { v0 = %3[i3, i0, i1, i2]; yield v0 } : f32[1, 3, 3, 6]
-        %10 = contract sum [n, y, x, g + f] (n: 0..2, y: 0..7, x: 0..6, g: 0..6, f: 0..1, i: 0..3, j: 0..3, c: 0..1) { v0 = %8[n, y + i - 1, x + j - 1, g + c]; v1 = %9[c, i, j, g + f]; v2 = mul v0 v1; yield v2 } : f32[2, 7, 6, 6]
-        %11 = contract max [n, c, 0, 0] (n: 0..2, c: 0..6, y: 0..7, x: 0..6) { v0 = %10[n, y, x, c]; yield v0 } : f32[2, 6, 1, 1]
-        %12 = reshape %11 : f32[2, 1, 1, 6]
-        %13 = mul %10 %12 : f32[2, 7, 6, 6]
-        %14 = contract sum [n, y, x, f] (n: 0..2, y: 0..7, x: 0..6, f: 0..4, c: 0..6) { v0 = %13[n, y, x, c]; v1 = %4[f, c, 0, 0]; v2 = mul v0 v1; yield v2 } : f32[2, 7, 6, 4]
-        %15 = contract assign [i0, i1, i2, i3] (i0: 0..2, i1: 0..4, i2: 0..7, i3: 0..6) { v0 = %14[i0, i2, i3, i1]; yield v0 } : f32[2, 4, 7, 6]
-        %16 = reshape %15 : f32[2, 168]
-        ");
-    }
-
-    #[test]
-    fn groups_of_channels_stay_together() {
-        insta::assert_snapshot!(after(&[layout], "\
-graph g(%0) -> (Y = %6)
-%0 = input X : f32[1, 3, 9, 8]
-%1 = weight K : f32[6, 3, 3, 3]
-%2 = contract sum [n, f, y, x] (n: 0..1, f: 0..6, y: 0..7, x: 0..6, c: 0..3, i: 0..3, j: 0..3) { v0 = %0[n, c, y + i, x + j]; v1 = %1[f, c, i, j]; v2 = mul v0 v1; yield v2 } : f32[1, 6, 7, 6]
-%3 = reshape %2 : f32[1, 2, 3, 7, 6]
-%4 = contract assign [n, c, g, y, x] (n: 0..1, g: 0..2, c: 0..3, y: 0..7, x: 0..6) { v0 = %3[n, g, c, y, x]; yield v0 } : f32[1, 3, 2, 7, 6]
-%5 = reshape %4 : f32[1, 6, 7, 6]
-%6 = contract max [n, c] (n: 0..1, c: 0..6, y: 0..7, x: 0..6) { v0 = %5[n, c, y, x]; yield v0 } : f32[1, 6]
-"), @"
-        graph g(%0) -> (Y = %6)
-        %0 = input X : f32[1, 3, 9, 8]
-        %1 = weight K : f32[6, 3, 3, 3]
-        %2 = contract sum [n, y, x, f] (n: 0..1, y: 0..7, x: 0..6, f: 0..6, c: 0..3, i: 0..3, j: 0..3) { v0 = %0[n, c, y + i, x + j]; v1 = %1[f, c, i, j]; v2 = mul v0 v1; yield v2 } : f32[1, 7, 6, 6]
-        %3 = reshape %2 : f32[1, 7, 6, 2, 3]
-        %4 = contract assign [n, y, x, c, g] (n: 0..1, y: 0..7, x: 0..6, c: 0..3, g: 0..2) { v0 = %3[n, y, x, g, c]; yield v0 } : f32[1, 7, 6, 3, 2]
-        %5 = reshape %4 : f32[1, 7, 6, 6]
-        %6 = contract max [n, c] (n: 0..1, c: 0..6, y: 0..7, x: 0..6) { v0 = %5[n, y, x, c]; yield v0 } : f32[1, 6]
-        ");
-    }
-
-    #[test]
-    fn outputs_that_a_transposed_convolution_interleaves_are_copies() {
-        insta::assert_snapshot!(after(&[layout], "\
-graph g(%0) -> (Y = %2)
-%0 = input X : f32[4, 7]
-%1 = weight K : f32[4, 5, 2]
-%2 = contract sum [f, 2*x + i] (f: 0..5, x: 0..7, i: 0..2, c: 0..4) { v0 = %0[c, x]; v1 = %1[c, f, i]; v2 = mul v0 v1; yield v2 } : f32[5, 14]
-"), @"
-        graph g(%0) -> (Y = %3)
-        %0 = input X : f32[4, 7]
-        %1 = weight K : f32[4, 5, 2]
-        %2 = contract sum [2*x + i, f] (x: 0..7, i: 0..2, f: 0..5, c: 0..4) { v0 = %0[c, x]; v1 = %1[c, f, i]; v2 = mul v0 v1; yield v2 } : f32[14, 5]
-        %3 = contract assign [i0, i1] (i0: 0..5, i1: 0..14) { v0 = %2[i1, i0]; yield v0 } : f32[5, 14]
-        ");
-    }
-}
+mod tests;

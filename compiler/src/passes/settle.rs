@@ -13,9 +13,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::affine::Affine;
 use crate::graph::scan::Parts;
-use crate::graph::{Aggregation, Contraction, Graph, NodeId, Op};
+use crate::graph::{Contraction, Graph, NodeId, Op};
 
 use super::storage;
 
@@ -111,9 +110,7 @@ fn is_carry(graph: &Graph, id: NodeId, number: usize) -> bool {
 /// A new node with the elements of `id`.
 fn copy(graph: &mut Graph, id: NodeId) -> NodeId {
     let node = graph.node(id).clone();
-    let variables: Vec<Affine> = (0..node.ty.rank()).map(Affine::var).collect();
-    let (dtype, shape) = (node.ty.dtype, &node.ty.shape);
-    let contraction = Contraction::of_tensor(Aggregation::Assign, dtype, shape, variables.clone(), variables);
+    let contraction = Contraction::copy(node.ty.dtype, &node.ty.shape);
     let copied = graph.add(Op::Contraction(Box::new(contraction)), node.ty, &[id]);
     let name = node.name.or_else(|| node.op.given_name().map(str::to_owned));
     (graph.node_mut(copied).name, graph.node_mut(copied).span) = (name, node.span);

@@ -12,7 +12,7 @@
 //! Why it is sound: an element of a contraction does not depend on how many there are.
 
 use crate::affine::Affine;
-use crate::graph::{Aggregation, Contraction, Graph, Op};
+use crate::graph::{Contraction, Graph, Op};
 
 pub fn stretch(graph: &mut Graph) {
     for id in graph.topological() {
@@ -26,8 +26,7 @@ pub fn stretch(graph: &mut Graph) {
         if shape == node.ty.shape {
             continue;
         }
-        let places: Vec<Affine> = (0..shape.len()).map(Affine::var).collect();
-        let slice = Contraction::of_tensor(Aggregation::Assign, node.ty.dtype, &node.ty.shape, places.clone(), places);
+        let slice = Contraction::copy(node.ty.dtype, &node.ty.shape);
         let slice = graph.add(Op::Contraction(Box::new(slice)), node.ty.clone(), &[id]);
         graph.node_mut(id).ty.shape = shape;
         graph.stand_in(id, slice);
