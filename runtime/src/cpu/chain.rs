@@ -48,6 +48,11 @@ impl Chain {
         self.moves.iter().map(of).sum()
     }
 
+    /// Whether it is one operation and an aggregate at most: to ask ahead costs so short a chain more than it gives, but where memory is slow.
+    pub fn is_short(&self) -> bool {
+        self.moves.iter().filter(|step| !matches!(step, Move::Keep(_))).count() <= 2
+    }
+
     /// The register of a value that it stores.
     pub fn register(&self, value: Value) -> usize {
         self.registers.binary_search_by_key(&value, |(kept, _)| *kept).map_or(0, |at| self.registers[at].1)

@@ -80,12 +80,16 @@ unsafe fn each<L: Lanes, const N: usize>(registers: [L; N], f: impl Fn([f32; N])
     }
 }
 
-/// Writes `f` of each register over it. `f` takes many registers, so that this is done one by one, by way of memory.
-macro_rules! one_by_one {
-    ($all:ident, $f:path) => {
-        for k in 0..std::hint::black_box($all.len()) {
-            let x = $all.as_mut_ptr().wrapping_add(k);
-            // SAFETY: the slice has so many; the processor has the instructions, by the caller's promise.
+/// Writes `f` of each register over it. `f` takes many registers, so that this is done by way of memory; and long, so that two are at work side by side.
+macro_rules! by_pairs {
+    ($all:expr, $f:path) => {
+        let (pairs, rest) = std::hint::black_box($all).as_chunks_mut::<2>();
+        for [x, y] in pairs {
+            // SAFETY: the processor has the instructions, by the caller's promise.
+            unsafe { (*x, *y) = ($f(*x), $f(*y)) };
+        }
+        for x in rest {
+            // SAFETY: as above.
             unsafe { *x = $f(*x) };
         }
     };
@@ -236,15 +240,23 @@ pub trait Lanes: Vector<Scalar = f32> {
             }
         }
     }
+    /// eˣ of each.
+    #[inline(always)]
+    unsafe fn exp_each<const K: usize>(all: &mut [Self; K]) {
+        for x in all {
+            // SAFETY: as above.
+            unsafe { *x = math::exp(*x) }
+        }
+    }
     /// The hyperbolic tangent of each.
     #[inline(always)]
     unsafe fn tanh_each(all: &mut [Self]) {
-        one_by_one!(all, math::tanh);
+        by_pairs!(all, math::tanh);
     }
     /// The error function of each.
     #[inline(always)]
     unsafe fn erf_each(all: &mut [Self]) {
-        one_by_one!(all, math::erf);
+        by_pairs!(all, math::erf);
     }
 }
 
@@ -487,6 +499,25 @@ mod x86 {
                 let n = _mm256_cvtps_epi32(n);
                 let half = _mm256_srai_epi32::<1>(n);
                 _mm256_mul_ps(_mm256_mul_ps(self, power(half)), power(_mm256_sub_epi32(n, half)))
+            }
+        }
+        #[inline(always)]
+        unsafe fn exp_each<const K: usize>(all: &mut [Self; K]) {
+            // SAFETY: as above.
+            unsafe {
+                let mut far = _mm256_setzero_ps();
+                for x in &*all {
+                    far = _mm256_or_ps(far, _mm256_cmp_ps::<_CMP_NLE_UQ>(x.abs(), _mm256_set1_ps(math::NEAR)));
+                }
+                if _mm256_movemask_ps(far) == 0 {
+                    for x in all {
+                        *x = math::exp_near(*x);
+                    }
+                } else {
+                    let mut copy = *all;
+                    by_pairs!(&mut copy[..], math::exp);
+                    *all = copy;
+                }
             }
         }
     }

@@ -4,7 +4,7 @@
 //!
 //! Always true: NaN gives NaN. Errors are at most 2 units in the last place, as the tests measure against f64.
 
-use super::lanes::Lanes;
+use super::lanes::{Lanes, WordOp};
 #[cfg(target_arch = "x86_64")]
 use super::simd::Vector;
 
@@ -86,12 +86,54 @@ pub unsafe fn exp<L: Lanes>(x: L) -> L {
         }
         // Beyond these the result is 0 or infinity whatever x is.
         let x = x.max(L::splat(-104.0)).min(L::splat(89.0));
+        let sum = L::splat(ROUNDER).fma(x, L::splat(std::f32::consts::LOG2_E));
+        exp_of_rest(x, sum).scale(sum.sub(L::splat(ROUNDER)))
+    }
+}
+
+/// Of x up to here in magnitude, eˣ is no subnormal, and finite.
+pub const NEAR: f32 = 87.0;
+
+/// eˣ for |x| up to [`NEAR`], with fewer operations; of NaN anything.
+///
+/// # Safety
+/// As for [`series`].
+#[inline(always)]
+pub unsafe fn exp_near<L: Lanes>(x: L) -> L {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        if L::SATURATES {
+            return exp_by_table(x);
+        }
+        let sum = L::splat(ROUNDER).fma(x, L::splat(std::f32::consts::LOG2_E));
+        times_power(exp_of_rest(x, sum), sum)
+    }
+}
+
+/// e to what is left of `x` if multiples of ln 2 are taken away; how many of them is what was added to [`ROUNDER`] in `sum`.
+///
+/// # Safety
+/// As for [`series`].
+#[inline(always)]
+unsafe fn exp_of_rest<L: Lanes>(x: L, sum: L) -> L {
+    // SAFETY: by the caller's promise.
+    unsafe {
         // x = n ln 2 + r with |r| ≤ ln 2 / 2; ln 2 in two parts, the first short enough for exact multiples.
-        let n = L::splat(ROUNDER).fma(x, L::splat(std::f32::consts::LOG2_E)).sub(L::splat(ROUNDER));
+        let n = sum.sub(L::splat(ROUNDER));
         let r = x.fma(n, L::splat(-0.693_359_4)).fma(n, L::splat(2.121_944_4e-4));
         // Above the powers of 0 and 1 fitted to (exp(r) - 1 - r) / r².
-        series(r, [0.001_392_621_3, 0.008_363_203, 0.041_666_556, 0.166_665_77, 0.5, 1.0, 1.0]).scale(n)
+        series(r, [0.001_392_621_3, 0.008_363_203, 0.041_666_556, 0.166_665_77, 0.5, 1.0, 1.0])
     }
+}
+
+/// x · 2ⁿ, if that and x are normal; n is what was added to [`ROUNDER`] in `sum`.
+///
+/// # Safety
+/// As for [`series`].
+#[inline(always)]
+unsafe fn times_power<L: Lanes>(x: L, sum: L) -> L {
+    // SAFETY: by the caller's promise. A float's exponent begins at bit 23, and the rounder's last bits are 0.
+    unsafe { x.word(WordOp::Add, sum.word(WordOp::ShiftLeft, L::splat(f32::from_bits(23)))) }
 }
 
 /// The same where [`Lanes::SATURATES`], with fewer multiplications.
@@ -149,8 +191,10 @@ pub unsafe fn tanh<L: Lanes>(x: L) -> L {
         let p = series(z, [-0.006_615_756, 0.021_312_745, -0.053_910_066, 0.133_331_18, -0.333_333_3]);
         let small = x.fma(x, z.mul(p));
         let one = L::splat(1.0);
-        let large = one.sub(L::splat(2.0).div(exp(a.add(a)).add(one))).copysign(x);
-        small.if_less(a, L::splat(0.55), large)
+        // From 10 on 1 is the nearest float.
+        let double = a.add(a).min(L::splat(20.0));
+        let large = one.sub(L::splat(2.0).div(exp_near(double).add(one))).copysign(x);
+        large.if_less(L::splat(0.55), a, small)
     }
 }
 
@@ -163,30 +207,24 @@ pub unsafe fn erf<L: Lanes>(x: L) -> L {
     // SAFETY: by the caller's promise.
     unsafe {
         let a = x.abs();
-        // Below 1: x times a polynomial in x² fitted to erf(x) / x.
+        // Up to 0.6: x times a polynomial in x² fitted to erf(x) / x.
         let z = x.mul(x);
-        let p = series(
-            z,
-            [7.882_497e-5, -8.018_855e-4, 0.005_189_312, -0.026_854_329, 0.112_835_97, -0.376_126_27, 0.128_379_17],
-        );
+        let p = series(z, [0.004_512_362_6, -0.026_646_99, 0.112_809_92, -0.376_125_13, 0.128_379_15]);
         let small = x.fma(x, p);
-        // From 1 to 4: 1 - exp(-p), p fitted to -ln erfc; beyond, 1 is the nearest float.
+        // From there to 4: 1 - 2^p, p fitted to log₂ erfc; beyond, 1 is the nearest float.
         let p = series(
             a.min(L::splat(4.0)),
-            [
-                -1.615_045e-6,
-                4.561_102e-5,
-                -5.929_505_3e-4,
-                4.741_118e-3,
-                -0.026_367_415,
-                0.109_983_3,
-                0.631_931_34,
-                1.130_170_3,
-                -3.041_767_6e-4,
-            ],
+            [3.188_234e-4, -0.004_724_716_3, 0.033_318_15, -0.152_371_06, -0.916_677_83, -1.628_318, 3.797_488_5e-5],
         );
-        let large = L::splat(1.0).sub(exp(p.neg())).copysign(x);
-        small.if_less(a, L::splat(1.0), large)
+        let sum = L::splat(ROUNDER).add(p);
+        let r = p.sub(sum.sub(L::splat(ROUNDER)));
+        // Fitted to 2^r for |r| ≤ ½.
+        let power = series(
+            r,
+            [1.535_336_2e-4, 0.001_339_887_5, 0.009_618_437, 0.055_503_324, 0.240_226_48, std::f32::consts::LN_2, 1.0],
+        );
+        let large = L::splat(1.0).sub(times_power(power, sum)).copysign(x);
+        large.if_less(L::splat(0.6), a, small)
     }
 }
 
@@ -430,6 +468,16 @@ mod tests {
 
     fn functions_of_lanes<L: Lanes>() {
         assert!(everywhere(lane::<L>(exp), f64::exp) < 1.5);
+        assert!(error(lane::<L>(exp_near), f64::exp, -NEAR, NEAR) < 1.5);
+        let one_of_two = |x| {
+            lane::<L>(|x| {
+                let mut all = [x; 2];
+                // SAFETY: the processor has the instructions, as the caller has made sure.
+                unsafe { L::exp_each(&mut all) };
+                all[1]
+            })(x)
+        };
+        assert!(everywhere(one_of_two, f64::exp) < 1.5);
         assert!(everywhere(lane::<L>(tanh), f64::tanh) < 2.0);
         assert!(everywhere(lane::<L>(erf), libm::erf) < 2.0);
         assert_eq!(lane::<L>(erf)(-4.0), -1.0);

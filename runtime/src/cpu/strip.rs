@@ -1,7 +1,6 @@
 //! Chains at work: a chunk row by row, a row in strips of some registers, each through all operations of a chain before the next.
 
 use super::lanes::{EQUAL, LESS, LESS_OR_EQUAL, Lanes, MOST_LANES, NOT_EQUAL, WordOp};
-use super::math;
 use super::vector::{Level, level};
 use std::ops::Range;
 use tile_compiler::scalar::UnaryOp;
@@ -12,6 +11,9 @@ const REGISTERS: usize = 8;
 const FEWER: usize = 4;
 /// Bytes of which the address of what is stored past the caches is a multiple: those of the widest register.
 pub const ALIGNED: usize = MOST_LANES * size_of::<f32>();
+
+/// Numbers of a cache line.
+const LINE: usize = 16;
 
 /// An operation on a strip's value `x` and what is at `a` and `b`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -258,9 +260,9 @@ unsafe fn strips<L: Lanes>(mut from: Place, ops: &mut [Op], length: usize, rows:
             }
             let (mut at, end) = (row * length, (row + 1) * length);
             if length >= strip
-                && let Some((op, aggregate)) = lone(ops)
+                && let Some((asked, op, aggregate)) = lone(ops)
             {
-                at = all_strips::<L>(from, op, aggregate, at..end);
+                at = all_strips::<L>(from, &ops[..asked], op, aggregate, at..end);
             }
             while end - at >= strip {
                 one::<L, REGISTERS, false>(from, ops, at, 0);
@@ -324,10 +326,9 @@ macro_rules! paired {
 /// The operations that have a loop of their own, as chains that do but one between loads and stores are common, and short beside what it takes to choose it.
 const LONE: [Code; 3] = [Code::Nothing, Code::ExpSub, Code::DivEvenly];
 
-/// The operation that a chain consists of, and what it aggregates, if they have a loop of their own. What is asked for ahead is left out: so simple a loop
-/// gains nothing by it.
+/// How many operations ask for what is ahead, the one that follows, and what it aggregates, if they are all and have a loop of their own.
 #[inline(always)]
-fn lone(ops: &[Op]) -> Option<(Op, Option<Op>)> {
+fn lone(ops: &[Op]) -> Option<(usize, Op, Option<Op>)> {
     let first = ops.iter().position(|op| !matches!(op.code, Code::Fetch | Code::FetchToWrite))?;
     let (op, aggregate) = match ops[first..] {
         [aggregate] if aggregate.code.identity().is_some() => {
@@ -338,7 +339,7 @@ fn lone(ops: &[Op]) -> Option<(Op, Option<Op>)> {
         _ => return None,
     };
     let is_kept = aggregate.is_some_and(|op| !op.keep.is_none());
-    (LONE.contains(&op.code) && !is_kept).then_some((op, aggregate))
+    (LONE.contains(&op.code) && !is_kept).then_some((first, op, aggregate))
 }
 
 /// The whole strips of a row's `elements`, each through one operation and an aggregate. Returns where they end.
@@ -346,7 +347,13 @@ fn lone(ops: &[Op]) -> Option<(Op, Option<Op>)> {
 /// # Safety
 /// As for [`strips`].
 #[inline(always)]
-unsafe fn all_strips<L: Lanes>(from: Place, op: Op, aggregate: Option<Op>, elements: Range<usize>) -> usize {
+unsafe fn all_strips<L: Lanes>(
+    from: Place,
+    asked: &[Op],
+    op: Op,
+    aggregate: Option<Op>,
+    elements: Range<usize>,
+) -> usize {
     const K: usize = REGISTERS;
     let Range { start: mut at, end } = elements;
     // SAFETY: by the caller's promise.
@@ -356,6 +363,9 @@ unsafe fn all_strips<L: Lanes>(from: Place, op: Op, aggregate: Option<Op>, eleme
         macro_rules! rows {
             ($code:expr) => {
                 while end - at >= K * L::LANES {
+                    for op in asked {
+                        apply::<L, K, false>(op.code, &mut [L::splat(0.0); K], op.a, op.b, at, 0);
+                    }
                     let mut x = [L::splat(0.0); K];
                     for (k, x) in x.iter_mut().enumerate() {
                         *x = L::load(from.at(at, k * L::LANES, size_of::<f32>()).cast());
@@ -480,6 +490,14 @@ unsafe fn apply<L: Lanes, const K: usize, const PART: bool>(
                 }
             }};
         }
+        macro_rules! fetch {
+            ($write:literal) => {
+                // A line's first register asks for all of it.
+                for k in (0..K).step_by((LINE / L::LANES).max(1)) {
+                    prefetch::<$write>(register!(a, k, f32).cast());
+                }
+            };
+        }
         macro_rules! aggregate {
             ($combine:ident) => {{
                 let sums = a.start.cast::<f32>();
@@ -515,8 +533,11 @@ unsafe fn apply<L: Lanes, const K: usize, const PART: bool>(
             Code::Sqrt => each!(k => x[k].sqrt()),
             Code::Recip => each!(k => L::splat(1.0).div(x[k])),
             Code::Rsqrt => each!(k => L::splat(1.0).div(x[k].sqrt())),
-            Code::Exp => each!(k => math::exp(x[k])),
-            Code::ExpSub => each!(k => math::exp(x[k].sub(load!(a, k)))),
+            Code::Exp => L::exp_each(&mut x),
+            Code::ExpSub => {
+                each!(k => x[k].sub(load!(a, k)));
+                L::exp_each(&mut x);
+            }
             // By way of copies, so that `x` itself is never in memory.
             Code::Tanh => {
                 let mut all = x;
@@ -554,16 +575,8 @@ unsafe fn apply<L: Lanes, const K: usize, const PART: bool>(
                     if PART { x.store_part(p, length) } else { x.store_past(p) }
                 }
             }
-            Code::Fetch => {
-                for k in 0..K {
-                    prefetch::<false>(register!(a, k, f32).cast());
-                }
-            }
-            Code::FetchToWrite => {
-                for k in 0..K {
-                    prefetch::<true>(register!(a, k, f32).cast());
-                }
-            }
+            Code::Fetch => fetch!(false),
+            Code::FetchToWrite => fetch!(true),
             Code::Sum => aggregate!(add),
             Code::Greatest => aggregate!(max),
             Code::Least => aggregate!(min),

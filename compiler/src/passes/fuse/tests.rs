@@ -111,3 +111,27 @@ fn what_every_tap_reads_is_computed_once() {
         assert_eq!(kernels(factor, &Profile::cpu()), of_a_cpu, "{factor}");
     }
 }
+
+/// A place of a product with as many columns as terms looks like the aggregate of a row; but what a product's tiles read again, rows would each read for
+/// themselves: two that are added stay products on a cpu.
+#[test]
+fn products_are_no_statistics_of_rows() {
+    let product = |tensor: &str, kernel: &str, stride: usize| {
+        format!(
+            "contract sum [y, x, f] (y: 0..56, x: 0..56, f: 0..32, c: 0..32) \
+             {{ v0 = {tensor}[{stride}*y, {stride}*x, c]; v1 = {kernel}[f, c]; v2 = mul v0 v1; yield v2 }} : f32[56, 56, 32]"
+        )
+    };
+    let nodes = [
+        "input X : f32[112, 112, 32]".into(),
+        "input Z : f32[56, 56, 32]".into(),
+        "weight K : f32[32, 32]".into(),
+        "weight L : f32[32, 32]".into(),
+        product("%0", "%2", 2),
+        product("%1", "%3", 1),
+        "add %4 %5 : f32[56, 56, 32]".into(),
+    ];
+    let works = plan_for(&nodes, &Profile::cpu()).routines;
+    assert!(works.iter().all(|routine| matches!(&routine.work, Work::Nest(nest) if nest.aggregation.is_some())));
+    assert_eq!(works.len(), 2);
+}
