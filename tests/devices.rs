@@ -299,6 +299,35 @@ graph case(%0) -> (Y = %3)
     }
 }
 
+/// Sums of products of the greatest numbers of few bits: f32, f64 or neither of them holds these.
+#[test]
+fn products_of_small_integers() {
+    for (left, right, to, terms) in [
+        ("u8", "i8", "i32", 1),
+        ("u8", "i8", "i32", 257),
+        ("u8", "i8", "i32", 517),
+        ("u8", "u8", "u32", 259),
+        ("u8", "i8", "i32", 1031),
+        ("i16", "i8", "i32", 511),
+        ("i16", "i8", "i32", 512),
+        ("i16", "i16", "i32", 37),
+    ] {
+        let graph = format!(
+            "\
+graph case(%0, %1) -> (P = %4)
+%0 = input X : {left}[37, {terms}]
+%1 = weight W : {right}[{terms}, 13]
+%2 = cast %0 : {to}[37, {terms}]
+%3 = cast %1 : {to}[{terms}, 13]
+%4 = contract sum [n, u] (n: 0..37, u: 0..13, k: 0..{terms}) {{ v0 = %2[n, k]; v1 = %3[k, u]; v2 = mul v0 v1; yield v2 }} : {to}[37, 13]
+"
+        );
+        // Saturated, so that sums are as great as they can be; and odd.
+        let case = exactly(Graph::parse(&graph).unwrap(), |i| if i % 11 == 0 { 1.0 } else { 1e6 });
+        assert_eq!(fault(&case, &Device::cpu()), None, "{graph}");
+    }
+}
+
 /// Transposed convolutions of any stride and length, whose results have their channels first.
 #[test]
 fn transposed_convolutions() {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::graph::Graph;
-use crate::passes::{dead, exchange, fold, hoist, join, layout, settle, share, stretch};
+use crate::passes::{dead, exchange, fold, hoist, integers, join, layout, settle, share, stretch};
 use crate::plan::{Plan, PlanError, Planner};
 use crate::profile::{Execution, Profile};
 use crate::schedule::Tuned;
@@ -49,9 +49,9 @@ fn settled(graph: &Graph, profile: &Profile) -> Graph {
     settle(&mut graph);
     match profile.execution {
         Execution::Shader => join(&mut graph),
-        // A cpu has no launches to save, and reads slices more slowly than whole tensors. Its vectors go along channels, and its products along places
-        // of one kind.
-        Execution::Native => [stretch, layout].into_iter().for_each(|pass| pass(&mut graph)),
+        // A cpu has no launches to save, and reads slices more slowly than whole tensors. Its vectors go along channels, and its products are of floats, and
+        // along places of one kind.
+        Execution::Native => [integers, stretch, layout].into_iter().for_each(|pass| pass(&mut graph)),
     }
     dead(&mut graph);
     debug_assert_eq!(graph.verify(), Ok(()));

@@ -1,0 +1,217 @@
+//! Sums of products of small whole numbers, as of quantized networks, in floats: a cpu has fast products of floats alone.
+//!
+//! Example: with `A` and `B` of i8, `i32(A)` times `i32(B)` is at most 2^14 in magnitude, and the sum of 512 of these at most 2^23. So
+//! `contract sum … { v0 = %A[n, k]; v1 = %B[k, u]; v2 = mul v0 v1; yield v2 } : i32` becomes the same in f32, of `cast %A : f32` and
+//! `cast %B : f32`, and a cast of that to i32. Where the sum may be greater than f32 tells apart, f64 does.
+//!
+//! Why it is sound: every product and every sum of some of them, in whatever order, is a whole number that both types hold, so that nothing is
+//! rounded, and nothing wraps. How great values may be, types, constants and arithmetic say.
+
+use std::collections::HashMap;
+
+use crate::affine::Affine;
+use crate::dtype::{DType, Scalar};
+use crate::graph::{Access, Aggregation, Contraction, ContractionLeaf, Graph, NodeId, Op};
+use crate::scalar::{BinaryOp, Inst, Program, UnaryOp};
+use crate::tensor::TensorType;
+
+/// Computes sums of products of whole numbers in floats where these are exact.
+pub fn integers(graph: &mut Graph) {
+    let mut most = HashMap::new();
+    let mut casts: HashMap<(NodeId, DType), NodeId> = HashMap::new();
+    for id in graph.topological() {
+        if let Some(mut parts) = graph.take_scan(id) {
+            integers(&mut parts.body);
+            graph.put_scan(id, parts);
+        }
+        let value = magnitude(graph, id, &most);
+        most.insert(id, value);
+        let Op::Contraction(contraction) = &graph.node(id).op else { continue };
+        let operands = graph.operands(id);
+        let Some(dtype) = exact_type(graph, id, contraction, &operands, &most) else { continue };
+        let mut contraction = contraction.clone();
+        contraction.body = product_of_accesses(dtype);
+        let factors: Vec<NodeId> = operands
+            .iter()
+            .map(|&operand| {
+                let ty = TensorType::new(dtype, graph.shape(operand));
+                *casts.entry((operand, dtype)).or_insert_with(|| graph.add(Op::Cast, ty, &[operand]))
+            })
+            .collect();
+        let ty = TensorType::new(dtype, graph.shape(id));
+        let sum = graph.add(Op::Contraction(contraction), ty, &factors);
+        graph.set(id, Op::Cast, &[sum]);
+    }
+}
+
+/// The product of what two accesses read.
+fn product_of_accesses(dtype: DType) -> Program<ContractionLeaf> {
+    let mut body = Program::default();
+    let [a, b] = [0, 1].map(|access| body.push(Inst::Leaf(ContractionLeaf::Access(access)), dtype));
+    body.results = vec![body.binary(BinaryOp::Mul, a, b)];
+    body
+}
+
+/// The float in which to compute a sum of products of integers: one that holds it exactly.
+fn exact_type(
+    graph: &Graph,
+    id: NodeId,
+    contraction: &Contraction,
+    operands: &[NodeId],
+    most: &HashMap<NodeId, i128>,
+) -> Option<DType> {
+    let dtype = graph.dtype(id);
+    let is_product = contraction.aggregation == Aggregation::Sum && contraction.body == product_of_accesses(dtype);
+    let is_fixed = contraction.accesses.len() == 2 && contraction.accesses.iter().all(Access::is_fixed);
+    if !dtype.is_integer() || !is_product || !is_fixed || contraction.default {
+        return None;
+    }
+    let factors = contraction.accesses.iter().map(|access| most[&operands[access.operand]]);
+    let sum = factors.chain([terms(contraction)]).try_fold(1i128, |product, factor| product.checked_mul(factor))?;
+    let float = [(DType::F32, 24), (DType::F64, 53)].into_iter().find(|(_, digits)| sum <= 1 << digits)?.0;
+    (sum <= greatest(dtype)).then_some(float)
+}
+
+/// So many points at most have one place: of the variables that only one coordinate of the place names, it tells one from the others.
+fn terms(contraction: &Contraction) -> i128 {
+    let range = |variable: usize| &contraction.indices[variable];
+    let extent = |variable: &usize| i128::from(range(*variable).high - range(*variable).low).max(1);
+    let namers = |variable: usize| contraction.output.iter().filter(move |place| place.coefficient(variable) != 0);
+    let is_told = |place: &Affine| place.variables().filter(|&v| namers(v).count() == 1).max_by_key(extent);
+    let told: Vec<usize> = contraction.output.iter().filter_map(is_told).collect();
+    let others = (0..contraction.indices.len()).filter(|variable| !told.contains(variable));
+    others.map(|variable| extent(&variable)).fold(1, i128::saturating_mul)
+}
+
+/// The greatest magnitude that a value of the type, an integer or bool, can have with either sign.
+fn greatest(dtype: DType) -> i128 {
+    let bits = dtype.bits() - u32::from(dtype.is_signed_integer());
+    (1 << bits) - 1
+}
+
+/// The greatest magnitude of a node's elements, if they are integers or bools; `most` has that of its operands.
+fn magnitude(graph: &Graph, id: NodeId, most: &HashMap<NodeId, i128>) -> i128 {
+    let dtype = graph.dtype(id);
+    if dtype.is_float() {
+        return i128::MAX;
+    }
+    // The least value of a signed type, too.
+    let any = greatest(dtype) + i128::from(dtype.is_signed_integer());
+    let operands = graph.operands(id);
+    let of = |operand: usize| most[&operands[operand]];
+    let found = match &graph.node(id).op {
+        Op::Constant(value) => size(value),
+        Op::Elements(values) => values.iter().map(size).max().unwrap_or(0),
+        // Without a sign, what would be below 0 wraps.
+        Op::Cast if dtype.is_signed_integer() || !graph.dtype(operands[0]).is_signed_integer() => of(0),
+        Op::Binary(BinaryOp::Sub) if dtype.is_signed_integer() => of(0).saturating_add(of(1)),
+        Op::Unary(UnaryOp::Neg | UnaryOp::Abs) if dtype.is_signed_integer() => of(0),
+        Op::Reshape | Op::StopGradient => of(0),
+        Op::Binary(BinaryOp::Add) => of(0).saturating_add(of(1)),
+        Op::Binary(BinaryOp::Mul) => of(0).saturating_mul(of(1)),
+        Op::Binary(BinaryOp::Min | BinaryOp::Max) => of(0).max(of(1)),
+        Op::Select => of(1).max(of(2)),
+        Op::Contraction(copy) if copy.aggregation == Aggregation::Assign && !copy.default && is_of_elements(copy) => {
+            of(copy.accesses[0].operand)
+        }
+        _ => any,
+    };
+    // What is greater wraps, or saturates.
+    if found <= greatest(dtype) { found } else { any }
+}
+
+/// Whether its values are elements of its first access.
+fn is_of_elements(contraction: &Contraction) -> bool {
+    let Contraction { body, .. } = contraction;
+    matches!(body.insts[body.results[0]].0, Inst::Leaf(ContractionLeaf::Access(0)))
+}
+
+/// The magnitude of a whole number.
+fn size(value: &Scalar) -> i128 {
+    if value.dtype == DType::U64 { value.bits().into() } else { i128::from(value.to_i64()).abs() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::after;
+    use super::*;
+
+    #[test]
+    fn sums_that_a_float_holds() {
+        insta::assert_snapshot!(after(&[integers], "\
+graph f(%0, %1) -> (P = %6)
+%0 = input X : u8[4, 300]
+%1 = input W : i8[300, 5]
+%2 = constant 7 : i32[]
+%3 = cast %0 : i32[4, 300]
+%4 = sub %3 %2 : i32[4, 300]
+%5 = cast %1 : i32[300, 5]
+%6 = contract sum [n, u] (n: 0..4, u: 0..5, k: 0..300) { v0 = %4[n, k]; v1 = %5[k, u]; v2 = mul v0 v1; yield v2 } : i32[4, 5]
+"), @"
+        graph f(%0, %1) -> (P = %9)
+        %0 = input X : u8[4, 300]
+        %1 = input W : i8[300, 5]
+        %2 = constant 7 : i32[]
+        %3 = cast %0 : i32[4, 300]
+        %4 = sub %3 %2 : i32[4, 300]
+        %5 = cast %1 : i32[300, 5]
+        %6 = cast %4 : f32[4, 300]
+        %7 = cast %5 : f32[300, 5]
+        %8 = contract sum [n, u] (n: 0..4, u: 0..5, k: 0..300) { v0 = %6[n, k]; v1 = %7[k, u]; v2 = mul v0 v1; yield v2 } : f32[4, 5]
+        %9 = cast %8 : i32[4, 5]
+        ");
+    }
+
+    /// The type of the sum of products of two inputs' elements, as i32, over so many terms.
+    fn sum(left: &str, right: &str, of: &str, terms: usize) -> DType {
+        let text = format!(
+            "graph f(%0, %1) -> (P = %4)\n\
+             %0 = input X : {left}[4, {terms}]\n\
+             %1 = input W : {right}[{terms}, 5]\n\
+             %2 = cast %0 : {of}[4, {terms}]\n\
+             %3 = cast %1 : {of}[{terms}, 5]\n\
+             %4 = contract sum [n, u] (n: 0..4, u: 0..5, k: 0..{terms}) {{ v0 = %2[n, k]; v1 = %3[k, u]; v2 = mul v0 v1; yield v2 }} : {of}[4, 5]\n"
+        );
+        let mut graph = Graph::parse(&text).unwrap();
+        integers(&mut graph);
+        let is_sum = |id: &NodeId| matches!(graph.node(*id).op, Op::Contraction(_));
+        graph.dtype(graph.ids().find(is_sum).unwrap())
+    }
+
+    #[test]
+    fn sums_are_as_wide_as_they_must_be() {
+        // 128 * 128 * 1024 is 2^24.
+        assert_eq!(sum("i8", "i8", "i32", 1024), DType::F32);
+        assert_eq!(sum("i8", "i8", "i32", 1025), DType::F64);
+        assert_eq!(sum("bool", "u8", "u32", 65793), DType::F32);
+        assert_eq!(sum("i16", "i8", "i32", 511), DType::F64);
+        // 2^15 * 2^7 * 512 is 2^31, which i32 does not hold.
+        assert_eq!(sum("i16", "i8", "i32", 512), DType::I32);
+        assert_eq!(sum("i16", "i16", "i64", 1 << 23), DType::F64);
+        assert_eq!(sum("i16", "i16", "i64", (1 << 23) + 1), DType::I64);
+        assert_eq!(sum("i32", "i8", "i64", 1), DType::F64);
+        assert_eq!(sum("i32", "i32", "i64", 1), DType::I64);
+        assert_eq!(sum("u8", "u8", "u16", 2), DType::U16);
+        // -1 as u32 is great.
+        assert_eq!(sum("i8", "u8", "u32", 9), DType::U32);
+    }
+
+    /// A place that two coordinates lead to, of which one names a variable that the other names too, has that variable's points as well.
+    #[test]
+    fn points_of_a_place() {
+        let terms_of = |place: &str, variables: &str| {
+            let text = format!(
+                "graph f(%0) -> (P = %1)\n%0 = input X : i32[64]\n\
+                 %1 = contract sum {place} ({variables}) {{ v0 = %0[i]; v1 = %0[i]; v2 = mul v0 v1; yield v2 }} : i32[64, 64]\n"
+            );
+            let graph = Graph::parse(&text).unwrap();
+            let mut all = graph
+                .ids()
+                .filter_map(|id| if let Op::Contraction(op) = &graph.node(id).op { Some(terms(op)) } else { None });
+            all.next().unwrap()
+        };
+        assert_eq!(terms_of("[i, j]", "i: 0..4, j: 0..5, k: 0..6"), 6);
+        assert_eq!(terms_of("[2*i + k, j]", "i: 0..4, j: 0..5, k: 0..6"), 4);
+        assert_eq!(terms_of("[i + j, i + j]", "i: 0..4, j: 0..5, k: 0..6"), 120);
+    }
+}
