@@ -299,6 +299,31 @@ graph case(%0) -> (Y = %3)
     }
 }
 
+/// Whole rows, and parts of rows beside what no index leads to, at places known only when the program runs; some of these are none.
+#[test]
+fn rows_at_indices() {
+    for (rows, columns, place) in
+        [(7, 200, "[@0, d]"), (7, 1500, "[@0, d]"), (7, 131, "[@0, d - 3]"), (200, 7, "[d, @0]")]
+    {
+        let graph = format!(
+            "\
+graph case(%0, %1) -> (Y = %4)
+%0 = input X : f32[{rows}, {columns}]
+%1 = input I : i32[6]
+%2 = constant 2 : i32[]
+%3 = sub %1 %2 : i32[6]
+%4 = contract assign [i, d] (i: 0..6, d: 0..{length}) {{ @0 = %3[i]; v0 = %0{place}; yield v0 }} : f32[6, {length}]
+",
+            length = rows.max(columns)
+        );
+        let indices = [-2, 0, 6, 7, 3, i32::MAX - 2].map(|index| f64::from(index + 2));
+        let case = exactly(Graph::parse(&graph).unwrap(), |i| indices.get(i).copied().unwrap_or(i as f64));
+        for device in [Device::named("check").unwrap(), Device::cpu()] {
+            assert_eq!(fault(&case, &device), None, "on {}, {graph}", device.name());
+        }
+    }
+}
+
 /// Sums of products of the greatest numbers of few bits: f32, f64 or neither of them holds these.
 #[test]
 fn products_of_small_integers() {

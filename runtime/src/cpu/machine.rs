@@ -15,6 +15,9 @@ use tile_compiler::dtype::DType;
 use tile_compiler::graph::Aggregation;
 use tile_compiler::scalar::{BinaryOp, Value};
 
+/// An address of nothing, whatever indices are added to it.
+const NOWHERE: i64 = i64::MIN / 2;
+
 /// Where the elements of a value are for the current chunk.
 #[derive(Clone, Copy)]
 enum At {
@@ -529,25 +532,46 @@ impl<'t> Machine<'t> {
             });
             return length;
         }
-        // Addresses first; -1 where nothing is read.
+        // What is the same all over the chunk moves all addresses.
+        let is_uniform = |(index, ..): &&(Value, DType, i64)| self.is_uniform(*index);
+        let move_of = |(index, dtype, stride): &(Value, DType, i64)| {
+            typed!(*dtype, D => self.value::<D>(*index)[0].to_i64()) * stride
+        };
+        let moved: i64 = reader.dynamic.iter().filter(is_uniform).map(move_of).sum();
+        let indices: Vec<_> = reader.dynamic.iter().filter(|dynamic| !is_uniform(dynamic)).collect();
+        let space = &self.tape.space;
+        if indices.is_empty()
+            && whole
+            && step == 1
+            && let Some(place) = self.one_piece(lines, start, length)
+        {
+            let place = place as i64 + moved;
+            let local = usize::try_from(place - first).unwrap_or(usize::MAX);
+            if local.checked_add(length).is_some_and(|end| end <= data.len()) {
+                self.at[value] = At::Operand(reader.operand, place as usize);
+                return length;
+            }
+        }
+        // Addresses first; of what is not read they are below 0.
         let mut addresses = std::mem::take(&mut self.addresses);
         addresses.clear();
-        addresses.resize(length, -1);
+        addresses.resize(length, NOWHERE);
         lines.walk(space, &mut self.walker, start, length, |piece| {
-            for i in holds(&piece) {
-                addresses[piece.at + i] = piece.values[0] + i as i64 * step - first;
-            }
+            let part = holds(&piece);
+            let address = |i: usize| piece.values[0] + i as i64 * step + moved - first;
+            let some = &mut addresses[piece.at..][part.clone()];
+            some.iter_mut().zip(part).for_each(|(to, i)| *to = address(i));
         });
-        for (index, dtype, stride) in &reader.dynamic {
+        for (index, dtype, stride) in indices {
             self.widen(*index, length);
             typed!(*dtype, D => {
-                for (address, index) in addresses.iter_mut().zip(self.value::<D>(*index)).filter(|(a, _)| **a != -1) {
-                    *address += index.to_i64() * stride;
-                }
+                let indices = self.value::<D>(*index);
+                addresses.iter_mut().zip(indices).for_each(|(address, index)| *address += index.to_i64() * stride);
             });
         }
-        for (out, address) in out.iter_mut().zip(&addresses) {
-            *out = usize::try_from(*address).ok().and_then(|a| data.get(a)).copied().unwrap_or_default();
+        for (out, &address) in out.iter_mut().zip(&addresses) {
+            // Below 0 it is greater than any.
+            *out = data.get(address as usize).copied().unwrap_or_default();
         }
         self.addresses = addresses;
         length
