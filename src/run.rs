@@ -128,28 +128,35 @@ pub fn run(arguments: &Run, terminal: &Terminal) -> Result<(), Failure> {
     print(text.as_bytes())
 }
 
-/// Sees that what is to be written can be, and writes over nothing that is read.
-fn check_files(arguments: &Run) -> Result<(), Failure> {
+/// The files that are read.
+fn read_files(arguments: &Run) -> Vec<&Path> {
     let inputs = arguments.inputs.input.iter().filter_map(|(_, input)| match input {
         Input::File(path) => Some(path),
         Input::Number(_) => None,
     });
-    let read: Vec<&Path> =
-        [&arguments.file].into_iter().chain(inputs).chain(&arguments.weights).map(PathBuf::as_path).collect();
+    [&arguments.file].into_iter().chain(inputs).chain(&arguments.weights).map(PathBuf::as_path).collect()
+}
+
+/// Sees that what is to be written can be, and writes over nothing that is read.
+fn check_files(arguments: &Run) -> Result<(), Failure> {
     let outputs = arguments.output.iter().map(|(_, path)| path);
     let written: Vec<&Path> = outputs.chain(&arguments.trace).map(PathBuf::as_path).collect();
-    loses_nothing(&read, &written)?;
+    loses_nothing(&read_files(arguments), &written)?;
     written.into_iter().try_for_each(can_be_written)
 }
 
-/// Sees that the outputs that are to be written are there.
+/// Sees that the outputs that are to be written are there, and that those in a folder write over nothing either.
 fn check_outputs(arguments: &Run, session: &Session) -> Result<(), Failure> {
     let names: Vec<&str> = session.outputs().map(|(name, _)| name).collect();
     match arguments.output.iter().find(|(name, _)| !names.contains(&name.as_str())) {
         Some((name, _)) => {
             Err(Failure::input(format!("there is no output `{name}`; the outputs are {}", names.join(", "))))
         }
-        None => Ok(()),
+        None => {
+            let files: Vec<PathBuf> = output_files(arguments, names.into_iter()).into_iter().flatten().collect();
+            let written: Vec<&Path> = files.iter().chain(&arguments.trace).map(PathBuf::as_path).collect();
+            loses_nothing(&read_files(arguments), &written)
+        }
     }
 }
 

@@ -158,6 +158,17 @@ pub fn loses_nothing(read: &[&Path], written: &[&Path]) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Sees that the name of the file for an option has one of these extensions.
+pub fn has_extension(option: &str, path: &Path, extensions: &[&str]) -> Result<(), Failure> {
+    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    if extensions.contains(&extension) {
+        return Ok(());
+    }
+    let wanted = extensions.iter().map(|extension| format!(".{extension}")).collect::<Vec<_>>().join(" or ");
+    let what = format!("the name of the file for `{option}` ends in {wanted}, and this is {}", path.display());
+    Err(Failure::usage(what))
+}
+
 /// Whether two paths are of one file, which may be yet to come.
 pub fn is_same_file(a: &Path, b: &Path) -> bool {
     // Of a file that is not there the folder may be.

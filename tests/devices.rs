@@ -339,7 +339,7 @@ fn products_of_small_integers() {
     ] {
         let graph = format!(
             "\
-graph case(%0, %1) -> (P = %4)
+graph case(%0) -> (P = %4)
 %0 = input X : {left}[37, {terms}]
 %1 = weight W : {right}[{terms}, 13]
 %2 = cast %0 : {to}[37, {terms}]

@@ -26,7 +26,7 @@ use self::workload::{ALL, CPU_VS_GPU, Case, NAMES, SWEEPS, bundled, file};
 use crate::arguments::Sizes;
 use crate::devices::open;
 use crate::source::is_meant_as_a_file;
-use crate::terminal::{Failure, Terminal, can_be_written, print};
+use crate::terminal::{Failure, Terminal, can_be_written, has_extension, loses_nothing, print};
 use crate::trace::TraceFile;
 use crate::tune::Tuned;
 
@@ -79,7 +79,10 @@ pub struct Bench {
 /// Measures a workload and prints a line for each case. `started` is when the process did.
 pub fn bench(arguments: &Bench, started: Instant, terminal: &Terminal) -> Result<(), Failure> {
     let cases = cases(arguments)?;
-    arguments.plot.iter().chain(&arguments.trace).try_for_each(|path| can_be_written(path))?;
+    arguments.plot.iter().try_for_each(|path| has_extension("--plot", path, &["svg"]))?;
+    let written: Vec<&Path> = arguments.plot.iter().chain(&arguments.trace).map(PathBuf::as_path).collect();
+    loses_nothing(&[Path::new(&arguments.what)], &written)?;
+    written.into_iter().try_for_each(can_be_written)?;
     let failed = |error: Error| terminal.failure(&error, Path::new(&arguments.what));
     let mut devices = open_devices(arguments, started, terminal)?;
     let mut rows = Vec::new();

@@ -15,7 +15,7 @@ use crate::arguments::Sizes;
 use crate::devices::open;
 use crate::interrupt;
 use crate::source::Source;
-use crate::terminal::{Failure, Terminal, can_be_written, loses_nothing};
+use crate::terminal::{Failure, Terminal, can_be_written, has_extension, loses_nothing};
 use crate::tune::Tuned;
 use progress::Line;
 
@@ -190,35 +190,27 @@ impl Validated {
 }
 
 /// Sees before training that what it is to give can be written.
-fn outputs(arguments: &Train) -> Result<(), Failure> {
+fn outputs<'a>(arguments: &'a Train) -> Result<(), Failure> {
     if !arguments.sizes.shape.is_empty() {
         return Err(Failure::usage("`--shape` is not for `train`: the data say the shapes"));
     }
     let weights: &[&str] = &["safetensors", "npz"];
-    let files = [
+    let named = [
         ("--save", &arguments.save, weights),
         ("--save-best", &arguments.save_best, weights),
         ("--plot", &arguments.plot, &["svg"]),
-        ("--log", &arguments.log, &[]),
     ];
-    for (option, path, extensions) in files {
-        let Some(path) = path else { continue };
-        let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-        if !extensions.is_empty() && !extensions.contains(&extension) {
-            let wanted = extensions.iter().map(|extension| format!(".{extension}")).collect::<Vec<_>>().join(" or ");
-            let what = format!("the name of the file for `{option}` ends in {wanted}, and this is {}", path.display());
-            return Err(Failure::usage(what));
-        }
-        can_be_written(path)?;
-    }
-    // What is resumed, or begun with, may be saved where it was.
-    let read: Vec<&Path> = [&arguments.file, &arguments.data]
-        .map(PathBuf::as_path)
-        .into_iter()
-        .chain(arguments.validation.as_deref().map(Path::new))
-        .collect();
-    let written: Vec<&Path> = files.iter().filter_map(|(_, path, _)| path.as_deref()).collect();
-    loses_nothing(&read, &written)
+    let named = named.into_iter().filter_map(|(option, path, extensions)| Some((option, path.as_deref()?, extensions)));
+    named.into_iter().try_for_each(|(option, path, extensions)| has_extension(option, path, extensions))?;
+    let paths =
+        |files: &[&'a Option<PathBuf>]| -> Vec<&'a Path> { files.iter().filter_map(|path| path.as_deref()).collect() };
+    let written = paths(&[&arguments.save, &arguments.save_best, &arguments.plot, &arguments.log]);
+    written.iter().try_for_each(|path| can_be_written(path))?;
+    let validation = arguments.validation.as_deref().map(Path::new);
+    let read: Vec<&Path> = [&*arguments.file, &*arguments.data].into_iter().chain(validation).collect();
+    loses_nothing(&read, &written)?;
+    // What is resumed, or begun with, may be saved where it was, but nothing else may be.
+    loses_nothing(&paths(&[&arguments.weights, &arguments.resume]), &paths(&[&arguments.plot, &arguments.log]))
 }
 
 /// `2000 samples of f32[28, 28], 500 to validate; the classes are 0 cat, 1 dog`

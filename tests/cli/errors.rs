@@ -352,4 +352,17 @@ fn outputs_that_cannot_be_written() {
     let trace = folder.join("none").join("t.json");
     let bench = ["bench", file, "--shape", "X=2", "--device", "cpu", "--trace", trace.to_str().unwrap()];
     assert_snapshot!(refused(&bench, 3), @"error: cannot write DIR/none/t.json: No such file or directory (os error 2)");
+    let bench = ["bench", program, "--shape", "X=2", "--device", "cpu", "--trace", program];
+    assert_snapshot!(refused(&bench, 2), @"error: DIR/program.tile is read, and would be written over");
+    let plot = folder.join("points.csv");
+    let bench = ["bench", "matmul", "--device", "cpu", "--plot", plot.to_str().unwrap()];
+    assert_snapshot!(refused(&bench, 2), @"error: the name of the file for `--plot` ends in .svg, and this is DIR/points.csv");
+    let digits = "examples/digits/Image.npy";
+    let input = folder.join("Y.npy");
+    std::fs::copy(digits, &input).unwrap();
+    let given = format!("X={}", input.display());
+    let images = self::program("output_of_images", "function f(X[N, H, W]) -> (Y) { Y = X + X; }\n");
+    let run = ["run", images.to_str().unwrap(), "--input", &given, "--output-dir", folder.to_str().unwrap()];
+    assert_snapshot!(refused(&run, 2), @"error: DIR/Y.npy is read, and would be written over");
+    assert_eq!(std::fs::read(&input).unwrap(), std::fs::read(digits).unwrap());
 }

@@ -129,6 +129,8 @@ fn what_cannot_be_written_is_refused_before_training() {
         ("--validation 1.5", 2, "at least 0, and below 1"),
         ("--shape Point=3x2", 2, "the data say the shapes"),
         ("--log @points.csv", 2, "is read, and would be written over"),
+        ("--weights @w.npz --log @w.npz", 2, "is read, and would be written over"),
+        ("--resume @w.npz --log @w.npz", 2, "is read, and would be written over"),
         ("--plot @x.svg --log @x.svg", 2, "would be written twice"),
         ("--dim K=2 --dim K=3", 2, "is given twice"),
     ] {

@@ -41,6 +41,8 @@ impl UnaryOp {
             BitNot => 0.0,
             Abs => x.abs(),
             Acos => libm::acos(x),
+            // Of these `libm` promises nothing.
+            Acosh if x < 1.0 => f64::NAN,
             Acosh => libm::acosh(x),
             Asin => libm::asin(x),
             Asinh => libm::asinh(x),
@@ -181,6 +183,11 @@ mod tests {
     fn binary(op: BinaryOp, dtype: DType, pairs: &[(&str, &str)]) -> String {
         let read = |v| Scalar::parse(dtype, v).unwrap();
         pairs.iter().map(|(a, b)| op.evaluate(read(a), read(b)).to_string()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn functions_are_nan_where_they_have_no_value() {
+        assert_eq!(unary(UnaryOp::Acosh, DType::F32, &["0.5", "-100000.0", "-6941.826", "1.0"]), "NaN NaN NaN 0.0");
     }
 
     #[test]

@@ -83,6 +83,7 @@ pub fn from_scalar<T: Number>(scalar: Scalar) -> T {
 fn in_f64(op: UnaryOp, x: f64) -> f64 {
     match op {
         UnaryOp::Acos => libm::acos(x),
+        UnaryOp::Acosh if x < 1.0 => f64::NAN,
         UnaryOp::Acosh => libm::acosh(x),
         UnaryOp::Asin => libm::asin(x),
         UnaryOp::Asinh => libm::asinh(x),
