@@ -299,6 +299,21 @@ graph case(%0) -> (Y = %3)
     }
 }
 
+/// In f32, which holds these sums, Winograd's way would round them.
+#[test]
+fn convolutions_of_small_integers() {
+    let graph = "\
+graph case(%0) -> (Y = %4)
+%0 = input X : u8[1, 30, 29, 32]
+%1 = weight K : i8[32, 3, 3, 32]
+%2 = cast %0 : i32[1, 30, 29, 32]
+%3 = cast %1 : i32[32, 3, 3, 32]
+%4 = contract sum [n, y, x, f] (n: 0..1, y: 0..28, x: 0..27, f: 0..32, i: 0..3, j: 0..3, c: 0..32) { v0 = %2[n, y + i, x + j, c]; v1 = %3[f, i, j, c]; v2 = mul v0 v1; yield v2 } : i32[1, 28, 27, 32]
+";
+    let case = exactly(Graph::parse(graph).unwrap(), |i| (i * 7919 % 257) as f64);
+    assert_eq!(fault(&case, &Device::cpu()), None);
+}
+
 /// Whole rows, and parts of rows beside what no index leads to, at places known only when the program runs; some of these are none.
 #[test]
 fn rows_at_indices() {

@@ -5,7 +5,8 @@
 //! `cast %B : f32`, and a cast of that to i32. Where the sum may be greater than f32 tells apart, f64 does.
 //!
 //! Why it is sound: every product and every sum of some of them, in whatever order, is a whole number that both types hold, so that nothing is
-//! rounded, and nothing wraps. How great values may be, types, constants and arithmetic say.
+//! rounded, and nothing wraps. How great values may be, types, constants and arithmetic say. Convolutions of several channels are always in f64, as in f32
+//! a cpu may compute them by Winograd's way, which sums something else.
 
 use std::collections::HashMap;
 
@@ -68,8 +69,19 @@ fn exact_type(
     }
     let factors = contraction.accesses.iter().map(|access| most[&operands[access.operand]]);
     let sum = factors.chain([terms(contraction)]).try_fold(1i128, |product, factor| product.checked_mul(factor))?;
-    let float = [(DType::F32, 24), (DType::F64, 53)].into_iter().find(|(_, digits)| sum <= 1 << digits)?.0;
+    let floats = [(DType::F32, 24), (DType::F64, 53)].into_iter().skip(usize::from(is_convolution(contraction)));
+    let float = floats.into_iter().find(|(_, digits)| sum <= 1 << digits)?.0;
     (sum <= greatest(dtype)).then_some(float)
+}
+
+/// Whether it sums over windows that overlap, and no coordinate of the place picks elements of both factors, as channels do in depthwise ones.
+fn is_convolution(contraction: &Contraction) -> bool {
+    let varies = |variable: &usize| contraction.indices[*variable].high - contraction.indices[*variable].low > 1;
+    let mut coordinates = contraction.accesses.iter().flat_map(|access| &access.index);
+    let has_windows = coordinates.any(|index| index.affine.variables().filter(varies).count() > 1);
+    let of_place = contraction.output.iter().flat_map(Affine::variables).filter(varies);
+    let is_shared = |variable| contraction.accesses.iter().all(|access| access.mentions(variable));
+    has_windows && !of_place.into_iter().any(is_shared)
 }
 
 /// So many points at most have one place: of the variables that only one coordinate of the place names, it tells one from the others.
