@@ -299,19 +299,34 @@ graph case(%0) -> (Y = %3)
     }
 }
 
-/// In f32, which holds these sums, Winograd's way would round them.
+/// Convolutions, whose windows are in the image or in the result: Winograd's way would round what f32 holds.
 #[test]
 fn convolutions_of_small_integers() {
-    let graph = "\
+    for (shape, kernel, sum) in [
+        (
+            "1, 28, 28, 32",
+            "3, 3, 32, 32",
+            "[n, y, x, f] (n: 0..1, y: 0..26, x: 0..26, f: 0..32, i: 0..3, j: 0..3, c: 0..32) { v0 = %2[n, y + i, x + j, c]; v1 = %3[i, j, c, f];",
+        ),
+        (
+            "1, 24, 24, 32",
+            "3, 3, 32, 32",
+            "[n, y + i, x + j, f] (n: 0..1, y: 0..24, x: 0..24, f: 0..32, i: 0..3, j: 0..3, c: 0..32) { v0 = %2[n, y, x, c]; v1 = %3[i, j, c, f];",
+        ),
+    ] {
+        let graph = format!(
+            "\
 graph case(%0) -> (Y = %4)
-%0 = input X : u8[1, 30, 29, 32]
-%1 = weight K : i8[32, 3, 3, 32]
-%2 = cast %0 : i32[1, 30, 29, 32]
-%3 = cast %1 : i32[32, 3, 3, 32]
-%4 = contract sum [n, y, x, f] (n: 0..1, y: 0..28, x: 0..27, f: 0..32, i: 0..3, j: 0..3, c: 0..32) { v0 = %2[n, y + i, x + j, c]; v1 = %3[f, i, j, c]; v2 = mul v0 v1; yield v2 } : i32[1, 28, 27, 32]
-";
-    let case = exactly(Graph::parse(graph).unwrap(), |i| (i * 7919 % 257) as f64);
-    assert_eq!(fault(&case, &Device::cpu()), None);
+%0 = input X : u8[{shape}]
+%1 = weight K : i8[{kernel}]
+%2 = cast %0 : i32[{shape}]
+%3 = cast %1 : i32[{kernel}]
+%4 = contract sum {sum} v2 = mul v0 v1; yield v2 }} : i32[1, 26, 26, 32]
+"
+        );
+        let case = exactly(Graph::parse(&graph).unwrap(), |i| (i * 7919 % 257) as f64);
+        assert_eq!(fault(&case, &Device::cpu()), None, "{graph}");
+    }
 }
 
 /// Whole rows, and parts of rows beside what no index leads to, at places known only when the program runs; some of these are none.
@@ -339,7 +354,7 @@ graph case(%0, %1) -> (Y = %4)
     }
 }
 
-/// Sums of products of the greatest numbers of few bits: f32, f64 or neither of them holds these.
+/// Sums of products of the greatest numbers of few bits, some of which f64 holds.
 #[test]
 fn products_of_small_integers() {
     for (left, right, to, terms) in [

@@ -1,12 +1,12 @@
-//! Sums of products of small whole numbers, as of quantized networks, in floats: a cpu has fast products of floats alone.
+//! Sums of products of small whole numbers, as of quantized networks, in f64: a cpu has fast products of floats alone.
 //!
 //! Example: with `A` and `B` of i8, `i32(A)` times `i32(B)` is at most 2^14 in magnitude, and the sum of 512 of these at most 2^23. So
-//! `contract sum … { v0 = %A[n, k]; v1 = %B[k, u]; v2 = mul v0 v1; yield v2 } : i32` becomes the same in f32, of `cast %A : f32` and
-//! `cast %B : f32`, and a cast of that to i32. Where the sum may be greater than f32 tells apart, f64 does.
+//! `contract sum … { v0 = %A[n, k]; v1 = %B[k, u]; v2 = mul v0 v1; yield v2 } : i32` becomes the same in f64, of `cast %A : f64` and
+//! `cast %B : f64`, and a cast of that to i32.
 //!
 //! Why it is sound: every product and every sum of some of them, in whatever order, is a whole number that both types hold, so that nothing is
-//! rounded, and nothing wraps. How great values may be, types, constants and arithmetic say. Convolutions of several channels are always in f64, as in f32
-//! a cpu may compute them by Winograd's way, which sums something else.
+//! rounded, and nothing wraps. How great values may be, types, constants and arithmetic say. It is never f32, which would hold shorter sums: what a cpu
+//! finds to be a convolution in f32 it may compute by Winograd's way, whose transforms have fractions.
 
 use std::collections::HashMap;
 
@@ -16,10 +16,13 @@ use crate::graph::{Access, Aggregation, Contraction, ContractionLeaf, Graph, Nod
 use crate::scalar::{BinaryOp, Inst, Program, UnaryOp};
 use crate::tensor::TensorType;
 
-/// Computes sums of products of whole numbers in floats where these are exact.
+/// Up to here f64 holds every whole number.
+const EXACT: i128 = 1 << 53;
+
+/// Computes sums of products of whole numbers in f64 where that is exact.
 pub fn integers(graph: &mut Graph) {
     let mut most = HashMap::new();
-    let mut casts: HashMap<(NodeId, DType), NodeId> = HashMap::new();
+    let mut casts: HashMap<NodeId, NodeId> = HashMap::new();
     for id in graph.topological() {
         if let Some(mut parts) = graph.take_scan(id) {
             integers(&mut parts.body);
@@ -29,17 +32,19 @@ pub fn integers(graph: &mut Graph) {
         most.insert(id, value);
         let Op::Contraction(contraction) = &graph.node(id).op else { continue };
         let operands = graph.operands(id);
-        let Some(dtype) = exact_type(graph, id, contraction, &operands, &most) else { continue };
+        if !is_exact(graph, id, contraction, &operands, &most) {
+            continue;
+        }
         let mut contraction = contraction.clone();
-        contraction.body = product_of_accesses(dtype);
+        contraction.body = product_of_accesses(DType::F64);
         let factors: Vec<NodeId> = operands
             .iter()
             .map(|&operand| {
-                let ty = TensorType::new(dtype, graph.shape(operand));
-                *casts.entry((operand, dtype)).or_insert_with(|| graph.add(Op::Cast, ty, &[operand]))
+                let ty = TensorType::new(DType::F64, graph.shape(operand));
+                *casts.entry(operand).or_insert_with(|| graph.add(Op::Cast, ty, &[operand]))
             })
             .collect();
-        let ty = TensorType::new(dtype, graph.shape(id));
+        let ty = TensorType::new(DType::F64, graph.shape(id));
         let sum = graph.add(Op::Contraction(contraction), ty, &factors);
         graph.set(id, Op::Cast, &[sum]);
     }
@@ -53,35 +58,23 @@ fn product_of_accesses(dtype: DType) -> Program<ContractionLeaf> {
     body
 }
 
-/// The float in which to compute a sum of products of integers: one that holds it exactly.
-fn exact_type(
+/// Whether it is a sum of products of integers that f64 holds exactly.
+fn is_exact(
     graph: &Graph,
     id: NodeId,
     contraction: &Contraction,
     operands: &[NodeId],
     most: &HashMap<NodeId, i128>,
-) -> Option<DType> {
+) -> bool {
     let dtype = graph.dtype(id);
     let is_product = contraction.aggregation == Aggregation::Sum && contraction.body == product_of_accesses(dtype);
     let is_fixed = contraction.accesses.len() == 2 && contraction.accesses.iter().all(Access::is_fixed);
     if !dtype.is_integer() || !is_product || !is_fixed || contraction.default {
-        return None;
+        return false;
     }
     let factors = contraction.accesses.iter().map(|access| most[&operands[access.operand]]);
-    let sum = factors.chain([terms(contraction)]).try_fold(1i128, |product, factor| product.checked_mul(factor))?;
-    let floats = [(DType::F32, 24), (DType::F64, 53)].into_iter().skip(usize::from(is_convolution(contraction)));
-    let float = floats.into_iter().find(|(_, digits)| sum <= 1 << digits)?.0;
-    (sum <= greatest(dtype)).then_some(float)
-}
-
-/// Whether it sums over windows that overlap, and no coordinate of the place picks elements of both factors, as channels do in depthwise ones.
-fn is_convolution(contraction: &Contraction) -> bool {
-    let varies = |variable: &usize| contraction.indices[*variable].high - contraction.indices[*variable].low > 1;
-    let mut coordinates = contraction.accesses.iter().flat_map(|access| &access.index);
-    let has_windows = coordinates.any(|index| index.affine.variables().filter(varies).count() > 1);
-    let of_place = contraction.output.iter().flat_map(Affine::variables).filter(varies);
-    let is_shared = |variable| contraction.accesses.iter().all(|access| access.mentions(variable));
-    has_windows && !of_place.into_iter().any(is_shared)
+    let sum = factors.chain([terms(contraction)]).fold(1, i128::saturating_mul);
+    sum <= EXACT.min(greatest(dtype))
 }
 
 /// So many points at most have one place: of the variables that only one coordinate of the place names, it tells one from the others.
@@ -149,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sums_that_a_float_holds() {
+    fn sums_that_f64_holds() {
         insta::assert_snapshot!(after(&[integers], "\
 graph f(%0, %1) -> (P = %6)
 %0 = input X : u8[4, 300]
@@ -167,9 +160,9 @@ graph f(%0, %1) -> (P = %6)
         %3 = cast %0 : i32[4, 300]
         %4 = sub %3 %2 : i32[4, 300]
         %5 = cast %1 : i32[300, 5]
-        %6 = cast %4 : f32[4, 300]
-        %7 = cast %5 : f32[300, 5]
-        %8 = contract sum [n, u] (n: 0..4, u: 0..5, k: 0..300) { v0 = %6[n, k]; v1 = %7[k, u]; v2 = mul v0 v1; yield v2 } : f32[4, 5]
+        %6 = cast %4 : f64[4, 300]
+        %7 = cast %5 : f64[300, 5]
+        %8 = contract sum [n, u] (n: 0..4, u: 0..5, k: 0..300) { v0 = %6[n, k]; v1 = %7[k, u]; v2 = mul v0 v1; yield v2 } : f64[4, 5]
         %9 = cast %8 : i32[4, 5]
         ");
     }
@@ -191,11 +184,8 @@ graph f(%0, %1) -> (P = %6)
     }
 
     #[test]
-    fn sums_are_as_wide_as_they_must_be() {
-        // 128 * 128 * 1024 is 2^24.
-        assert_eq!(sum("i8", "i8", "i32", 1024), DType::F32);
-        assert_eq!(sum("i8", "i8", "i32", 1025), DType::F64);
-        assert_eq!(sum("bool", "u8", "u32", 65793), DType::F32);
+    fn sums_are_floats_where_these_are_exact() {
+        assert_eq!(sum("bool", "u8", "u32", 65793), DType::F64);
         assert_eq!(sum("i16", "i8", "i32", 511), DType::F64);
         // 2^15 * 2^7 * 512 is 2^31, which i32 does not hold.
         assert_eq!(sum("i16", "i8", "i32", 512), DType::I32);
