@@ -200,8 +200,9 @@ fn outputs<'a>(arguments: &'a Train) -> Result<(), Failure> {
         ("--save-best", &arguments.save_best, weights),
         ("--plot", &arguments.plot, &["svg"]),
     ];
-    let named = named.into_iter().filter_map(|(option, path, extensions)| Some((option, path.as_deref()?, extensions)));
-    named.into_iter().try_for_each(|(option, path, extensions)| has_extension(option, path, extensions))?;
+    for (option, path, extensions) in named {
+        path.as_deref().map_or(Ok(()), |path| has_extension(option, path, extensions))?;
+    }
     let paths =
         |files: &[&'a Option<PathBuf>]| -> Vec<&'a Path> { files.iter().filter_map(|path| path.as_deref()).collect() };
     let written = paths(&[&arguments.save, &arguments.save_best, &arguments.plot, &arguments.log]);

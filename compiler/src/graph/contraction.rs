@@ -198,6 +198,12 @@ impl Contraction {
         let is_product = |value: &Value| matches!(self.body.insts[*value].0, Inst::Binary(BinaryOp::Mul, ..));
         self.aggregation == Aggregation::Sum && self.body.results.len() == 1 && self.body.results.iter().all(is_product)
     }
+
+    /// Whether what an access reads for one place it reads for others, too: along an axis of the result that has places.
+    pub fn reads_again(&self, access: &Access) -> bool {
+        let mut of_places = self.output.iter().flat_map(Affine::variables);
+        of_places.any(|variable| self.indices[variable].varies() && !access.mentions(variable))
+    }
 }
 
 /// Whether what an access of an integer type reads is the value of an affine expression, which is at least 0 where the type

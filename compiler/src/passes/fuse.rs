@@ -19,7 +19,6 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use crate::affine::Affine;
 use crate::graph::{Access, Aggregation, Contraction, ContractionLeaf, Graph, NodeId, Op};
 use crate::nest::{Members, Nest, Window, is_view};
 use crate::profile::{Execution, Profile};
@@ -277,10 +276,7 @@ impl<'g> Grouping<'g> {
         let elements = (self.graph.node(user).ty.elements() as f64).max(1.0);
         let points: f64 = op.indices.iter().map(|r| (r.high - r.low).max(0) as f64).product();
         // A tile has many places to which an element belongs, unless all lie around it, as of a depthwise convolution.
-        let is_tiled = |access: &Access| {
-            let places = op.output.iter().flat_map(Affine::variables);
-            op.accesses.len() >= 2 && places.into_iter().any(|v| op.indices[v].varies() && !access.mentions(v))
-        };
+        let is_tiled = |access: &Access| op.accesses.len() >= 2 && op.reads_again(access);
         let tiled = (points / TILE_REUSE).max(elements.min(points));
         let accesses = op.accesses.iter().filter(|access| operands[access.operand] == id);
         let reads: f64 = accesses.map(|access| if is_tiled(access) { tiled } else { points }).sum();

@@ -14,7 +14,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use crate::graph::{Access, Graph, NodeId, Op};
+use crate::graph::{Graph, NodeId, Op};
 use crate::nest::{self, Nest, Window, row_form};
 use crate::profile::{Execution, Profile};
 
@@ -274,14 +274,10 @@ pub(super) fn is_nest(graph: &Graph, group: &Group) -> bool {
     group.roots.iter().all(is_nest)
 }
 
-/// Whether a node is a sum of products of two tensors, each of which is read again along an axis of the result that has places.
+/// Whether a node is a sum of products of two tensors, each of which is read again for other places.
 fn is_matrix_product(graph: &Graph, id: NodeId) -> bool {
     let Op::Contraction(op) = &graph.node(id).op else { return false };
-    let varies = |variable: usize| op.indices[variable].high - op.indices[variable].low > 1;
-    let in_result = |variable: &usize| op.output.iter().any(|affine| affine.coefficient(*variable) != 0);
-    let of_result: Vec<usize> = (0..op.indices.len()).filter(in_result).filter(|&v| varies(v)).collect();
-    let is_shared = |access: &Access| of_result.iter().any(|&variable| !access.mentions(variable));
-    op.is_sum_of_products() && op.accesses.len() == 2 && op.accesses.iter().all(is_shared)
+    op.is_sum_of_products() && op.accesses.len() == 2 && op.accesses.iter().all(|access| op.reads_again(access))
 }
 
 /// The nest of a group, where there is one, and its operands. Nodes that are `in_memory` are read from there, as sources are.

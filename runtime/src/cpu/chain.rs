@@ -48,7 +48,7 @@ impl Chain {
         self.moves.iter().map(of).sum()
     }
 
-    /// Whether it is one operation and an aggregate at most: to ask ahead costs so short a chain more than it gives, but where memory is slow.
+    /// Whether it is one operation and an aggregate at most.
     pub fn is_short(&self) -> bool {
         self.moves.iter().filter(|step| !matches!(step, Move::Keep(_))).count() <= 2
     }

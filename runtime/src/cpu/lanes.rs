@@ -501,6 +501,8 @@ mod x86 {
                 _mm256_mul_ps(_mm256_mul_ps(self, power(half)), power(_mm256_sub_epi32(n, half)))
             }
         }
+        // Almost all arguments are near, so that one test for all registers costs less than what it saves on each. It is a test for all, as a branch for
+        // each would keep them from being at work side by side.
         #[inline(always)]
         unsafe fn exp_each<const K: usize>(all: &mut [Self; K]) {
             // SAFETY: as above.
@@ -551,6 +553,49 @@ mod tests {
                 assert_eq!(floats, [word as i32 as f32, word as f32], "{word:#x}");
             }
         }
+    }
+
+    /// Whichever way a strip goes, as far arguments have others go along, it gives what [`math::exp`] does.
+    fn exp_of_a_strip_is_that_of_each<L: Lanes>() {
+        let near: Vec<f32> = (0..4 * L::LANES).map(|i| (i as f32 - 20.0) * 4.1).map(|x| x.clamp(-87.0, 87.0)).collect();
+        let bits = |all: [L; 4]| {
+            all.map(|x| {
+                let mut out = [0.0; MOST_LANES];
+                // SAFETY: the array holds the lanes of any register; the processor has the instructions, as the caller has made sure.
+                unsafe { x.store(out.as_mut_ptr()) };
+                out.map(f32::to_bits)
+            })
+        };
+        for far in [0.0, 88.0, 89.5, -88.0, -103.5, f32::INFINITY, f32::NEG_INFINITY, f32::NAN] {
+            for at in [0, L::LANES, 4 * L::LANES - 1] {
+                let mut x = near.clone();
+                x[at] = far;
+                // SAFETY: there are four registers; the processor has the instructions, as the caller has made sure.
+                let registers: [L; 4] = std::array::from_fn(|k| unsafe { L::load(x[k * L::LANES..].as_ptr()) });
+                let mut all = registers;
+                // SAFETY: as above.
+                unsafe { L::exp_each(&mut all) };
+                // SAFETY: as above.
+                let each = registers.map(|x| unsafe { math::exp(x) });
+                assert_eq!(bits(all), bits(each), "{far} at {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn exp_of_every_vector_unit() {
+        exp_of_a_strip_is_that_of_each::<Portable<f32, 4>>();
+        #[cfg(target_arch = "x86_64")]
+        {
+            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+                exp_of_a_strip_is_that_of_each::<std::arch::x86_64::__m256>();
+            }
+            if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512dq") {
+                exp_of_a_strip_is_that_of_each::<std::arch::x86_64::__m512>();
+            }
+        }
+        #[cfg(target_arch = "aarch64")]
+        exp_of_a_strip_is_that_of_each::<std::arch::aarch64::float32x4_t>();
     }
 
     #[test]

@@ -1,22 +1,20 @@
 //! A thread at work on a [`Tape`].
 
 mod bind;
+mod load;
 
 use super::fused::{Fused, Term};
 use super::lanes::MOST_LANES;
-use super::memory::{Launch, Operand, Output, Plain, Register, bytes_of, elements, elements_mut, prefetch};
+use super::memory::{Launch, Operand, Plain, Register, bytes_of, elements_mut};
 use super::number::{Bool, Number, from_scalar, typed};
-use super::space::{Lines, Piece, Walker};
+use super::space::Walker;
 use super::strip::{self, Code, Place};
-use super::tape::{ACCUMULATOR, Action, CHUNK, Reader, Step, Tape};
+use super::tape::{ACCUMULATOR, Action, CHUNK, Step, Tape};
 use super::vector;
 use bind::Bench;
 use tile_compiler::dtype::DType;
 use tile_compiler::graph::Aggregation;
 use tile_compiler::scalar::{BinaryOp, Value};
-
-/// An address of nothing, whatever indices are added to it.
-const NOWHERE: i64 = i64::MIN / 2;
 
 /// Where the elements of a value are for the current chunk.
 #[derive(Clone, Copy)]
@@ -422,159 +420,6 @@ impl<'t> Machine<'t> {
             })
         });
         fused.apply(given, terms, out);
-    }
-
-    /// Where the first element of a chunk is, if lines have all of it in one piece.
-    fn one_piece(&mut self, lines: &Lines, start: usize, length: usize) -> Option<usize> {
-        let mut place = None;
-        if lines.run - start % lines.run >= length {
-            lines.walk(&self.tape.space, &mut self.walker, start, length, |piece| {
-                place = Some(piece.values[0] as usize)
-            });
-        }
-        place
-    }
-
-    /// Reads a chunk of what will be written over it: of the same places, as [`tile_compiler::nest::Nest::may_overwrite`] says.
-    fn load_own<T: Number>(
-        &mut self,
-        reader: &Reader,
-        output: &Output,
-        start: usize,
-        value: Value,
-        out: &mut [T],
-    ) -> usize {
-        let lines = &reader.offset;
-        if reader.in_place
-            && lines.steps[0] == 1
-            && let Some(first) = self.one_piece(lines, start, out.len())
-        {
-            let first = (first - output.first) * size_of::<T>();
-            let place = Place::elements(output.bytes.part(&(first..first + size_of_val(out))));
-            if self.tape.longest_chain.is_some() && size_of::<T>() == size_of::<f32>() {
-                let next = Place::elements(place.start.wrapping_add(size_of_val(out)));
-                self.ahead.push((Code::Fetch, next));
-            }
-            self.at[value] = At::Own(place);
-            return out.len();
-        }
-        let step = if lines.steps[0] == 1 { usize::MAX } else { 1 };
-        lines.walk(&self.tape.space, &mut self.walker, start, out.len(), |piece| {
-            for (number, out) in out[piece.at..][..piece.length].chunks_mut(step).enumerate() {
-                let at = (piece.values[0] + number as i64 * lines.steps[0]) as usize - output.first;
-                // SAFETY: these places are this thread's to compute, and it writes none of them before it has read them.
-                let own = unsafe { output.bytes.slice(at * size_of::<T>()..(at + out.len()) * size_of::<T>()) };
-                out.copy_from_slice(elements(own));
-            }
-        });
-        out.len()
-    }
-
-    /// Reads a chunk: in place if its elements follow each other, else into `out`. Returns how many elements that made.
-    fn load<T: Number>(&mut self, reader: &Reader, start: usize, value: Value, out: &mut [T]) -> usize {
-        let (space, length) = (&self.tape.space, out.len());
-        let operand = self.operands[reader.operand];
-        if let Some(output) = operand.over {
-            return self.load_own(reader, output, start, value, out);
-        }
-        let data: &[T] = elements(operand.bytes);
-        let first = operand.first as i64;
-        let whole = reader.conditions.all_hold(space, &mut self.walker, start, length);
-        let lines = if whole { &reader.offset } else { &reader.guarded };
-        let step = lines.steps[0];
-        // Where every condition holds.
-        let holds = |piece: &Piece| piece.where_at_least_zero(1, &lines.steps);
-        if whole
-            && reader.dynamic.is_empty()
-            && matches!(step, 0 | 1)
-            && let Some(place) = self.one_piece(lines, start, length)
-        {
-            let local = place - operand.first;
-            if step == 0 {
-                out[0] = data[local];
-                return 1;
-            }
-            let next = data.get(local + length..(local + 2 * length).min(data.len())).unwrap_or_default();
-            // A chain asks for one element after the other, as it goes.
-            if self.tape.longest_chain.is_some() && next.len() == length && size_of::<T>() == size_of::<f32>() {
-                self.ahead.push((Code::Fetch, Place::elements(next.as_ptr().cast_mut().cast())));
-            } else {
-                prefetch(next);
-            }
-            self.at[value] = At::Operand(reader.operand, place);
-            return length;
-        }
-        let row = length / self.rows;
-        if self.rows > 1 && step == 0 && lines.run.is_multiple_of(row) && whole && reader.dynamic.is_empty() {
-            lines.walk(space, &mut self.walker, start, length, |piece| {
-                out[piece.at / row..][..piece.length / row].fill(data[(piece.values[0] - first) as usize]);
-            });
-            return self.rows;
-        }
-        if reader.dynamic.is_empty() && whole {
-            lines.walk_tables(space, &mut self.walker, start, length, usize::MAX, |piece, pieces| {
-                let out = &mut out[piece.at..][..pieces * piece.length];
-                vector::gather_table(data, piece.values[0] - first, [lines.beside[0], step], piece.length, out);
-            });
-            return length;
-        }
-        if reader.dynamic.is_empty() {
-            lines.walk(space, &mut self.walker, start, length, |piece| {
-                let part = holds(&piece);
-                let out = &mut out[piece.at..][..piece.length];
-                if part.len() < out.len() {
-                    out.fill(T::default());
-                }
-                if !part.is_empty() {
-                    let from = piece.values[0] + part.start as i64 * step - first;
-                    vector::gather_strided(data, from, step, &mut out[part]);
-                }
-            });
-            return length;
-        }
-        // What is the same all over the chunk moves all addresses.
-        let is_uniform = |(index, ..): &&(Value, DType, i64)| self.is_uniform(*index);
-        let move_of = |(index, dtype, stride): &(Value, DType, i64)| {
-            typed!(*dtype, D => self.value::<D>(*index)[0].to_i64()) * stride
-        };
-        let moved: i64 = reader.dynamic.iter().filter(is_uniform).map(move_of).sum();
-        let indices: Vec<_> = reader.dynamic.iter().filter(|dynamic| !is_uniform(dynamic)).collect();
-        let space = &self.tape.space;
-        if indices.is_empty()
-            && whole
-            && step == 1
-            && let Some(place) = self.one_piece(lines, start, length)
-        {
-            let place = place as i64 + moved;
-            let local = usize::try_from(place - first).unwrap_or(usize::MAX);
-            if local.checked_add(length).is_some_and(|end| end <= data.len()) {
-                self.at[value] = At::Operand(reader.operand, place as usize);
-                return length;
-            }
-        }
-        // Addresses first; of what is not read they are below 0.
-        let mut addresses = std::mem::take(&mut self.addresses);
-        addresses.clear();
-        addresses.resize(length, NOWHERE);
-        lines.walk(space, &mut self.walker, start, length, |piece| {
-            let part = holds(&piece);
-            let address = |i: usize| piece.values[0] + i as i64 * step + moved - first;
-            let some = &mut addresses[piece.at..][part.clone()];
-            some.iter_mut().zip(part).for_each(|(to, i)| *to = address(i));
-        });
-        for (index, dtype, stride) in indices {
-            self.widen(*index, length);
-            typed!(*dtype, D => {
-                let indices = self.value::<D>(*index);
-                addresses.iter_mut().zip(indices).for_each(|(address, index)| *address += index.to_i64() * stride);
-            });
-        }
-        for (out, &address) in out.iter_mut().zip(&addresses) {
-            // Below 0 it is greater than any.
-            *out = data.get(address as usize).copied().unwrap_or_default();
-        }
-        self.addresses = addresses;
-        length
     }
 }
 

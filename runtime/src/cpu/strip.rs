@@ -206,6 +206,15 @@ fn prefetch<const WRITE: bool>(p: *const u8) {
     let _ = p;
 }
 
+/// Asks for the strip of `K` registers at a place, from the current row's element `at` on.
+#[inline(always)]
+fn ask<L: Lanes, const K: usize, const WRITE: bool>(place: Place, at: usize) {
+    // A line's first register asks for all of it.
+    for k in (0..K).step_by((LINE / L::LANES).max(1)) {
+        prefetch::<WRITE>(place.at(at, k * L::LANES, size_of::<f32>()));
+    }
+}
+
 /// `out = op(x)` for functions that have their way here; false for others, and `out` is as it was.
 pub fn unary(op: UnaryOp, x: &[f32], out: &mut [f32]) -> bool {
     let code = match op {
@@ -364,7 +373,10 @@ unsafe fn all_strips<L: Lanes>(
             ($code:expr) => {
                 while end - at >= K * L::LANES {
                     for op in asked {
-                        apply::<L, K, false>(op.code, &mut [L::splat(0.0); K], op.a, op.b, at, 0);
+                        match op.code {
+                            Code::FetchToWrite => ask::<L, K, true>(op.a, at),
+                            _ => ask::<L, K, false>(op.a, at),
+                        }
                     }
                     let mut x = [L::splat(0.0); K];
                     for (k, x) in x.iter_mut().enumerate() {
@@ -490,14 +502,6 @@ unsafe fn apply<L: Lanes, const K: usize, const PART: bool>(
                 }
             }};
         }
-        macro_rules! fetch {
-            ($write:literal) => {
-                // A line's first register asks for all of it.
-                for k in (0..K).step_by((LINE / L::LANES).max(1)) {
-                    prefetch::<$write>(register!(a, k, f32).cast());
-                }
-            };
-        }
         macro_rules! aggregate {
             ($combine:ident) => {{
                 let sums = a.start.cast::<f32>();
@@ -575,8 +579,8 @@ unsafe fn apply<L: Lanes, const K: usize, const PART: bool>(
                     if PART { x.store_part(p, length) } else { x.store_past(p) }
                 }
             }
-            Code::Fetch => fetch!(false),
-            Code::FetchToWrite => fetch!(true),
+            Code::Fetch => ask::<L, K, false>(a, at),
+            Code::FetchToWrite => ask::<L, K, true>(a, at),
             Code::Sum => aggregate!(add),
             Code::Greatest => aggregate!(max),
             Code::Least => aggregate!(min),
