@@ -80,17 +80,20 @@ unsafe fn each<L: Lanes, const N: usize>(registers: [L; N], f: impl Fn([f32; N])
     }
 }
 
-/// Writes `f` of each register over it. `f` takes many registers, so that this is done by way of memory; and long, so that two are at work side by side.
-macro_rules! by_pairs {
+/// Registers that a function of the elementary ones goes through together: more have no room in 16 registers.
+const TOGETHER: usize = 4;
+
+/// Writes `f` of each register over it. `f` takes many registers, so that this is done by way of memory.
+macro_rules! by_groups {
     ($all:expr, $f:path) => {
-        let (pairs, rest) = std::hint::black_box($all).as_chunks_mut::<2>();
-        for [x, y] in pairs {
+        let (groups, rest) = std::hint::black_box($all).as_chunks_mut::<TOGETHER>();
+        for group in groups {
             // SAFETY: the processor has the instructions, by the caller's promise.
-            unsafe { (*x, *y) = ($f(*x), $f(*y)) };
+            unsafe { *group = $f(*group) };
         }
         for x in rest {
             // SAFETY: as above.
-            unsafe { *x = $f(*x) };
+            unsafe { [*x] = $f([*x]) };
         }
     };
 }
@@ -245,18 +248,18 @@ pub trait Lanes: Vector<Scalar = f32> {
     unsafe fn exp_each<const K: usize>(all: &mut [Self; K]) {
         for x in all {
             // SAFETY: as above.
-            unsafe { *x = math::exp(*x) }
+            unsafe { [*x] = math::exp([*x]) }
         }
     }
     /// The hyperbolic tangent of each.
     #[inline(always)]
     unsafe fn tanh_each(all: &mut [Self]) {
-        by_pairs!(all, math::tanh);
+        by_groups!(all, math::tanh);
     }
     /// The error function of each.
     #[inline(always)]
     unsafe fn erf_each(all: &mut [Self]) {
-        by_pairs!(all, math::erf);
+        by_groups!(all, math::erf);
     }
 }
 
@@ -512,12 +515,16 @@ mod x86 {
                     far = _mm256_or_ps(far, _mm256_cmp_ps::<_CMP_NLE_UQ>(x.abs(), _mm256_set1_ps(math::NEAR)));
                 }
                 if _mm256_movemask_ps(far) == 0 {
-                    for x in all {
-                        *x = math::exp_near(*x);
+                    let (groups, rest) = all.as_chunks_mut::<TOGETHER>();
+                    for group in groups {
+                        *group = math::exp_near(*group);
+                    }
+                    for x in rest {
+                        [*x] = math::exp_near([*x]);
                     }
                 } else {
                     let mut copy = *all;
-                    by_pairs!(&mut copy[..], math::exp);
+                    by_groups!(&mut copy[..], math::exp);
                     *all = copy;
                 }
             }
@@ -576,7 +583,7 @@ mod tests {
                 // SAFETY: as above.
                 unsafe { L::exp_each(&mut all) };
                 // SAFETY: as above.
-                let each = registers.map(|x| unsafe { math::exp(x) });
+                let each = registers.map(|x| unsafe { math::exp([x])[0] });
                 assert_eq!(bits(all), bits(each), "{far} at {at}");
             }
         }

@@ -20,17 +20,32 @@ fn polynomial<const FUSED: bool, const N: usize>(x: f32, coefficients: [f32; N])
     coefficients.into_iter().reduce(|sum, next| fma::<FUSED>(sum, x, next)).unwrap_or(0.0)
 }
 
+/// An expression for each of `K` registers `L`.
+macro_rules! each {
+    ($k:ident => $e:expr) => {{
+        let mut all = [L::splat(0.0); K];
+        for $k in 0..K {
+            all[$k] = $e;
+        }
+        all
+    }};
+}
+
 /// The same of each lane.
+///
+/// All functions of [`Lanes`] here take some registers, and go through them with one operation after the other: each waits for the one before it, and a
+/// processor looks ahead only so far for others.
 ///
 /// # Safety
 /// As for all functions of [`Lanes`] here: the processor must have the register's instructions.
 #[inline(always)]
-unsafe fn series<L: Lanes, const N: usize>(x: L, coefficients: [f32; N]) -> L {
+unsafe fn series<L: Lanes, const K: usize, const N: usize>(x: [L; K], coefficients: [f32; N]) -> [L; K] {
     // SAFETY: by the caller's promise.
     unsafe {
-        let mut sum = L::splat(coefficients[0]);
+        let mut sum = [L::splat(coefficients[0]); K];
         for coefficient in &coefficients[1..] {
-            sum = L::splat(*coefficient).fma(sum, x);
+            let coefficient = L::splat(*coefficient);
+            sum = each!(k => coefficient.fma(sum[k], x[k]));
         }
         sum
     }
@@ -78,16 +93,17 @@ pub const SIXTEENTHS: [f32; 16] = [
 /// # Safety
 /// As for [`series`].
 #[inline(always)]
-pub unsafe fn exp<L: Lanes>(x: L) -> L {
+pub unsafe fn exp<L: Lanes, const K: usize>(x: [L; K]) -> [L; K] {
     // SAFETY: by the caller's promise.
     unsafe {
         if L::SATURATES {
             return exp_by_table(x);
         }
         // Beyond these the result is 0 or infinity whatever x is.
-        let x = x.max(L::splat(-104.0)).min(L::splat(89.0));
-        let sum = L::splat(ROUNDER).fma(x, L::splat(std::f32::consts::LOG2_E));
-        exp_of_rest(x, sum).scale(sum.sub(L::splat(ROUNDER)))
+        let x = each!(k => x[k].max(L::splat(-104.0)).min(L::splat(89.0)));
+        let sum = each!(k => L::splat(ROUNDER).fma(x[k], L::splat(std::f32::consts::LOG2_E)));
+        let power = exp_of_rest(x, sum);
+        each!(k => power[k].scale(sum[k].sub(L::splat(ROUNDER))))
     }
 }
 
@@ -99,13 +115,13 @@ pub const NEAR: f32 = 87.0;
 /// # Safety
 /// As for [`series`].
 #[inline(always)]
-pub unsafe fn exp_near<L: Lanes>(x: L) -> L {
+pub unsafe fn exp_near<L: Lanes, const K: usize>(x: [L; K]) -> [L; K] {
     // SAFETY: by the caller's promise.
     unsafe {
         if L::SATURATES {
             return exp_by_table(x);
         }
-        let sum = L::splat(ROUNDER).fma(x, L::splat(std::f32::consts::LOG2_E));
+        let sum = each!(k => L::splat(ROUNDER).fma(x[k], L::splat(std::f32::consts::LOG2_E)));
         times_power(exp_of_rest(x, sum), sum)
     }
 }
@@ -115,12 +131,12 @@ pub unsafe fn exp_near<L: Lanes>(x: L) -> L {
 /// # Safety
 /// As for [`series`].
 #[inline(always)]
-unsafe fn exp_of_rest<L: Lanes>(x: L, sum: L) -> L {
+unsafe fn exp_of_rest<L: Lanes, const K: usize>(x: [L; K], sum: [L; K]) -> [L; K] {
     // SAFETY: by the caller's promise.
     unsafe {
         // x = n ln 2 + r with |r| ≤ ln 2 / 2; ln 2 in two parts, the first short enough for exact multiples.
-        let n = sum.sub(L::splat(ROUNDER));
-        let r = x.fma(n, L::splat(-0.693_359_4)).fma(n, L::splat(2.121_944_4e-4));
+        let n = each!(k => sum[k].sub(L::splat(ROUNDER)));
+        let r = each!(k => x[k].fma(n[k], L::splat(-0.693_359_4)).fma(n[k], L::splat(2.121_944_4e-4)));
         // Above the powers of 0 and 1 fitted to (exp(r) - 1 - r) / r².
         series(r, [0.001_392_621_3, 0.008_363_203, 0.041_666_556, 0.166_665_77, 0.5, 1.0, 1.0])
     }
@@ -131,9 +147,9 @@ unsafe fn exp_of_rest<L: Lanes>(x: L, sum: L) -> L {
 /// # Safety
 /// As for [`series`].
 #[inline(always)]
-unsafe fn times_power<L: Lanes>(x: L, sum: L) -> L {
+unsafe fn times_power<L: Lanes, const K: usize>(x: [L; K], sum: [L; K]) -> [L; K] {
     // SAFETY: by the caller's promise. A float's exponent begins at bit 23, and the rounder's last bits are 0.
-    unsafe { x.word(WordOp::Add, sum.word(WordOp::ShiftLeft, L::splat(f32::from_bits(23)))) }
+    unsafe { each!(k => x[k].word(WordOp::Add, sum[k].word(WordOp::ShiftLeft, L::splat(f32::from_bits(23))))) }
 }
 
 /// The same where [`Lanes::SATURATES`], with fewer multiplications.
@@ -141,20 +157,20 @@ unsafe fn times_power<L: Lanes>(x: L, sum: L) -> L {
 /// # Safety
 /// As for [`series`].
 #[inline(always)]
-unsafe fn exp_by_table<L: Lanes>(x: L) -> L {
+unsafe fn exp_by_table<L: Lanes, const K: usize>(x: [L; K]) -> [L; K] {
     // SAFETY: by the caller's promise.
     unsafe {
         // x = (n + k / 16) ln 2 + r with |r| ≤ ln 2 / 32, and k the last bits of the sum.
         let rounder = L::splat(ROUNDER / 16.0);
-        let sum = rounder.fma(x, L::splat(std::f32::consts::LOG2_E));
-        let n = sum.sub(rounder);
-        let r = x.fma(n, L::splat(-0.693_359_4)).fma(n, L::splat(2.121_944_4e-4));
+        let sum = each!(k => rounder.fma(x[k], L::splat(std::f32::consts::LOG2_E)));
+        let n = each!(k => sum[k].sub(rounder));
+        let r = each!(k => x[k].fma(n[k], L::splat(-0.693_359_4)).fma(n[k], L::splat(2.121_944_4e-4)));
         // Where |x| is so large that n alone says 0 or infinity, r may be anything, and the result is to stay positive.
-        let r = r.within(L::splat(0.03));
+        let r = each!(k => r[k].within(L::splat(0.03)));
         // exp(r) - 1 = r (1 + r / 2 + r² / 6), but for r⁴ / 24 < 2⁻²⁶.
-        let root = sum.root();
-        let more = r.mul(series(r, [1.0 / 6.0, 0.5, 1.0]));
-        root.fma(root, more).scale(n)
+        let root = each!(k => sum[k].root());
+        let quotient = series(r, [1.0 / 6.0, 0.5, 1.0]);
+        each!(k => root[k].fma(root[k], r[k].mul(quotient[k])).scale(n[k]))
     }
 }
 
@@ -182,19 +198,19 @@ pub fn log<const FUSED: bool>(x: f32) -> f32 {
 /// # Safety
 /// As for [`series`].
 #[inline(always)]
-pub unsafe fn tanh<L: Lanes>(x: L) -> L {
+pub unsafe fn tanh<L: Lanes, const K: usize>(x: [L; K]) -> [L; K] {
     // SAFETY: by the caller's promise.
     unsafe {
-        let a = x.abs();
+        let a = each!(k => x[k].abs());
         // Below 0.55: a polynomial in x² fitted to (tanh(x) / x - 1) / x².
-        let z = x.mul(x);
+        let z = each!(k => x[k].mul(x[k]));
         let p = series(z, [-0.006_615_756, 0.021_312_745, -0.053_910_066, 0.133_331_18, -0.333_333_3]);
-        let small = x.fma(x, z.mul(p));
+        let small = each!(k => x[k].fma(x[k], z[k].mul(p[k])));
         let one = L::splat(1.0);
         // From 10 on 1 is the nearest float.
-        let double = a.add(a).min(L::splat(20.0));
-        let large = one.sub(L::splat(2.0).div(exp_near(double).add(one))).copysign(x);
-        large.if_less(L::splat(0.55), a, small)
+        let power = exp_near(each!(k => a[k].add(a[k]).min(L::splat(20.0))));
+        let large = each!(k => one.sub(L::splat(2.0).div(power[k].add(one))).copysign(x[k]));
+        each!(k => large[k].if_less(L::splat(0.55), a[k], small[k]))
     }
 }
 
@@ -203,28 +219,29 @@ pub unsafe fn tanh<L: Lanes>(x: L) -> L {
 /// # Safety
 /// As for [`series`].
 #[inline(always)]
-pub unsafe fn erf<L: Lanes>(x: L) -> L {
+pub unsafe fn erf<L: Lanes, const K: usize>(x: [L; K]) -> [L; K] {
     // SAFETY: by the caller's promise.
     unsafe {
-        let a = x.abs();
+        let a = each!(k => x[k].abs());
         // Up to 0.6: x times a polynomial in x² fitted to erf(x) / x.
-        let z = x.mul(x);
+        let z = each!(k => x[k].mul(x[k]));
         let p = series(z, [0.004_512_362_6, -0.026_646_99, 0.112_809_92, -0.376_125_13, 0.128_379_15]);
-        let small = x.fma(x, p);
+        let small = each!(k => x[k].fma(x[k], p[k]));
         // From there to 4: 1 - 2^p, p fitted to log₂ erfc; beyond, 1 is the nearest float.
         let p = series(
-            a.min(L::splat(4.0)),
+            each!(k => a[k].min(L::splat(4.0))),
             [3.188_234e-4, -0.004_724_716_3, 0.033_318_15, -0.152_371_06, -0.916_677_83, -1.628_318, 3.797_488_5e-5],
         );
-        let sum = L::splat(ROUNDER).add(p);
-        let r = p.sub(sum.sub(L::splat(ROUNDER)));
+        let sum = each!(k => L::splat(ROUNDER).add(p[k]));
+        let r = each!(k => p[k].sub(sum[k].sub(L::splat(ROUNDER))));
         // Fitted to 2^r for |r| ≤ ½.
         let power = series(
             r,
             [1.535_336_2e-4, 0.001_339_887_5, 0.009_618_437, 0.055_503_324, 0.240_226_48, std::f32::consts::LN_2, 1.0],
         );
-        let large = L::splat(1.0).sub(times_power(power, sum)).copysign(x);
-        large.if_less(L::splat(0.6), a, small)
+        let power = times_power(power, sum);
+        let large = each!(k => L::splat(1.0).sub(power[k]).copysign(x[k]));
+        each!(k => large[k].if_less(L::splat(0.6), a[k], small[k]))
     }
 }
 
@@ -457,11 +474,11 @@ mod tests {
     }
 
     /// `f` of one number, by the lanes of a register of `L`.
-    fn lane<L: Lanes>(f: unsafe fn(L) -> L) -> impl Fn(f32) -> f32 {
+    fn lane<L: Lanes>(f: unsafe fn([L; 1]) -> [L; 1]) -> impl Fn(f32) -> f32 {
         move |x| {
             let mut out = [0.0; crate::cpu::lanes::MOST_LANES];
             // SAFETY: the processor has the instructions, as the caller has made sure.
-            unsafe { f(L::splat(x)).store(out.as_mut_ptr()) };
+            unsafe { f([L::splat(x)])[0].store(out.as_mut_ptr()) };
             out[L::LANES - 1]
         }
     }
@@ -470,11 +487,11 @@ mod tests {
         assert!(everywhere(lane::<L>(exp), f64::exp) < 1.5);
         assert!(error(lane::<L>(exp_near), f64::exp, -NEAR, NEAR) < 1.5);
         let one_of_two = |x| {
-            lane::<L>(|x| {
+            lane::<L>(|[x]| {
                 let mut all = [x; 2];
                 // SAFETY: the processor has the instructions, as the caller has made sure.
                 unsafe { L::exp_each(&mut all) };
-                all[1]
+                [all[1]]
             })(x)
         };
         assert!(everywhere(one_of_two, f64::exp) < 1.5);
@@ -495,11 +512,10 @@ mod tests {
             if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512dq") {
                 functions_of_lanes::<__m512>();
                 let by_table = |x| {
-                    lane::<__m512>(|x| {
-                        let mut all = [x];
+                    lane::<__m512>(|mut x| {
                         // SAFETY: the processor has the instructions, as was asked.
-                        unsafe { erf_by_table(&mut all) };
-                        all[0]
+                        unsafe { erf_by_table(&mut x) };
+                        x
                     })(x)
                 };
                 assert!(everywhere(by_table, libm::erf) < 2.0);
