@@ -80,6 +80,17 @@ unsafe fn each<L: Lanes, const N: usize>(registers: [L; N], f: impl Fn([f32; N])
     }
 }
 
+/// As [`Lanes::eighth`] says.
+const EIGHTHS: [f32; 8] = {
+    let mut table = [0.0; 8];
+    let mut k = 0;
+    while k < 8 {
+        table[k] = f32::from_bits(math::SIXTEENTHS[2 * k].to_bits() - ((k as u32) << 20));
+        k += 1;
+    }
+    table
+};
+
 /// Registers that a function of the elementary ones goes through together: more have no room in 16 registers.
 const TOGETHER: usize = 4;
 
@@ -147,6 +158,14 @@ pub trait Lanes: Vector<Scalar = f32> {
     }
     /// Whether [`Self::scale`] takes any n, and gives 0 or infinity where it is large, NaN where it is NaN.
     const SATURATES: bool = false;
+    /// Whether [`Self::eighth`] is one instruction.
+    const EIGHTHS: bool = false;
+    /// 2^(k/8) for each lane, where k is the lane's last three bits, as a word that is less by k times 2²⁰.
+    #[inline(always)]
+    unsafe fn eighth(self) -> Self {
+        // SAFETY: as above.
+        unsafe { each([self], |[x]| EIGHTHS[x.to_bits() as usize % 8]) }
+    }
     /// 2^(k/16) for each lane, where k is the lane's last four bits.
     #[inline(always)]
     unsafe fn root(self) -> Self {
@@ -503,6 +522,12 @@ mod x86 {
                 let half = _mm256_srai_epi32::<1>(n);
                 _mm256_mul_ps(_mm256_mul_ps(self, power(half)), power(_mm256_sub_epi32(n, half)))
             }
+        }
+        const EIGHTHS: bool = true;
+        #[inline(always)]
+        unsafe fn eighth(self) -> Self {
+            // SAFETY: as above; the table has as many numbers as the register.
+            unsafe { _mm256_permutevar8x32_ps(_mm256_loadu_ps(EIGHTHS.as_ptr()), _mm256_castps_si256(self)) }
         }
         // Almost all arguments are near, so that one test for all registers costs less than what it saves on each. It is a test for all, as a branch for
         // each would keep them from being at work side by side.

@@ -121,6 +121,15 @@ pub unsafe fn exp<L: Lanes, const K: usize>(x: [L; K]) -> [L; K] {
         }
         // Beyond these the result is 0 or infinity whatever x is.
         let x = each!(k => x[k].max(L::splat(-104.0)).min(L::splat(89.0)));
+        if L::EIGHTHS {
+            let (sum, more) = exp_by_eighths(x);
+            let eighths = each!(k => sum[k].word(WordOp::And, word(7)).word(WordOp::ShiftLeft, word(20)));
+            let root = each!(k => sum[k].eighth().word(WordOp::Add, eighths[k]));
+            // The greatest whole number that is not above the sum's eighths.
+            let n =
+                each!(k => sum[k].sub(L::splat(ROUNDER / 8.0 + 0.4375)).add(L::splat(ROUNDER)).sub(L::splat(ROUNDER)));
+            return each!(k => root[k].fma(root[k], more[k]).scale(n[k]));
+        }
         let sum = each!(k => L::splat(ROUNDER).fma(x[k], L::splat(std::f32::consts::LOG2_E)));
         let power = exp_of_rest(x, sum);
         each!(k => power[k].scale(sum[k].sub(L::splat(ROUNDER))))
@@ -141,8 +150,43 @@ pub unsafe fn exp_near<L: Lanes, const K: usize>(x: [L; K]) -> [L; K] {
         if L::SATURATES {
             return exp_by_table(x);
         }
+        if L::EIGHTHS {
+            let (sum, more) = exp_by_eighths(x);
+            // What is above the last three bits goes to the exponent, which begins three bits above the 20th; the table allows for these three.
+            let root = each!(k => sum[k].eighth().word(WordOp::Add, sum[k].word(WordOp::ShiftLeft, word(20))));
+            return each!(k => root[k].fma(root[k], more[k]));
+        }
         let sum = each!(k => L::splat(ROUNDER).fma(x[k], L::splat(std::f32::consts::LOG2_E)));
         times_power(exp_of_rest(x, sum), sum)
+    }
+}
+
+/// A word in every lane.
+///
+/// # Safety
+/// As for [`series`].
+#[inline(always)]
+unsafe fn word<L: Lanes>(word: u32) -> L {
+    // SAFETY: by the caller's promise.
+    unsafe { L::splat(f32::from_bits(word)) }
+}
+
+/// x as n/8 ln 2 and a rest: what n/8 is when it is added to an eighth of [`ROUNDER`], and e to the rest, less 1.
+///
+/// # Safety
+/// As for [`series`].
+#[inline(always)]
+unsafe fn exp_by_eighths<L: Lanes, const K: usize>(x: [L; K]) -> ([L; K], [L; K]) {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let rounder = L::splat(ROUNDER / 8.0);
+        let sum = each!(k => rounder.fma(x[k], L::splat(std::f32::consts::LOG2_E)));
+        let n = each!(k => sum[k].sub(rounder));
+        // ln 2 in two parts, the first short enough for exact multiples. |r| ≤ ln 2 / 16.
+        let r = each!(k => x[k].fma(n[k], L::splat(-0.693_359_4)).fma(n[k], L::splat(2.121_944_4e-4)));
+        // Fitted to (exp(r) - 1) / r.
+        let quotient = series(r, [0.166_668_6, 0.500_064_55, 1.0]);
+        (sum, each!(k => r[k].mul(quotient[k])))
     }
 }
 
@@ -169,7 +213,7 @@ unsafe fn exp_of_rest<L: Lanes, const K: usize>(x: [L; K], sum: [L; K]) -> [L; K
 #[inline(always)]
 unsafe fn times_power<L: Lanes, const K: usize>(x: [L; K], sum: [L; K]) -> [L; K] {
     // SAFETY: by the caller's promise. A float's exponent begins at bit 23, and the rounder's last bits are 0.
-    unsafe { each!(k => x[k].word(WordOp::Add, sum[k].word(WordOp::ShiftLeft, L::splat(f32::from_bits(23))))) }
+    unsafe { each!(k => x[k].word(WordOp::Add, sum[k].word(WordOp::ShiftLeft, word(23)))) }
 }
 
 /// The same where [`Lanes::SATURATES`], with fewer multiplications.

@@ -19,8 +19,11 @@ use tile_compiler::graph::Aggregation;
 use tile_compiler::nest::{Leaf, Load, Nest};
 use tile_compiler::scalar::{BinaryOp, Inst, Program, UnaryOp, Value};
 
-/// Most points evaluated at once, but for rows of which a statistic is wanted.
+/// Most points evaluated at once, but for rows of which a statistic is wanted, and for chains alone.
 pub const CHUNK: usize = 1024;
+/// The same of a nest without aggregation that is one chain: its values are in a processor's registers, so that caches say no less, and it hides what a chunk
+/// takes to begin.
+const CHUNK_OF_CHAIN: usize = 4 * CHUNK;
 
 /// Most rows evaluated at once, and about how many of their points, so many that they hide what a chunk takes to begin: longer rows are evaluated one
 /// at a time.
@@ -145,7 +148,6 @@ impl Tape {
         }
         let periods = periods(nest, &insts, &space, guards);
         let row_length = (!nest.columns().is_empty()).then(|| nest.row_length());
-        let longest = row_length.map_or(CHUNK, |length| (rows_at_once(length) * length).max(CHUNK));
         let dtypes: Vec<DType> = program.insts.iter().map(|(_, dtype)| *dtype).collect();
         // Chains pay where there are points enough.
         let uniform = uniform(&insts, &periods, |load| is_even(nest, &space, row_length, load));
@@ -153,6 +155,13 @@ impl Tape {
         let used = (0..count).filter(|&value| is_used[value]);
         let (order, linked) = chain::arranged(&insts, &dtypes, used, &uniform, reads_of);
         let linked = if space.size < SHORTEST_CHAIN { vec![false; count] } else { linked };
+        let is_read = |value: &Value| uniform[*value] || matches!(insts[*value], Inst::Const(_) | Inst::Leaf(_));
+        let is_chain = nest.aggregation.is_none() && order.iter().all(|value| linked[*value] || is_read(value));
+        let longest = match row_length {
+            Some(length) => (rows_at_once(length) * length).max(CHUNK),
+            None if is_chain => CHUNK_OF_CHAIN,
+            None => CHUNK,
+        };
         // At which number of the order each value is read last.
         let mut last_use = vec![0; count];
         results.iter().for_each(|&result| last_use[result] = usize::MAX);
@@ -343,15 +352,15 @@ impl Tape {
         })
     }
 
-    /// A range of points in chunks of at most [`CHUNK`], each within one row where that is what makes values the same all over it. With
+    /// A range of points in chunks, each within one row where that is what makes values the same all over it. With
     /// statistics, whole rows in chunks of whole rows.
     pub fn chunks(&self, range: Range<usize>) -> impl Iterator<Item = Range<usize>> + use<> {
         let rows = self.row_length.map(|length| rows_at_once(length) * length);
         let row = rows.or(self.row).unwrap_or(usize::MAX);
         let longest = match rows {
             Some(row) => row,
-            None if row == usize::MAX => CHUNK,
-            None => row.div_ceil(row.div_ceil(CHUNK)),
+            None if row == usize::MAX => self.longest,
+            None => row.div_ceil(row.div_ceil(self.longest)),
         };
         let mut start = range.start;
         std::iter::from_fn(move || {
