@@ -535,11 +535,14 @@ mod x86 {
         unsafe fn exp_each<const K: usize>(all: &mut [Self; K]) {
             // SAFETY: as above.
             unsafe {
-                let mut far = _mm256_setzero_ps();
+                let (mut least, mut greatest) = (_mm256_setzero_ps(), _mm256_setzero_ps());
                 for x in &*all {
-                    far = _mm256_or_ps(far, _mm256_cmp_ps::<_CMP_NLE_UQ>(x.abs(), _mm256_set1_ps(math::NEAR)));
+                    // These leave NaNs out, which become NaNs either way.
+                    (least, greatest) = (_mm256_min_ps(*x, least), _mm256_max_ps(*x, greatest));
                 }
-                if _mm256_movemask_ps(far) == 0 {
+                let near = _mm256_set1_ps(math::NEAR);
+                let far = [least.neg(), greatest].map(|x| _mm256_cmp_ps::<_CMP_GT_OQ>(x, near));
+                if _mm256_testz_ps(_mm256_or_ps(far[0], far[1]), _mm256_set1_ps(-0.0)) == 1 {
                     let (groups, rest) = all.as_chunks_mut::<TOGETHER>();
                     for group in groups {
                         *group = math::exp_near(*group);

@@ -126,8 +126,8 @@ pub unsafe fn exp<L: Lanes, const K: usize>(x: [L; K]) -> [L; K] {
             let eighths = each!(k => sum[k].word(WordOp::And, word(7)).word(WordOp::ShiftLeft, word(20)));
             let root = each!(k => sum[k].eighth().word(WordOp::Add, eighths[k]));
             // The greatest whole number that is not above the sum's eighths.
-            let n =
-                each!(k => sum[k].sub(L::splat(ROUNDER / 8.0 + 0.4375)).add(L::splat(ROUNDER)).sub(L::splat(ROUNDER)));
+            let n = each!(k => sum[k].sub(L::splat(ROUNDER / 8.0)).sub(L::splat(0.4375)));
+            let n = each!(k => n[k].add(L::splat(ROUNDER)).sub(L::splat(ROUNDER)));
             return each!(k => root[k].fma(root[k], more[k]).scale(n[k]));
         }
         let sum = each!(k => L::splat(ROUNDER).fma(x[k], L::splat(std::f32::consts::LOG2_E)));
@@ -139,7 +139,7 @@ pub unsafe fn exp<L: Lanes, const K: usize>(x: [L; K]) -> [L; K] {
 /// Of x up to here in magnitude, eˣ is no subnormal, and finite.
 pub const NEAR: f32 = 87.0;
 
-/// eˣ for |x| up to [`NEAR`], with fewer operations; of NaN anything.
+/// eˣ for |x| up to [`NEAR`], with fewer operations. Of NaN: NaN by eighths, else anything.
 ///
 /// # Safety
 /// As for [`series`].
@@ -216,7 +216,7 @@ unsafe fn times_power<L: Lanes, const K: usize>(x: [L; K], sum: [L; K]) -> [L; K
     unsafe { each!(k => x[k].word(WordOp::Add, sum[k].word(WordOp::ShiftLeft, word(23)))) }
 }
 
-/// The same where [`Lanes::SATURATES`], with fewer multiplications.
+/// eˣ where [`Lanes::SATURATES`], with fewer multiplications.
 ///
 /// # Safety
 /// As for [`series`].

@@ -269,9 +269,10 @@ unsafe fn strips<L: Lanes>(mut from: Place, ops: &mut [Op], length: usize, rows:
             }
             let (mut at, end) = (row * length, (row + 1) * length);
             if length >= strip
+                && from.row < 0
                 && let Some((asked, op, aggregate)) = lone(ops)
             {
-                at = all_strips::<L>(from, &ops[..asked], op, aggregate, at..end);
+                at = all_strips::<L>(from.start.cast(), &ops[..asked], op, aggregate, at..end);
             }
             while end - at >= strip {
                 one::<L, REGISTERS, false>(from, ops, at, 0);
@@ -335,7 +336,8 @@ macro_rules! paired {
 /// The operations that have a loop of their own, as chains that do but one between loads and stores are common, and short beside what it takes to choose it.
 const LONE: [Code; 3] = [Code::Nothing, Code::ExpSub, Code::DivEvenly];
 
-/// How many operations ask for what is ahead, the one that follows, and what it aggregates, if they are all and have a loop of their own.
+/// How many operations ask for what is ahead, the one that follows, of what is the same all over a row, and what it aggregates, if they are all and have a
+/// loop of their own.
 #[inline(always)]
 fn lone(ops: &[Op]) -> Option<(usize, Op, Option<Op>)> {
     let first = ops.iter().position(|op| !matches!(op.code, Code::Fetch | Code::FetchToWrite))?;
@@ -348,16 +350,17 @@ fn lone(ops: &[Op]) -> Option<(usize, Op, Option<Op>)> {
         _ => return None,
     };
     let is_kept = aggregate.is_some_and(|op| !op.keep.is_none());
-    (LONE.contains(&op.code) && !is_kept).then_some((first, op, aggregate))
+    let is_of_rows = op.a.row >= 0 && op.b.row >= 0;
+    (LONE.contains(&op.code) && is_of_rows && !is_kept).then_some((first, op, aggregate))
 }
 
-/// The whole strips of a row's `elements`, each through one operation and an aggregate. Returns where they end.
+/// The whole strips of a row's `elements`, which are at `from`, each through one operation and an aggregate. Returns where they end.
 ///
 /// # Safety
 /// As for [`strips`].
 #[inline(always)]
 unsafe fn all_strips<L: Lanes>(
-    from: Place,
+    from: *const f32,
     asked: &[Op],
     op: Op,
     aggregate: Option<Op>,
@@ -370,7 +373,7 @@ unsafe fn all_strips<L: Lanes>(
         let mut sum = aggregate.map_or(L::splat(0.0), |op| L::load(op.a.start.cast()));
         let combine = aggregate.map_or(Code::Nothing, |op| op.code);
         macro_rules! rows {
-            ($code:expr) => {
+            ($x:ident => $e:expr) => {
                 while end - at >= K * L::LANES {
                     for op in asked {
                         match op.code {
@@ -378,20 +381,20 @@ unsafe fn all_strips<L: Lanes>(
                             _ => ask::<L, K, false>(op.a, at),
                         }
                     }
-                    let mut x = [L::splat(0.0); K];
-                    for (k, x) in x.iter_mut().enumerate() {
-                        *x = L::load(from.at(at, k * L::LANES, size_of::<f32>()).cast());
+                    let mut $x = [L::splat(0.0); K];
+                    for (k, x) in $x.iter_mut().enumerate() {
+                        *x = L::load(from.wrapping_add(at + k * L::LANES));
                     }
-                    apply::<L, K, false>($code, &mut x, op.a, op.b, at, 0);
+                    $e;
                     if !op.keep.is_none() {
-                        for (k, x) in x.iter().enumerate() {
+                        for (k, x) in $x.iter().enumerate() {
                             x.store(op.keep.start.cast::<f32>().wrapping_add(at + k * L::LANES));
                         }
                     }
                     match combine {
-                        Code::Sum => sum = sum.add(paired!(x, K, add)),
-                        Code::Greatest => sum = sum.max(paired!(x, K, max)),
-                        Code::Least => sum = sum.min(paired!(x, K, min)),
+                        Code::Sum => sum = sum.add(paired!($x, K, add)),
+                        Code::Greatest => sum = sum.max(paired!($x, K, max)),
+                        Code::Least => sum = sum.min(paired!($x, K, min)),
                         _ => {}
                     }
                     at += K * L::LANES;
@@ -399,9 +402,24 @@ unsafe fn all_strips<L: Lanes>(
             };
         }
         match op.code {
-            Code::ExpSub => rows!(Code::ExpSub),
-            Code::DivEvenly => rows!(Code::DivEvenly),
-            _ => rows!(Code::Nothing),
+            Code::ExpSub => {
+                let by = L::load(op.a.start.cast());
+                rows!(all => {
+                    for x in &mut all {
+                        *x = x.sub(by);
+                    }
+                    L::exp_each(&mut all);
+                });
+            }
+            Code::DivEvenly => {
+                let [high, low] = [op.a, op.b].map(|place| L::load(place.start.cast()));
+                rows!(all => {
+                    for x in &mut all {
+                        *x = x.mul(low).fma(*x, high);
+                    }
+                });
+            }
+            _ => rows!(all => {}),
         }
         if let Some(aggregate) = aggregate {
             sum.store(aggregate.a.start.cast());

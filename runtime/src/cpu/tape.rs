@@ -28,7 +28,7 @@ const CHUNK_OF_CHAIN: usize = 4 * CHUNK;
 /// Most rows evaluated at once, and about how many of their points, so many that they hide what a chunk takes to begin: longer rows are evaluated one
 /// at a time.
 const ROWS: usize = 64;
-const POINTS_OF_ROWS: usize = 4 * CHUNK;
+const POINTS_OF_ROWS: usize = 16 * CHUNK;
 
 /// The register of [`Leaf::Accumulator`], which the caller fills, of a chunk's elements.
 pub const ACCUMULATOR: usize = 0;
