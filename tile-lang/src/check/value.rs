@@ -27,9 +27,9 @@ impl<'p> Checker<'p, '_> {
             },
             ExprKind::Text(_) => Known::VALUE,
             ExprKind::Conditional { condition, then, otherwise: Some(otherwise) } => {
-                self.value(condition, within);
+                let condition = self.value(condition, within);
                 let (then, otherwise) = (self.open(then, within), self.open(otherwise, within));
-                if then == otherwise { then } else { Known::ANY }
+                self.chosen(condition, then, otherwise)
             }
             _ => self.value(expr, within),
         }
@@ -79,28 +79,30 @@ impl<'p> Checker<'p, '_> {
                 broadcast(&known)
             }
             ExprKind::Conditional { condition, then, otherwise } => {
-                let mut known = vec![self.value(condition, within), self.value(then, within)];
-                match otherwise {
-                    Some(otherwise) => known.push(self.value(otherwise, within)),
-                    None if matches!(condition.kind, ExprKind::Binary { op: BinaryOp::Eq, .. }) => {}
-                    None => self.error(
-                        Diagnostic::error("E0112", expr.span, "only `A == B ? C` can do without `:`")
-                            .help("say what the value is otherwise, as in `… : 0`"),
-                    ),
-                }
-                match known.as_slice() {
-                    // One of the two as a whole, whatever they are.
-                    [Known { nature: Nature::Value, .. }, then, otherwise] if !self.is_v0() => {
-                        if then == otherwise {
-                            *then
-                        } else {
-                            Known::ANY
-                        }
+                let is_equality = matches!(condition.kind, ExprKind::Binary { op: BinaryOp::Eq, .. });
+                let (condition, then) = (self.value(condition, within), self.value(then, within));
+                let Some(otherwise) = otherwise else {
+                    if !is_equality {
+                        let message = "only `A == B ? C` can do without `:`";
+                        let help = "say what the value is otherwise, as in `… : 0`";
+                        self.error(Diagnostic::error("E0112", expr.span, message).help(help));
                     }
-                    _ => broadcast(&known),
-                }
+                    return broadcast(&[condition, then]);
+                };
+                let otherwise = self.value(otherwise, within);
+                self.chosen(condition, then, otherwise)
             }
             ExprKind::Ellipsis | ExprKind::Error => Known::ANY,
+        }
+    }
+
+    /// What `condition ? then : otherwise` gives.
+    fn chosen(&self, condition: Known, then: Known, otherwise: Known) -> Known {
+        match condition.nature {
+            // One of the two as a whole, whatever they are.
+            Nature::Value if !self.is_v0() && then == otherwise => then,
+            Nature::Value if !self.is_v0() => Known::ANY,
+            _ => broadcast(&[condition, then, otherwise]),
         }
     }
 

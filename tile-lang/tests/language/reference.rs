@@ -43,6 +43,9 @@ fn programs_of_v0_pass() {
         "function (X[N], K) -> (Y) { Y = X * K; }",
         "function (X[N], K) -> (Y) { L = N / K; Y[i: L] = +(X[K*i + j]), j < K; }",
         "function (X[R, C]) -> (Y) { Y = builtin_softmax(X, R, C); }",
+        // A choice by a tensor's elements is a tensor, whatever it is between.
+        "function (X[N]) -> (Y) { A = floor(X > 0 ? 1.5 : 2); Y[] = +(A[n]); }",
+        "function (X[N]) -> (Y) { Y = relu(X > 0 ? 1.5 : 0); }",
     ] {
         let errors: Vec<_> = check(source).diagnostics.into_iter().filter(|diagnostic| diagnostic.is_error()).collect();
         assert_eq!(errors, [], "{source}");
