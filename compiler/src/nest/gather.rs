@@ -92,7 +92,7 @@ pub(crate) fn gather(contraction: &Contraction, shape: &[usize], operand_shapes:
         guards.push(condition.substitute_all(&z)?);
     }
 
-    builder.tighten(&mut guards, &mut indices)?;
+    builder.tighten(&mut guards, &mut indices, shape)?;
 
     // Drop what the box proves; one guard that it refutes means that nothing counts.
     let bounds = builder.bounds(shape)?;
@@ -216,8 +216,12 @@ impl Builder {
     ///
     /// Two guards `f + a*t >= 0` and `g - a*t >= 0` whose sum is a constant `s` leave at most `s / a + 1` values of `t`,
     /// those from `-floor(f / a)` on. Where that is fewer than the axis has, `t` becomes `t' - floor(f / a)`.
-    fn tighten(&mut self, guards: &mut [Affine], indices: &mut [Affine]) -> Option<()> {
-        while let Some((axis, width, start)) = self.window(guards)? {
+    ///
+    /// With `a` above 1 (the stride of a transposed convolution), unless the floor is the same everywhere, places then come in `a`
+    /// kinds, and a kind should have more places than `t'` has values: a window as wide as all it slides over, that of a dilated
+    /// kernel on a small image, leaves out padding alone.
+    fn tighten(&mut self, guards: &mut [Affine], indices: &mut [Affine], shape: &[usize]) -> Option<()> {
+        while let Some((axis, width, start)) = self.window(guards, shape)? {
             let variable = self.free + axis;
             let a = start.coefficient(variable);
             let rest = start.sub(&Affine::var(variable).scale(a)?)?;
@@ -233,8 +237,9 @@ impl Builder {
 
     /// The axis that a pair of guards narrows by the greatest factor, the window's width, and the lower guard.
     #[allow(clippy::type_complexity)] // the three are explained above and used once
-    fn window(&self, guards: &[Affine]) -> Option<Option<(usize, usize, Affine)>> {
+    fn window(&self, guards: &[Affine], shape: &[usize]) -> Option<Option<(usize, usize, Affine)>> {
         let mut best: Option<(usize, usize, Affine)> = None;
+        let bounds = self.bounds(shape)?;
         for axis in 0..self.reductions {
             let variable = self.free + axis;
             for lower in guards {
@@ -244,12 +249,16 @@ impl Builder {
                 if a <= 0 || !simple || self.mentioned_by_derived(variable) {
                     continue;
                 }
+                let (low, high) = lower.sub(&Affine::var(variable).scale(a)?)?.bounds(&bounds)?;
+                let stands = low.div_euclid(a) == high.div_euclid(a);
+                let places = (high.checked_sub(low)? / a).checked_add(1)?;
                 for upper in guards.iter().filter(|g| g.coefficient(variable) == -a) {
                     let Some(span) = lower.add(upper)?.as_constant() else { continue };
                     let width = usize::try_from((span.max(0) / a).checked_add(1)?).ok()?;
                     let ratio = |w: usize, axis: usize| w as f64 / self.extents[axis] as f64;
                     let better = best.as_ref().is_none_or(|(b, w, _)| ratio(width, axis) < ratio(*w, *b));
-                    if width < self.extents[axis] && better {
+                    let pays = a == 1 || stands || places > width as i64;
+                    if width < self.extents[axis] && pays && better {
                         best = Some((axis, width, lower.clone()));
                     }
                 }

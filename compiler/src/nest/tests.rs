@@ -104,6 +104,34 @@ graph up(%0, %1) -> (Y = %2)
     ");
 }
 
+/// Its window is as wide as the image: taps outside are left out, not windows narrowed, which would make of each place a kind of its own.
+#[test]
+fn a_dilated_kernel_on_a_small_image_keeps_its_taps() {
+    insta::assert_snapshot!(nests(
+        "\
+graph dilated(%0, %1) -> (Y = %2)
+%0 = input X : f32[13]
+%1 = input K : f32[3]
+%2 = contract sum [x] (x: 0..13, j: 0..3) { v0 = %0[x + 12*j - 12]; v1 = %1[j]; v2 = mul v0 v1; yield v2 } : f32[13]  # Y
+"
+    ), @"
+    nest y [x: 13] sum [j: 3]
+      in0: f32[13]
+      in1: f32[3]
+      out0: f32[13]
+      where -x - 12*j + 24 >= 0
+      where x + 12*j - 12 >= 0
+      body
+        v0 = in0[x + 12*j - 12] : f32
+        v1 = in1[j] : f32
+        v2 = mul v0 v1 : f32
+        yield v2
+      epilogue
+        v0 = accumulator : f32
+        yield v0
+    ");
+}
+
 #[test]
 fn groups_are_an_axis_of_their_own() {
     insta::assert_snapshot!(nests(
