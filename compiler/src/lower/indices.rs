@@ -99,8 +99,14 @@ impl Points {
 
     /// A polynomial that is an integer at all points, over the graph's variables.
     pub fn affine(&self, polynomial: &RationalAffine) -> Lowered<Affine> {
-        let here = polynomial.substitute_all(&self.old);
-        here.and_then(|here| here.as_affine().cloned()).ok_or_else(|| overflow(self.span))
+        /// No tensor is so large that an index in it has larger parts, and addresses made of these are far from the ends of 64 bits.
+        const LARGEST: u64 = 1 << 40;
+        let here = polynomial.substitute_all(&self.old).and_then(|here| here.as_affine().cloned());
+        let fits = |affine: &Affine| {
+            let factors = affine.terms().iter().map(|(_, factor)| *factor);
+            factors.chain([affine.offset()]).all(|part| part.unsigned_abs() <= LARGEST)
+        };
+        here.filter(fits).ok_or_else(|| overflow(self.span))
     }
 
     /// The variables and their ranges, for the graph.

@@ -159,6 +159,11 @@ fn sizes_and_indices_that_are_no_integers() {
     E0219: these indices do not fit 64-bit integers
       `2*(9223372036854775807*i)` 
     ");
+    let errors = lowered("function (A[N]) -> (O) { O[i: N] = +(A[i + 9223372036854775807]); }", "N: 3");
+    insta::assert_snapshot!(errors, @r"
+    E0219: these indices do not fit 64-bit integers
+      `O[i: N] = +(A[i + 9223372036854775807]);` 
+    ");
     let errors = lowered("function (A[N]) -> (O) { H = N / 0; O = A; }", "N: 3");
     insta::assert_snapshot!(errors, @r"
     E0203: this divides the integer by zero
