@@ -19,6 +19,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+use crate::affine::Affine;
 use crate::graph::{Access, Aggregation, Contraction, ContractionLeaf, Graph, NodeId, Op};
 use crate::nest::{Members, Nest, Window, is_view};
 use crate::profile::{Execution, Profile};
@@ -283,6 +284,16 @@ impl<'g> Grouping<'g> {
         evaluations / elements * (reads + default * elements)
     }
 
+    /// Whether some coordinate at which `user` reads `id`, or to which it writes what it reads there, is a place plus a tap.
+    fn reads_through_window(&self, user: NodeId, id: NodeId) -> bool {
+        let Op::Contraction(op) = &self.graph.node(user).op else { return false };
+        let operands = self.links.operands(user);
+        let is_window = |affine: &Affine| affine.variables().filter(|&v| op.indices[v].varies()).count() > 1;
+        let accesses = op.accesses.iter().filter(|access| operands[access.operand] == id);
+        let read = accesses.flat_map(|access| &access.index).map(|index| &index.affine);
+        read.chain(&op.output).any(is_window)
+    }
+
     /// The groups into which `id`, evaluated `needed` times, should be inlined; `None` to store it.
     fn inline(&mut self, id: NodeId, needed: f64) -> Option<Inlined> {
         let node = self.graph.node(id);
@@ -329,6 +340,9 @@ impl<'g> Grouping<'g> {
         let tensors = operands.iter().filter(|&&o| self.graph.node(o).ty.elements() > 1).count();
         // On a cpu what is stored stays in a cache, and the fast ways of products and windows read operands as they lie in memory.
         let is_native = self.profile.execution == Execution::Native;
+        if is_native && turns(&node.op) && users.iter().any(|&user| self.reads_through_window(user, id)) {
+            return None;
+        }
         let is_cheap = !is_expensive(&node.op) && tensors <= 1 && !(is_native && is_elementwise(&node.op));
         let cheap = is_cheap && repeats <= MOST_RECOMPUTATION;
         (at_place || repeats <= 1.0 || cheap).then_some(Inlined { roots, at_place })
@@ -423,6 +437,17 @@ impl<'g> Grouping<'g> {
 
 fn is_elementwise(op: &Op) -> bool {
     matches!(op, Op::Constant(_) | Op::Index { .. } | Op::Unary(_) | Op::Binary(_) | Op::Select | Op::Cast)
+}
+
+/// Whether it copies a tensor so that elements that were neighbours are none.
+fn turns(op: &Op) -> bool {
+    let Op::Contraction(op) = op else { return false };
+    let last = |mut indices: std::iter::Rev<std::slice::Iter<'_, Affine>>| {
+        indices.find_map(|index| index.variables().find(|&v| op.indices[v].varies()))
+    };
+    let [access] = &op.accesses[..] else { return false };
+    let read: Vec<Affine> = access.index.iter().map(|index| index.affine.clone()).collect();
+    op.aggregation == Aggregation::Assign && last(op.output.iter().rev()) != last(read.iter().rev())
 }
 
 fn is_expensive(op: &Op) -> bool {

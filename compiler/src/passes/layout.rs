@@ -9,8 +9,8 @@
 //! ```
 //!
 //! with another convolution of `%3`, both become f32[1, 5, 7, 6]. Inputs, weights and outputs stay as they are: a contraction reads and
-//! writes any layout, for all else there are transposed views. But an output whose neighbours would be of different taps, as where a transposed
-//! convolution with a stride has its channels second, is a copy of one with the channels last.
+//! writes any layout, for all else there are transposed views. But of an input that is read through a window there is a copy with the channels
+//! last, and an output that was written by a product with a window is a copy of one with the channels last.
 //!
 //! Which axes are channels is found for classes of axes: those of tensors that elementwise operations, pooling, paddings and the like relate.
 //! A product with a weight, one of whose factors is read through a window, or whose result is written through one, says of each axis of its result and its other factor
@@ -30,15 +30,19 @@ use crate::tensor::TensorType;
 
 pub fn layout(graph: &mut Graph) {
     let (mut order, products) = Product::all(graph);
-    let orders = Classes::new(graph, &order, &products).orders(graph, &order, &products);
-    if orders.is_empty() {
+    let [orders, copied] = Classes::new(graph, &order, &products).orders(graph, &order, &products);
+    if orders.is_empty() && copied.is_empty() {
         return;
     }
     let moved: Vec<NodeId> =
         order.iter().copied().filter(|id| orders.contains_key(id) && graph.is_output(*id)).collect();
     order.extend(moved.into_iter().map(|id| give_by_copy(graph, id)));
-    let weights = products.into_iter().filter_map(|(id, product)| Some((id, product.weight?))).collect();
-    let mut rewriter = Rewriter { graph, orders, weights, made: HashMap::new() };
+    let mut read: HashMap<NodeId, Vec<(usize, Order)>> = HashMap::new();
+    for (id, product) in products {
+        let copied = copied.get(&product.tensor).map(|order| (product.number, order.clone()));
+        read.insert(id, product.weight.into_iter().chain(copied).collect());
+    }
+    let mut rewriter = Rewriter { graph, orders, read, made: HashMap::new() };
     order.into_iter().for_each(|id| rewriter.rewrite(id));
 }
 
@@ -169,28 +173,41 @@ impl Classes {
         is_new
     }
 
-    /// The orders of the nodes that do not stay as they are.
-    fn orders(&self, graph: &Graph, order: &[NodeId], products: &HashMap<NodeId, Product>) -> HashMap<NodeId, Order> {
+    /// The orders of the nodes that do not stay as they are, and those in which products read, through windows, nodes that do.
+    fn orders(
+        &self,
+        graph: &Graph,
+        order: &[NodeId],
+        products: &HashMap<NodeId, Product>,
+    ) -> [HashMap<NodeId, Order>; 2] {
         let (channels, others) = (self.of(&self.channels), self.of(&self.others));
         let moves = |id: NodeId, axis: usize| {
             let class = self.class((id, axis));
             channels.contains(&class) && !others.contains(&class)
         };
-        let stays = |id: NodeId| {
-            let op = &graph.node(id).op;
-            let is_free = is_elementwise(op) || matches!(op, Op::Reshape | Op::Contraction(_) | Op::Index { .. });
-            !is_free || graph.is_output(id) && !products.get(&id).is_some_and(|product| product.is_apart)
-        };
-        let mut orders = HashMap::new();
-        for &id in order.iter().filter(|id| !stays(**id)) {
+        let in_order = |id: NodeId| {
             let shape = graph.shape(id);
             let (last, first): (Order, Order) = (0..shape.len()).partition(|&axis| moves(id, axis));
             let order: Order = first.into_iter().chain(last).collect();
-            if !is_view_of(shape, &order) {
-                orders.insert(id, order);
+            (!is_view_of(shape, &order)).then_some((id, order))
+        };
+        // Products with windows, and what is made of them element by element.
+        let mut of_windows: HashSet<NodeId> = HashSet::new();
+        for &id in order {
+            let is_made = || graph.operands(id).iter().any(|operand| of_windows.contains(operand));
+            let has_window = products.get(&id).is_some_and(|product| product.has_window);
+            if has_window || is_elementwise(&graph.node(id).op) && is_made() {
+                of_windows.insert(id);
             }
         }
-        orders
+        let stays = |id: NodeId| {
+            let op = &graph.node(id).op;
+            let is_free = is_elementwise(op) || matches!(op, Op::Reshape | Op::Contraction(_) | Op::Index { .. });
+            !is_free || graph.is_output(id) && !of_windows.contains(&id)
+        };
+        let read = products.values().filter(|product| product.has_window && stays(product.tensor));
+        let moved = order.iter().filter(|id| !stays(**id)).filter_map(|id| in_order(*id)).collect();
+        [moved, read.filter_map(|product| in_order(product.tensor)).collect()]
     }
 }
 
@@ -234,14 +251,14 @@ fn parts(from: &[usize], to: &[usize]) -> Vec<(Vec<usize>, Vec<usize>)> {
 
 /// A sum of products of a tensor with a weight.
 struct Product {
+    /// The tensor's number among the operands.
+    number: usize,
     tensor: NodeId,
     /// Axes of both whose index runs over the weight, too, and all others.
     channels: Vec<(NodeId, usize)>,
     others: Vec<(NodeId, usize)>,
     /// Some index of the tensor is a place of the result plus a tap, or the other way round.
     has_window: bool,
-    /// Neighbouring places are of different taps, as a transposed convolution's with a stride.
-    is_apart: bool,
     /// Where no channels are summed, as in a depthwise convolution: the operand that the weight is, and its order with the channels last.
     weight: Option<(usize, Order)>,
 }
@@ -300,16 +317,11 @@ impl Product {
             }
         }
         let mut product = Product {
+            number: tensor.operand,
             tensor: operands[tensor.operand],
             channels: Vec::new(),
             others: Vec::new(),
             has_window: !taps.is_empty(),
-            is_apart: op.output.last().is_some_and(|index| {
-                let is_stride = |&(v, factor): &(usize, i64)| {
-                    !taps.contains(&v) && op.indices[v].varies() && factor.unsigned_abs() > 1
-                };
-                index.variables().any(|v| taps.contains(&v)) && index.terms().iter().any(is_stride)
-            }),
             weight: None,
         };
         let of_tensor = tensor.index.iter().map(|index| &index.affine).enumerate();
@@ -349,8 +361,8 @@ struct Rewriter<'a> {
     graph: &'a mut Graph,
     /// Of the nodes that do not stay as they are.
     orders: HashMap<NodeId, Order>,
-    /// Of weights of products without channels that are summed: the operand's number, and the order with the channels last.
-    weights: HashMap<NodeId, (usize, Order)>,
+    /// Of products: the numbers of operands that are read in another order than they have, and that order.
+    read: HashMap<NodeId, Vec<(usize, Order)>>,
     /// Nodes in other orders.
     made: HashMap<(NodeId, Order), NodeId>,
 }
@@ -377,7 +389,7 @@ impl Rewriter<'_> {
         let operands: Vec<NodeId> = match &mut op {
             Op::Contraction(op) => {
                 let mut orders: Vec<Order> = operands.iter().map(|&operand| self.order(operand)).collect();
-                if let Some((number, order)) = self.weights.get(&id) {
+                for (number, order) in self.read.get(&id).into_iter().flatten() {
                     orders[*number].clone_from(order);
                 }
                 for access in &mut op.accesses {
