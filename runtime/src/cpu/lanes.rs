@@ -80,8 +80,8 @@ unsafe fn each<L: Lanes, const N: usize>(registers: [L; N], f: impl Fn([f32; N])
     }
 }
 
-/// As [`Lanes::eighth`] says.
-const EIGHTHS: [f32; 8] = {
+/// 2^(k/8), as words that are less by k times 2²⁰: to raise one to a power of 2, [`math::exp_near`] adds a number of eighths, k among them, at its 20th bit.
+const POWERS_OF_EIGHTHS: [f32; 8] = {
     let mut table = [0.0; 8];
     let mut k = 0;
     while k < 8 {
@@ -91,10 +91,10 @@ const EIGHTHS: [f32; 8] = {
     table
 };
 
-/// Registers that a function of the elementary ones goes through together: more have no room in 16 registers.
+/// Registers that a function of the elementary ones goes through together: more have no room where there are 16.
 const TOGETHER: usize = 4;
 
-/// Writes `f` of each register over it. `f` takes many registers, so that this is done by way of memory.
+/// Writes `f` of each register over it. `f` needs many registers itself, so that the others are kept in memory, which `black_box` makes sure of.
 macro_rules! by_groups {
     ($all:expr, $f:path) => {
         let (groups, rest) = std::hint::black_box($all).as_chunks_mut::<TOGETHER>();
@@ -158,13 +158,15 @@ pub trait Lanes: Vector<Scalar = f32> {
     }
     /// Whether [`Self::scale`] takes any n, and gives 0 or infinity where it is large, NaN where it is NaN.
     const SATURATES: bool = false;
+    /// Whether [`Vector::fma`] rounds once.
+    const FUSED: bool = true;
     /// Whether [`Self::eighth`] is one instruction.
     const EIGHTHS: bool = false;
-    /// 2^(k/8) for each lane, where k is the lane's last three bits, as a word that is less by k times 2²⁰.
+    /// Of [`POWERS_OF_EIGHTHS`] for each lane the one whose number are the lane's last three bits.
     #[inline(always)]
     unsafe fn eighth(self) -> Self {
         // SAFETY: as above.
-        unsafe { each([self], |[x]| EIGHTHS[x.to_bits() as usize % 8]) }
+        unsafe { each([self], |[x]| POWERS_OF_EIGHTHS[x.to_bits() as usize % 8]) }
     }
     /// 2^(k/16) for each lane, where k is the lane's last four bits.
     #[inline(always)]
@@ -282,7 +284,9 @@ pub trait Lanes: Vector<Scalar = f32> {
     }
 }
 
-impl Lanes for Portable<f32, 4> {}
+impl Lanes for Portable<f32, 4> {
+    const FUSED: bool = false;
+}
 
 #[cfg(target_arch = "aarch64")]
 impl Lanes for std::arch::aarch64::float32x4_t {}
@@ -527,7 +531,7 @@ mod x86 {
         #[inline(always)]
         unsafe fn eighth(self) -> Self {
             // SAFETY: as above; the table has as many numbers as the register.
-            unsafe { _mm256_permutevar8x32_ps(_mm256_loadu_ps(EIGHTHS.as_ptr()), _mm256_castps_si256(self)) }
+            unsafe { _mm256_permutevar8x32_ps(_mm256_loadu_ps(POWERS_OF_EIGHTHS.as_ptr()), _mm256_castps_si256(self)) }
         }
         // Almost all arguments are near, so that one test for all registers costs less than what it saves on each. It is a test for all, as a branch for
         // each would keep them from being at work side by side.
@@ -592,7 +596,8 @@ mod tests {
 
     /// Whichever way a strip goes, as far arguments have others go along, it gives what [`math::exp`] does.
     fn exp_of_a_strip_is_that_of_each<L: Lanes>() {
-        let near: Vec<f32> = (0..4 * L::LANES).map(|i| (i as f32 - 20.0) * 4.1).map(|x| x.clamp(-87.0, 87.0)).collect();
+        let near: Vec<f32> =
+            (0..4 * L::LANES).map(|i| (i as f32 - 20.0) * 4.1).map(|x| x.clamp(-math::NEAR, math::NEAR)).collect();
         let bits = |all: [L; 4]| {
             all.map(|x| {
                 let mut out = [0.0; MOST_LANES];

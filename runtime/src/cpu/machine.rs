@@ -56,7 +56,7 @@ pub struct Sink {
 pub struct State {
     registers: Vec<Register>,
     at: Vec<At>,
-    addresses: Vec<i64>,
+    moves: Vec<i64>,
     bench: Bench,
     walker: Walker,
 }
@@ -67,7 +67,7 @@ pub struct Machine<'t> {
     operands: &'t [Operand<'t>],
     registers: Vec<Register>,
     at: Vec<At>,
-    addresses: Vec<i64>,
+    moves: Vec<i64>,
     bench: Bench,
     /// What the next chain is to ask for.
     ahead: Vec<(Code, Place)>,
@@ -90,7 +90,7 @@ impl Drop for Machine<'_> {
         let state = State {
             registers: std::mem::take(&mut self.registers),
             at: std::mem::take(&mut self.at),
-            addresses: std::mem::take(&mut self.addresses),
+            moves: std::mem::take(&mut self.moves),
             bench: std::mem::take(&mut self.bench),
             walker: std::mem::replace(&mut self.walker, Walker::new(0)),
         };
@@ -101,14 +101,14 @@ impl Drop for Machine<'_> {
 impl<'t> Machine<'t> {
     /// A machine for this launch.
     pub fn new(tape: &'t Tape, Launch { operands, steps }: Launch<'t>) -> Self {
-        let State { registers, at, addresses, bench, mut walker } = tape.idle.take(|| State::new(tape));
+        let State { registers, at, moves, bench, mut walker } = tape.idle.take(|| State::new(tape));
         walker.point[tape.loops..].iter_mut().zip(steps).for_each(|(variable, &step)| *variable = step as i64);
         let mut machine = Self {
             tape,
             operands,
             registers,
             at,
-            addresses,
+            moves,
             bench,
             ahead: Vec::new(),
             sinks: Vec::new(),
@@ -202,7 +202,11 @@ impl<'t> Machine<'t> {
                 continue;
             }
             // Those before the last may be the same all over the chunk, which others want to know.
-            let stores = number + 1 == tape.steps.len() && !matches!(step.action, Action::Load(_));
+            let makes_all = match &step.action {
+                Action::Load(reader) => reader.dynamic.is_empty() && !matches!(reader.offset.steps[0], 0 | 1),
+                _ => true,
+            };
+            let stores = number + 1 == tape.steps.len() && makes_all;
             let sink = self.sink(step.value).filter(|sink| stores && !sink.is_read);
             if let Some(&Sink { place, bytes, .. }) = sink {
                 // SAFETY: it is memory of this thread's own while it is at the chunk, where only results are read that were stored there before.
@@ -434,7 +438,7 @@ impl State {
         for &(value, register) in &tape.given {
             at[value] = At::Register(register);
         }
-        Self { registers, at, addresses: Vec::new(), bench: Bench::default(), walker: Walker::new(tape.variables) }
+        Self { registers, at, moves: Vec::new(), bench: Bench::default(), walker: Walker::new(tape.variables) }
     }
 }
 

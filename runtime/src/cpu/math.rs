@@ -1,4 +1,4 @@
-//! Elementary functions of f32 that compile to vector code: straight-line, no calls, no table but one that a register holds.
+//! Elementary functions of f32 that compile to vector code: straight-line, no calls, no tables but such as registers hold.
 //!
 //! `FUSED` says whether the processor multiplies and adds in one operation.
 //!
@@ -31,7 +31,7 @@ macro_rules! each {
     }};
 }
 
-/// The same of each lane.
+/// As [`polynomial`], of each lane.
 ///
 /// All functions of [`Lanes`] here take some registers, and go through them with one operation after the other: each waits for the one before it, and a
 /// processor looks ahead only so far for others.
@@ -52,6 +52,7 @@ unsafe fn series<L: Lanes, const K: usize, const N: usize>(x: [L; K], coefficien
 }
 
 /// The same by pairs of neighbouring coefficients, which are combined by powers of x²: one operation more, and fewer that wait for each other. `N` is odd.
+/// Where products are rounded, this would be less exact.
 ///
 /// # Safety
 /// As for [`series`].
@@ -60,6 +61,9 @@ unsafe fn series_of_pairs<L: Lanes, const K: usize, const N: usize>(x: [L; K], c
     const { assert!(N % 2 == 1) };
     // SAFETY: by the caller's promise.
     unsafe {
+        if !L::FUSED {
+            return series(x, coefficients);
+        }
         let square = each!(k => x[k].mul(x[k]));
         let mut sum = [L::splat(coefficients[0]); K];
         for pair in coefficients[1..].as_chunks::<2>().0 {
@@ -123,9 +127,10 @@ pub unsafe fn exp<L: Lanes, const K: usize>(x: [L; K]) -> [L; K] {
         let x = each!(k => x[k].max(L::splat(-104.0)).min(L::splat(89.0)));
         if L::EIGHTHS {
             let (sum, more) = exp_by_eighths(x);
+            // The root without its exponent, which [`Lanes::scale`] sets in two steps.
             let eighths = each!(k => sum[k].word(WordOp::And, word(7)).word(WordOp::ShiftLeft, word(20)));
             let root = each!(k => sum[k].eighth().word(WordOp::Add, eighths[k]));
-            // The greatest whole number that is not above the sum's eighths.
+            // The greatest whole number that is not above the sum's eighths: less 7/16, none of them lies halfway between two.
             let n = each!(k => sum[k].sub(L::splat(ROUNDER / 8.0)).sub(L::splat(0.4375)));
             let n = each!(k => n[k].add(L::splat(ROUNDER)).sub(L::splat(ROUNDER)));
             return each!(k => root[k].fma(root[k], more[k]).scale(n[k]));
@@ -495,6 +500,8 @@ mod tests {
         };
         (0..=u32::MAX).step_by(4099).for_each(|bits| try_at(f32::from_bits(bits)));
         (-200_000..=200_000).for_each(|i| try_at(i as f32 * 5.3e-4));
+        // From 1/16 to 16, where functions change from one formula to another, more of them.
+        (0x3d80_0000..0x4180_0000_u32).step_by(61).for_each(|bits| try_at(f32::from_bits(bits)));
         worst
     }
 

@@ -336,8 +336,8 @@ macro_rules! paired {
 /// The operations that have a loop of their own, as chains that do but one between loads and stores are common, and short beside what it takes to choose it.
 const LONE: [Code; 3] = [Code::Nothing, Code::ExpSub, Code::DivEvenly];
 
-/// How many operations ask for what is ahead, the one that follows, of what is the same all over a row, and what it aggregates, if they are all and have a
-/// loop of their own.
+/// Of operations that have a loop of their own: how many ask for what is ahead, the one after them, and what aggregates its results. What that one takes is the
+/// same all over a row.
 #[inline(always)]
 fn lone(ops: &[Op]) -> Option<(usize, Op, Option<Op>)> {
     let first = ops.iter().position(|op| !matches!(op.code, Code::Fetch | Code::FetchToWrite))?;
@@ -357,7 +357,7 @@ fn lone(ops: &[Op]) -> Option<(usize, Op, Option<Op>)> {
 /// The whole strips of a row's `elements`, which are at `from`, each through one operation and an aggregate. Returns where they end.
 ///
 /// # Safety
-/// As for [`strips`].
+/// As for [`strips`]; the operations are as [`lone`] has them.
 #[inline(always)]
 unsafe fn all_strips<L: Lanes>(
     from: *const f32,
@@ -419,7 +419,8 @@ unsafe fn all_strips<L: Lanes>(
                     }
                 });
             }
-            _ => rows!(all => {}),
+            Code::Nothing => rows!(all => {}),
+            code => unreachable!("{code:?} has no loop of its own"),
         }
         if let Some(aggregate) = aggregate {
             sum.store(aggregate.a.start.cast());

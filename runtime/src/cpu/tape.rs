@@ -21,8 +21,8 @@ use tile_compiler::scalar::{BinaryOp, Inst, Program, UnaryOp, Value};
 
 /// Most points evaluated at once, but for rows of which a statistic is wanted, and for chains alone.
 pub const CHUNK: usize = 1024;
-/// The same of a nest without aggregation that is one chain: its values are in a processor's registers, so that caches say no less, and it hides what a chunk
-/// takes to begin.
+/// The same of a nest without aggregation that is one chain on tensors as they lie: nothing of a chunk is kept in memory, and more points hide what one takes
+/// to begin.
 const CHUNK_OF_CHAIN: usize = 4 * CHUNK;
 
 /// Most rows evaluated at once, and about how many of their points, so many that they hide what a chunk takes to begin: longer rows are evaluated one
@@ -153,13 +153,21 @@ impl Tape {
         let uniform = uniform(&insts, &periods, |load| is_even(nest, &space, row_length, load));
         let reads_of = |value: Value| reads(&insts[value]).collect();
         let used = (0..count).filter(|&value| is_used[value]);
-        let (order, linked) = chain::arranged(&insts, &dtypes, used, &uniform, reads_of);
+        let (order, linked) = chain::arranged(&insts, &dtypes, used.clone(), &uniform, reads_of);
         let linked = if space.size < SHORTEST_CHAIN { vec![false; count] } else { linked };
-        let is_read = |value: &Value| uniform[*value] || matches!(insts[*value], Inst::Const(_) | Inst::Leaf(_));
-        let is_chain = nest.aggregation.is_none() && order.iter().all(|value| linked[*value] || is_read(value));
+        let stays = |value: Value| match &insts[value] {
+            Inst::Leaf(Leaf::Load(load)) => is_in_one_piece(nest, &space, load),
+            inst => matches!(inst, Inst::Const(_)),
+        };
+        let is_linked = |value: &Value| linked[*value] || uniform[*value] || periods[*value].is_some() || stays(*value);
+        let is_chain = nest.aggregation.is_none() && order.iter().all(is_linked);
         let longest = match row_length {
             Some(length) => (rows_at_once(length) * length).max(CHUNK),
             None if is_chain => CHUNK_OF_CHAIN,
+            None if nest.aggregation.is_none() => {
+                let exchanged = used.clone().filter_map(|value| exchanged(nest, &space, &insts[value]));
+                exchanged.max().unwrap_or(0).max(CHUNK)
+            }
             None => CHUNK,
         };
         // At which number of the order each value is read last.
@@ -414,6 +422,23 @@ fn is_even(nest: &Nest, space: &Space, row_length: Option<usize>, load: &Load) -
     let lines = Lines::new(nest, space, [&load.offset]);
     let in_rows = row_length.map_or(lines.run >= SHORTEST_ROW, |length| lines.run.is_multiple_of(length));
     load.dynamic.is_empty() && lines.steps[0] == 0 && in_rows
+}
+
+/// The points of as many rows of a space as a line of the caches has elements, where neighbours in what is loaded are those of neighbouring rows: so that a
+/// line is read once. Fewer, where rows are long.
+fn exchanged(nest: &Nest, space: &Space, inst: &Inst<Leaf>) -> Option<usize> {
+    const OF_A_LINE: usize = 16;
+    const MOST: usize = 256 * CHUNK;
+    let Inst::Leaf(Leaf::Load(load)) = inst else { return None };
+    let lines = Lines::new(nest, space, [&load.offset]);
+    let rows = (MOST / lines.run.max(1)).min(OF_A_LINE);
+    (lines.beside[0] == 1 && lines.steps[0] > 1).then_some(lines.run * rows)
+}
+
+/// Whether all that is loaded over the space is read where it lies.
+fn is_in_one_piece(nest: &Nest, space: &Space, load: &Load) -> bool {
+    let lines = Lines::new(nest, space, [&load.offset]);
+    load.dynamic.is_empty() && load.when.is_empty() && lines.steps[0] == 1 && lines.run == space.size
 }
 
 /// For each value whether it is the same all over a chunk, or over each of its rows, as far as one can tell ahead.

@@ -1,7 +1,7 @@
 //! One operation over a chunk of elements: the loops that the cpu device spends its time in outside of matrix products.
 //!
-//! Each is written once, as a plain loop over slices of one length, and compiled for the baseline and for processors with AVX2; which one
-//! runs is decided by what the processor reports.
+//! Each is written once, as a plain loop over slices of one length, and compiled for the baseline and for processors with AVX2 and with AVX-512; which
+//! one runs is decided by what the processor reports.
 
 use super::math;
 use super::number::{Bool, Number};
@@ -340,9 +340,24 @@ pub fn cast<A: Number, B: Number>(a: &[A], out: &mut [B]) {
 vectorised! {
     /// `out[i] = data[start + i * step]`.
     pub fn gather_strided<T: Number>(data: &[T], start: i64, step: i64, out: &mut [T]) {
+        /// The first of every `N`, which shuffles of whole registers find.
+        #[inline(always)]
+        fn first_of<T: Number, const N: usize>(data: &[T], out: &mut [T]) {
+            let (groups, rest) = data.as_chunks::<N>();
+            for (out, group) in out.iter_mut().zip(groups) {
+                *out = group[0];
+            }
+            // The last may lack others.
+            if let Some(last) = out.get_mut(groups.len()) {
+                *last = rest[0];
+            }
+        }
         match step {
             0 => out.fill(data[start as usize]),
             1 => out.copy_from_slice(&data[start as usize..][..out.len()]),
+            2 => first_of::<T, 2>(&data[start as usize..], out),
+            3 => first_of::<T, 3>(&data[start as usize..], out),
+            4 => first_of::<T, 4>(&data[start as usize..], out),
             2.. => {
                 let from = data[start as usize..].iter().step_by(step as usize);
                 for (out, from) in out.iter_mut().zip(from) {
@@ -353,6 +368,49 @@ vectorised! {
                 for (i, out) in out.iter_mut().enumerate() {
                     *out = data[(start + i as i64 * step) as usize];
                 }
+            }
+        }
+    }
+}
+
+vectorised! {
+    /// `out[i] = data[start + i * step + moves[i]]`, or 0 where there is no such element.
+    pub fn gather_moved<T: Number>(data: &[T], start: i64, step: i64, moves: &[i64], out: &mut [T]) {
+        let (Some(first), Some(last)) = (moves.first(), moves.last()) else { return };
+        let ends = [start + first, start + first + step * (out.len() as i64 - 1)];
+        let is_within = ends.iter().all(|end| (0..data.len() as i64).contains(end));
+        if first == last && is_within && moves.iter().all(|by| by == first) {
+            return gather_strided(data, ends[0], step, out);
+        }
+        for (i, (out, by)) in out.iter_mut().zip(moves).enumerate() {
+            // Below 0 it is greater than any.
+            *out = data.get((start + i as i64 * step + by) as usize).copied().unwrap_or_default();
+        }
+    }
+}
+
+vectorised! {
+    /// `out[i * columns + j] = data[start + i + j * step]`, for whole rows: some columns at a time, as of more that are a power of 2 apart caches hold few.
+    pub fn exchange<T: Number>(data: &[T], start: usize, step: usize, columns: usize, out: &mut [T]) {
+        /// `N` columns from `j` on.
+        #[inline(always)]
+        fn some<T: Number, const N: usize>(data: &[T], start: usize, step: usize, j: usize, columns: usize, out: &mut [T]) {
+            let rows = out.len() / columns;
+            let from: [&[T]; N] = std::array::from_fn(|k| &data[start + (j + k) * step..][..rows]);
+            for (i, out) in out.chunks_exact_mut(columns).enumerate() {
+                out[j..][..N].copy_from_slice(&std::array::from_fn::<T, N, _>(|k| from[k][i]));
+            }
+        }
+        let mut j = 0;
+        for width in [8, 4, 2, 1] {
+            while columns - j >= width {
+                match width {
+                    8 => some::<T, 8>(data, start, step, j, columns, out),
+                    4 => some::<T, 4>(data, start, step, j, columns, out),
+                    2 => some::<T, 2>(data, start, step, j, columns, out),
+                    _ => some::<T, 1>(data, start, step, j, columns, out),
+                }
+                j += width;
             }
         }
     }
@@ -380,6 +438,7 @@ vectorised! {
                 6 => return transpose::<T, 6>(data, start, step, out),
                 7 => return transpose::<T, 7>(data, start, step, out),
                 8 => return transpose::<T, 8>(data, start, step, out),
+                _ if out.len() > columns => return exchange(data, start, step, columns, out),
                 _ => {}
             }
         }
@@ -482,6 +541,64 @@ impl<T: Number> Best<T> {
         let wins = better || (b_number && !a_number) || (equal && other.position < self.position);
         if other.found && (!self.found || wins) {
             *self = other;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(count: usize) -> Vec<f32> {
+        (0..count).map(|i| i as f32 + 1.0).collect()
+    }
+
+    #[test]
+    fn gathers_with_any_step() {
+        let data = numbers(100);
+        for step in -6..7_i64 {
+            for length in [0, 1, 2, 5, 16] {
+                let start = if step < 0 { 99 } else { 0 };
+                let mut out = vec![0.0; length];
+                gather_strided(&data, start, step, &mut out);
+                let want: Vec<f32> = (0..length as i64).map(|i| data[(start + i * step) as usize]).collect();
+                assert_eq!(out, want, "step {step}");
+            }
+        }
+    }
+
+    #[test]
+    fn tables_with_rows_and_columns_exchanged() {
+        for columns in (1..20).chain([33, 64]) {
+            for rows in [1, 2, 7, 16] {
+                let step = rows + 3;
+                let data = numbers(5 + columns * step);
+                for steps in [[1, step], [step, 1], [2, step]].map(|steps| steps.map(|step| step as i64)) {
+                    let [rows, columns] = if steps[0] == step as i64 { [columns, rows] } else { [rows, columns] };
+                    let rows = rows.div_ceil(steps[0].min(2) as usize);
+                    let mut out = vec![0.0; rows * columns];
+                    gather_table(&data, 5, steps, columns, &mut out);
+                    let at = |i: usize, j: usize| data[5 + i * steps[0] as usize + j * steps[1] as usize];
+                    let want: Vec<f32> = (0..rows * columns).map(|n| at(n / columns, n % columns)).collect();
+                    assert_eq!(out, want, "{rows} rows, {columns} columns, steps {steps:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_moved_out_of_the_data_is_zero() {
+        let data = numbers(10);
+        for moves in
+            [vec![], vec![3], vec![-1], vec![2, 2, 2], vec![8, 8, 8], vec![-1, -1, -1], vec![4, -9, 2], vec![2, 5, 2]]
+        {
+            for step in [-1, 0, 1, 2] {
+                let mut out = vec![7.0; moves.len()];
+                gather_moved(&data, 1, step, &moves, &mut out);
+                let at = |(i, by): (usize, &i64)| usize::try_from(1 + i as i64 * step + by).ok();
+                let element = |place| at(place).and_then(|at| data.get(at)).copied().unwrap_or(0.0);
+                assert_eq!(out, moves.iter().enumerate().map(element).collect::<Vec<f32>>(), "{moves:?}, step {step}");
+            }
         }
     }
 }

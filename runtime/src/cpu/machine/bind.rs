@@ -66,7 +66,7 @@ impl Machine<'_> {
         // A step has at most two places in it, whose addresses are handed out while more are added.
         bench.memory.reserve((1 + chain.moves.len() * 2) * self.rows);
         let from = self.place::<f32>(chain.from, &mut bench);
-        // It costs a short chain more than it gives, but where memory is slow.
+        // Asking costs a short chain more than it gives, but where results are larger than the caches, so that they go past them.
         if asks && (self.past || !chain.is_short()) {
             self.ahead.drain(..).for_each(|(code, place)| bench.push(code, place, Place::NONE));
         }

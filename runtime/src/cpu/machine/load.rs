@@ -10,9 +10,6 @@ use crate::cpu::vector;
 use tile_compiler::dtype::DType;
 use tile_compiler::scalar::Value;
 
-/// An address of nothing, whatever indices are added to it.
-const NOWHERE: i64 = i64::MIN / 2;
-
 impl Machine<'_> {
     /// Where the first element of a chunk is, if lines have all of it in one piece.
     fn one_piece(&mut self, lines: &Lines, start: usize, length: usize) -> Option<usize> {
@@ -142,28 +139,26 @@ impl Machine<'_> {
                 return length;
             }
         }
-        // Addresses first; of what is not read they are below 0.
-        let mut addresses = std::mem::take(&mut self.addresses);
-        addresses.clear();
-        addresses.resize(length, NOWHERE);
-        lines.walk(space, &mut self.walker, start, length, |piece| {
-            let part = holds(&piece);
-            let address = |i: usize| piece.values[0] + i as i64 * step + moved - first;
-            let some = &mut addresses[piece.at..][part.clone()];
-            some.iter_mut().zip(part).for_each(|(to, i)| *to = address(i));
-        });
+        let mut moves = std::mem::take(&mut self.moves);
+        moves.clear();
+        moves.resize(length, moved - first);
         for (index, dtype, stride) in indices {
             self.widen(*index, length);
             typed!(*dtype, D => {
                 let indices = self.value::<D>(*index);
-                addresses.iter_mut().zip(indices).for_each(|(address, index)| *address += index.to_i64() * stride);
+                moves.iter_mut().zip(indices).for_each(|(to, index)| *to += index.to_i64() * stride);
             });
         }
-        for (out, &address) in out.iter_mut().zip(&addresses) {
-            // Below 0 it is greater than any.
-            *out = data.get(address as usize).copied().unwrap_or_default();
-        }
-        self.addresses = addresses;
+        lines.walk(space, &mut self.walker, start, length, |piece| {
+            let part = holds(&piece);
+            let (out, moves) = (&mut out[piece.at..][..piece.length], &moves[piece.at..][part.clone()]);
+            if part.len() < out.len() {
+                out.fill(T::default());
+            }
+            let from = piece.values[0] + part.start as i64 * step;
+            vector::gather_moved(data, from, step, moves, &mut out[part]);
+        });
+        self.moves = moves;
         length
     }
 }
