@@ -6,7 +6,7 @@ use tile_runtime::Device;
 
 use crate::arguments::Sizes;
 use crate::source::Source;
-use crate::terminal::{Failure, Terminal, is_same_file, print, write_file};
+use crate::terminal::{Failure, Terminal, has_extension, is_same_file, print, write_file};
 
 #[derive(clap::Args)]
 pub struct Import {
@@ -45,6 +45,7 @@ pub fn import(arguments: &Import, terminal: &Terminal) -> Result<(), Failure> {
         let what = format!("{} is a folder: the program wants a name, such as model.tile", output.display());
         return Err(Failure::usage(what));
     }
+    has_extension("--output", output, &["tile"])?;
     let has_weights = imported.has_weights();
     if has_weights && weights.exists() && !output.exists() {
         return Err(Failure::usage(format!(

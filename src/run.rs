@@ -18,7 +18,7 @@ use crate::json;
 use crate::preview::preview;
 use crate::random::random;
 use crate::source::Source;
-use crate::terminal::{Failure, Terminal, can_be_written, loses_nothing, print, write_file};
+use crate::terminal::{Failure, Terminal, can_be_written, has_extension, loses_nothing, print, write_file};
 use crate::trace::TraceFile;
 use crate::tune::Tuned;
 
@@ -142,6 +142,7 @@ fn check_files(arguments: &Run) -> Result<(), Failure> {
     let outputs = arguments.output.iter().map(|(_, path)| path);
     let written: Vec<&Path> = outputs.chain(&arguments.trace).map(PathBuf::as_path).collect();
     loses_nothing(&read_files(arguments), &written)?;
+    arguments.trace.iter().try_for_each(|path| has_extension("--trace", path, &["json"]))?;
     written.into_iter().try_for_each(can_be_written)
 }
 
@@ -212,7 +213,8 @@ pub fn read_inputs(arguments: &Inputs, source: &Source) -> Result<BTreeMap<Strin
         let file = std::fs::File::open(path).map_err(NpyError::Io);
         let tensor = file.and_then(|file| npy::read(BufReader::new(file))).map_err(|error| {
             let what = format!("{}: {error}", path.display());
-            source.wrong_input(entry, name, "E0301", &what, "numpy.save writes such a file")
+            let help = if matches!(error, NpyError::Io(_)) { "" } else { "numpy.save writes such a file" };
+            source.wrong_input(entry, name, "E0301", &what, help)
         })?;
         given.insert(name.clone(), tensor);
     }

@@ -57,16 +57,18 @@ impl<'t> Source<'t> {
         self.terminal.rejected(self.model.sources(), diagnostics)
     }
 
-    /// What is wrong with what was given, or not, for an input of an entry: points at the input in the header.
+    /// What is wrong with what was given, or not, for an input of an entry: points at the input in the header. `help` may be empty.
     pub fn wrong_input(&self, entry: Option<&str>, input: &str, code: &'static str, what: &str, help: &str) -> Failure {
         if self.model.is_onnx() {
-            return Failure::input(format!("{}: {what} ({help})", self.path.display()));
+            let help = if help.is_empty() { String::new() } else { format!(" ({help})") };
+            return Failure::input(format!("{}: {what}{help}", self.path.display()));
         }
         let diagnostic = match self.model.program().entry(entry) {
             Ok(function) => {
                 let found = function.inputs.iter().find(|candidate| candidate.name.name == input);
                 let span = found.map_or(function.span, |input| input.span);
-                Diagnostic::error(code, span, what).help(help)
+                let error = Diagnostic::error(code, span, what);
+                if help.is_empty() { error } else { error.help(help) }
             }
             Err(no_such_entry) => no_such_entry,
         };

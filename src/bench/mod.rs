@@ -82,6 +82,7 @@ pub fn bench(arguments: &Bench, started: Instant, terminal: &Terminal) -> Result
     arguments.plot.iter().try_for_each(|path| has_extension("--plot", path, &["svg"]))?;
     let written: Vec<&Path> = arguments.plot.iter().chain(&arguments.trace).map(PathBuf::as_path).collect();
     loses_nothing(&[Path::new(&arguments.what)], &written)?;
+    arguments.trace.iter().try_for_each(|path| has_extension("--trace", path, &["json"]))?;
     written.into_iter().try_for_each(can_be_written)?;
     let failed = |error: Error| terminal.failure(&error, Path::new(&arguments.what));
     let mut devices = open_devices(arguments, started, terminal)?;

@@ -56,7 +56,7 @@ pub struct Train {
     #[arg(long, value_name = "EPOCHS")]
     patience: Option<usize>,
     /// Write a line for each epoch: JSON, or a table where the name ends in .csv
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE.jsonl|FILE.csv")]
     log: Option<PathBuf>,
     /// Draw the loss and the metrics over the epochs
     #[arg(long, value_name = "FILE.svg")]
@@ -201,7 +201,9 @@ fn outputs<'a>(arguments: &'a Train) -> Result<(), Failure> {
         ("--plot", &arguments.plot, &["svg"]),
     ];
     for (option, path, extensions) in named {
-        path.as_deref().map_or(Ok(()), |path| has_extension(option, path, extensions))?;
+        if let Some(path) = path {
+            has_extension(option, path, extensions)?;
+        }
     }
     let paths =
         |files: &[&'a Option<PathBuf>]| -> Vec<&'a Path> { files.iter().filter_map(|path| path.as_deref()).collect() };
@@ -211,7 +213,8 @@ fn outputs<'a>(arguments: &'a Train) -> Result<(), Failure> {
     let read: Vec<&Path> = [&*arguments.file, &*arguments.data].into_iter().chain(validation).collect();
     loses_nothing(&read, &written)?;
     // What is resumed, or begun with, may be saved where it was, but nothing else may be.
-    loses_nothing(&paths(&[&arguments.weights, &arguments.resume]), &paths(&[&arguments.plot, &arguments.log]))
+    loses_nothing(&paths(&[&arguments.weights, &arguments.resume]), &paths(&[&arguments.plot, &arguments.log]))?;
+    arguments.log.iter().try_for_each(|path| has_extension("--log", path, &["jsonl", "json", "csv"]))
 }
 
 /// `2000 samples of f32[28, 28], 500 to validate; the classes are 0 cat, 1 dog`

@@ -267,9 +267,14 @@ pub trait Lanes: Vector<Scalar = f32> {
     /// eˣ of each.
     #[inline(always)]
     unsafe fn exp_each<const K: usize>(all: &mut [Self; K]) {
-        for x in all {
+        let (groups, rest) = all.as_chunks_mut::<TOGETHER>();
+        for group in groups {
             // SAFETY: as above.
-            unsafe { [*x] = math::exp([*x]) }
+            unsafe { *group = math::exp(*group) };
+        }
+        for x in rest {
+            // SAFETY: as above.
+            unsafe { [*x] = math::exp([*x]) };
         }
     }
     /// The hyperbolic tangent of each.

@@ -358,7 +358,7 @@ vectorised! {
             2 => first_of::<T, 2>(&data[start as usize..], out),
             3 => first_of::<T, 3>(&data[start as usize..], out),
             4 => first_of::<T, 4>(&data[start as usize..], out),
-            2.. => {
+            5.. => {
                 let from = data[start as usize..].iter().step_by(step as usize);
                 for (out, from) in out.iter_mut().zip(from) {
                     *out = *from;

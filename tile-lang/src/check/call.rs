@@ -262,7 +262,15 @@ impl<'p> Checker<'p, '_> {
     fn unknown_argument(&mut self, function: &Function, list: &[&Input], name: &Ident) {
         let message = format!("{} has no argument `{}`", title(function), name.name);
         let names: Vec<&str> = list.iter().map(|input| input.name.name.as_str()).collect();
-        let help = if names.is_empty() { String::new() } else { format!("it has {}", names.join(", ")) };
+        let is_parameter = function.parameters.iter().flatten().any(|parameter| parameter.name.name == name.name);
+        let help = match &function.name {
+            Some(function) if is_parameter => {
+                let (function, name) = (&function.name, &name.name);
+                format!("it is a hyper-parameter, which stands before the inputs: `{function}({name} = …)(…)`")
+            }
+            _ if names.is_empty() => String::new(),
+            _ => format!("it has {}", names.join(", ")),
+        };
         let suggestion = did_you_mean(&name.name, names);
         self.error_with(Diagnostic::error("E0126", name.span, message), suggestion, &help);
     }
