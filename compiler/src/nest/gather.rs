@@ -218,8 +218,8 @@ impl Builder {
     /// those from `-floor(f / a)` on. Where that is fewer than the axis has, `t` becomes `t' - floor(f / a)`.
     ///
     /// With `a` above 1 (the stride of a transposed convolution), unless the floor is the same everywhere, places then come in `a`
-    /// kinds, and a kind should have more places than `t'` has values: a window as wide as all it slides over, that of a dilated
-    /// kernel on a small image, leaves out padding alone.
+    /// kinds, and the floor should have more values than `t'`: a window as wide as all it slides over, that of a dilated kernel on
+    /// a small image, leaves out padding alone.
     fn tighten(&mut self, guards: &mut [Affine], indices: &mut [Affine], shape: &[usize]) -> Option<()> {
         while let Some((axis, width, start)) = self.window(guards, shape)? {
             let variable = self.free + axis;

@@ -10,7 +10,7 @@
 //!
 //! with another convolution of `%3`, both become f32[1, 5, 7, 6]. Inputs, weights and outputs stay as they are: a contraction reads and
 //! writes any layout, for all else there are transposed views. But of an input that is read through a window there is a copy with the channels
-//! last, and an output that was written by a product with a window is a copy of one with the channels last.
+//! last, and an output that is a product with a window, or made of one element by element, is a copy of one with the channels last.
 //!
 //! Which axes are channels is found for classes of axes: those of tensors that elementwise operations, pooling, paddings and the like relate.
 //! A product with a weight, one of whose factors is read through a window, or whose result is written through one, says of each axis of its result and its other factor
@@ -381,7 +381,8 @@ impl Rewriter<'_> {
     /// Gives a node its order, after its operands have theirs.
     fn rewrite(&mut self, id: NodeId) {
         let (order, operands) = (self.order(id), self.graph.operands(id));
-        if !self.orders.contains_key(&id) && operands.iter().all(|operand| !self.orders.contains_key(operand)) {
+        let stays = |id: &NodeId| !self.orders.contains_key(id);
+        if stays(&id) && operands.iter().all(stays) && self.read.get(&id).is_none_or(Vec::is_empty) {
             return;
         }
         let (mut op, ty) = (self.graph.node(id).op.clone(), self.graph.node(id).ty.clone());

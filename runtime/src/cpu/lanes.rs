@@ -162,7 +162,7 @@ pub trait Lanes: Vector<Scalar = f32> {
     const FUSED: bool = true;
     /// Whether [`Self::eighth`] is one instruction.
     const EIGHTHS: bool = false;
-    /// Of [`POWERS_OF_EIGHTHS`] for each lane the one whose number are the lane's last three bits.
+    /// Of [`POWERS_OF_EIGHTHS`] for each lane the one whose number is the lane's last three bits.
     #[inline(always)]
     unsafe fn eighth(self) -> Self {
         // SAFETY: as above.

@@ -202,6 +202,7 @@ impl<'t> Machine<'t> {
                 continue;
             }
             // Those before the last may be the same all over the chunk, which others want to know.
+            // A load may be read where it lies, or be one element for all, unless it is of elements that lie apart.
             let makes_all = match &step.action {
                 Action::Load(reader) => reader.dynamic.is_empty() && !matches!(reader.offset.steps[0], 0 | 1),
                 _ => true,

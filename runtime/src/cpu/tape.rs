@@ -19,10 +19,10 @@ use tile_compiler::graph::Aggregation;
 use tile_compiler::nest::{Leaf, Load, Nest};
 use tile_compiler::scalar::{BinaryOp, Inst, Program, UnaryOp, Value};
 
-/// Most points evaluated at once, but for rows of which a statistic is wanted, and for chains alone.
+/// Most points evaluated at once, but for rows of which a statistic is wanted, for chains alone, and for rows that are exchanged with columns.
 pub const CHUNK: usize = 1024;
-/// The same of a nest without aggregation that is one chain on tensors as they lie: nothing of a chunk is kept in memory, and more points hide what one takes
-/// to begin.
+/// The same of a nest without aggregation that is one chain on tensors as they lie: nothing of a chunk but what repeats is kept in memory, and more points
+/// hide what one takes to begin.
 const CHUNK_OF_CHAIN: usize = 4 * CHUNK;
 
 /// Most rows evaluated at once, and about how many of their points, so many that they hide what a chunk takes to begin: longer rows are evaluated one
@@ -424,15 +424,16 @@ fn is_even(nest: &Nest, space: &Space, row_length: Option<usize>, load: &Load) -
     load.dynamic.is_empty() && lines.steps[0] == 0 && in_rows
 }
 
-/// The points of as many rows of a space as a line of the caches has elements, where neighbours in what is loaded are those of neighbouring rows: so that a
-/// line is read once. Fewer, where rows are long.
+/// The points of as many rows of a space as a line of the caches has elements, if the next row's element lies beside this one's, so that a line is read once.
+/// Fewer, where rows are long, down to none.
 fn exchanged(nest: &Nest, space: &Space, inst: &Inst<Leaf>) -> Option<usize> {
     const OF_A_LINE: usize = 16;
     const MOST: usize = 256 * CHUNK;
     let Inst::Leaf(Leaf::Load(load)) = inst else { return None };
     let lines = Lines::new(nest, space, [&load.offset]);
     let rows = (MOST / lines.run.max(1)).min(OF_A_LINE);
-    (lines.beside[0] == 1 && lines.steps[0] > 1).then_some(lines.run * rows)
+    let is_plain = load.dynamic.is_empty() && load.when.is_empty();
+    (is_plain && lines.beside[0] == 1 && lines.steps[0] > 1).then_some(lines.run * rows)
 }
 
 /// Whether all that is loaded over the space is read where it lies.

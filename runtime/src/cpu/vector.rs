@@ -377,14 +377,16 @@ vectorised! {
     /// `out[i] = data[start + i * step + moves[i]]`, or 0 where there is no such element.
     pub fn gather_moved<T: Number>(data: &[T], start: i64, step: i64, moves: &[i64], out: &mut [T]) {
         let (Some(first), Some(last)) = (moves.first(), moves.last()) else { return };
-        let ends = [start + first, start + first + step * (out.len() as i64 - 1)];
+        // Run-time indices may be any; what wraps is no place in the data.
+        let begin = start.wrapping_add(*first);
+        let ends = [begin, begin.wrapping_add(step * (out.len() as i64 - 1))];
         let is_within = ends.iter().all(|end| (0..data.len() as i64).contains(end));
         if first == last && is_within && moves.iter().all(|by| by == first) {
             return gather_strided(data, ends[0], step, out);
         }
         for (i, (out, by)) in out.iter_mut().zip(moves).enumerate() {
             // Below 0 it is greater than any.
-            *out = data.get((start + i as i64 * step + by) as usize).copied().unwrap_or_default();
+            *out = data.get((start + i as i64 * step).wrapping_add(*by) as usize).copied().unwrap_or_default();
         }
     }
 }

@@ -146,7 +146,9 @@ impl Machine<'_> {
             self.widen(*index, length);
             typed!(*dtype, D => {
                 let indices = self.value::<D>(*index);
-                moves.iter_mut().zip(indices).for_each(|(to, index)| *to += index.to_i64() * stride);
+                moves.iter_mut().zip(indices).for_each(|(to, index)| {
+                    *to = to.wrapping_add(index.to_i64().wrapping_mul(*stride));
+                });
             });
         }
         lines.walk(space, &mut self.walker, start, length, |piece| {
