@@ -442,12 +442,11 @@ fn is_elementwise(op: &Op) -> bool {
 /// Whether it copies a tensor so that elements that were neighbours are none.
 fn turns(op: &Op) -> bool {
     let Op::Contraction(op) = op else { return false };
-    let last = |mut indices: std::iter::Rev<std::slice::Iter<'_, Affine>>| {
-        indices.find_map(|index| index.variables().find(|&v| op.indices[v].varies()))
-    };
     let [access] = &op.accesses[..] else { return false };
-    let read: Vec<Affine> = access.index.iter().map(|index| index.affine.clone()).collect();
-    op.aggregation == Aggregation::Assign && last(op.output.iter().rev()) != last(read.iter().rev())
+    let varying = |affine: &Affine| affine.variables().find(|&v| op.indices[v].varies());
+    let written = op.output.iter().rev().find_map(varying);
+    let read = access.index.iter().rev().find_map(|index| varying(&index.affine));
+    op.aggregation == Aggregation::Assign && written != read
 }
 
 fn is_expensive(op: &Op) -> bool {

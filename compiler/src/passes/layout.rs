@@ -40,7 +40,9 @@ pub fn layout(graph: &mut Graph) {
     let mut read: HashMap<NodeId, Vec<(usize, Order)>> = HashMap::new();
     for (id, product) in products {
         let copied = copied.get(&product.tensor).map(|order| (product.number, order.clone()));
-        read.insert(id, product.weight.into_iter().chain(copied).collect());
+        for operand in product.weight.into_iter().chain(copied) {
+            read.entry(id).or_default().push(operand);
+        }
     }
     let mut rewriter = Rewriter { graph, orders, read, made: HashMap::new() };
     order.into_iter().for_each(|id| rewriter.rewrite(id));
@@ -382,7 +384,7 @@ impl Rewriter<'_> {
     fn rewrite(&mut self, id: NodeId) {
         let (order, operands) = (self.order(id), self.graph.operands(id));
         let stays = |id: &NodeId| !self.orders.contains_key(id);
-        if stays(&id) && operands.iter().all(stays) && self.read.get(&id).is_none_or(Vec::is_empty) {
+        if stays(&id) && operands.iter().all(stays) && !self.read.contains_key(&id) {
             return;
         }
         let (mut op, ty) = (self.graph.node(id).op.clone(), self.graph.node(id).ty.clone());

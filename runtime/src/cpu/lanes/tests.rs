@@ -1,0 +1,87 @@
+use super::*;
+
+/// Of words of all magnitudes, and counts of shifts within a word and beyond.
+fn words_equal_their_definition<L: Lanes>() {
+    let words: Vec<u32> = (0..64).map(|i| (i as u32).wrapping_mul(0x9e37_79b9) >> (i % 32)).collect();
+    let others = words.iter().copied().rev().chain(0..35);
+    let by_lanes = |f: &dyn Fn() -> L| {
+        let mut out = [0.0; MOST_LANES];
+        // SAFETY: the array holds the lanes of any register; the processor has the instructions, as the caller has made sure.
+        unsafe { f().store(out.as_mut_ptr()) };
+        out[L::LANES - 1]
+    };
+    for other in others {
+        for &word in &words {
+            // SAFETY: the processor has the instructions, as the caller has made sure.
+            let [a, b] = [word, other].map(|x| unsafe { L::splat(f32::from_bits(x)) });
+            for op in WordOp::ALL.into_iter().filter(|op| *op != WordOp::RotateLeft || other < 32) {
+                // SAFETY: as above.
+                let got = by_lanes(&|| unsafe { a.word(op, b) }).to_bits();
+                assert_eq!(got, op.apply(word, other), "{op:?} of {word:#x} and {other:#x}");
+            }
+            // SAFETY: as above.
+            let floats = [true, false].map(|signed| by_lanes(&|| unsafe { a.words_as_floats(signed) }));
+            assert_eq!(floats, [word as i32 as f32, word as f32], "{word:#x}");
+        }
+    }
+}
+
+/// Whichever way a strip goes, as far arguments have others go along, it gives what [`math::exp`] does.
+fn exp_of_a_strip_is_that_of_each<L: Lanes>() {
+    let near: Vec<f32> =
+        (0..4 * L::LANES).map(|i| (i as f32 - 20.0) * 4.1).map(|x| x.clamp(-math::NEAR, math::NEAR)).collect();
+    let bits = |all: [L; 4]| {
+        all.map(|x| {
+            let mut out = [0.0; MOST_LANES];
+            // SAFETY: the array holds the lanes of any register; the processor has the instructions, as the caller has made sure.
+            unsafe { x.store(out.as_mut_ptr()) };
+            out.map(f32::to_bits)
+        })
+    };
+    for far in [0.0, 88.0, 89.5, -88.0, -103.5, f32::INFINITY, f32::NEG_INFINITY, f32::NAN] {
+        for at in [0, L::LANES, 4 * L::LANES - 1] {
+            let mut x = near.clone();
+            x[at] = far;
+            // SAFETY: there are four registers; the processor has the instructions, as the caller has made sure.
+            let registers: [L; 4] = std::array::from_fn(|k| unsafe { L::load(x[k * L::LANES..].as_ptr()) });
+            let mut all = registers;
+            // SAFETY: as above.
+            unsafe { L::exp_each(&mut all) };
+            // SAFETY: as above.
+            let each = registers.map(|x| unsafe { math::exp([x])[0] });
+            assert_eq!(bits(all), bits(each), "{far} at {at}");
+        }
+    }
+}
+
+#[test]
+fn exp_of_every_vector_unit() {
+    exp_of_a_strip_is_that_of_each::<Portable<f32, 4>>();
+    #[cfg(target_arch = "x86_64")]
+    {
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            exp_of_a_strip_is_that_of_each::<std::arch::x86_64::__m256>();
+        }
+        if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512dq") {
+            exp_of_a_strip_is_that_of_each::<std::arch::x86_64::__m512>();
+        }
+    }
+    #[cfg(target_arch = "aarch64")]
+    exp_of_a_strip_is_that_of_each::<std::arch::aarch64::float32x4_t>();
+}
+
+#[test]
+fn words_of_every_vector_unit() {
+    words_equal_their_definition::<Portable<f32, 4>>();
+    #[cfg(target_arch = "x86_64")]
+    {
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            words_equal_their_definition::<std::arch::x86_64::__m256>();
+        }
+        if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512dq") {
+            words_equal_their_definition::<std::arch::x86_64::__m512>();
+        }
+    }
+    #[cfg(target_arch = "aarch64")]
+    words_equal_their_definition::<std::arch::aarch64::float32x4_t>();
+}
