@@ -1,30 +1,33 @@
-//! The values of options: `X=1x224x224x3`, `N=8`, `X=x.npy`, each read here so that clap reports what is wrong with one of them, and [`once`]
-//! what is wrong with several.
+//! Parsers of option values, such as `X=1x224x224x3`, `N=8` and `X=x.npy`. clap reports an error in
+//! a single value, and [`once`] one between several values.
 
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::path::PathBuf;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{ArgMatches, Args};
 use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::lower::{Binding, Bindings, Setting};
 use tile_compiler::tensor::TensorType;
 use tile_lang::ast::{DimKind, Function};
+use tile_runtime::SessionBuilder;
 use tile_runtime::data::picture::{Pixels, is_picture};
 use tile_runtime::train::TrainerBuilder;
-use tile_runtime::{Model, SessionBuilder};
 
-use crate::terminal::{Failure, Terminal};
+use crate::terminal::Failure;
 
-/// What every command that compiles takes.
+/// The options of every command that compiles a program.
 #[derive(Args, Clone)]
 pub struct Sizes {
     /// The shape of an input, and its type if not f32: X=1x224x224x3, X=f16:8x3, X=i32: (rank 0)
     #[arg(long, value_name = "X=SHAPE", value_parser = shape)]
     pub shape: Vec<(String, TensorType)>,
-    /// A size that the inputs name: N=8
+    /// The size of a named dimension of the inputs: N=8
     #[arg(long, value_name = "N=SIZE", value_parser = dim)]
     pub dim: Vec<(String, usize)>,
-    /// The model or function to compile [default: the last model of the file, else the last function]
+    /// The model or function to compile [default: the last model of the file, else the last
+    /// function]
     #[arg(long, value_name = "NAME")]
     pub entry: Option<String>,
     /// A hyper-parameter of the entry: units=10, rate=0.5, use_bias=false, activation=relu
@@ -33,17 +36,17 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// What the options say of the entry's inputs.
+    /// Returns the bindings of the entry's inputs that the options give.
     pub fn bindings(&self) -> Bindings {
         Bindings {
             inputs: self.shape.iter().map(|(name, ty)| (name.clone(), Binding::Tensor(ty.clone()))).collect(),
             sizes: self.dim.iter().cloned().collect(),
             parameters: self.set.iter().cloned().collect(),
-            training: false,
+            ..Bindings::default()
         }
     }
 
-    /// The same for a session.
+    /// Applies the options to a session.
     pub fn apply<'a>(&self, mut builder: SessionBuilder<'a>) -> SessionBuilder<'a> {
         if let Some(entry) = &self.entry {
             builder = builder.entry(entry);
@@ -59,23 +62,16 @@ impl Sizes {
         }
         builder
     }
-}
 
-impl Sizes {
-    /// With 1 for the sizes of an ONNX file that nothing gives, and a note of it.
-    pub fn with_assumed(&self, model: &Model, terminal: &Terminal) -> Sizes {
-        let given: Vec<&str> = self.shape.iter().map(|(name, _)| name.as_str()).collect();
-        let mut names = model.onnx_sizes(&given);
-        names.retain(|name| !self.dim.iter().any(|(known, _)| known == name));
-        if let Some(first) = names.first() {
-            let all = names.join(" = ");
-            terminal.note(&format!("{all} = 1 is assumed; `--dim {first}=…` gives another size"));
+    /// Rejects `--shape` for a command that takes the shapes from the data.
+    pub fn refuse_shapes(&self, command: &str) -> Result<(), Failure> {
+        match self.shape.is_empty() {
+            true => Ok(()),
+            false => Err(Failure::usage(format!("`--shape` is not for `{command}`: the data say the shapes"))),
         }
-        let dim = self.dim.iter().cloned().chain(names.into_iter().map(|name| (name.to_owned(), 1))).collect();
-        Sizes { dim, ..self.clone() }
     }
 
-    /// The same for a trainer; shapes are the data's.
+    /// Applies the options to a trainer, all but `--shape`: shapes come from the data.
     pub fn apply_to_trainer(&self, mut builder: TrainerBuilder) -> TrainerBuilder {
         if let Some(entry) = &self.entry {
             builder = builder.entry(entry);
@@ -90,7 +86,7 @@ impl Sizes {
     }
 }
 
-/// Gives this size to every name in the header that has none, and returns these names.
+/// Binds `size` to every named dimension of the header that has no size, and returns these names.
 pub fn assume_sizes(function: &Function, bindings: &mut Bindings, size: usize) -> Vec<String> {
     let is_given = |name: &str| matches!(bindings.inputs.get(name), Some(Binding::Tensor(_)));
     let names = |given: bool| {
@@ -111,14 +107,16 @@ pub fn assume_sizes(function: &Function, bindings: &mut Bindings, size: usize) -
     assumed
 }
 
-/// What `--input` binds.
+/// A value of `--input`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
     File(PathBuf),
     Number(Scalar),
+    /// The elements of a small array, in row-major order.
+    Numbers(Vec<f64>),
 }
 
-/// Sees that no option names a thing twice: neither value would be what is meant.
+/// Rejects a name that an option binds twice.
 pub fn once(matches: &ArgMatches) -> Result<(), Failure> {
     let matches = matches.subcommand().map_or(matches, |(_, of_command)| of_command);
     let shape = twice::<TensorType>(matches, "shape").map(|name| format!("the shape of `{name}`"));
@@ -132,11 +130,44 @@ pub fn once(matches: &ArgMatches) -> Result<(), Failure> {
     }
 }
 
-/// A name to which an option, if the command has it with such values, gives a value more than once.
+/// Returns a name that an option binds more than once. `None` as well if the command has no such
+/// option with values of type `T`.
 fn twice<'a, T: Clone + Send + Sync + 'static>(matches: &'a ArgMatches, option: &str) -> Option<&'a str> {
     let values = matches.try_get_many::<(String, T)>(option).ok()??;
     let mut known = HashSet::new();
     values.map(|(name, _)| name.as_str()).find(|name| !known.insert(*name))
+}
+
+/// Parses `X=x.npy`, `S=3`. A value that is neither a number nor a boolean is a path, which may be
+/// non-Unicode.
+pub fn input_parser() -> impl TypedValueParser<Value = (String, Input)> {
+    OsStringValueParser::new().try_map(|text| match text.to_str() {
+        Some(text) => input(text),
+        None => name_and_path(&text).map(|(name, path)| (name, Input::File(path))),
+    })
+}
+
+/// Parses `Y=y.npy`. The path may be non-Unicode.
+pub fn output_parser() -> impl TypedValueParser<Value = (String, PathBuf)> {
+    OsStringValueParser::new().try_map(|text| name_and_path(&text).and_then(output))
+}
+
+/// Splits `NAME=PATH` into a Unicode name and a path.
+fn name_and_path(text: &OsStr) -> Result<(String, PathBuf), String> {
+    let unreadable = || "the name before `=` is not Unicode".to_string();
+    if let Some(text) = text.to_str() {
+        return name_and_value(text).map(|(name, path)| (name, path.into()));
+    }
+    #[cfg(unix)]
+    {
+        use std::os::unix::ffi::OsStrExt;
+        let bytes = text.as_bytes();
+        let end = bytes.iter().position(|byte| *byte == b'=').ok_or("it wants NAME=VALUE")?;
+        let name = std::str::from_utf8(&bytes[..end]).map_err(|_| unreadable())?;
+        Ok((name.to_string(), OsStr::from_bytes(&bytes[end + 1..]).into()))
+    }
+    #[cfg(not(unix))]
+    Err(unreadable())
 }
 
 fn name_and_value(text: &str) -> Result<(String, &str), String> {
@@ -146,13 +177,13 @@ fn name_and_value(text: &str) -> Result<(String, &str), String> {
     }
 }
 
-/// `f16` or `bf16`.
+/// Parses `f16` or `bf16`.
 pub fn narrow_float(text: &str) -> Result<DType, String> {
     let dtype = DType::parse(text).filter(|dtype| dtype.is_float() && dtype.bits() == 16);
     dtype.ok_or_else(|| "it wants f16 or bf16".to_string())
 }
 
-/// `X=1x2x3`, `X=f16:1x2x3`, `X=f16:` for rank 0.
+/// Parses `X=1x2x3`, `X=f16:1x2x3`, or `X=f16:` for rank 0.
 pub fn shape(text: &str) -> Result<(String, TensorType), String> {
     let (name, value) = name_and_value(text)?;
     let (dtype, sizes) = match value.split_once(':') {
@@ -168,45 +199,64 @@ pub fn shape(text: &str) -> Result<(String, TensorType), String> {
     Ok((name, TensorType::new(dtype, shape)))
 }
 
-/// `N=8`
+/// Parses `N=8`.
 pub fn dim(text: &str) -> Result<(String, usize), String> {
     let (name, value) = name_and_value(text)?;
     Ok((name, size(value)?))
 }
 
-/// `X=x.npy`, `S=3`, `S=2.5`: what reads as a number is one, an i32 without and an f32 with a decimal point.
+/// Parses `X=x.npy`, `S=3`, `S=2.5`, `X=1,2,3`.
+///
+/// - A number without a decimal point or exponent is an i32, or an i64 if it does not fit.
+/// - Any other number is an f32.
+/// - `true` and `false` are bools.
+/// - Numbers with commas between them, or in brackets, are an array.
+/// - Anything else is a path.
 pub fn input(text: &str) -> Result<(String, Input), String> {
     let (name, value) = name_and_value(text)?;
-    let input = if let Ok(integer) = value.parse::<i32>() {
-        Input::Number(Scalar::i32(integer))
+    let input = if let Some(integer) = integer(value)? {
+        Input::Number(i32::try_from(integer).map_or(Scalar::from_i64(DType::I64, integer), Scalar::i32))
+    } else if let Ok(boolean) = value.parse::<bool>() {
+        Input::Number(Scalar::bool(boolean))
     } else if value.starts_with(|c: char| c.is_ascii_digit() || "-+.".contains(c))
         && let Ok(float) = value.parse::<f32>()
     {
+        if float.is_infinite() && !value.ends_with("inf") {
+            return Err(format!("`{value}` does not fit an f32"));
+        }
         Input::Number(Scalar::f32(float))
+    } else if let Some(numbers) = numbers(value) {
+        Input::Numbers(numbers)
     } else {
         Input::File(value.into())
     };
     Ok((name, input))
 }
 
-/// `Y=y.npy`, `Y=y.png`
-pub fn output(text: &str) -> Result<(String, PathBuf), String> {
-    let (name, value) = name_and_value(text)?;
-    let path = PathBuf::from(value);
+/// Parses `1,2,3`, `[1, 2, 3]` and `[1]`.
+fn numbers(text: &str) -> Option<Vec<f64>> {
+    let inner = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let is_list = inner.is_some() || text.contains(',');
+    let parts = inner.unwrap_or(text).split(',').map(|part| part.trim().parse());
+    parts.collect::<Result<_, _>>().ok().filter(|_| is_list)
+}
+
+/// Checks the extension in `Y=y.npy`, `Y=y.png`.
+fn output((name, path): (String, PathBuf)) -> Result<(String, PathBuf), String> {
     if is_picture(&path) || path.extension().is_some_and(|extension| extension == "npy") {
         return Ok((name, path));
     }
     Err("it wants a file that ends in .npy, .png, .jpg or .jpeg".to_string())
 }
 
-/// The values of pixels, by their name.
+/// Parses the name of a pixel scaling.
 pub fn pixels(text: &str) -> Result<Pixels, String> {
     let names = || Pixels::ALL.map(|(name, _)| name).join(", ");
     let found = Pixels::ALL.into_iter().find(|(name, _)| *name == text);
     found.map(|(_, pixels)| pixels).ok_or_else(|| format!("it wants one of {}", names()))
 }
 
-/// `units=10`, `rate=0.5`, `use_bias=false`, `activation=relu`
+/// Parses `units=10`, `rate=0.5`, `use_bias=false`, `activation=relu`.
 pub fn setting(text: &str) -> Result<(String, Setting), String> {
     let (name, value) = name_and_value(text)?;
     let is_name = |text: &str| {
@@ -217,8 +267,8 @@ pub fn setting(text: &str) -> Result<(String, Setting), String> {
         "true" => Setting::Bool(true),
         "false" => Setting::Bool(false),
         _ if is_name(value) => Setting::Name(value.to_string()),
-        _ => match (value.parse::<i64>(), value.parse::<f64>()) {
-            (Ok(integer), _) => Setting::Int(integer),
+        _ => match (integer(value)?, value.parse::<f64>()) {
+            (Some(integer), _) => Setting::Int(integer),
             (_, Ok(float)) if float.is_finite() => Setting::Float(float),
             _ => return Err(format!("`{value}` is no number, `true`, `false` or name")),
         },
@@ -226,7 +276,7 @@ pub fn setting(text: &str) -> Result<(String, Setting), String> {
     Ok((name, setting))
 }
 
-/// A value as the command line gives it.
+/// Formats a hyper-parameter as the command line takes it.
 pub fn setting_text(setting: &Setting) -> String {
     match setting {
         Setting::Bool(value) => value.to_string(),
@@ -234,6 +284,15 @@ pub fn setting_text(setting: &Setting) -> String {
         Setting::Float(value) => value.to_string(),
         Setting::Name(value) => value.clone(),
     }
+}
+
+/// Parses an integer. `None` if the text is not a decimal integer.
+fn integer(text: &str) -> Result<Option<i64>, String> {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Ok(None);
+    }
+    text.parse().map(Some).map_err(|_| format!("`{text}` does not fit a 64-bit integer"))
 }
 
 fn size(text: &str) -> Result<usize, String> {
@@ -260,15 +319,30 @@ mod tests {
         assert_eq!(setting("rate=-0.5"), Ok(("rate".into(), Setting::Float(-0.5))));
         assert_eq!(setting("bias=false"), Ok(("bias".into(), Setting::Bool(false))));
         assert_eq!(setting("activation=relu"), Ok(("activation".into(), Setting::Name("relu".into()))));
+        assert_eq!(setting("units=4294967299"), Ok(("units".into(), Setting::Int(4294967299))));
+        let message = "`99999999999999999999` does not fit a 64-bit integer";
+        assert_eq!(setting("units=99999999999999999999"), Err(message.into()));
         assert_eq!(setting("a=[1]"), Err("`[1]` is no number, `true`, `false` or name".into()));
     }
 
     #[test]
     fn inputs() {
         assert_eq!(input("S=3"), Ok(("S".into(), Input::Number(Scalar::i32(3)))));
+        assert_eq!(input("S=4294967299"), Ok(("S".into(), Input::Number(Scalar::from_i64(DType::I64, 4294967299)))));
+        let message = "`-99999999999999999999` does not fit a 64-bit integer";
+        assert_eq!(input("S=-99999999999999999999"), Err(message.into()));
+        assert_eq!(input("S=1e60"), Err("`1e60` does not fit an f32".into()));
+        assert_eq!(input("S=true"), Ok(("S".into(), Input::Number(Scalar::bool(true)))));
         assert_eq!(input("S=-2.5"), Ok(("S".into(), Input::Number(Scalar::f32(-2.5)))));
         assert_eq!(input("S=1e3"), Ok(("S".into(), Input::Number(Scalar::f32(1000.0)))));
         assert_eq!(input("S=inf"), Ok(("S".into(), Input::File("inf".into()))));
+        for text in ["X=1,-2.5, 3e2", "X=[1, -2.5, 3e2]"] {
+            assert_eq!(input(text), Ok(("X".into(), Input::Numbers(vec![1.0, -2.5, 300.0]))));
+        }
+        assert_eq!(input("X=[7]"), Ok(("X".into(), Input::Numbers(vec![7.0]))));
+        for path in ["1,2.npy", "[1", "1,,2", "[]"] {
+            assert_eq!(input(&format!("X={path}")), Ok(("X".into(), Input::File(path.into()))));
+        }
         assert_eq!(input("X=a=b.npy"), Ok(("X".into(), Input::File("a=b.npy".into()))));
     }
 }

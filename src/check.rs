@@ -1,4 +1,4 @@
-//! `tilec check FILE...`: parse and check, without any shape.
+//! `tilec check FILE...`: parses and checks files, without shapes.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ pub struct Check {
     files: Vec<PathBuf>,
 }
 
-/// Checks every file, also after one that has errors.
+/// Checks every file, also after one with errors.
 pub fn check(arguments: &Check, terminal: &Terminal) -> Result<(), Failure> {
     let failures = arguments.files.iter().filter_map(|file| Source::load(file, terminal).err());
     failures.reduce(Failure::and).map_or(Ok(()), Err)

@@ -1,28 +1,49 @@
-//! `tilec devices`: where programs can run on this machine.
+//! `tilec devices`: lists the devices of this machine.
 
 use tile_runtime::{Device, DeviceInfo, Error};
 
 use crate::json;
 use crate::terminal::{Failure, Terminal, print};
 
+/// The device that a command runs on.
+#[derive(clap::Args)]
+pub struct DeviceOptions {
+    /// The device to run on: cpu, wgpu, wgpu:N [default: TILE_DEVICE, else the best real GPU, else
+    /// cpu]
+    #[arg(long, value_name = "NAME")]
+    device: Option<String>,
+    /// On cpu: compute convolutions by direct sums, without Winograd's algorithm
+    #[arg(long)]
+    exact: bool,
+}
+
+impl DeviceOptions {
+    /// Opens the device: see [`open`].
+    pub fn open(&self, terminal: &Terminal) -> Result<Device, Error> {
+        open(self.device.as_deref(), self.exact, terminal)
+    }
+}
+
 #[derive(clap::Args)]
 pub struct Devices {
-    /// Print them as JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// The device of this name, else of `TILE_DEVICE`, else the best; it may have to be `exact`. Says what it warns of.
+/// Opens the device `name`, else that of `TILE_DEVICE`, else the best one, and prints its warnings.
+/// `exact` asks for exact arithmetic.
 pub fn open(name: Option<&str>, exact: bool, terminal: &Terminal) -> Result<Device, Error> {
     let device = match name.map(str::to_string).or_else(|| std::env::var("TILE_DEVICE").ok()) {
         Some(name) => Device::named(&name)?,
         None => Device::best()?,
     };
     terminal.warn_of(&device);
+    device.refuted_features().iter().for_each(|sentence| terminal.detail(sentence));
     Ok(if exact { device.exact() } else { device })
 }
 
-/// Lists every device; the default one has a star.
+/// Lists every device. A star marks the default one.
 pub fn devices(arguments: &Devices) -> Result<(), Failure> {
     let devices = Device::list();
     let text = if arguments.json {

@@ -1,4 +1,5 @@
-//! `tilec FILE --emit …`: what each phase makes of a program, down to the kernels in five shading languages.
+//! `tilec FILE --emit …`: shows the output of each compiler phase, down to the kernels in five
+//! shading languages.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,8 +19,9 @@ use tile_compiler::tensor::TensorType;
 use tile_lang::ast::Function;
 use tile_lang::diagnostic::Diagnostic;
 
-use crate::arguments::{Sizes, assume_sizes, narrow_float};
+use crate::arguments::{assume_sizes, narrow_float};
 use crate::devices::open;
+use crate::inputs::Inputs;
 use crate::source::Source;
 use crate::terminal::{Failure, Terminal, print, write_file};
 
@@ -28,51 +30,55 @@ pub struct Emit {
     /// A Tile or ONNX file
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// What to show: a phase of the compiler, or the kernels in a shading language
+    /// The listings to show: phases of the compiler, or the kernels in a shading language
     #[arg(long, value_name = "KIND", value_delimiter = ',', required = true)]
     emit: Vec<Kind>,
-    /// Write a file for each listing here, instead of all to standard output
+    /// Write each listing to a file in DIR instead of standard output
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// What to schedule for: generic, what every browser and every adapter has, which never depends on the machine; apple, what every Apple GPU has since the M1, neither; cpu, the embedded
-    /// device; or a device of this machine, such as wgpu:0, with what `tilec tune` has found for it
+    /// The target to schedule for: generic, the features of every browser and every adapter; apple,
+    /// those of every Apple GPU since the M1; cpu, the embedded device; or a device of this
+    /// machine, such as wgpu:0, with the schedules that `tilec tune` found for it. generic and
+    /// apple do not depend on the machine
     #[arg(long, value_name = "NAME", default_value = "generic", value_parser = scheduled)]
     target: Scheduled,
-    /// Round the factors of products to f16 or bf16, and sum them in f32
+    /// Round the operands of matrix products and convolutions to f16 or bf16, and accumulate in f32
     #[arg(long, value_name = "TYPE", value_parser = narrow_float, conflicts_with = "train")]
     factors: Option<DType>,
-    /// Show a step of training, as the `train` block says: forward, backward, update. `--shape Y=i32:64` gives what the output Y should be
+    /// Show a training step of the `train` block: forward, backward, update. `--shape Y=i32:64`
+    /// gives the target of the output Y
     #[arg(long)]
     train: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 enum Kind {
-    /// The words of the file
+    /// The tokens of the file
     Tokens,
     /// The syntax tree
     Ast,
     /// The tensor graph, optimised
     Graph,
-    /// The steps of a run: the memory, the operations and the time that they need at least
+    /// The steps of a run, with their memory, operations and predicted least time
     Plan,
-    /// Why the plan is as it is: for each step what was fused, its schedule and the reason, and its predicted time
+    /// The decisions behind the plan: for each step its fusions, its schedule and the reason, and
+    /// its predicted time
     Explain,
-    /// The loop nests that the steps run, with their schedules
+    /// The loop nests of the steps, with their schedules
     Nests,
-    /// The nests as kernels
+    /// The kernels that the nests become
     Kernels,
     Wgsl,
     Msl,
-    /// Disassembled on standard output, a binary module in a file
+    /// SPIR-V, disassembled on standard output, and as a binary module in a file
     Spirv,
     Hlsl,
     Glsl,
-    /// The tensor graph for Graphviz
+    /// The tensor graph in Graphviz's language
     Dot,
 }
 
-/// What `--target` names.
+/// A value of `--target`.
 #[derive(Clone)]
 enum Scheduled {
     Generic,
@@ -92,21 +98,21 @@ fn scheduled(text: &str) -> Result<Scheduled, String> {
     }
 }
 
-/// The size of every dimension that nothing gives.
+/// The size of every dimension without one.
 const ASSUMED: usize = 64;
 
-/// One file's worth of output.
+/// A listing of one program, kernel or nest, printed or written as one file.
 struct Listing {
     kind: &'static str,
-    /// The name of the file that `-o` writes.
+    /// The file name under `-o`.
     file: String,
     text: String,
-    /// What the file holds, where that is not the text.
+    /// The file's content if it differs from `text`.
     binary: Option<Vec<u8>>,
 }
 
-/// Prints or writes the listings, in the order in which they were asked for.
-pub fn emit(arguments: &Emit, sizes: &Sizes, terminal: &Terminal) -> Result<(), Failure> {
+/// Prints or writes the listings, in the order of the command line.
+pub fn emit(arguments: &Emit, inputs: &Inputs, terminal: &Terminal) -> Result<(), Failure> {
     let source = Source::load(&arguments.file, terminal)?;
     let mut compiled = None;
     let mut listings = Vec::new();
@@ -115,7 +121,7 @@ pub fn emit(arguments: &Emit, sizes: &Sizes, terminal: &Terminal) -> Result<(), 
             listings.push(of_text(kind, &source));
         } else {
             if compiled.is_none() {
-                compiled = Some(compile(arguments, sizes, &source, terminal)?);
+                compiled = Some(compile(arguments, inputs, &source, terminal)?);
             }
             if let Some((graph, plan)) = &compiled {
                 listings.extend(of_program(kind, graph, plan)?);
@@ -128,7 +134,7 @@ pub fn emit(arguments: &Emit, sizes: &Sizes, terminal: &Terminal) -> Result<(), 
     }
 }
 
-fn compile(arguments: &Emit, sizes: &Sizes, source: &Source, terminal: &Terminal) -> Result<(Graph, Plan), Failure> {
+fn compile(arguments: &Emit, inputs: &Inputs, source: &Source, terminal: &Terminal) -> Result<(Graph, Plan), Failure> {
     let (profile, tuned) = match &arguments.target {
         Scheduled::Generic => (Profile::generic(), Arc::default()),
         Scheduled::Apple => (Profile::apple(), Arc::default()),
@@ -140,12 +146,12 @@ fn compile(arguments: &Emit, sizes: &Sizes, source: &Source, terminal: &Terminal
     };
     let options = Options { updates: arguments.train, tuned };
     if source.model.is_onnx() {
-        let graph = onnx_graph(arguments, sizes, source)?;
+        let graph = onnx_graph(arguments, inputs, source)?;
         return planned(graph, arguments.factors, &profile, &options, source);
     }
     let program = source.model.program();
-    let entry = sizes.entry.as_deref();
-    let mut bindings = sizes.bindings();
+    let entry = inputs.sizes.entry.as_deref();
+    let mut bindings = inputs.bindings_with(&inputs.read(source)?);
     let function = program.entry(entry).map_err(|error| source.rejected(&[error]))?;
     let targets = if arguments.train { take_targets(function, &mut bindings) } else { BTreeMap::new() };
     let assumed = assume_sizes(function, &mut bindings, ASSUMED);
@@ -162,7 +168,7 @@ fn compile(arguments: &Emit, sizes: &Sizes, source: &Source, terminal: &Terminal
     planned(graph, arguments.factors, &profile, &options, source)
 }
 
-/// The graph, the factors of its products rounded if that is wanted, optimised, and its plan.
+/// Optimises and plans the graph. `factors` narrows the operands of its contractions first.
 fn planned(
     mut graph: Graph,
     factors: Option<DType>,
@@ -181,15 +187,15 @@ fn planned(
     Ok((graph, plan))
 }
 
-/// The graph of an ONNX file.
-fn onnx_graph(arguments: &Emit, sizes: &Sizes, source: &Source) -> Result<Graph, Failure> {
+/// Returns the graph of an ONNX file.
+fn onnx_graph(arguments: &Emit, inputs: &Inputs, source: &Source) -> Result<Graph, Failure> {
     if arguments.train {
         return Err(Failure::input(format!("{} is an ONNX file, which cannot be trained", source.path.display())));
     }
-    Ok(source.onnx_network(sizes)?.graph)
+    Ok(source.onnx_network(inputs)?.graph)
 }
 
-/// Takes the shapes out of the bindings that are those of outputs.
+/// Moves the shapes of outputs out of the bindings, and returns them as the targets' types.
 fn take_targets(function: &Function, bindings: &mut Bindings) -> BTreeMap<String, TensorType> {
     let names = function.outputs.iter().map(|output| &output.name);
     let taken = names.filter_map(|name| match bindings.inputs.remove(name) {
@@ -199,8 +205,8 @@ fn take_targets(function: &Function, bindings: &mut Bindings) -> BTreeMap<String
     taken.collect()
 }
 
-/// The graph of a step of training. Outputs whose targets are not known should be like the model's, or else like classes
-/// along its last axis.
+/// Returns the graph of a training step. Outputs without a target type are assumed to have targets
+/// of their own type, or, if that does not compile, class numbers along their last axis.
 fn step(
     source: &Source,
     entry: Option<&str>,
@@ -266,7 +272,7 @@ fn nests(plan: &Plan) -> Vec<Listing> {
     plan.routines.iter().map(nest).collect()
 }
 
-/// Every kernel; for a profile without kernels, the loop nest that its device runs instead.
+/// Lists every kernel. A profile without kernels lists the loop nests that its device runs instead.
 fn kernels(plan: &Plan) -> Vec<Listing> {
     let kernel = |routine: &Routine| Listing {
         kind: "kernels",
@@ -287,7 +293,7 @@ fn shaders(plan: &Plan, target: Target) -> Result<Vec<Listing>, Failure> {
     listings.collect()
 }
 
-/// All in one text; where there are several kinds, each is headed by its name.
+/// Joins the listings into one text. `headed` puts the kind above the listings of each kind.
 fn listing(listings: &[Listing], headed: bool) -> String {
     let mut text = String::new();
     let mut kind = "";

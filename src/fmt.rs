@@ -1,4 +1,4 @@
-//! `tilec fmt FILE...`: the one layout, in place.
+//! `tilec fmt FILE...`: formats files in place.
 
 use std::path::{Path, PathBuf};
 
@@ -12,12 +12,12 @@ pub struct Fmt {
     /// Tile files
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Change nothing; name the files that are not formatted, and fail if there are any
+    /// Change nothing; print the names of unformatted files, and fail if there are any
     #[arg(long)]
     check: bool,
 }
 
-/// Formats every file, also after one that has errors. A file with syntax errors stays as it is.
+/// Formats every file, also after one with errors. A file with syntax errors is left as it is.
 pub fn fmt(arguments: &Fmt, terminal: &Terminal) -> Result<(), Failure> {
     let failures = arguments.files.iter().filter_map(|file| fmt_file(file, arguments.check, terminal).err());
     failures.reduce(Failure::and).map_or(Ok(()), Err)

@@ -1,10 +1,11 @@
-//! `tilec import MODEL.onnx -o MODEL.tile`: an ONNX file as a Tile program, with its weights beside it.
+//! `tilec import MODEL.onnx -o MODEL.tile`: converts an ONNX file to a Tile program with a file of
+//! weights beside it.
 
 use std::path::PathBuf;
 
 use tile_runtime::Device;
 
-use crate::arguments::Sizes;
+use crate::inputs::Inputs;
 use crate::source::Source;
 use crate::terminal::{Failure, Terminal, has_extension, is_same_file, print, write_file};
 
@@ -13,23 +14,24 @@ pub struct Import {
     /// An ONNX file
     #[arg(value_name = "FILE.onnx")]
     file: PathBuf,
-    /// Where to write the program; its weights are written beside it, as .safetensors. Without it the program is printed
+    /// Write the program to this file, and its weights beside it, as .safetensors [default: print
+    /// the program]
     #[arg(short, long, value_name = "FILE.tile")]
     output: Option<PathBuf>,
     #[command(flatten)]
-    sizes: Sizes,
+    inputs: Inputs,
 }
 
-/// Writes the program and its weights.
+/// Writes the program and its weights, or prints the program.
 pub fn import(arguments: &Import, terminal: &Terminal) -> Result<(), Failure> {
     let source = Source::load(&arguments.file, terminal)?;
     if !source.model.is_onnx() {
         return Err(Failure::input(format!("{} is no .onnx file", arguments.file.display())));
     }
     let device = Device::cpu();
-    let sizes = arguments.sizes.with_assumed(&source.model, terminal);
+    let inputs = arguments.inputs.with_assumed(&source.model, terminal);
     let failed = |error| source.failed(&error);
-    let imported = sizes.apply(source.model.on(&device)).import().map_err(failed)?;
+    let imported = inputs.builder(&source, &device, &inputs.read(&source)?)?.import().map_err(failed)?;
     let name = arguments.file.file_name().unwrap_or_default().to_string_lossy().replace(char::is_control, "_");
     let Some(output) = &arguments.output else {
         return print(format!("// {name}\n\n{}", imported.text()).as_bytes());
@@ -59,7 +61,7 @@ pub fn import(arguments: &Import, terminal: &Terminal) -> Result<(), Failure> {
     let beside = weights.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let head =
         if has_weights { format!("// {name}; its weights are in {beside}.\n\n") } else { format!("// {name}\n\n") };
-    // The weights first: without them the program is of no use.
+    // The weights come first: the program is useless without them.
     if has_weights {
         imported.save_weights(&weights).map_err(failed)?;
         terminal.note(&format!("wrote {}", weights.display()));

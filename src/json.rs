@@ -1,6 +1,6 @@
 //! JSON text, for `--json`.
 
-/// A string with its quotes.
+/// Quotes and escapes a string.
 pub fn string(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {
@@ -16,7 +16,7 @@ pub fn string(text: &str) -> String {
     quoted
 }
 
-/// `[a, b]` of items that are JSON already.
+/// Formats `[a, b]` from items that are already JSON.
 pub fn list(items: impl IntoIterator<Item = String>) -> String {
     format!("[{}]", items.into_iter().collect::<Vec<_>>().join(","))
 }

@@ -1,14 +1,18 @@
-//! `tilec`, the command line: arguments, files and printing, one file a command. What an app would want is in the libraries.
+//! `tilec`, the command line: arguments, files and printing, with one module a command. Functions
+//! that an app could use are in the libraries.
 
 mod arguments;
 mod bench;
 mod check;
 mod devices;
 mod emit;
+mod evaluate;
 mod fmt;
 mod import;
+mod inputs;
 mod interrupt;
 mod json;
+mod predict;
 mod preview;
 mod random;
 mod run;
@@ -18,15 +22,16 @@ mod terminal;
 mod trace;
 mod train;
 mod tune;
+mod weights;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::arguments::Sizes;
+use crate::inputs::Inputs;
 use crate::terminal::{Failure, Terminal};
 
 /// A small, fast tensor compiler: Tile programs to GPU kernels and results.
@@ -39,7 +44,7 @@ struct Arguments {
     #[command(flatten)]
     emit: Option<emit::Emit>,
     #[command(flatten)]
-    sizes: Sizes,
+    inputs: Inputs,
     #[command(flatten)]
     output: Output,
 }
@@ -49,9 +54,12 @@ struct Output {
     /// Print results and errors only
     #[arg(short, long, global = true)]
     quiet: bool,
-    /// Say more of what happens
+    /// Print more details
     #[arg(short, long, global = true, conflicts_with = "quiet")]
     verbose: bool,
+    /// Let programs import files below this folder, and not only below their own
+    #[arg(long, global = true, value_name = "DIR")]
+    allow_import: Vec<PathBuf>,
 }
 
 #[derive(Subcommand)]
@@ -64,9 +72,13 @@ enum Command {
     Run(run::Run),
     /// Train a model
     Train(Box<train::Train>),
-    /// Find the fastest schedules for a program's kernels on a device, by measurements
+    /// Compute the loss and the metrics of a model on samples
+    Evaluate(evaluate::Evaluate),
+    /// Predict the outputs of a model for pictures, arrays or rows of a table
+    Predict(predict::Predict),
+    /// Find the fastest schedules for a program's kernels on a device by measuring
     Tune(tune::Tune),
-    /// Turn an ONNX file into a Tile program, with its weights beside it
+    /// Convert an ONNX file to a Tile program with a file of weights
     Import(import::Import),
     /// Show a model's layers and count its weights
     Summary(summary::Summary),
@@ -78,9 +90,10 @@ enum Command {
 
 fn main() -> ExitCode {
     let started = Instant::now();
-    // Wrong usage ends here, with exit code 2.
+    interrupt::outlive_file_limit();
+    // Wrong usage exits here with code 2.
     let matches = Arguments::command().try_get_matches().unwrap_or_else(|error| {
-        // Help and the version are no errors.
+        // Help and the version are not errors.
         let misspelt = if error.use_stderr() { no_such_command() } else { None };
         misspelt.unwrap_or(error).exit()
     });
@@ -90,27 +103,30 @@ fn main() -> ExitCode {
     terminal::exit(result)
 }
 
-/// Does what the command line asks for.
+/// Runs the command.
 fn carry_out(arguments: Arguments, started: Instant) -> Result<(), Failure> {
-    let terminal = Terminal::new(arguments.output.quiet, arguments.output.verbose);
+    let Output { quiet, verbose, allow_import } = arguments.output;
+    let terminal = Terminal::new(quiet, verbose, allow_import);
     match (arguments.command, arguments.emit) {
         (Some(Command::Check(arguments)), _) => check::check(&arguments, &terminal),
         (Some(Command::Fmt(arguments)), _) => fmt::fmt(&arguments, &terminal),
         (Some(Command::Run(arguments)), _) => run::run(&arguments, &terminal),
         (Some(Command::Train(arguments)), _) => train::train(&arguments, &terminal),
+        (Some(Command::Evaluate(arguments)), _) => evaluate::evaluate(&arguments, &terminal),
+        (Some(Command::Predict(arguments)), _) => predict::predict(&arguments, &terminal),
         (Some(Command::Tune(arguments)), _) => tune::tune(&arguments, &terminal),
         (Some(Command::Import(arguments)), _) => import::import(&arguments, &terminal),
         (Some(Command::Summary(arguments)), _) => summary::summary(&arguments, &terminal),
         (Some(Command::Bench(arguments)), _) => bench::bench(&arguments, started, &terminal),
         (Some(Command::Devices(arguments)), _) => devices::devices(&arguments),
-        (None, Some(emit)) => emit::emit(&emit, &arguments.sizes, &terminal),
+        (None, Some(emit)) => emit::emit(&emit, &arguments.inputs, &terminal),
         (None, None) => Arguments::command()
             .error(ErrorKind::MissingRequiredArgument, "<FILE> with --emit is missing, or a command")
             .exit(),
     }
 }
 
-/// What is wrong where the first word is neither a command nor a file.
+/// Returns the error for a first word that is neither a command nor a file.
 fn no_such_command() -> Option<clap::Error> {
     let word = std::env::args_os().nth(1)?.into_string().ok()?;
     let mut command = Arguments::command();

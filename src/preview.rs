@@ -1,15 +1,16 @@
-//! How `tilec run` shows a tensor: whole if it is small, else the ends of each axis, as NumPy does.
+//! Previews of tensors for `tilec run`: whole if small, else the ends of each axis, as in NumPy.
 
 use std::fmt::Write;
 
 use tile_compiler::tensor::Tensor;
 
-/// Tensors with more elements are shortened, and those without any, of which an axis may still be long.
+/// The most elements of a tensor shown whole. Empty tensors are shortened, too: an axis may be
+/// long.
 const WHOLE: usize = 200;
-/// How many places are shown at each end of a shortened axis.
+/// The number of positions shown at each end of a shortened axis.
 const EDGE: usize = 3;
 
-/// `C f32[2, 3]` and the values, a line for each innermost row, columns aligned.
+/// Formats `C f32[2, 3]` and the values, one line for each innermost row, with aligned columns.
 pub fn preview(name: &str, tensor: &Tensor) -> String {
     let shape = tensor.shape();
     let shortened = !(1..=WHOLE).contains(&tensor.ty().elements());
@@ -33,7 +34,7 @@ pub fn preview(name: &str, tensor: &Tensor) -> String {
     text
 }
 
-/// The texts of the values that are shown, in order.
+/// Collects the texts of the shown values, in order.
 fn collect(tensor: &Tensor, axes: &[Vec<Option<usize>>], strides: &[usize], at: usize, cells: &mut Vec<String>) {
     match axes.split_first() {
         None => cells.push(value(tensor, at)),
@@ -45,7 +46,7 @@ fn collect(tensor: &Tensor, axes: &[Vec<Option<usize>>], strides: &[usize], at: 
     }
 }
 
-/// Floats with six significant digits: a summary is for looking at; `--output-dir` has every bit.
+/// Formats a value, floats to six significant digits. `--output-dir` writes all bits.
 fn value(tensor: &Tensor, at: usize) -> String {
     let scalar = tensor.get(at);
     if !scalar.dtype.is_float() {
@@ -81,7 +82,7 @@ fn write(
         if position > 0 && inner.is_empty() {
             text.push(' ');
         } else if position > 0 {
-            // A blank line between blocks, one more for each axis around them.
+            // Separates blocks by a blank line, and one more for each enclosing axis.
             text.push_str(&"\n".repeat(inner.len()));
             text.push_str(&" ".repeat(depth + 1));
         }

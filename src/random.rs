@@ -1,13 +1,15 @@
-//! Values for inputs that were not given: the same seed, name and type give the same tensor on every machine.
+//! Random values for inputs without any. The same seed, name and type give the same tensor on every
+//! machine.
 
 use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::tensor::{Tensor, TensorType};
 
-/// Floats uniform in -1..1, integers in 0..10, and bools; `None` where the size does not fit memory's address range.
+/// Returns floats uniform in -1..1, integers in 0..10, or bools. `None` if the size exceeds the
+/// address space.
 pub fn random(ty: TensorType, name: &str, seed: u64) -> Option<Tensor> {
     let dtype = ty.dtype;
     let count = ty.checked_elements()?;
-    // Each input has its own sequence, so that adding one does not change the others.
+    // Each input has its own sequence, so an additional input does not change the others.
     let mut state = name.bytes().fold(mix(seed), |hash, byte| mix(hash ^ u64::from(byte)));
     let values = (0..count).map(|_| {
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -21,7 +23,8 @@ pub fn random(ty: TensorType, name: &str, seed: u64) -> Option<Tensor> {
     Tensor::from_scalars(ty, values)
 }
 
-/// The finalizer of SplitMix64 (Steele, Lea and Flood, 2014): every bit of the result depends on every bit of `z`.
+/// The finalizer of SplitMix64 (Steele, Lea and Flood, 2014). Every bit of the result depends on
+/// every bit of `z`.
 fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,14 +1,14 @@
-//! A Tile file that was read and checked, and what is wrong with it in later phases.
+//! A Tile or ONNX file that was read and checked, and the reports of later errors in it.
 
 use std::path::{Path, PathBuf};
 
 use tile_lang::diagnostic::Diagnostic;
-use tile_runtime::{Device, Error, Model, Network};
+use tile_runtime::{Device, Error, Imports, Model, Network, read_program};
 
-use crate::arguments::Sizes;
+use crate::inputs::Inputs;
 use crate::terminal::{Failure, Terminal};
 
-/// A file whose program is in order.
+/// A file with a valid program.
 pub struct Source<'t> {
     pub path: PathBuf,
     pub text: String,
@@ -16,13 +16,13 @@ pub struct Source<'t> {
     terminal: &'t Terminal,
 }
 
-/// Whether a word that may be something else names a file: by its form, or because there is one.
+/// Returns whether a word means a file, by its form or because such a file exists.
 pub fn is_meant_as_a_file(path: &Path) -> bool {
     path.extension().is_some() || path.components().count() > 1 || path.exists()
 }
 
 impl<'t> Source<'t> {
-    /// Reads and checks a file and those that it imports; prints its warnings.
+    /// Reads and checks a file and its imports. Prints warnings.
     pub fn load(path: &Path, terminal: &'t Terminal) -> Result<Source<'t>, Failure> {
         if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("onnx")) {
             let model = Model::open_onnx(path).map_err(|error| terminal.failure(&error, path))?;
@@ -31,33 +31,35 @@ impl<'t> Source<'t> {
         Source::of(path, read(path)?, terminal)
     }
 
-    /// Checks the text of a file, and reads and checks what it imports; prints its warnings.
+    /// Checks the text of a file, and reads and checks its imports. Prints warnings.
     pub fn of(path: &Path, text: String, terminal: &'t Terminal) -> Result<Source<'t>, Failure> {
-        let load = |path: &str| std::fs::read_to_string(path).ok();
-        let model = Model::compile_file(&path.to_string_lossy(), &text, &load);
+        let imports = terminal.allowed_imports.iter().fold(Imports::of(path), Imports::allow);
+        let model = Model::compile_file(&path.to_string_lossy(), &text, &|path| imports.load(path));
         let model = model.map_err(|error| terminal.failure(&error, path))?;
         terminal.warn(model.sources(), model.warnings());
         Ok(Source { path: path.to_path_buf(), text, model, terminal })
     }
 
-    /// The network of an ONNX file; sizes that nothing gives are 1.
-    pub fn onnx_network(&self, sizes: &Sizes) -> Result<Network, Failure> {
+    /// Returns the network of an ONNX file. Sizes without a value are 1.
+    pub fn onnx_network(&self, inputs: &Inputs) -> Result<Network, Failure> {
         let device = Device::cpu();
-        let sizes = sizes.with_assumed(&self.model, self.terminal);
-        sizes.apply(self.model.on(&device)).network().map_err(|error| self.failed(&error))
+        let inputs = inputs.with_assumed(&self.model, self.terminal);
+        let builder = inputs.builder(self, &device, &inputs.read(self)?)?;
+        builder.network().map_err(|error| self.failed(&error))
     }
 
-    /// What the runtime reports of this program.
+    /// Converts an error of the runtime in this program.
     pub fn failed(&self, error: &Error) -> Failure {
         self.terminal.failure(error, &self.path)
     }
 
-    /// What is wrong with the program or its sizes.
+    /// Converts diagnostics of the program or its sizes.
     pub fn rejected(&self, diagnostics: &[Diagnostic]) -> Failure {
         self.terminal.rejected(self.model.sources(), diagnostics)
     }
 
-    /// What is wrong with what was given, or not, for an input of an entry: points at the input in the header. `help` may be empty.
+    /// Reports a wrong or missing value of the entry's input `input`, at the input in the header.
+    /// `help` may be empty.
     pub fn wrong_input(&self, entry: Option<&str>, input: &str, code: &'static str, what: &str, help: &str) -> Failure {
         if self.model.is_onnx() {
             let help = if help.is_empty() { String::new() } else { format!(" ({help})") };
@@ -76,7 +78,7 @@ impl<'t> Source<'t> {
     }
 }
 
-/// The text of a file.
+/// Reads the text of a file.
 pub fn read(path: &Path) -> Result<String, Failure> {
-    std::fs::read_to_string(path).map_err(|error| Failure::reading(path, &error))
+    read_program(path).map_err(|error| Failure::reading(path, &error))
 }

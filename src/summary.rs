@@ -1,4 +1,4 @@
-//! `tilec summary FILE`: the table of layers that Keras prints.
+//! `tilec summary FILE`: prints a table of layers like Keras'.
 
 use std::path::PathBuf;
 
@@ -7,11 +7,13 @@ use comfy_table::{CellAlignment, ContentArrangement, Table};
 use tile_compiler::lower::{Network, WeightKind, lower};
 use tile_compiler::tensor::TensorType;
 
-use crate::arguments::{Sizes, assume_sizes};
+use crate::arguments::assume_sizes;
+use crate::inputs::Inputs;
 use crate::source::Source;
 use crate::terminal::{Failure, Terminal, print};
 
-/// Sizes that nothing gives are taken to be the one, then the other: a size of an output that differs depends on them.
+/// The two values assumed for unknown sizes. An output size that differs between them depends on an
+/// unknown size.
 const ASSUMED: [usize; 2] = [64, 96];
 
 #[derive(clap::Args)]
@@ -20,26 +22,27 @@ pub struct Summary {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
-    sizes: Sizes,
+    inputs: Inputs,
 }
 
 /// Prints the entry's layers with the shapes of their outputs and their numbers of weights.
 pub fn summary(arguments: &Summary, terminal: &Terminal) -> Result<(), Failure> {
     let source = Source::load(&arguments.file, terminal)?;
     if source.model.is_onnx() {
-        let network = source.onnx_network(&arguments.sizes)?;
+        let network = source.onnx_network(&arguments.inputs)?;
         return print(text(&network, &network).as_bytes());
     }
     let program = source.model.program();
-    let entry = arguments.sizes.entry.as_deref();
+    let entry = arguments.inputs.sizes.entry.as_deref();
     let function = program.entry(entry).map_err(|error| source.rejected(&[error]))?;
+    let given = arguments.inputs.read(&source)?;
     let network = |size: usize| {
-        let mut bindings = arguments.sizes.bindings();
+        let mut bindings = arguments.inputs.bindings_with(&given);
         assume_sizes(function, &mut bindings, size);
         lower(program, entry, &bindings)
     };
     let first = network(ASSUMED[0]).map_err(|errors| source.rejected(&errors))?;
-    // Where the other sizes do not fit the program, all are shown as they are.
+    // If the second size does not fit the program, all sizes are shown as numbers.
     let second = network(ASSUMED[1]).unwrap_or_else(|_| first.clone());
     print(text(&first, &second).as_bytes())
 }
@@ -56,7 +59,7 @@ fn text(network: &Network, other: &Network) -> String {
     };
     let mut shown: Vec<&str> = Vec::new();
     for (layer, again) in network.layers.iter().zip(&other.layers) {
-        // A layer that is applied twice is one layer.
+        // A layer that is applied twice is listed once.
         if layer.elements.is_none() && shown.contains(&layer.path.as_str()) {
             continue;
         }
@@ -89,7 +92,7 @@ fn text(network: &Network, other: &Network) -> String {
         network.graph.name,
         total(&[WeightKind::Param, WeightKind::State])
     );
-    // An ONNX file, whose layers count their weights, does not say which of them are trained.
+    // In an ONNX file the layers count their weights. It does not say which of them are trained.
     if network.layers.iter().all(|layer| layer.elements.is_none()) {
         text += &format!(" Trainable params: {}\n", total(&[WeightKind::Param]));
         text += &format!(" Non-trainable params: {}\n", total(&[WeightKind::State]));
@@ -97,7 +100,7 @@ fn text(network: &Network, other: &Network) -> String {
     text
 }
 
-/// `(None, 28, 28, 32)`: sizes that are not known are `None`.
+/// Formats `(None, 28, 28, 32)`. Unknown sizes are `None`.
 fn shape(ty: &TensorType, other: &TensorType) -> String {
     let sizes = ty.shape.iter().enumerate().map(|(axis, size)| match other.shape.get(axis) {
         Some(same) if same == size => size.to_string(),
@@ -109,14 +112,14 @@ fn shape(ty: &TensorType, other: &TensorType) -> String {
     }
 }
 
-/// `1,234,567`
+/// Formats `1,234,567`.
 fn grouped(number: usize) -> String {
     let digits = number.to_string();
     let groups = digits.as_bytes().rchunks(3).rev().map(|group| String::from_utf8_lossy(group).into_owned());
     groups.collect::<Vec<_>>().join(",")
 }
 
-/// `16.23 MB`, in units of 1,024 as Keras has it.
+/// Formats `16.23 MB`, in units of 1,024, as Keras does.
 fn size(bytes: usize) -> String {
     let mut size = bytes as f64;
     let mut units = ["B", "KB", "MB", "GB", "TB"].into_iter();

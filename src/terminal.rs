@@ -1,25 +1,28 @@
-//! What goes to standard error, and how a command ends.
+//! Standard error, standard output, files, and the exit codes of commands.
 
 use std::cell::RefCell;
 use std::io::{IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use tile_lang::Sources;
 use tile_lang::diagnostic::Diagnostic;
-use tile_runtime::data::write_whole;
+use tile_runtime::data::{self, write_whole};
 use tile_runtime::{Blame, Device, Error};
 
-/// How much to say, and whether in colour.
+/// The options of all commands: verbosity, colour and permitted imports.
 pub struct Terminal {
     pub quiet: bool,
     pub verbose: bool,
     pub color: bool,
-    /// What was told once, and need not be told again.
+    /// The folders of `--allow-import`.
+    pub allowed_imports: Vec<PathBuf>,
+    /// The notes printed by [`Terminal::note_once`].
     told: RefCell<Vec<String>>,
 }
 
-/// Why a command did not do its work (most wrong usage apart: clap ends with exit code 2). The text is ready to print: diagnostics with their source, or one line.
+/// The failure of a command, with its exit code. The text is ready to print: diagnostics with their
+/// source, or one line. clap reports most wrong usage itself, with exit code 2.
 #[derive(Debug)]
 pub struct Failure {
     code: u8,
@@ -27,56 +30,62 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// The input is at fault: exit code 1.
+    /// A fault of the input: exit code 1.
     pub fn input(text: impl Into<String>) -> Failure {
         Failure { code: 1, text: format!("error: {}\n", text.into()) }
     }
 
-    /// The command line is wrong, in a way that clap does not see: exit code 2.
+    /// A fault of the command line that clap does not see: exit code 2.
     pub fn usage(text: impl Into<String>) -> Failure {
         Failure { code: 2, text: format!("error: {}\n", text.into()) }
     }
 
-    /// The device or the machine is: exit code 3.
+    /// A fault of the device or the machine: exit code 3.
     pub fn machine(text: impl Into<String>) -> Failure {
         Failure { code: 3, text: format!("error: {}\n", text.into()) }
     }
 
-    /// Ctrl-C ended the command: exit code 130, as a shell gives a process that the signal ended.
+    /// Ctrl-C ended the command: exit code 130, as in a shell for a process that SIGINT ended.
     pub fn interrupted() -> Failure {
         Failure { code: 130, text: String::new() }
     }
 
-    /// Both, one after the other; the graver exit code.
+    /// Joins both texts, and takes the larger exit code.
     pub fn and(self, other: Failure) -> Failure {
         Failure { code: self.code.max(other.code), text: self.text + &other.text }
     }
 
-    /// A file that cannot be read is input at fault.
+    /// A file that cannot be read: a fault of the input.
     pub fn reading(path: &Path, error: &std::io::Error) -> Failure {
         Failure::input(format!("cannot read {}: {error}", path.display()))
     }
 
-    /// A file that cannot be written is the machine's fault.
+    /// A file that cannot be written: a fault of the input if the path is wrong, else of the
+    /// machine.
     pub fn writing(path: &Path, error: &std::io::Error) -> Failure {
-        Failure::machine(format!("cannot write {}: {error}", path.display()))
+        let what = format!("cannot write {}: {error}", path.display());
+        match Blame::of_writing(error) {
+            Blame::Input => Failure::input(what),
+            Blame::Machine => Failure::machine(what),
+        }
     }
 }
 
 impl Terminal {
-    pub fn new(quiet: bool, verbose: bool) -> Terminal {
+    pub fn new(quiet: bool, verbose: bool, allowed_imports: Vec<PathBuf>) -> Terminal {
         let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        Terminal { quiet, verbose, color: wanted && std::io::stderr().is_terminal(), told: RefCell::default() }
+        let color = wanted && std::io::stderr().is_terminal();
+        Terminal { quiet, verbose, color, allowed_imports, told: RefCell::default() }
     }
 
-    /// Something that the user should know.
+    /// Prints a note, unless `--quiet`.
     pub fn note(&self, text: &str) {
         if !self.quiet {
             tell(&format!("note: {text}\n"));
         }
     }
 
-    /// The same, unless it was told before.
+    /// Prints a note, unless it was printed before.
     pub fn note_once(&self, text: &str) {
         let mut told = self.told.borrow_mut();
         if !told.iter().any(|known| known == text) {
@@ -85,31 +94,40 @@ impl Terminal {
         }
     }
 
-    /// What a device warns of.
+    /// Prints a device's warnings, each once.
     pub fn warn_of(&self, device: &Device) {
         device.warnings().iter().for_each(|warning| self.note_once(warning));
     }
 
-    /// Something that the user asked to know, with `--verbose`.
+    /// Notes the entries of a weights file that match no weight.
+    pub fn note_unused(&self, file: &Path, unused: &[String]) {
+        const SHOWN: usize = 3;
+        let Some(last) = unused.len().checked_sub(1) else { return };
+        let names: Vec<String> = unused.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
+        let more = if last >= SHOWN { format!(" and {} more", last + 1 - SHOWN) } else { String::new() };
+        self.note(&format!("{}: no weight takes {}{more}", file.display(), names.join(", ")));
+    }
+
+    /// Prints a detail, with `--verbose` only.
     pub fn detail(&self, text: &str) {
         if self.verbose {
             tell(&format!("{text}\n"));
         }
     }
 
-    /// Diagnostics with the source they point at, ready to print.
+    /// Renders diagnostics with the source that they point at.
     pub fn render(&self, sources: &Sources, diagnostics: &[Diagnostic]) -> String {
         tile_lang::render(diagnostics, sources, self.color)
     }
 
-    /// Prints warnings, if they are wanted.
+    /// Prints warnings, unless `--quiet`.
     pub fn warn(&self, sources: &Sources, warnings: &[Diagnostic]) {
         if !self.quiet && !warnings.is_empty() {
             tell(&self.render(sources, warnings));
         }
     }
 
-    /// What the runtime reports: exit code 1 or 3, by who can mend it.
+    /// Converts an error of the runtime: exit code 1 for the input's fault, 3 for the machine's.
     pub fn failure(&self, error: &Error, path: &Path) -> Failure {
         let code = match error.blame() {
             Blame::Input => 1,
@@ -118,34 +136,28 @@ impl Terminal {
         Failure { code, text: error.render(&path.display().to_string(), self.color) }
     }
 
-    /// The program is at fault: exit code 1.
+    /// Converts diagnostics of a program: exit code 1.
     pub fn rejected(&self, sources: &Sources, diagnostics: &[Diagnostic]) -> Failure {
         Failure { code: 1, text: self.render(sources, diagnostics) }
     }
 }
 
-/// Prints on standard error. A reader who closed it has seen enough, and there is nowhere else to tell.
+/// Prints to standard error. Errors are ignored: there is nowhere else to report them.
 pub fn tell(text: &str) {
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }
 
-/// Writes a file, whole or not at all.
+/// Writes a file completely, or leaves it as it was.
 pub fn write_file(path: &Path, content: impl AsRef<[u8]>) -> Result<(), Failure> {
-    write_whole(path, |path| std::fs::write(path, &content)).map_err(|error| Failure::writing(path, &error))
+    write_whole(path, |file| file.write_all(content.as_ref())).map_err(|error| Failure::writing(path, &error))
 }
 
-/// Sees that a file can be written, before there is work that would be lost. Nothing is there afterwards that was not before.
+/// Checks that a file can be written, before work that would be lost.
 pub fn can_be_written(path: &Path) -> Result<(), Failure> {
-    let is_new = !path.exists();
-    let opened = std::fs::File::options().append(true).create(true).open(path);
-    opened.map_err(|error| Failure::writing(path, &error))?;
-    if is_new {
-        let _ = std::fs::remove_file(path);
-    }
-    Ok(())
+    data::can_be_written(path).map_err(|error| Failure::writing(path, &error))
 }
 
-/// Sees that no file is written twice, or over one that is read.
+/// Checks that no file is written twice or written over a file that is read.
 pub fn loses_nothing(read: &[&Path], written: &[&Path]) -> Result<(), Failure> {
     for (number, path) in written.iter().enumerate() {
         if read.iter().any(|other| is_same_file(path, other)) {
@@ -158,7 +170,7 @@ pub fn loses_nothing(read: &[&Path], written: &[&Path]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Sees that the name of the file for an option has one of these extensions.
+/// Checks that the file name for an option has one of these extensions.
 pub fn has_extension(option: &str, path: &Path, extensions: &[&str]) -> Result<(), Failure> {
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
     if extensions.contains(&extension) {
@@ -169,9 +181,9 @@ pub fn has_extension(option: &str, path: &Path, extensions: &[&str]) -> Result<(
     Err(Failure::usage(what))
 }
 
-/// Whether two paths are of one file, which may be yet to come.
+/// Returns whether two paths name the same file, which need not exist.
 pub fn is_same_file(a: &Path, b: &Path) -> bool {
-    // Of a file that is not there the folder may be.
+    // For a missing file its folder is canonicalized.
     let whole = |path: &Path| {
         let there = path.canonicalize().ok();
         let folder = path.parent().map(|folder| if folder.as_os_str().is_empty() { Path::new(".") } else { folder });
@@ -180,7 +192,7 @@ pub fn is_same_file(a: &Path, b: &Path) -> bool {
     a == b || whole(a).is_some_and(|a| Some(a) == whole(b))
 }
 
-/// Prints results. A reader who closed the pipe has seen enough.
+/// Prints results. A closed pipe is not an error.
 pub fn print(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
@@ -191,7 +203,7 @@ pub fn print(bytes: &[u8]) -> Result<(), Failure> {
     }
 }
 
-/// The exit code of a command, after its failure has been printed.
+/// Prints the failure of a command, if any, and returns the exit code.
 pub fn exit(result: Result<(), Failure>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,4 +1,5 @@
-//! `--trace FILE`: when each kernel of a run was at work, as trace events in JSON, which chrome://tracing and Perfetto show.
+//! `--trace FILE`: writes the start and duration of each kernel as JSON trace events, for
+//! chrome://tracing and Perfetto.
 
 use std::path::Path;
 
@@ -8,7 +9,7 @@ use tile_runtime::Trace;
 
 use crate::terminal::{Failure, write_file};
 
-/// Runs, each a row of its own.
+/// A trace file of several runs, each in its own row.
 #[derive(Default)]
 pub struct TraceFile {
     runs: u64,
@@ -16,7 +17,7 @@ pub struct TraceFile {
 }
 
 impl TraceFile {
-    /// Adds a run of `plan` on a device; `what` it was is the row's name.
+    /// Adds a run of `plan` on a device, as the row `what`.
     pub fn add(&mut self, what: &str, device: &str, plan: &Plan, trace: &Trace) {
         let microseconds = |seconds: f64| (seconds * 1e9).round() / 1e3;
         let pid = self.runs;

@@ -1,7 +1,8 @@
-//! What the layers draw that change images at random; what they do with that is held to Keras in golden/layers.
+//! Properties of what the image layers draw at random. golden/layers holds what they compute from
+//! it to Keras.
 //!
-//! Each program computes, in training, what must be true of every image. Numbers are held to the moments of their
-//! distributions, within about five deviations; the seed is always the same.
+//! Each program computes, in training, a property that must hold for every image. Numbers are held
+//! to the moments of their distributions, within about five deviations; the seed is fixed.
 
 mod common;
 
@@ -9,9 +10,11 @@ use std::collections::HashSet;
 
 use common::golden::render;
 use tile_compiler::tensor::Tensor;
-use tile_runtime::{Device, Model};
+use tile_runtime::train::{Arrays, Fit};
+use tile_runtime::{DType, Device, Model, Scalar};
 
-/// What the body of a model gives in training; it must be the same on the reference and the cpu, but for rounding.
+/// Runs the body of a model in training, and returns its outputs. Reference and cpu must agree, up
+/// to rounding.
 fn run<const N: usize>(body: &str, outputs: [&str; N]) -> [Vec<f64>; N] {
     let source = format!("model M() -> ({}) {{\n{body}\n}}", outputs.join(", "));
     let model = Model::compile(&source).unwrap_or_else(|error| panic!("{}", render(&error)));
@@ -29,7 +32,7 @@ fn run<const N: usize>(body: &str, outputs: [&str; N]) -> [Vec<f64>; N] {
     reference
 }
 
-/// The mean and the variance.
+/// Returns the mean and the variance.
 fn moments(values: &[f64]) -> (f64, f64) {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;
@@ -61,7 +64,7 @@ fn flips() {
 
 #[test]
 fn crops() {
-    // Each pixel says where it was.
+    // Each pixel encodes its position.
     let places: HashSet<(i64, i64)> = (0..40)
         .map(|seed| {
             let [y] = run(
@@ -104,7 +107,7 @@ fn brightness_and_shear() {
 
 #[test]
 fn chances() {
-    // Each of them changes ones to zeros.
+    // Each layer changes ones to zeros.
     let [inverted, gray, erased, area] = run(
         "Ones = fill([600, 8, 8, 3], 1.0);
          Changed = Ones |> RandomInvert([0.3, 0.3], [0, 1]);
@@ -124,7 +127,7 @@ fn chances() {
     ] {
         assert!((124..236).contains(&count), "{count} of 600 are {what}");
     }
-    // A quarter, of three channels.
+    // A quarter of the image, in three channels.
     assert!(area.iter().all(|area| [0.0, 48.0].contains(area)), "{area:?}");
 }
 
@@ -167,7 +170,7 @@ fn mixtures() {
             image.chunks(8).map(|pixel| pixel.iter().position(|value| *value == 1.0).unwrap()).collect();
         let others: HashSet<usize> = from.iter().copied().filter(|n| *n != number).collect();
         assert!(others.len() <= 1, "{from:?}");
-        // The others make a box.
+        // Pixels of the other image form a box.
         let inside = |place: &usize| from[*place] != number;
         let (rows, columns): (HashSet<usize>, HashSet<usize>) =
             (0..36).filter(inside).map(|place| (place / 6, place % 6)).unzip();
@@ -177,7 +180,7 @@ fn mixtures() {
 
 #[test]
 fn elastic_transform() {
-    // Where each pixel comes from, away from the edges.
+    // The displacement of each pixel, away from the edges.
     let [across, along] = run(
         "Ramp = fill([24, 32, 32, 2], 0.0)
              + (index([1, 32, 32, 2], 3) == 0 ? index([1, 32, 32, 2], 1) : index([1, 32, 32, 2], 2));
@@ -186,7 +189,8 @@ fn elastic_transform() {
          Along[n, y, x: 24, 16, 16] = =(Y[n, y + 8, x + 8, 1] - Ramp[n, y + 8, x + 8, 1]);",
         ["Across", "Along"],
     );
-    // Noise of deviation 1.6, weighted with a normal distribution of that in both directions, times 3.2.
+    // Noise of deviation 1.6, blurred with a normal distribution of the same deviation along both
+    // axes, times 3.2.
     let weights: Vec<f64> = (-4..=4).map(|place| (-0.5 * (f64::from(place) / 1.6).powi(2)).exp()).collect();
     let sum: f64 = weights.iter().sum();
     let expected = 3.2 * 1.6 * weights.iter().map(|weight| (weight / sum).powi(2)).sum::<f64>();
@@ -201,7 +205,8 @@ fn elastic_transform() {
 
 #[test]
 fn perspective() {
-    // Each place is multiplied by a number from 0.75 to 1.25: the corner at 0, 0 stays, and the one across moves.
+    // Each coordinate is multiplied by a number from 0.75 to 1.25: the corner at (0, 0) stays, and
+    // the opposite one moves.
     let [first, last] = run(
         "Ramp = fill([300, 5, 5, 1], 0.0) + (index([1, 5, 5, 1], 1) + index([1, 5, 5, 1], 2));
          Y = Ramp |> RandomPerspective([1.0, 1.0], 0.5, fill_value = -1000.0);
@@ -211,7 +216,7 @@ fn perspective() {
     );
     assert!(first.iter().all(|value| value.abs() < 1e-4));
     let inside = last.iter().filter(|value| **value > 5.0).count();
-    // About where it is moved outwards in both directions.
+    // The corner moves outwards in both directions for about a quarter of the images.
     assert!((40..110).contains(&inside), "{inside}");
 }
 
@@ -258,4 +263,85 @@ fn augmented_mixtures() {
     );
     assert!(least[0] >= 0.0 && most[0] <= 255.0);
     assert!(change.iter().any(|change| *change > 1.0), "{change:?}");
+}
+
+/// Labels are mixed with the same weights as images: the channels of each image are its one-hot
+/// label.
+#[test]
+fn labels_are_mixed_as_images_are() {
+    let images = |size: usize| {
+        format!(
+            "Label = as_float(index([16, 3], 0) - index([16, 3], 0) / 3 * 3 == index([16, 3], 1), 32);
+             Images = fill([16, {size}, {size}, 3], 1.0) * reshape(Label, [16, 1, 1, 3]);"
+        )
+    };
+    let [difference, moved] = run(
+        &format!(
+            "{} Y, L = [Images, Label] |> MixUp(0.4);
+             Difference = amax()(abs(Y - reshape(L, [16, 1, 1, 3])));
+             Moved = mean()(abs(L - Label));",
+            images(4)
+        ),
+        ["Difference", "Moved"],
+    );
+    assert!(difference[0] < 1e-6 && moved[0] > 0.02, "{difference:?} {moved:?}");
+    // A side of the box is off by less than a pixel.
+    let [difference, moved, of_pixels] = run(
+        &format!(
+            "{} Y, L = [Images, Label] |> CutMix();
+             Difference = amax()(abs(mean([1, 2])(Y) - L));
+             Moved = mean()(abs(L - Label));
+             A, B = [Images, Images] |> CutMix(seed = 1);
+             OfPixels = amax()(abs(A - B));",
+            images(64)
+        ),
+        ["Difference", "Moved", "OfPixels"],
+    );
+    assert!(
+        difference[0] < 2.5 / 64.0 && moved[0] > 0.02 && of_pixels[0] == 0.0,
+        "{difference:?} {moved:?} {of_pixels:?}"
+    );
+}
+
+/// Targets are augmented with the inputs in a training step; in an evaluation neither is.
+#[test]
+fn targets_are_augmented_in_training() {
+    let source = |augment: &str| {
+        format!(
+            "model Same(Image[N, 4, 4, 3]) -> (P) {{
+                 param Shift[3] = zeros;
+                 P = (Image |> GlobalAveragePooling2D()) + Shift;
+             }}
+             function sureness(Predicted, Target) -> (S) {{ S = amax(-1)(Target); }}
+             train Same {{
+                 augment = {augment};
+                 loss = mae; optimizer = SGD(0.0); metrics = [sureness]; batch_size = 8; epochs = 2;
+             }}"
+        )
+    };
+    let classes: Vec<f32> = (0..24).flat_map(|n| (0..3).map(move |c| f32::from(u8::from(n % 3 == c)))).collect();
+    let pixels: Vec<f32> = classes.chunks(3).flat_map(|label| label.repeat(16)).collect();
+    let images = Tensor::from_f32([24, 4, 4, 3], &pixels).unwrap();
+    let numbers = Tensor::from_scalars(
+        tile_compiler::tensor::TensorType::new(DType::I32, [24]),
+        (0..24).map(|n| Scalar::i32(n % 3)).collect::<Vec<_>>(),
+    )
+    .unwrap();
+    let data = Arrays::new(images, numbers).unwrap();
+    for device in [Device::reference(), Device::cpu()] {
+        let model = Model::compile(&source("[one_hot_labels(3), RandomFlip(horizontal), MixUp(0.4)]"));
+        let model = model.unwrap_or_else(|error| panic!("{}", render(&error)));
+        let mut trainer = model.trainer(&device).build().unwrap();
+        let history = trainer.fit(&data, Fit::default()).unwrap_or_else(|error| panic!("{}", render(&error)));
+        for epoch in &history {
+            assert!(epoch.get("loss").unwrap() < 1e-6, "{epoch:?}");
+            assert!(epoch.get("sureness").unwrap() < 0.97, "{epoch:?}");
+        }
+        let found = trainer.evaluate(&data, 8).unwrap();
+        assert!(found[0].1.values()[0] < 1e-6 && found[1].1.values()[0] == 1.0, "{found:?}");
+    }
+    let model = Model::compile(&source("MixUp()")).unwrap();
+    let mut trainer = model.trainer(&Device::cpu()).build().unwrap();
+    let error = render(&trainer.fit(&data, Fit::default()).unwrap_err());
+    assert!(error.contains("found i32") && error.contains("one_hot_labels"), "{error}");
 }

@@ -1,4 +1,5 @@
-//! What `tilec train` reads, in every form, from files that NumPy and Pillow made; and what is told of those that are damaged.
+//! Data for `tilec train` in every format, from files that NumPy and Pillow made, and the errors
+//! for damaged files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,12 +17,12 @@ fn samples(name: &str) -> Samples {
     open(&path(name)).unwrap()
 }
 
-/// The values of the picture of this number.
+/// Returns the values of the picture with this number.
 fn picture(number: usize) -> Vec<f64> {
     (0..6).map(|i| (40 * number + 10 * (i / 3) + i % 3) as f64).collect()
 }
 
-/// The inputs and the target of one sample.
+/// Returns the inputs and the target of one sample.
 fn sample(data: &dyn Dataset, number: usize) -> (Vec<f64>, f64) {
     let columns = data.columns();
     assert_eq!(columns.iter().map(|column| column.role).collect::<Vec<_>>(), [ColumnRole::Input, ColumnRole::Target]);
@@ -29,7 +30,7 @@ fn sample(data: &dyn Dataset, number: usize) -> (Vec<f64>, f64) {
     (batch[0].to_f64s(), batch[1].to_f64s()[0])
 }
 
-/// These are the pictures from `first` on.
+/// Asserts that the samples are `count` pictures from number `first` on.
 fn are_pictures(data: &dyn Dataset, first: usize, count: usize) {
     assert_eq!(data.len(), count);
     for number in 0..count {
@@ -49,14 +50,14 @@ fn whole_and_split() {
         are_pictures(samples.train.as_ref(), 0, 5);
         assert!(samples.test.is_none());
     }
-    // One number as a target, of a type for classes.
+    // The target is one number of a type for classes.
     for name in ["idx", "npy", "whole.npz", "last.csv", "pictures"] {
         let ty = samples(name).train.columns()[1].ty.clone();
         assert!(ty.shape.is_empty() && !ty.dtype.is_float(), "{name}: {ty}");
     }
 }
 
-/// The target is the column `label`; of points with an x and a y it is the last column.
+/// The target is the column `label`; of points with an x and a y, the last column.
 #[test]
 fn columns_of_tables() {
     let labelled = samples("label.csv").train;
@@ -69,7 +70,7 @@ fn columns_of_tables() {
 fn pictures() {
     let grey = samples("pictures").train;
     assert_eq!(grey.columns()[0].ty.shape, [2, 3, 1]);
-    // Class by class.
+    // Folders are read class by class.
     for (number, of) in [0, 2, 4, 1, 3].into_iter().enumerate() {
         assert_eq!(sample(grey.as_ref(), number), (picture(of), (of % 2) as f64));
     }
@@ -81,7 +82,7 @@ fn pictures() {
     assert!(values.iter().enumerate().all(green), "{values:?}");
 }
 
-/// An empty folder for one test.
+/// Makes an empty folder for one test.
 fn empty_folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("data").join(name);
     let _ = fs::remove_dir_all(&folder);
@@ -89,12 +90,12 @@ fn empty_folder(name: &str) -> PathBuf {
     folder
 }
 
-/// What is said of a file of these bytes, its folder left out.
+/// Returns the error for a file of these bytes, without its folder.
 fn refused(name: &str, bytes: &[u8]) -> String {
     let folder = empty_folder(name);
     fs::write(folder.join(name), bytes).unwrap();
     let error = match open(&folder.join(name)) {
-        Err(error @ Error::Data { .. }) => error.to_string(),
+        Err(error @ (Error::Data { .. } | Error::Read { .. })) => error.to_string(),
         Err(error) => panic!("{error:?}"),
         Ok(_) => panic!("{name} was read"),
     };
@@ -120,10 +121,10 @@ fn damaged_files() {
     ];
     assert_snapshot!(all.join("\n"), @"
     words.csv: line 3, `b`: `x` is no number
-    short.csv: CSV error: record 2 (line: 3, byte: 12): found record with 2 fields, but the previous record has 3 fields
+    short.csv: line 3: expected 3 columns, found 2
     bare.csv: the first line has numbers, and should have the columns' names
     one.csv: a table of samples has at least two columns, the last of which is the target
-    empty.csv: a table of samples has at least two columns, the last of which is the target
+    empty.csv: it is empty
     not.npz: invalid Zip archive: Could not find EOCD
     cut.npz: invalid Zip archive: Could not find EOCD
     other.txt: there are no samples in it: neither idx files, x.npy and y.npy, an .npz, a .csv, nor a folder of pictures for each class
@@ -134,7 +135,8 @@ fn damaged_files() {
     ");
 }
 
-/// A picture of another size, and one that is none, are told of before training; one that breaks off when it is read.
+/// A picture of another size and a file that is no picture are reported before training; a
+/// truncated picture when it is read.
 #[test]
 fn damaged_pictures() {
     let read = |name: &str| fs::read(path(name)).unwrap();
@@ -152,11 +154,11 @@ fn damaged_pictures() {
     ];
     assert_snapshot!(all.join("\n"), @"
     other_size/b/0.jpg: is 8 x 8 pixels, and the first picture 2 x 3
-    no_picture/b/1.png: Format error decoding Png: Invalid PNG signature.
+    no_picture/b/1.png: The image format could not be determined
     ");
 }
 
-/// What is said of a folder of these files, the folder left out.
+/// Returns the error for a folder of these files, without the folder.
 fn folder_refused(name: &str, files: &[(&str, &[u8])]) -> String {
     let folder = empty_folder(name);
     for (file, bytes) in files {
@@ -168,7 +170,7 @@ fn folder_refused(name: &str, files: &[(&str, &[u8])]) -> String {
     error.replace(&folder.display().to_string(), name).replace(std::path::MAIN_SEPARATOR, "/")
 }
 
-/// A folder that can be read in two ways is not guessed at, nor is one where a half is missing.
+/// A folder that can be read in two ways, or that lacks one half, is an error.
 #[test]
 fn ambiguous_folders() {
     let csv = b"a,b\n1,2\n".as_slice();
@@ -202,7 +204,7 @@ fn ambiguous_folders() {
     ");
 }
 
-/// A file beside its packed form is one.
+/// A file and its compressed form count as one.
 #[test]
 fn packed_and_plain() {
     let folder = empty_folder("packed");
@@ -213,7 +215,8 @@ fn packed_and_plain() {
     are_pictures(open(&folder).unwrap().train.as_ref(), 3, 2);
 }
 
-/// Folders without pictures are no classes, and the classes of `test` have the numbers that they have in `train`.
+/// Folders without pictures are not classes. The classes of `test` have the numbers that they have
+/// in `train`.
 #[test]
 fn classes_of_folders() {
     let folder = empty_folder("classes");
@@ -230,7 +233,8 @@ fn classes_of_folders() {
     assert_eq!(sample(alone.train.as_ref(), 0).1, 1.0);
 }
 
-/// Of whatever type the numbers are stored, the model sees them as f32; what it indexes with or takes the bits of stays.
+/// A model gets stored numbers as f32, whatever their type; inputs that it uses as indices or for
+/// their bits keep their type.
 #[test]
 fn types_of_inputs() {
     let text = "model M(X[N, 3]) -> (Y) { Y = X / 2; } train M { loss = MeanSquaredError(); optimizer = SGD(); }";
@@ -252,7 +256,8 @@ fn types_of_inputs() {
     assert_eq!(predicted(indexed, DType::U8).unwrap(), [1.0, 2.0, 2.0, 2.0, 1.0, 2.0]);
 }
 
-/// Without a `train` block integers are f32 to a model, too, but where it computes integers from them or indexes with them; a function takes what it is given.
+/// Without a `train` block, too, a model gets integers as f32, unless it computes integers from
+/// them or indexes with them. A function gets them unchanged.
 #[test]
 fn types_of_inputs_that_nothing_trains() {
     let given = |text: &str, dtype: DType| {

@@ -1,5 +1,5 @@
-//! Random graphs give the same on every device: the reference interpreter, the kernel checker, the cpu, and each adapter
-//! that wgpu finds.
+//! Random graphs give the same results on every device: the reference interpreter, the kernel
+//! checker, the cpu, and each adapter that wgpu finds.
 
 mod common;
 
@@ -15,12 +15,12 @@ use tile_compiler::profile::Profile;
 use tile_compiler::tensor::{Tensor, TensorType};
 use tile_runtime::{Device, Error, Model, Session};
 
-/// What is wrong with a case on a device. A device may refuse a type by its name.
+/// Returns what is wrong with a case on a device. A device may refuse a type by its name.
 fn fault(case: &Case, device: &Device) -> Option<String> {
     let expected = interpret::run(&case.graph, &case.inputs).unwrap();
     let run = |mut session: Session| {
         session.run(case.inputs.iter().map(|(name, tensor)| (name, tensor)))?;
-        // Again with weights as they are: what follows from them alone is not computed again.
+        // A second run keeps the weights: values that depend only on them are not recomputed.
         let inputs: Vec<String> = session.inputs().map(|(name, _)| name.to_owned()).collect();
         let is_input = |(name, _): &&(String, Tensor)| inputs.contains(name);
         session.run(case.inputs.iter().filter(is_input).map(|(name, tensor)| (name, tensor)))
@@ -126,7 +126,7 @@ proptest! {
     }
 }
 
-/// Whether some point connects a row and a column: of truth values, `+` is or, `*` is and. No matrix unit knows these.
+/// Products of booleans, where `+` is or, and `*` is and. No matrix unit supports them.
 #[test]
 fn a_product_of_truth_values() {
     let graph = Graph::parse(
@@ -149,7 +149,8 @@ graph g(%0, %1) -> (C = %2)
     }
 }
 
-/// What a program gives for rows X and one number for each row, U, on the cpu is what it gives by definition, to the bit.
+/// Asserts that a program of rows X and one number U for each row gives on the cpu, to the bit,
+/// what it gives by definition.
 fn rows_with_numbers(program: &str, dtype: DType, x: impl Fn(usize) -> f64, u: impl Fn(usize) -> f64) {
     let model = Model::compile(program).unwrap();
     for (rows, length) in [(1, 1), (2, 17), (3, 100), (8, 1024), (2, 4099)] {
@@ -164,7 +165,7 @@ fn rows_with_numbers(program: &str, dtype: DType, x: impl Fn(usize) -> f64, u: i
         };
         let (mut got, expected) = (on(&Device::cpu()), on(&Device::named("reference").unwrap()));
         for (name, expected) in expected {
-            for (place, (got, expected)) in got.remove(&name).scalars().zip(expected.scalars()).enumerate() {
+            for (place, (got, expected)) in got.remove(&name).unwrap().scalars().zip(expected.scalars()).enumerate() {
                 let (got, expected) = (got.to_f64(), expected.to_f64());
                 let are_same = got.to_bits() == expected.to_bits() || got.is_nan() && expected.is_nan();
                 assert!(are_same, "{got}, not {expected}, at {place} of {rows} rows of {length}, {name}: {program}");
@@ -173,12 +174,13 @@ fn rows_with_numbers(program: &str, dtype: DType, x: impl Fn(usize) -> f64, u: i
     }
 }
 
-/// Whole numbers, so that sums are exact.
+/// Returns a small whole number, so that sums are exact.
 fn small_integer(i: usize) -> f64 {
     (i * 37 % 101) as f64 - 50.0
 }
 
-/// A row's number is read to the end of the row, also where a value of the row takes its register.
+/// A row's number stays readable to the end of the row, even if a value of the row takes its
+/// register.
 #[test]
 fn numbers_of_rows_stay_to_the_end_of_the_row() {
     for program in [
@@ -193,7 +195,8 @@ fn numbers_of_rows_stay_to_the_end_of_the_row() {
     rows_with_numbers(floor, DType::F32, small_integer, |i| (1 << (i % 5)) as f64);
 }
 
-/// What waits for its row's number where a result will be is read before that is there. All is whole numbers, whose sums are exact.
+/// A value that waits for its row's number in the result's memory is read before the result is
+/// written. All values are whole numbers, whose sums are exact.
 #[test]
 fn values_of_rows_wait_where_results_will_be() {
     for results in [
@@ -210,7 +213,7 @@ fn values_of_rows_wait_where_results_will_be() {
     }
 }
 
-/// Quotients by what is the same all over a row overflow, or not, as IEEE 754 says.
+/// Quotients by row-invariant values overflow exactly as IEEE 754 defines.
 #[test]
 fn quotients_overflow_as_defined() {
     let values = [1e38, -1e38, 3.0, -0.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 2e-38, 88.0, -3.4e38];
@@ -224,7 +227,7 @@ fn quotients_overflow_as_defined() {
     }
 }
 
-/// Mesa 22.3 takes both sides of such a comparison for unsigned, if told of an i32 whose sign is extended.
+/// Mesa 22.3 compares such operands as unsigned if an i32 with an extended sign is among them.
 #[test]
 fn widened_integers_are_compared_by_their_sign() {
     let graph = Graph::parse(
@@ -248,7 +251,7 @@ graph case(%0) -> (Less = %3, Atleast = %4, Most = %5, Least = %6)
     }
 }
 
-/// A number for each element of each input or weight of a graph, whose results are then to be exact.
+/// Gives each element of the inputs and weights a number with which the results are exact.
 fn exactly(graph: Graph, number: impl Fn(usize) -> f64) -> Case {
     let given = graph.inputs.iter().chain(&graph.weights).map(|&id| {
         let ty = graph.node(id).ty.clone();
@@ -259,7 +262,7 @@ fn exactly(graph: Graph, number: impl Fn(usize) -> f64) -> Case {
     Case { tolerances: vec![0.0; graph.outputs.len()], graph, inputs }
 }
 
-/// Aggregates of few columns are made of wider rows, where points that follow each other fit side by side.
+/// Reductions with few columns are computed in wider rows, if successive points fit side by side.
 #[test]
 fn aggregates_of_few_columns() {
     for (lines, length, columns, kernels) in [
@@ -271,7 +274,8 @@ fn aggregates_of_few_columns() {
         (40, 96, 48, 2),
         (65, 128, 64, 1),
     ] {
-        // No two are equal of those whose greatest or least counts, and products of odd numbers, which wrap, are never 0.
+        // Values for maxima and minima are distinct. Products of odd numbers, which wrap, are never
+        // 0.
         let distinct: fn(usize) -> f64 = |i| (i * 7919 % 1_000_003) as f64;
         let odd: fn(usize) -> f64 = |i| 2.0 * small_integer(i) + 1.0;
         let kinds = [
@@ -299,7 +303,8 @@ graph case(%0) -> (Y = %3)
     }
 }
 
-/// Convolutions, whose windows are in the image or in the result: Winograd's way would round what f32 holds.
+/// Convolutions with windows in the image or in the result. Winograd's algorithm would round values
+/// that f32 holds.
 #[test]
 fn convolutions_of_small_integers() {
     for (shape, kernel, sum) in [
@@ -329,7 +334,7 @@ graph case(%0) -> (Y = %4)
     }
 }
 
-/// Whole rows, and parts of rows beside what no index leads to, at places known only when the program runs; some of these are none.
+/// Whole rows, and parts of rows, at indices known only at run time, some of them out of range.
 #[test]
 fn rows_at_indices() {
     for (rows, columns, place) in
@@ -354,7 +359,7 @@ graph case(%0, %1) -> (Y = %4)
     }
 }
 
-/// Sums of products of the greatest numbers of few bits, some of which f64 holds.
+/// Sums of products of the greatest numbers of few bits, some of which fit f64.
 #[test]
 fn products_of_small_integers() {
     for (left, right, to, terms) in [
@@ -377,13 +382,13 @@ graph case(%0) -> (P = %4)
 %4 = contract sum [n, u] (n: 0..37, u: 0..13, k: 0..{terms}) {{ v0 = %2[n, k]; v1 = %3[k, u]; v2 = mul v0 v1; yield v2 }} : {to}[37, 13]
 "
         );
-        // Saturated, so that sums are as great as they can be; and odd.
+        // Either saturated, so that sums are as great as they can be, or odd.
         let case = exactly(Graph::parse(&graph).unwrap(), |i| if i % 11 == 0 { 1.0 } else { 1e6 });
         assert_eq!(fault(&case, &Device::cpu()), None, "{graph}");
     }
 }
 
-/// Transposed convolutions of any stride and length, whose results have their channels first.
+/// Transposed convolutions of any stride and length with channels-first results.
 #[test]
 fn transposed_convolutions() {
     for (stride, taps, before, length) in [

@@ -1,4 +1,5 @@
-//! Gradients: of the library's layers those of JAX, of random graphs those of finite differences.
+//! Gradients of the library's layers are those of JAX, and gradients of random graphs are those of
+//! finite differences.
 //!
 //! `CASE=conv2d cargo test --test gradients` runs the cases with `conv2d` in their names.
 
@@ -18,8 +19,8 @@ use tile_compiler::lower::{Binding, Bindings, lower};
 use tile_compiler::tensor::{Tensor, TensorType};
 use tile_runtime::{DType, Device, Model, Scalar, Session};
 
-/// Adds an input for each output that is a float: what multiplies its gradient. The outputs are then the gradients with
-/// respect to nodes.
+/// Adds an input for each float output, the factor of its gradient. The outputs become the
+/// gradients with respect to `nodes`.
 fn differentiate(
     graph: &mut Graph,
     nodes: &[(String, NodeId)],
@@ -42,19 +43,19 @@ fn differentiate(
     seeds
 }
 
-/// As `seed` in golden/gradients/make.py.
+/// Returns the same values as `seed` in golden/gradients/make.py.
 fn seed(number: usize, ty: &TensorType) -> Tensor {
     let value = |n: usize| Scalar::from_f64(ty.dtype, (((n * 37 + 11 * number) % 64) as f64 - 31.5) / 32.0);
     Tensor::from_scalars(ty.clone(), (0..ty.elements()).map(value)).unwrap()
 }
 
-/// The inputs and weights that are floats.
+/// Returns the float inputs and weights.
 fn given(graph: &Graph) -> Vec<(String, NodeId)> {
     let given = graph.inputs.iter().chain(&graph.weights).filter(|id| graph.dtype(**id).is_float());
     given.map(|&id| (graph.node(id).op.given_name().unwrap_or_default().to_owned(), id)).collect()
 }
 
-/// What is wrong with the gradients of a case.
+/// Returns what is wrong with the gradients of a case.
 fn check(case: &Case, tensors: &[Tensor], expected: &[(String, Tensor)], devices: &[Device]) -> Result<(), String> {
     let names = |kind| case.of(kind).map(|(name, _)| name).collect::<Vec<_>>().join(", ");
     let source = format!("model Case({}) -> ({}) {{\n{}}}\n", names("input"), names("output"), case.body);
@@ -71,7 +72,7 @@ fn check(case: &Case, tensors: &[Tensor], expected: &[(String, Tensor)], devices
     }
     let network = lower(&program, None, &bindings).map_err(|errors| format!("{errors:?}"))?;
     let mut graph = network.graph;
-    // Training has more outputs: what is kept, which has no gradient.
+    // Training has more outputs, the updated states, which have no gradient.
     graph.outputs.truncate(case.of("output").count());
     let nodes: HashMap<String, NodeId> = given(&graph).into_iter().collect();
     let node =
@@ -82,7 +83,7 @@ fn check(case: &Case, tensors: &[Tensor], expected: &[(String, Tensor)], devices
     values.retain(|(name, _)| read(name));
     let found = interpret::run(&graph, &values).map_err(|error| error.to_string())?;
     let mut faults = String::new();
-    // Of a gradient that is 0, as large terms cancel in it, there is left what rounding leaves of them.
+    // A gradient that is 0 because large terms cancel keeps their rounding errors.
     let largest = expected.iter().flat_map(|(_, tensor)| tensor.to_f64s()).fold(1e-3, |most: f64, x| most.max(x.abs()));
     let near = |found: &Tensor, expected: &Tensor| {
         let (found, expected) = (found.to_f64s(), expected.to_f64s());
@@ -110,7 +111,7 @@ fn check(case: &Case, tensors: &[Tensor], expected: &[(String, Tensor)], devices
     if faults.is_empty() { Ok(()) } else { Err(faults) }
 }
 
-/// The checker of kernels, and the adapters that wgpu finds.
+/// Returns the kernel checker, and the adapters that wgpu finds.
 fn gpus() -> Vec<Device> {
     [vec![Device::named("check").unwrap()], ADAPTERS.clone()].concat()
 }
@@ -173,7 +174,7 @@ fn hold_to_jax(wanted: impl Fn(&str) -> bool, devices: &[Device]) {
     assert!(faults.is_empty(), "{} of {run} cases:\n{}", faults.len(), faults.join("\n"));
 }
 
-/// The programs of the compiler's own tests, one for each construct, as `f32` on every device.
+/// The programs of the compiler's own tests, one for each construct, in f32 on every device.
 #[test]
 fn programs_have_the_same_gradients_on_every_device() {
     let devices = [vec![Device::cpu()], gpus()].concat();
@@ -226,8 +227,8 @@ fn programs_have_the_same_gradients_on_every_device() {
     assert!(faults.is_empty(), "{faults}");
 }
 
-/// The largest of values that are computed, two of them equal: each has half of the gradient, though a device may multiply and
-/// add at once in one kernel and not in another.
+/// The maximum of computed values, two of which are equal: each gets half of the gradient, even if
+/// a device fuses multiplication and addition in one kernel and not in another.
 #[test]
 fn computed_values_that_are_equal_share_a_gradient() {
     let source = "function f(A[N, D], B[N, D], C[D]) -> (G) {
@@ -245,7 +246,7 @@ fn computed_values_that_are_equal_share_a_gradient() {
     let model = Model::compile(source).unwrap();
     for device in [vec![Device::reference(), Device::cpu()], gpus()].concat() {
         let builder = given.iter().fold(model.on(&device), |builder, (name, x)| builder.input(*name, x.shape()));
-        let g = builder.build().unwrap().run(given.clone()).unwrap().remove("G").to_f64s();
+        let g = builder.build().unwrap().run(given.clone()).unwrap().remove("G").unwrap().to_f64s();
         for row in g.chunks(64) {
             assert_eq!(row.iter().sum::<f64>(), 1.0, "{} {row:?}", device.name());
             assert_eq!(row[0], row[63], "{}", device.name());
@@ -253,7 +254,7 @@ fn computed_values_that_are_equal_share_a_gradient() {
     }
 }
 
-/// In 16 bits a device has the gradient, or says which type it has not.
+/// With 16-bit floats a device computes the gradient, or names the type that it lacks.
 #[test]
 fn gradients_of_narrow_floats() {
     let source = "function f(X[N, K], W[K, U]) -> (DX, DW) {
@@ -291,7 +292,8 @@ fn gradients_of_narrow_floats() {
     }
 }
 
-/// A case whose floats are all f64, with inputs between the multiples of 1/4 that they are, so that nothing has a kink there.
+/// Converts a case to f64, with inputs between the multiples of 1/4, so that no function has a kink
+/// there.
 fn smooth(case: &Random) -> (Graph, Vec<(String, Tensor)>) {
     let mut text = case.graph.to_string();
     for narrow in ["bf16", "f16", "f32"] {
@@ -318,12 +320,12 @@ fn smooth(case: &Random) -> (Graph, Vec<(String, Tensor)>) {
     (graph, inputs)
 }
 
-/// A sum of products of all elements of tensors.
+/// Returns the sum of the products of all elements.
 fn dot(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
     a.iter().flatten().zip(b.iter().flatten()).map(|(a, b)| a * b).sum()
 }
 
-/// So many points are too many to interpret.
+/// More points than this are too many to interpret.
 const POINTS: f64 = 1e6;
 
 fn points(graph: &Graph) -> f64 {
@@ -337,8 +339,9 @@ fn points(graph: &Graph) -> f64 {
 /// Tensors by name.
 type Named = Vec<(String, Tensor)>;
 
-/// Holds the gradients of `graph`'s outputs to central differences along one direction. Answers the graph that has the
-/// gradients as outputs, and its inputs; `None` where that cannot be compared.
+/// Compares the gradients of `graph`'s outputs with central differences along one direction.
+/// Returns the graph that has the gradients as outputs, and its inputs, or `None` if they cannot be
+/// compared.
 fn held_to_differences(graph: &Graph, inputs: &[(String, Tensor)]) -> Result<Option<(Graph, Named)>, TestCaseError> {
     let mut gradient = graph.clone();
     let nodes: Vec<(String, NodeId)> =
@@ -375,7 +378,7 @@ fn held_to_differences(graph: &Graph, inputs: &[(String, Tensor)]) -> Result<Opt
         (dot(&floats, &seeds), floats.iter().flatten().map(|y| y.abs()).sum::<f64>())
     };
     let (here, size) = total(0.0);
-    // The slope between two points on either side of here, and by how much it differs on the two sides.
+    // The slope between two points on either side, and how much it differs between the sides.
     let slope_and_bend = |h: f64| {
         let (after, before) = (total(h).0, total(-h).0);
         ((after - before) / (2.0 * h), (after - 2.0 * here + before) / h)
@@ -387,8 +390,9 @@ fn held_to_differences(graph: &Graph, inputs: &[(String, Tensor)]) -> Result<Opt
     let found: Vec<Vec<f64>> = found.iter().map(|(_, tensor)| tensor.to_f64s()).collect();
     let analytic = dot(&found, &direction);
     let scale = found.iter().flatten().map(|g| g.abs()).sum::<f64>().max(1e-3) + 1e-6 * size;
-    // Where differences do not converge there is a kink, or a value too large for them. They do converge, to the mean of both
-    // sides, if the kink is right here: then the bend stays as it is, where that of a smooth function halves with the step.
+    // If differences do not converge, there is a kink, or a value too large for them. At a kink
+    // exactly here they do converge, to the mean of both sides: there the bend stays, while that of
+    // a smooth function halves with the step.
     let converge = (wide - narrow).abs() <= 1e-5 * scale && (wide_bend - 2.0 * narrow_bend).abs() <= 1e-5 * scale;
     if !converge || !wide.is_finite() {
         return Ok(None);
@@ -400,7 +404,7 @@ fn held_to_differences(graph: &Graph, inputs: &[(String, Tensor)]) -> Result<Opt
     Ok(Some((gradient, given)))
 }
 
-/// Positions and products of very many terms are left out.
+/// Excludes positions, and products of very many terms.
 fn differentiable(graph: &Graph) -> bool {
     points(graph) <= POINTS / 20.0
         && graph.ids().all(|id| match &graph.node(id).op {

@@ -60,7 +60,8 @@ proptest! {
 
     #[test]
     fn values_stay_within_their_bounds(case in any_case()) {
-        // No NaN and no infinity: the comparison of devices would not see anything in them.
+        // Results have no NaN and no infinity, in which the comparison of devices would see no
+        // difference.
         for (name, tensor) in interpret::run(&case.graph, &case.inputs).unwrap() {
             prop_assert!(tensor.to_f64s().into_iter().all(f64::is_finite), "{}: {:?}", name, tensor);
         }

@@ -1,4 +1,5 @@
-//! The library's layers, activations and initializers are those of Keras and PyTorch: see golden/layers, which has their values.
+//! The library's layers, activations and initializers match Keras and PyTorch: golden/layers has
+//! their values.
 //!
 //! `CASE=lstm cargo test --test layers` runs the cases with `lstm` in their names.
 
@@ -11,7 +12,7 @@ use common::golden::{Case, arrays, difference, refused, render, tensor_type, tex
 use tile_compiler::tensor::{Tensor, TensorType};
 use tile_runtime::{DType, Device, Model, Scalar};
 
-/// What a case gives on a device, and what is wrong with it.
+/// Runs a case on a device, and returns what is wrong with the results.
 fn check(case: &Case, model: &Model, tensors: &[Tensor], device: &Device) -> Result<(), String> {
     let mut builder = model.on(device).training(case.training);
     let named = || case.lines.iter().zip(tensors).map(|((kind, name, _), tensor)| (kind.as_str(), name, tensor));
@@ -22,7 +23,7 @@ fn check(case: &Case, model: &Model, tensors: &[Tensor], device: &Device) -> Res
         Err(error) if refused(&error) => return Ok(()),
         session => session.map_err(|error| render(&error))?,
     };
-    // Exactly these weights.
+    // The session has exactly the case's weights.
     let mut found: Vec<String> = session.weights().map(|(path, ty)| format!("{path} {ty}")).collect();
     let mut expected: Vec<String> = case.of("weight").map(|(path, ty)| format!("{path} {ty}")).collect();
     found.sort();
@@ -86,10 +87,11 @@ families! {
     preprocessing
 }
 
-/// The deviation of the normal distribution between -2 and 2.
+/// The standard deviation of the normal distribution truncated to -2 … 2.
 const TRUNCATED: f64 = 0.879_625_661_034_239_8;
 
-/// What is wrong with the first values of a weight: see golden/layers/initializers.py, which says the same of Keras'.
+/// Returns what is wrong with the initial values of a weight. golden/layers/initializers.py checks
+/// Keras' in the same way.
 fn complaint(tensor: &Tensor, kind: &str, parameters: &[f64]) -> Option<String> {
     let values = tensor.to_f64s();
     let columns = tensor.shape().last().copied().unwrap_or(1);
@@ -144,10 +146,10 @@ fn complaint(tensor: &Tensor, kind: &str, parameters: &[f64]) -> Option<String> 
     (kind != "normal" && gap > (high - low) * 60.0 / count).then(|| format!("from {least} to {greatest} only"))
 }
 
-/// The first values of a case's weights.
+/// Checks the initial values of a case's weights.
 fn check_first_values(case: &Case) -> Result<(), String> {
     let model = case.program()?;
-    // They are computed on the cpu, wherever the session is.
+    // Initial values are computed on the cpu, whatever the session's device.
     let device = Device::reference();
     let mut builder = model.on(&device);
     for (name, ty) in case.of("input") {
@@ -179,7 +181,7 @@ fn initializers() {
     assert!(faults.is_empty(), "{} of {}:\n{}", faults.len(), cases.len(), faults.concat());
 }
 
-/// The blocks that Random123 and jax have: key, counter, result, of two words each.
+/// The blocks that Random123 and jax have: key, counter and result, each of two words.
 #[test]
 fn threefry() {
     let file = text("layers/threefry.txt");

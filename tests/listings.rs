@@ -1,4 +1,5 @@
-//! Hand-written kernels in every shading language, as other people's tools see them.
+//! Kernels in every shading language pass external tools: hand-written kernels, and those of layers
+//! and of training steps. The kernels of the snapshots are checked with these.
 
 mod common;
 
@@ -14,6 +15,9 @@ use tile_compiler::plan::Work;
 use tile_compiler::profile::{MatrixUnit, Profile};
 use tile_compiler::schedule::{Schedule, candidates, kernel};
 use tile_compiler::tensor::TensorType;
+use tile_runtime::Device;
+
+use common::golden::Case;
 
 #[test]
 fn listings_pass_the_tools_of_every_language() {
@@ -31,7 +35,8 @@ fn listings_pass_the_tools_of_every_language() {
     common::tools::check(&kernels);
 }
 
-/// Products by the matrices of a device, whole and with remainders, in f32 and with factors rounded to f16.
+/// Products by a device's matrix units, whole and with remainders, in f32 and with factors rounded
+/// to f16.
 #[test]
 fn products_of_matrices_pass_the_tools_of_every_language() {
     let source = "function f(X[N, K], W[K, M], B[M]) -> (Y) { Z[n, m: N, M] = +(X[n, k] * W[k, m]); Y = relu(Z + B); }";
@@ -62,7 +67,7 @@ fn products_of_matrices_pass_the_tools_of_every_language() {
     common::tools::check(&kernels);
 }
 
-/// Networks with what gradients there are.
+/// Networks with every kind of gradient.
 const STEPS: [(&str, &[usize], TargetType); 2] = [
     (
         "model Net(X[N, 12, 12, 1]) -> (Y) {
@@ -81,13 +86,13 @@ const STEPS: [(&str, &[usize], TargetType); 2] = [
     ),
 ];
 
-/// What an output should be.
+/// The type of a target.
 enum TargetType {
     Like,
     Class,
 }
 
-/// Whole steps of training: forward, backward and update, where weights are written over.
+/// Whole training steps: forward, backward and update, where weights are overwritten.
 #[test]
 fn steps_of_training_pass_the_tools_of_every_language() {
     let mut kernels = Vec::new();
@@ -114,5 +119,32 @@ fn steps_of_training_pass_the_tools_of_every_language() {
         }));
     }
     assert!(kernels.iter().any(|kernel| kernel.buffers.iter().any(|buffer| buffer.access == Access::Update)));
+    common::tools::check(&kernels);
+}
+
+/// The kernels of every case of the library's layers, in inference and in training.
+#[test]
+fn layers_pass_the_tools_of_every_language() {
+    let device = Device::check(Profile::generic());
+    let mut kernels = Vec::new();
+    let files = fs::read_dir(common::golden::path("layers")).unwrap().map(|entry| entry.unwrap().path());
+    let texts = files.filter(|file| file.extension().is_some_and(|extension| extension == "txt"));
+    let names = texts.map(|file| format!("layers/{}", file.file_name().unwrap().display()));
+    for family in names.filter(|name| common::golden::text(name).starts_with("case ")) {
+        for case in Case::all(&family) {
+            let model = case.program().unwrap_or_else(|fault| panic!("{}: {fault}", case.name));
+            let mut builder = model.on(&device).training(case.training);
+            for (name, ty) in case.of("input") {
+                builder = builder.input(name, common::golden::tensor_type(ty));
+            }
+            match builder.build() {
+                Ok(session) => kernels.extend(session.plan().unwrap().routines.iter().filter_map(|r| r.kernel.clone())),
+                Err(error) if common::golden::refused(&error) => {}
+                Err(error) => panic!("{}: {}", case.name, common::golden::render(&error)),
+            }
+        }
+    }
+    let kernels = common::tools::distinct(kernels);
+    assert!(kernels.len() > 500, "{} kernels", kernels.len());
     common::tools::check(&kernels);
 }

@@ -1,7 +1,8 @@
-//! The networks for MNIST learn its digits as well as Keras' do: see golden/training/mnist_accuracy.py.
+//! The networks for MNIST learn its digits as well as Keras' do: see
+//! golden/training/mnist_accuracy.py.
 //!
-//! The digits are in the folder that `MNIST` names, or `../shared/data/mnist`; without them only the few that are in this repository
-//! are learnt.
+//! The digits are in the folder that `MNIST` names, or `../shared/data/mnist`. Without them, only
+//! the few in this repository are learnt.
 //!
 //!     cargo test --release --test mnist -- --include-ignored --nocapture
 
@@ -24,7 +25,7 @@ fn trainer(network: &str, device: &Device) -> Trainer {
     Model::compile(&source).unwrap().trainer(device).build().unwrap()
 }
 
-/// All digits, if they are on this machine.
+/// Returns all digits, if they are on this machine.
 fn digits() -> Option<Box<dyn Dataset>> {
     let path = std::env::var_os("MNIST").map_or_else(|| root().join("../shared/data/mnist"), PathBuf::from);
     match path.exists() {
@@ -36,8 +37,8 @@ fn digits() -> Option<Box<dyn Dataset>> {
     }
 }
 
-/// Panics where, after training as the network's `train` block says, the share of the digits of the validation that are known is
-/// less than Keras' by 0.7 points, in the mean over three seeds.
+/// Trains as the network's `train` block says, and panics if the validation accuracy, the mean of
+/// three seeds, is more than 0.7 points below Keras'.
 fn check(network: &str, device: &Device) {
     let Some(digits) = digits() else { return };
     let keras = fs::read_to_string(root().join("tests/golden/training/mnist_accuracy.json")).unwrap();
@@ -56,7 +57,7 @@ fn check(network: &str, device: &Device) {
     assert!(mean(&found) >= mean(&keras) - 0.007, "{network} on {}: {found:?}", device.name());
 }
 
-/// A dense network learns 36 digits by heart, and the convolutional one most of them.
+/// A dense network memorises 36 digits, and the convolutional one most of them.
 #[test]
 fn a_few_digits_are_learnt() {
     let read = |name: &str| npy::read(File::open(root().join("examples/digits").join(name)).unwrap()).unwrap();
@@ -75,7 +76,7 @@ fn an_epoch_is_enough_for_most_digits() {
     let mut trainer = trainer("mlp", &Device::cpu());
     let fit = Fit::epochs(1).validation(Validation::Fraction(0.1));
     let history = trainer.fit(&*digits, fit).unwrap();
-    // 0.900 to 0.906 in Keras.
+    // Keras reaches 0.900 to 0.906.
     assert!(history[0].get("val_accuracy").unwrap() > 0.88, "{history:?}");
 }
 

@@ -1,6 +1,6 @@
-//! Whole models are those of Keras and PyTorch: see golden/models.py, which has their contract and their outputs.
+//! Whole models match Keras and PyTorch: golden/models.py has their contract and their outputs.
 //!
-//! The weights come from a hash, the same as there, as they are too large to keep.
+//! The weights are too large to store. Both sides compute them from a hash.
 
 mod common;
 
@@ -17,12 +17,12 @@ struct Line {
     kind: String,
     name: String,
     ty: TensorType,
-    /// From where to where its elements are; of an output, every which of them is kept.
+    /// The range of its elements; for an output, the stride of the elements that are stored.
     numbers: Vec<f64>,
 }
 
 impl Line {
-    /// `weight conv1.Kernel f32[3, 3] -0.5 0.5`
+    /// Parses a line such as `weight conv1.Kernel f32[3, 3] -0.5 0.5`.
     fn parse(line: &str) -> Line {
         let mut words = line.splitn(3, ' ').map(str::to_owned);
         let mut word = || words.next().unwrap();
@@ -32,7 +32,7 @@ impl Line {
         Line { kind, name, ty: tensor_type(&format!("{ty}]")), numbers }
     }
 
-    /// The tensor that the name's hash makes.
+    /// Returns the tensor that the name's hash makes.
     fn hashed(&self) -> Tensor {
         let fnv = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
         let seed = self.name.bytes().fold(0xcbf2_9ce4_8422_2325, fnv);
@@ -51,7 +51,7 @@ impl Line {
     }
 }
 
-/// Panics where a model is not that of golden/models/NAME.txt on one of the devices.
+/// Panics if a model differs from golden/models/NAME.txt on one of the devices.
 fn check(name: &str, devices: &[Device]) {
     let file = text(&format!("models/{name}.txt"));
     let (entry, lines) = file.split_once('\n').unwrap();
@@ -63,7 +63,7 @@ fn check(name: &str, devices: &[Device]) {
     let path = format!("examples/models/{}.tile", name.split('-').next().unwrap());
     let source = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(&path));
     let source = source.unwrap_or_else(|error| panic!("{path}: {error}"));
-    let model = Model::compile_file(&path, &source, &|path| fs::read_to_string(path).ok());
+    let model = Model::compile_file(&path, &source, &|path| fs::read_to_string(path).ok().into());
     let model = model.unwrap_or_else(|error| panic!("{}", render(&error)));
     for device in devices {
         let on = model.on(device).entry(entry.strip_prefix("model ").unwrap());
@@ -77,7 +77,7 @@ fn check(name: &str, devices: &[Device]) {
         for weight in of("weight") {
             session.set(&weight.name, &weight.hashed()).unwrap();
         }
-        let result = session.run([(&input.name, input.hashed())]).unwrap().remove(&output.name);
+        let result = session.run([(&input.name, input.hashed())]).unwrap().remove(&output.name).unwrap();
         assert_eq!(*result.ty(), output.ty, "the output of {name}");
         let sample = result.scalars().step_by(output.numbers[0] as usize);
         let sample = Tensor::from_scalars(kept.ty().clone(), sample.collect::<Vec<_>>()).unwrap();
@@ -85,17 +85,17 @@ fn check(name: &str, devices: &[Device]) {
     }
 }
 
-/// Models small enough for the reference interpreter.
+/// Checks a model that is small enough for the reference interpreter.
 fn check_everywhere(name: &str) {
     check(name, &[vec![Device::reference(), Device::cpu()], ADAPTERS.clone()].concat());
 }
 
-/// The others.
+/// Checks a larger model.
 fn check_on_devices(name: &str) {
     check(name, &[vec![Device::cpu()], ADAPTERS.clone()].concat());
 }
 
-/// At full size, where a software adapter would take minutes, on the cpu alone.
+/// Checks a model at full size on the cpu alone; a software adapter would take minutes.
 fn check_on_the_cpu(name: &str) {
     check(name, &[Device::cpu()]);
 }

@@ -1,4 +1,4 @@
-//! The library has what Keras 3 has: the lists in golden/ are of its public names, made by golden/layers/make.py.
+//! The library has the public names of Keras 3: golden/layers/make.py made the lists in golden/.
 //!
 //! `cargo test --test names -- --nocapture` prints what is missing.
 
@@ -8,10 +8,11 @@ use std::collections::HashSet;
 
 use common::golden::text;
 
-/// The most that may be missing, each with its reason.
+/// The number of names that may be missing, each with a reason.
 const MOST: usize = 10;
 
-/// What every program sees: the library's definitions, and the functions of the language.
+/// Returns all names that every program sees: the library's definitions, and the functions of the
+/// language.
 fn known() -> HashSet<String> {
     let files = tile_lang::LIBRARY.iter().map(|file| tile_lang::parse(file.text).file);
     let (functions, aliases): (Vec<_>, Vec<_>) = files.map(|file| (file.functions, file.aliases)).unzip();
@@ -20,13 +21,13 @@ fn known() -> HashSet<String> {
     functions.chain(aliases).chain(tile_lang::builtin::builtin_names().map(String::from)).collect()
 }
 
-/// Prints which names of a list are missing, and gives what is wrong: those that lack a reason, and those that have one but
-/// are there.
+/// Prints which names of a list are missing, and returns the faults: missing names without a
+/// reason, and reasons for names that exist.
 fn complaints(list: &str, most: usize) -> Vec<String> {
     let known = known();
     let file = text(list);
     let lines = file.lines().filter(|line| !line.starts_with('#'));
-    // `NAME`, `NAME = ANOTHER`, `NAME: reason`.
+    // A line is `NAME`, `NAME = ANOTHER`, or `NAME: reason`.
     let entries: Vec<(&str, Option<&str>)> = lines
         .map(|line| match line.split_once(": ") {
             Some((name, reason)) => (name, Some(reason)),

@@ -1,5 +1,5 @@
-//! The nests of a plan compute what its graph does: the reference for nests, which tuning holds kernels to, beside the reference
-//! for graphs, on random graphs.
+//! The nests of a plan compute what its graph does. Tuning holds kernels to the reference for
+//! nests; here random graphs hold that to the reference for graphs.
 
 mod common;
 
@@ -11,7 +11,7 @@ use tile_compiler::plan::{Content, Launch, Plan, Work};
 use tile_compiler::profile::{Profile, Rates};
 use tile_compiler::tensor::Tensor;
 
-/// Runs a plan's nests by their reference.
+/// Runs a plan's nests on their reference.
 fn run(plan: &Plan, case: &Case) -> Result<Vec<(String, Tensor)>, String> {
     let mut memory: Vec<Tensor> = plan
         .buffers
@@ -51,7 +51,7 @@ fn check(case: &Case) -> Result<(), TestCaseError> {
     let expected = interpret::run(&case.graph, &case.inputs).unwrap();
     let mut graph = case.graph.clone();
     pipeline::optimise(&mut graph);
-    // Launches that cost nothing, so that reductions are divided; and every type.
+    // Free launches, so that reductions are divided; and every type.
     let rates = Rates { launch: 0.0, ..Rates::GPU };
     for profile in [Profile { rates, int64: true, ..Profile::generic() }, Profile::cpu()] {
         let Ok(plan) = pipeline::plan(&graph, &profile) else { continue };

@@ -1,4 +1,4 @@
-//! Pictures are to a network what Keras and torchvision make of them: see golden/pictures.py.
+//! Pictures become the tensors that Keras and torchvision make of them: see golden/pictures.py.
 
 mod common;
 
@@ -10,17 +10,19 @@ use tile_runtime::data::npy;
 use tile_runtime::data::picture::{Pixels, encode, read};
 use tile_runtime::{DType, Declared, Tensor};
 
-/// Bytes by which the values at one place may differ after a picture was stretched: Pillow rounds to bytes after each of two directions, which is
-/// at most 1 together, and here it is rounded once, by at most 1/2; whole numbers at most 3/2 apart are at most 1 apart.
+/// The most by which bytes may differ after resizing. Pillow rounds to bytes after each of two
+/// passes, at most 1 together, and this crate once, at most 1/2; whole numbers at most 3/2 apart
+/// are at most 1 apart.
 const STRETCHED: f64 = 1.0;
-/// Decoders of jpeg round the cosine transform of each channel, at most 1, and then what they make of three for a color.
+/// The most by which bytes of a jpeg may differ. Decoders round each channel's cosine transform, at
+/// most 1, and then the conversion of three channels to a color.
 const DECODED: f64 = 3.0;
 
 fn open(sizes: &[usize]) -> Vec<Option<usize>> {
     sizes.iter().copied().map(|size| Some(size).filter(|size| *size > 0)).collect()
 }
 
-/// The picture as an input of f32 of these sizes, 0 for an open one.
+/// Reads the picture as an f32 input of these sizes; 0 is an open size.
 fn picture(file: &str, sizes: &[usize], pixels: Pixels) -> Tensor {
     let declared = Declared { dtype: DType::F32, sizes: open(sizes), channels_last: true };
     read(&path(&format!("pictures/{file}")), &declared, pixels).unwrap()
@@ -30,18 +32,18 @@ fn golden(file: &str) -> Tensor {
     npy::read(File::open(path(&format!("pictures/{file}"))).unwrap()).unwrap()
 }
 
-/// Panics where values differ by more bytes than they may, if `unit` is a byte in each channel.
+/// Panics if values differ by more than `bytes`, where `unit` is a byte's step in each channel.
 fn compare(name: &str, found: &Tensor, bytes: f64, unit: impl Fn(usize) -> f64) {
     let expected = golden(name);
     assert_eq!(found.ty().elements(), expected.ty().elements(), "{name}");
     for (at, (a, b)) in found.to_f64s().iter().zip(expected.to_f64s()).enumerate() {
-        // Beside bytes f32 rounds values of at most 256.
+        // f32 rounds values of at most 256.
         let allowed = bytes * unit(at) + 3e-5;
         assert!((a - b).abs() <= allowed, "{name} at {at}: {a}, not {b}");
     }
 }
 
-/// Largest differences, in bytes, are looked for in a png, which all decode alike, and a jpeg.
+/// Keras' loading and scaling, for a png, which all decoders read alike, and a jpeg.
 #[test]
 fn as_keras_loads_and_scales_them() {
     for (kind, decoded) in [("png", 0.0), ("jpg", DECODED)] {
@@ -81,7 +83,7 @@ fn as_keras_loads_and_scales_them() {
     }
 }
 
-/// Where sizes are open they are the picture's own.
+/// Open sizes are the picture's own.
 #[test]
 fn shapes_of_inputs() {
     let shape = |sizes: &[usize]| picture("shapes.png", sizes, Pixels::Raw).shape().to_vec();
@@ -97,13 +99,13 @@ fn shapes_of_inputs() {
     assert!((0..8 * 9).all(|pixel| (0..3).all(|channel| first[channel * 72 + pixel] == last[pixel * 3 + channel])));
 }
 
-/// What is written is what was read, in every form.
+/// A written picture reads back unchanged, in every format.
 #[test]
 fn there_and_back() {
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("there_and_back.png");
     for (_, pixels) in Pixels::ALL {
         for sizes in [[1, 37, 53, 3], [1, 3, 37, 53]] {
-            // Torchvision would cut off a border, were its size given.
+            // With given sizes torchvision would crop a border.
             let open = sizes.map(|size| if size > 3 { 0 } else { size });
             let tensor = picture("shapes.png", &open, pixels);
             assert_eq!(tensor.shape(), sizes);
@@ -134,25 +136,28 @@ fn what_is_no_picture() {
         raw(&[4, 20, 20, 3]),
         raw(&[0, 8, 20, 20]),
         raw(&[1, 2, 3, 4, 3]),
-        raw(&[100_000, 100_000]),
+        raw(&[1 << 40, 1 << 40]),
         f32(&[0, 0, 1], Pixels::KerasCaffe),
         refused(&[0, 0, 3], DType::U8, Pixels::KerasTf),
         refused(&[0, 0, 3], DType::I8, Pixels::Raw),
     ];
+    let error = raw(&[100_000, 100_000]);
+    assert!(error.starts_with("reading it takes 20"), "{error}");
     insta::assert_snapshot!(all.join("\n"), @"
     the input is [5]: it is no picture, which is [H, W], [H, W, C] or [C, H, W], with 1, 3 or 4 channels, or one such in a batch
     the input is [?, ?, ?, ?]: its sizes do not say which axis is that of the channels
     the input is [4, 20, 20, 3]: it is a batch of 4 pictures, and this is one
     the input is [?, 8, 20, 20]: it is no picture, which is [H, W], [H, W, C] or [C, H, W], with 1, 3 or 4 channels, or one such in a batch
     the input is [1, 2, 3, 4, 3]: it is no picture, which is [H, W], [H, W, C] or [C, H, W], with 1, 3 or 4 channels, or one such in a batch
-    100000 x 100000 pixels are no size for a picture
+    1099511627776 x 1099511627776 pixels are no size for a picture
     these values of pixels are for 3 channels, and it has 1: `raw` and `keras-tf` suit any number
     the input is of the type u8, which has no place for scaled values of pixels
     the input is of the type i8, which has no place for 0 to 255
     ");
 }
 
-/// Every cut of a file, and every file with a byte changed, is a picture or an error; a header that claims a huge picture is refused before its memory is taken.
+/// Truncated files, and files with a byte changed, are a picture or an error. A header that claims
+/// a huge picture is refused before memory is allocated for it.
 #[test]
 fn damaged_files() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
@@ -173,7 +178,7 @@ fn damaged_files() {
         assert!(result(&whole[..whole.len() / 2]).is_err(), "half a {kind}");
         assert!(result(b"no picture").is_err());
     }
-    // A png of 65,535 x 65,535 pixels, of which there are none: the header with its checksum.
+    // A png header for 65,535 x 65,535 pixels, with its checksum, and no pixels.
     let mut bomb = b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\xff\xff\0\0\xff\xff\x08\x02\0\0\0".to_vec();
     let checksum = bomb[12..].iter().fold(u32::MAX, |sum, &byte| {
         (0..8).fold(sum ^ u32::from(byte), |sum, _| if sum & 1 == 1 { sum >> 1 ^ 0xedb8_8320 } else { sum >> 1 })
@@ -183,5 +188,5 @@ fn damaged_files() {
     let file = folder.join("bomb.png");
     std::fs::write(&file, bomb).unwrap();
     let error = read(&file, &declared, Pixels::Raw).unwrap_err().to_string();
-    assert!(error.contains("limit"), "{error}");
+    assert!(error.contains("limit") || error.contains("bytes of memory"), "{error}");
 }

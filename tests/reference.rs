@@ -5,15 +5,16 @@ use tile_compiler::graph::{Graph, NodeId};
 use tile_compiler::interpret;
 use tile_compiler::tensor::Tensor;
 
-/// The tensor of a line `input NAME VALUES`, which has the type of a node.
+/// Parses the values of a line `input NAME VALUES`, in the type of a node.
 fn tensor(graph: &Graph, node: NodeId, values: &str) -> Tensor {
     let ty = graph.node(node).ty.clone();
     let scalar = |text: &str| Scalar::parse(ty.dtype, text).unwrap_or_else(|| panic!("{text} is not {}", ty.dtype));
     Tensor::from_scalars(ty.clone(), values.split_whitespace().map(scalar).collect::<Vec<_>>()).unwrap()
 }
 
-/// Sums are rounded once and functions are exact to a unit in the last place of f64: half a unit of the type is lost at
-/// most, and as much in NumPy's value. Of products, each is rounded before they are summed.
+/// Returns the tolerance. Sums are rounded once, and functions are exact to a unit in the last
+/// place of f64, so at most half a unit of the type is lost, and as much in NumPy's value. Each
+/// product is rounded before the sum.
 fn epsilon(dtype: DType) -> f64 {
     match dtype {
         DType::F16 => 2f64.powi(-10),

@@ -1,4 +1,5 @@
-//! What the library refuses, and how it says so. Keras 3.15 refuses nearly all of these, too; the others have no result here.
+//! Invalid arguments that the library refuses, and its messages. Keras 3.15 refuses nearly all of
+//! them; the others have no result here.
 
 mod common;
 
@@ -6,7 +7,7 @@ use common::golden::render;
 use tile_compiler::tensor::Tensor;
 use tile_runtime::{Device, Error, Model, Session};
 
-/// A program with this result.
+/// Returns a program with this result.
 fn source(result: &str) -> String {
     format!(
         "model M() -> (Y) {{
@@ -22,7 +23,7 @@ fn built(result: &str, training: bool) -> Result<Session, Error> {
     Model::compile(&source(result))?.on(&Device::reference()).training(training).build()
 }
 
-/// A program, and what its error says.
+/// Programs, and the text of their errors.
 const REFUSED: &[(&str, &str)] = &[
     // Sizes that must agree.
     (
@@ -190,7 +191,7 @@ fn what_keras_refuses_is_refused_by_name() {
     assert!(faults.is_empty(), "{faults}");
 }
 
-/// The result of a program in inference, with the first values of its weights.
+/// Runs a program in inference, with the initial values of its weights.
 fn run(result: &str) -> Tensor {
     let mut session = built(result, false).unwrap_or_else(|error| panic!("{result}: {}", render(&error)));
     session.initialise(1).unwrap_or_else(|error| panic!("{result}: {}", render(&error)));

@@ -1,5 +1,6 @@
-//! Every schedule of the space computes the same: random sums of products and reductions, each kernel under a schedule drawn
-//! from its candidates, run by the kernel checker and held to the reference interpreter.
+//! Every schedule computes the same: random sums of products and reductions, each kernel under a
+//! schedule drawn from its candidates, run by the kernel checker and held to the reference
+//! interpreter.
 
 use proptest::prelude::*;
 use tile_compiler::dtype::{DType, Scalar};
@@ -16,14 +17,14 @@ use tile_compiler::schedule::{Schedule, candidates, kernel};
 use tile_compiler::tensor::{Tensor, TensorType};
 use tile_runtime::check::{self, Options};
 
-/// Sizes about those of tiles, and odd ones.
+/// Sizes around those of tiles, and odd ones.
 const SIZES: [usize; 14] = [1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 31, 36, 64, 70];
 
-/// What devices multiply at once.
+/// Matrix sizes and types that devices multiply in one operation.
 const MATRICES: [(u32, DType); 4] = [(8, DType::F16), (8, DType::F32), (16, DType::F16), (16, DType::F32)];
 
-/// What is made of the sum `P`, of rank 2 with so many `ROWS`, with `B` as long as its last axis and `R` of its shape; of the last ones statistics of
-/// rows.
+/// Epilogues of the sum `P`, which has rank 2 and `ROWS` rows: `B` is as long as its last axis, and
+/// `R` has its shape. The last ones have row statistics.
 const EPILOGUES: [&str; 9] = [
     "Y = P;",
     "Y = relu(P + B);",
@@ -41,13 +42,14 @@ const EPILOGUES: [&str; 9] = [
 struct Case {
     source: String,
     shapes: Vec<(&'static str, Vec<usize>)>,
-    /// Which of the candidates, of each kernel in turn.
+    /// The choice among the candidates, for each kernel in turn.
     picks: Vec<usize>,
-    /// Whether launches cost nothing, so that reductions are divided.
+    /// Whether launches are free, so that reductions are divided.
     divides: bool,
-    /// 1: without operations of subgroups.
+    /// The subgroup size; 1 means no subgroup operations.
     subgroup_size: u32,
-    /// Whether products of matrices are taken where there are some, and of which size and type; with f16 factors are rounded.
+    /// The matrix size and type, if matrix units are used where possible; with f16, factors are
+    /// rounded.
     matrices: Option<(u32, DType)>,
 }
 
@@ -85,7 +87,7 @@ const KINDS: usize = 14;
 
 type Shapes = Vec<(&'static str, Vec<usize>)>;
 
-/// A sum, the shapes of its operands, and its own.
+/// Returns a sum, the shapes of its operands, and its own.
 fn program(kind: usize, m: usize, n: usize, k: usize, b: usize) -> (String, Shapes, Vec<usize>) {
     let batch = b.min(3);
     let (left, right) = (("X", vec![m, k]), ("W", vec![k, n]));
@@ -99,7 +101,7 @@ fn program(kind: usize, m: usize, n: usize, k: usize, b: usize) -> (String, Shap
         1 => of("i, j = +(X[i, k] * W[j, k])", vec![m, n], vec![left, ("W", vec![n, k])]),
         2 => of("i, j = +(X[k, i] * W[k, j])", vec![m, n], vec![("X", vec![k, m]), right]),
         3 => of("i, j = +(X[k, i] * W[j, k])", vec![m, n], vec![("X", vec![k, m]), ("W", vec![n, k])]),
-        // What is fused into a factor, and one operand twice.
+        // Operations fused into a factor, and one operand twice.
         4 => of("i, j = +(relu(X[i, k]) * (W[k, j] + 1.0))", vec![m, n], vec![left, right]),
         5 => of("i, j = +(X[i, k] * X[j, k])", vec![m, m], vec![left]),
         6 => of(
@@ -107,7 +109,7 @@ fn program(kind: usize, m: usize, n: usize, k: usize, b: usize) -> (String, Shap
             vec![batch, m, n],
             vec![("X", vec![batch, m, k]), ("W", vec![batch, k, n])],
         ),
-        // Convolutions, with padding and with strides.
+        // Convolutions with padding and with strides.
         7 => of(
             "y, x, o = +(X[y + u - 1, x + v - 1, c] * W[u, v, c, o])",
             vec![m.min(9), b.min(9), n],
@@ -118,7 +120,7 @@ fn program(kind: usize, m: usize, n: usize, k: usize, b: usize) -> (String, Shap
             vec![m, n],
             vec![("X", vec![2 * m + 2, k.min(17)]), ("W", vec![3, k.min(17), n])],
         ),
-        // Few rows with a long sum, down columns and along rows.
+        // Few rows with a long sum, along columns and along rows.
         9 => of(
             "i, j = +(X[i, k] * W[k, j])",
             vec![b.min(5), n],
@@ -129,10 +131,10 @@ fn program(kind: usize, m: usize, n: usize, k: usize, b: usize) -> (String, Shap
             vec![b.min(5), n],
             vec![("X", vec![b.min(5), 36 * k]), ("W", vec![n, 36 * k])],
         ),
-        // The factors the other way round.
+        // The factors in the other order.
         11 => of("i, j = +(W[k, j] * X[i, k])", vec![m, n], vec![left, right]),
         12 => of("i, j = >(X[k, i, j])", vec![m.min(5), n], vec![("X", vec![40 * k, m.min(5), n])]),
-        // A product of a product, which is one kernel where there are rows and points enough.
+        // A product of a product, which is one kernel if there are enough rows and points.
         _ => {
             let (sum, shapes, output) = of(
                 "b, i, j = +(A[b, i, s] * V[b, s, j])",
@@ -145,7 +147,7 @@ fn program(kind: usize, m: usize, n: usize, k: usize, b: usize) -> (String, Shap
     }
 }
 
-/// Small whole numbers, so that sums are exact in any order.
+/// Returns small whole numbers, so that sums are exact in any order.
 fn tensor(ty: &TensorType, seed: usize) -> Tensor {
     let value = |at: usize| Scalar::from_f64(ty.dtype, ((at * 7 + seed * 3 + at / 11) % 5) as f64 - 2.0);
     Tensor::from_scalars(ty.clone(), (0..ty.elements()).map(value)).unwrap()
@@ -194,7 +196,7 @@ fn check(case: &Case) -> Result<(), TestCaseError> {
             all.retain(|schedule| matches!(schedule, Schedule::Matrices(_)));
         }
         let schedule = all[pick % all.len()].clone();
-        // What tuning keeps of it is its text.
+        // Tuning stores a schedule as text.
         prop_assert_eq!(schedule.to_string().parse(), Ok(schedule.clone()));
         routine.kernel =
             kernel(nest, &schedule, &profile).unwrap_or_else(|error| panic!("{schedule}: {error}\n{nest}"));
@@ -213,7 +215,7 @@ fn check(case: &Case) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// The outputs of a plan, whose tensors are all f32, under the kernel checker.
+/// Returns the outputs of a plan of f32 tensors, run by the kernel checker.
 fn run(plan: &Plan, given: &[(String, Tensor)], subgroup_size: u32) -> Result<Vec<Vec<f64>>, String> {
     let bytes = |tensor: &Tensor| tensor.to_f64s().iter().flat_map(|&x| (x as f32).to_le_bytes()).collect();
     let contents = plan.buffers.iter().map(|buffer| match &buffer.content {

@@ -1,5 +1,6 @@
-//! Small programs through every stage, one construct each: the syntax tree, the optimised graph, the plan, its kernels,
-//! and WGSL. What `--emit` shows is what is compared; `tests/snapshots/NAME.snap` holds it all, the program first.
+//! Small programs through every stage, one construct each: the syntax tree, the optimised graph,
+//! the plan, its kernels, and WGSL, as `--emit` shows them. `tests/snapshots/NAME.snap` holds them,
+//! after the program.
 
 use std::fmt::Write;
 
@@ -10,7 +11,9 @@ use tile_compiler::pipeline;
 use tile_compiler::profile::Profile;
 use tile_compiler::tensor::TensorType;
 
-/// Every stage of a program, for inputs of these types: `X=f32:2x3`.
+mod common;
+
+/// Returns every stage of a program, for inputs of these types: `X=f32:2x3`.
 fn stages(source: &str, inputs: &str) -> String {
     let checked = tile_lang::check(source);
     let errors = tile_lang::render(&checked.diagnostics, &checked.sources, false);
@@ -35,6 +38,8 @@ fn stages(source: &str, inputs: &str) -> String {
         section("kernel", kernel.to_string());
         section("wgsl", write(kernel, Target::Wgsl).unwrap_or_else(|error| panic!("{error}")).text());
     }
+    let kernels = plan.routines.into_iter().filter_map(|routine| routine.kernel);
+    common::tools::check(&common::tools::distinct(kernels));
     text
 }
 

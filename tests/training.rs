@@ -1,4 +1,5 @@
-//! Training through the public API: what it learns, that it can be stopped and resumed, and what is told of wrong data.
+//! Training through the public API: results, interruption and resumption, and errors for wrong
+//! data.
 
 mod common;
 
@@ -9,7 +10,7 @@ use tile_runtime::train::{
 };
 use tile_runtime::{DType, Device, Error, Model, Scalar, Tensor, TensorType};
 
-/// A line through points, and a network with a normalization and dropout, whose training is random.
+/// A line through points, and a network with normalization and dropout, whose training is random.
 const PROGRAM: &str = "
 optimizer Descent(lr = 0.1)(P, G) {
     state Velocity like P = zeros;
@@ -43,14 +44,14 @@ fn trainer(entry: &str, device: &Device) -> Trainer {
     Model::compile(PROGRAM).unwrap().trainer(device).entry(entry).build().unwrap()
 }
 
-/// `y = 2 x + 1` at 10 places.
+/// Returns `y = 2 x + 1` at 10 positions.
 fn line() -> Arrays {
     let x: Vec<f32> = (0..10).map(|n| n as f32 / 5.0 - 1.0).collect();
     let y: Vec<f32> = x.iter().map(|x| 2.0 * x + 1.0).collect();
     Arrays::new(Tensor::from_f32([10, 1], &x).unwrap(), Tensor::from_f32([10, 1], &y).unwrap()).unwrap()
 }
 
-/// 43 samples for the network: not a multiple of its batch.
+/// Returns 43 samples for the network, which is not a multiple of its batch size.
 fn samples() -> Arrays {
     let value = |n: usize| ((n * 7919 + 13) % 101) as f32 / 50.0 - 1.0;
     let x: Vec<f32> = (0..43 * 3).map(value).collect();
@@ -73,17 +74,18 @@ fn a_line_is_learnt_on_every_device() {
         assert!(get(last, "largest") < 1e-2, "{last:?}");
         let weights: Vec<f64> = trainer.weights().unwrap().iter().map(|(_, value)| value.get(0).to_f64()).collect();
         assert!((weights[0] - 2.0).abs() < 1e-3 && (weights[1] - 1.0).abs() < 1e-3, "{weights:?}");
-        // What is evaluated are these weights; the mean is over all samples, though the last batch has two.
+        // Evaluation uses the current weights. The mean is over all samples, though the last batch
+        // has two.
         let results = trainer.evaluate(&line(), 4).unwrap();
         assert_eq!(results[0].0, "loss");
         assert!(results[0].1.number().unwrap() < 1e-6);
-        let predicted = trainer.predict(&line(), 4).unwrap().remove("Y");
+        let predicted = trainer.predict(&line(), 4).unwrap().remove("Y").unwrap();
         assert_eq!(predicted.shape(), [10, 1]);
         assert!((predicted.get(9).to_f64() - 2.6).abs() < 1e-3);
     }
 }
 
-/// By hand: weights are 0, so the loss of a sample is the square of its target.
+/// Checked by hand: weights are 0, so the loss of a sample is the square of its target.
 #[test]
 fn the_loss_of_an_epoch_is_the_mean_over_samples() {
     let mut trainer = trainer("Line", &Device::cpu());
@@ -91,7 +93,7 @@ fn the_loss_of_an_epoch_is_the_mean_over_samples() {
     let results = trainer.evaluate(&line(), 4).unwrap();
     assert!((results[0].1.number().unwrap() - squares.iter().sum::<f64>() / 10.0).abs() < 1e-6, "{results:?}");
     assert_eq!(results[1], ("largest".to_owned(), Reading::Number(2.5999999046325684)));
-    // With weights, each sample counts as often as its weight says; the mean is over samples.
+    // Sample weights scale the losses; the mean is over the number of samples.
     let weights: Vec<f32> = (0..10).map(|n| n as f32).collect();
     let weighted = line().with(ColumnRole::Weight, None, Tensor::from_f32([10], &weights).unwrap()).unwrap();
     let results = trainer.evaluate(&weighted, 5).unwrap();
@@ -99,7 +101,8 @@ fn the_loss_of_an_epoch_is_the_mean_over_samples() {
     assert!((results[0].1.number().unwrap() - expected / 10.0).abs() < 1e-5, "{results:?} {expected}");
 }
 
-/// Weights of samples in files: with logits of 0 each sample has a loss of ln 2, and the weights' sum is 6, of four samples.
+/// Sample weights in files: with logits of 0 each sample has the loss ln 2, and the weights of the
+/// four samples sum to 6.
 #[test]
 fn samples_have_their_weights_from_files() {
     let folder = std::env::temp_dir().join(format!("tilec-weights-{}", std::process::id()));
@@ -112,18 +115,18 @@ fn samples_have_their_weights_from_files() {
     let samples = tile_runtime::data::folder::open(&table).unwrap().train;
     let loss = trainer.evaluate(&*samples, 4).unwrap()[0].1.number().unwrap();
     assert!((loss - 6.0 / 4.0 * 2f64.ln()).abs() < 1e-6, "{loss}");
-    // A sample's weight and that of its class are multiplied: 3 for class 0 makes 2 * 3 + 0 + 1 * 3 + 3.
+    // Sample weight and class weight are multiplied: 3 for class 0 makes 2 * 3 + 0 + 1 * 3 + 3.
     let history = trainer.fit(&*samples, Fit::epochs(1).class_weight(0, 3.0)).unwrap();
     assert!((get(&history[0], "loss") - 12.0 / 4.0 * 2f64.ln()).abs() < 1e-6, "{history:?}");
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// The weights after training, as bytes.
+/// Returns the weights after training, as bytes.
 fn bytes(trainer: &mut Trainer) -> Vec<(String, Vec<u8>)> {
     trainer.weights().unwrap().into_iter().map(|(path, value)| (path, value.into_bytes())).collect()
 }
 
-/// Stops after so many steps.
+/// Stops after this number of steps.
 struct StopAfter(usize);
 
 impl Callback for StopAfter {
@@ -146,11 +149,15 @@ fn a_run_that_is_stopped_and_resumed_is_the_run_that_never_stopped() {
         let mut again = trainer("Network", &device);
         assert_eq!(again.fit(&samples(), fit()).unwrap().last().unwrap().training, history[3].training);
         assert_eq!(bytes(&mut whole), bytes(&mut again), "{}", device.name());
-        // 35 samples are five steps an epoch: at the end of an epoch, and within one.
+        // An epoch of 35 samples has five steps: once at the end of an epoch, and once within one.
         for stop in [10, 13] {
             let mut first = trainer("Network", &device);
             first.fit(&samples(), fit().callback(StopAfter(stop))).unwrap();
             first.save(&file).unwrap();
+            // A file saved right after it was loaded has the same content.
+            let mut between = trainer("Network", &device);
+            between.resume(&file).unwrap();
+            between.save(&file).unwrap();
             let mut second = trainer("Network", &device);
             second.resume(&file).unwrap();
             let rest = second.fit(&samples(), fit()).unwrap();
@@ -158,11 +165,11 @@ fn a_run_that_is_stopped_and_resumed_is_the_run_that_never_stopped() {
             assert_eq!(bytes(&mut second), bytes(&mut whole), "{} after {stop}", device.name());
         }
     }
-    // A run takes the model's weights from such a file, and leaves the rest.
+    // A run takes the model's weights from such a file, and ignores the rest.
     let model = Model::compile(PROGRAM).unwrap();
     let mut session = model.on(&Device::cpu()).entry("Network").input("X", [1, 3]).build().unwrap();
     session.load(&file).unwrap();
-    // Another model's weights are refused, by name.
+    // Another model's weights are refused by name.
     let mut other = trainer("Line", &Device::cpu());
     other.resume(&file).unwrap();
     let error = other.fit(&line(), Fit::epochs(9)).unwrap_err().to_string();
@@ -175,7 +182,7 @@ fn a_session_takes_what_it_has_learnt() {
     let model = Model::compile(PROGRAM).unwrap();
     let mut session = model.on(&Device::cpu()).entry("Line").input("X", [1, 1]).build().unwrap();
     session.fit(&line(), Fit::epochs(40)).unwrap();
-    let y = session.run([("X", Tensor::from_f32([1, 1], &[3.0]).unwrap())]).unwrap().remove("Y");
+    let y = session.run([("X", Tensor::from_f32([1, 1], &[3.0]).unwrap())]).unwrap().remove("Y").unwrap();
     assert!((y.get(0).to_f64() - 7.0).abs() < 1e-2, "{y:?}");
     assert!(session.evaluate(&line(), 3).unwrap()[0].1.number().unwrap() < 1e-6);
 }
@@ -204,7 +211,7 @@ fn callbacks() {
     assert_eq!(table.lines().next().unwrap(), "epoch,loss,largest,val_loss,val_largest,seconds");
     assert!(best.exists());
     std::fs::remove_dir_all(&folder).unwrap();
-    // What the trainer has made are epochs, too.
+    // Epochs that the trainer has already made count.
     assert_eq!(trainer.fit(&self::line(), Fit::epochs(2)).unwrap(), []);
     let fit = Fit::epochs(100).callback(EarlyStopping::new(Monitor::of("val_acuracy"), 2));
     let error = trainer.fit(&self::line(), fit).unwrap_err().to_string();
@@ -221,7 +228,7 @@ fn what_is_wrong_is_told() {
     assert_eq!(error.to_string(), "there are no samples to train on");
     let two = line().with(ColumnRole::Input, None, ones(&[10, 1])).unwrap();
     assert_eq!(network.fit(&two, Fit::epochs(1)).unwrap_err().to_string(), "the data have more inputs than the model");
-    // The place in the program where a number goes bad.
+    // The error points to the first bad value in the program.
     let nan =
         Tensor::from_scalars(TensorType::new(DType::F32, [4, 1]), [1.0, 2.0, f32::NAN, 3.0].map(Scalar::f32)).unwrap();
     let error = network.fit(&Arrays::new(nan, ones(&[4, 1])).unwrap(), Fit::epochs(1)).unwrap_err();
@@ -230,7 +237,7 @@ fn what_is_wrong_is_told() {
     assert_eq!(diagnostics[0].labels[0].text, "`X` is the first tensor with NaN");
 }
 
-/// The root has an infinite slope where the loss is 0.
+/// A square root has an infinite slope where the loss is 0.
 #[test]
 fn a_gradient_that_is_no_number_is_not_kept() {
     let source = "
@@ -249,8 +256,8 @@ fn a_gradient_that_is_no_number_is_not_kept() {
     assert!(diagnostics[0].labels[0].text.ends_with("` had NaN before this step"), "{}", diagnostics[0].labels[0].text);
 }
 
-/// A device may have begun further steps when the loss of one turns out to be no number: the weights are those of before that
-/// one all the same, and training can go on without it.
+/// A device may have begun further steps when a step's loss turns out to be NaN or infinite. The
+/// weights are still those before that step, and training can continue without it.
 #[test]
 fn a_step_that_fails_changes_nothing() {
     let good = samples();
@@ -275,7 +282,8 @@ fn a_step_that_fails_changes_nothing() {
     }
 }
 
-/// A network for small pictures with what MNIST's have, trained on each device for 20 steps.
+/// A network for small pictures with the layers of the MNIST networks, trained on each device for
+/// 20 steps.
 #[test]
 fn devices_learn_the_same() {
     let source = "
@@ -315,7 +323,7 @@ fn devices_learn_the_same() {
     }
 }
 
-/// A class that there is not is no silent zero.
+/// A target that is not a class is an error instead of a silent zero.
 #[test]
 fn targets_that_are_no_classes() {
     let program = "
@@ -332,7 +340,7 @@ train Three { loss = SparseCategoricalCrossentropy(from_logits = true); optimize
     }
 }
 
-/// Steps of many sizes: only the last few stay compiled.
+/// With batches of many sizes, only the last few steps stay compiled.
 #[test]
 fn batches_of_many_sizes() {
     let mut trainer = trainer("Line", &Device::cpu());
@@ -344,7 +352,8 @@ fn batches_of_many_sizes() {
     assert_eq!(line().batch(&[9, 0]).unwrap()[0].to_f64s(), [f64::from(9.0f32 / 5.0 - 1.0), -1.0]);
 }
 
-/// Values of a metric with several thresholds, worked out by hand: shares of 0.2, 0.4, 0.6 and 0.8, of which the second and the last are right.
+/// A metric with several thresholds, worked out by hand: predictions of 0.2, 0.4, 0.6 and 0.8, of
+/// which the second and the last are correct.
 #[test]
 fn a_metric_with_several_values_is_a_list() {
     let source = "model Same(X[N, 1]) -> (Y) { param W[1] = ones; Y = X * W; }
@@ -373,7 +382,8 @@ fn a_metric_with_several_values_is_a_list() {
     assert_eq!(error, "`precision` has several values, and one is to be watched");
 }
 
-/// Singular values of 3 and 1: what is trained is the kernel that the layer has divided by the larger one.
+/// A kernel with the singular values 3 and 1: the trained kernel is the one that the layer has
+/// divided by the larger value.
 #[test]
 fn a_kernel_that_is_normalised_stays_so() {
     let source = "function first()(shape) -> (W) { W = reshape(vector([3.0, 0.0, 0.0, 1.0]), shape); }
@@ -383,7 +393,8 @@ fn a_kernel_that_is_normalised_stays_so() {
         train Net { loss = MeanSquaredError(); optimizer = SGD(lr = 0.5); batch_size = 1; shuffle = false; }";
     let mut trainer = Model::compile(source).unwrap().trainer(&Device::cpu()).build().unwrap();
     let row = |values: [f32; 2]| Tensor::from_f32([1, 2], &values).unwrap();
-    // The error of the second output is 1/3, and its slope for the second diagonal element is that: 1/3 - 0.5 / 3.
+    // The error of the second output is 1/3, and so is its gradient for the second diagonal
+    // element: 1/3 - 0.5 / 3.
     trainer.fit(&Arrays::new(row([0.0, 1.0]), row([0.0, 0.0])).unwrap(), Fit::epochs(1)).unwrap();
     let weights = trainer.weights().unwrap();
     let kernel = weights.iter().find(|(path, _)| path.ends_with("inner.Kernel")).unwrap().1.to_f64s();
@@ -409,7 +420,7 @@ fn what_is_frozen_stays() {
     assert_eq!(diagnostics[0].message, "`dens` is to be frozen, and there is no such layer or weight");
 }
 
-/// A list of losses has one for an output that has no target.
+/// A list of losses with a loss for an output without a target is an error.
 #[test]
 fn a_loss_without_a_target_is_told_of() {
     let text = |losses: &str| {
@@ -431,7 +442,8 @@ fn a_loss_without_a_target_is_told_of() {
     }
 }
 
-/// The compiled step of a loop is the same whatever its length: as many launches are listed, and as many kernels and buffers.
+/// The compiled step of a loop does not depend on its length: the launches, kernels and buffers are
+/// the same.
 #[test]
 fn the_plan_of_a_recurrent_layer_does_not_depend_on_its_length() {
     use tile_compiler::lower::{Bindings, Targets, train};
@@ -457,14 +469,14 @@ fn the_plan_of_a_recurrent_layer_does_not_depend_on_its_length() {
     assert!(short.iter().all(|(.., loops)| loops.len() == 2), "{short:?}");
 }
 
-/// The bytes of memory that this process has, where the system says.
+/// Returns the bytes of memory that this process uses, if the system reports them.
 fn resident() -> Option<usize> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     Some(line.trim().strip_suffix("kB")?.trim().parse::<usize>().ok()? * 1024)
 }
 
-/// In a process of its own, since tests run side by side: `training_memory` does what is measured.
+/// Runs `training_memory`, which measures, in its own process, since tests run concurrently.
 #[test]
 fn memory_does_not_grow() {
     let program = std::env::current_exe().unwrap();
@@ -473,11 +485,12 @@ fn memory_does_not_grow() {
     assert!(status.success());
 }
 
-/// 10,000 steps of one shape, then batches of 100 shapes twice: the second time nothing is kept that was not the first time.
+/// 10,000 steps of one shape, then batches of 100 shapes twice: the second round keeps nothing more
+/// than the first.
 #[test]
 #[ignore = "run by `memory_does_not_grow`"]
 fn training_memory() {
-    /// What allocators and the system's own books may take.
+    /// Memory that allocators and the system's bookkeeping may take.
     const SLACK: usize = 8 << 20;
     if resident().is_none() {
         return;

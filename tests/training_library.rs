@@ -1,5 +1,5 @@
-//! The library's optimizers, losses, metrics and learning-rate schedules are those of Keras: see golden/training/make.py,
-//! which made the values.
+//! The library's optimizers, losses, metrics and learning-rate schedules match Keras:
+//! golden/training/make.py made the values.
 //!
 //! `CASE=adam cargo test --test training_library` runs the cases with `adam` in their names.
 
@@ -39,7 +39,7 @@ fn check_everywhere(family: &str, check: impl Fn(&Case, &Tensors, &Device) -> Re
     assert!(wrong == 0, "{wrong} of {run} cases:\n{faults}");
 }
 
-/// What a case sets a name to.
+/// Returns the value that a case sets a name to.
 fn setting<'a>(case: &'a Case, name: &str) -> &'a str {
     let prefix = format!("{name} = ");
     let line = case.body.lines().find_map(|line| line.trim().strip_prefix(&prefix));
@@ -54,7 +54,7 @@ fn explain(error: &Error) -> String {
     format!("\n{}", render(error))
 }
 
-/// What is wrong with a result.
+/// Returns what is wrong with a result.
 fn compare(what: &str, found: &Tensor, expected: &Tensor) -> Result<(), String> {
     difference(found, expected).map_or(Ok(()), |fault| Err(format!("{what} {fault}")))
 }
@@ -63,7 +63,7 @@ fn tensor(shape: &[usize], values: &[f32]) -> Tensor {
     Tensor::from_f32(shape.to_vec(), values).unwrap()
 }
 
-/// The sizes of a tensor without the first axis, as they are written.
+/// Formats the sizes of a tensor without the first axis.
 fn sample_sizes(tensor: &Tensor) -> String {
     tensor.shape()[1..].iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
 }
@@ -81,7 +81,8 @@ impl Callback for &mut Steps {
     }
 }
 
-/// The gradient of a sum of products is the other factor: each sample is a step with gradients that are given.
+/// The gradient of a sum of products is the other factor, so each sample is a step with given
+/// gradients.
 #[test]
 fn optimizers() {
     check_everywhere("optimizers", |case, tensors, device| {
@@ -119,7 +120,8 @@ fn optimizers() {
     });
 }
 
-/// One step of descent, at the rate 1 from 0, leaves a weight at what its gradient is, negated; the predictions move with it.
+/// One step of gradient descent at the rate 1 from 0 makes a weight its negated gradient; the
+/// predictions follow it.
 #[test]
 fn losses() {
     check_everywhere("losses", |case, tensors, device| {
@@ -149,7 +151,7 @@ fn losses() {
     });
 }
 
-/// Over the first one, two and all batches of 5, 5 and 2 samples.
+/// Metrics over the first one, two and all of the batches of 5, 5 and 2 samples.
 #[test]
 fn metrics() {
     check_everywhere("metrics", |case, tensors, device| {
@@ -175,23 +177,37 @@ fn metrics() {
     });
 }
 
-/// Weights of classes and samples, and frozen layers.
+/// Class weights, sample weights, and frozen layers.
 #[test]
 fn fits() {
     check_everywhere("fits", |case, tensors, device| {
         let given = |name: &str| tensors[&("input", name)];
-        let loss = if given("Y").shape().len() > 1 { "Categorical" } else { "SparseCategorical" };
+        let has = |part: &str| case.name.contains(part);
+        let loss = match () {
+            () if has("dice") => "Dice()",
+            () if has("tversky") => "Tversky(0.3, 0.6)",
+            () if has("one_hot") => "CategoricalCrossentropy(from_logits = true)",
+            () => "SparseCategoricalCrossentropy(from_logits = true)",
+        };
+        let end = if has("dice") || has("tversky") { "sigmoid" } else { "none" };
+        let terms = if has("terms") { ", kernel_regularizer = l2(0.1), activity_regularizer = l1(0.05)" } else { "" };
+        let added = if has("terms") { "|> ActivityRegularization(0.03, 0.02) |> Terms()" } else { "" };
+        let again = if has("twice") { "|> norm" } else { "" };
         let model = compile(&format!(
             "function first()(shape) -> (W) {{ W = reshape(vector({:?}), shape); }}
              function second()(shape) -> (W) {{ W = reshape(vector({:?}), shape); }}
+             layer Terms()(X[N, K]) -> (Y) {{
+                 Square[n: N] = +(X[n, k] * X[n, k]);
+                 Y = with_loss(X, 0.01 * Square);
+             }}
              model Classes(X[N, K]) -> (Logits) {{
-                 dense = Dense(4, activation = tanh, kernel_initializer = first);
+                 dense = Dense(4, activation = tanh, kernel_initializer = first{terms});
                  norm = BatchNormalization();
-                 head = Dense(3, kernel_initializer = second);
-                 Logits = X |> dense |> norm |> head;
+                 head = Dense(3, activation = {end}, kernel_initializer = second);
+                 Logits = X |> dense |> norm {again} {added} |> head;
              }}
              train Classes {{
-                 loss = {loss}Crossentropy(from_logits = true); batch_size = 8; epochs = 2; shuffle = false; {}
+                 loss = {loss}; batch_size = 8; epochs = 2; shuffle = false; {}
              }}",
             given("Kernel").to_f64s(),
             given("Head").to_f64s(),
@@ -199,14 +215,14 @@ fn fits() {
         ))?;
         let mut data = Arrays::new(given("X").clone(), given("Y").clone()).map_err(|error| explain(&error))?;
         let mut fit = Fit::default();
-        if case.name.contains("samples") {
+        if has("samples") {
             data = data.with(ColumnRole::Weight, None, given("Weights").clone()).map_err(|error| explain(&error))?;
         }
-        if case.name.contains("classes") {
+        if has("classes") {
             fit = fit.class_weight(0, 0.5).class_weight(2, 3.0);
         }
         let mut builder = model.trainer(device);
-        if case.name.contains("frozen") {
+        if has("frozen") {
             builder = builder.freeze("dense").freeze("norm");
         }
         let mut trainer = builder.build().map_err(|error| explain(&error))?;

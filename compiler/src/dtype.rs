@@ -1,7 +1,7 @@
 //! Element types and typed scalars.
 //!
-//! A scalar is kept as the bit pattern of its own type, so that equality and hashing are exact (`-0.0`
-//! and `0.0` differ, a NaN equals itself) and nothing is widened behind the reader's back.
+//! A scalar is stored as the bit pattern of its own type. Equality and hashing are thus exact:
+//! `-0.0` and `0.0` differ, and a NaN equals itself. No value is silently widened.
 
 use std::fmt;
 
@@ -43,7 +43,7 @@ impl DType {
         DType::F64,
     ];
 
-    /// The name in the language, in text forms and in messages: `f32`.
+    /// Returns the name in the language, in text forms and in messages: `f32`.
     pub fn name(self) -> &'static str {
         match self {
             DType::Bool => "bool",
@@ -62,12 +62,12 @@ impl DType {
         }
     }
 
-    /// The type with this name.
+    /// Returns the type with this name.
     pub fn parse(name: &str) -> Option<DType> {
         DType::ALL.into_iter().find(|d| d.name() == name)
     }
 
-    /// Bytes an element takes in host memory (a bool takes one).
+    /// Returns the bytes that an element takes in host memory. A bool takes one.
     pub fn size(self) -> usize {
         match self {
             DType::Bool | DType::I8 | DType::U8 => 1,
@@ -77,7 +77,8 @@ impl DType {
         }
     }
 
-    /// The most by which rounding to a float type changes a value, relative to it.
+    /// Returns the unit roundoff of a float type: the maximum relative change of a value by
+    /// rounding.
     pub fn epsilon(self) -> f64 {
         match self {
             DType::BF16 => 2f64.powi(-8),
@@ -87,7 +88,7 @@ impl DType {
         }
     }
 
-    /// The smallest normal number of a float type: devices may take what is below it for 0.
+    /// Returns the smallest normal number of a float type. Devices may flush smaller numbers to 0.
     pub fn smallest(self) -> f64 {
         match self {
             DType::F16 => 2f64.powi(-14),
@@ -96,7 +97,7 @@ impl DType {
         }
     }
 
-    /// Value bits; a bool has one, so that every other type is wider.
+    /// Returns the number of value bits. A bool has one, so that every other type is wider.
     pub fn bits(self) -> u32 {
         if self == DType::Bool { 1 } else { 8 * self.size() as u32 }
     }
@@ -109,14 +110,14 @@ impl DType {
         matches!(self, DType::I8 | DType::I16 | DType::I32 | DType::I64)
     }
 
-    /// Integer types; bool is not one.
+    /// Returns whether this is an integer type, which bool is not.
     pub fn is_integer(self) -> bool {
         !self.is_float() && self != DType::Bool
     }
 
-    /// Whether every value of `other` is a value of this type.
+    /// Returns whether this type represents every value of `other` exactly.
     pub fn holds(self, other: DType) -> bool {
-        // Digits of the significand, the leading one included.
+        // Digits of the significand, including the leading one.
         let precision = |float: DType| match float {
             DType::BF16 => 8,
             DType::F16 => 11,
@@ -133,7 +134,8 @@ impl DType {
         }
     }
 
-    /// The type in which two types meet: float before integer, then the wider, then the left one.
+    /// Returns the common type of two operands: the float if only one is, then the wider one, then
+    /// the left one.
     pub fn meet(self, right: DType) -> DType {
         if self.is_float() != right.is_float() {
             if self.is_float() { self } else { right }
@@ -151,7 +153,8 @@ impl fmt::Display for DType {
     }
 }
 
-/// One value of one type, as its bit pattern (zero-extended; signed integers as their own two's complement bits).
+/// A value and its type. The bit pattern is zero-extended; signed integers are in two's complement
+/// of their own width.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Scalar {
     pub dtype: DType,
@@ -159,7 +162,7 @@ pub struct Scalar {
 }
 
 impl Scalar {
-    /// The scalar whose memory holds `bits`; bits beyond the type's size are dropped.
+    /// Returns the scalar whose memory holds `bits`. Bits beyond the type's size are dropped.
     pub fn from_bits(dtype: DType, bits: u64) -> Scalar {
         let bits = match dtype {
             DType::Bool => (bits != 0) as u64,
@@ -193,7 +196,8 @@ impl Scalar {
         Scalar { dtype: DType::F32, bits: value.to_bits() as u64 }
     }
 
-    /// `value` rounded to nearest even (floats), or truncated and saturated, NaN to 0 (integers); a bool is `value != 0`.
+    /// Converts from `f64`: floats round to nearest even, integers truncate and saturate with NaN
+    /// as 0, and a bool is `value != 0`.
     pub fn from_f64(dtype: DType, value: f64) -> Scalar {
         let bits = match dtype {
             DType::Bool => (value != 0.0) as u64,
@@ -213,7 +217,7 @@ impl Scalar {
         Scalar { dtype, bits }
     }
 
-    /// `value` wrapped to the width of an integer type, or rounded to a float type; a bool is `value != 0`.
+    /// Converts from `i64`: integers wrap to their width, floats round, and a bool is `value != 0`.
     pub fn from_i64(dtype: DType, value: i64) -> Scalar {
         match dtype {
             DType::F32 => Scalar::f32(value as f32),
@@ -222,7 +226,7 @@ impl Scalar {
         }
     }
 
-    /// The value as `f64`: exact but for 64-bit integers beyond 2^53.
+    /// Returns the value as `f64`, which is exact except for 64-bit integers beyond 2^53.
     pub fn to_f64(self) -> f64 {
         match self.dtype {
             DType::F16 => f16::from_bits(self.bits as u16).to_f64(),
@@ -234,7 +238,7 @@ impl Scalar {
         }
     }
 
-    /// The value as `i64`: floats truncate and saturate, `u64` wraps.
+    /// Returns the value as `i64`: floats truncate and saturate, and `u64` wraps.
     pub fn to_i64(self) -> i64 {
         match self.dtype {
             DType::I8 => self.bits as i8 as i64,
@@ -245,19 +249,20 @@ impl Scalar {
         }
     }
 
-    /// A number is true when it is not 0.
+    /// Returns whether the value is not 0.
     pub fn is_true(self) -> bool {
         if self.dtype.is_float() { self.to_f64() != 0.0 } else { self.bits != 0 }
     }
 
-    /// This value in another type: floats round, integers wrap, float to integer saturates, to bool is `!= 0`.
+    /// Converts to another type: floats round, integers wrap, floats to integers saturate, and a
+    /// bool is `!= 0`.
     pub fn cast(self, dtype: DType) -> Scalar {
         if dtype == self.dtype {
             self
         } else if dtype == DType::Bool {
             Scalar::bool(self.is_true())
         } else if self.dtype == DType::U64 && dtype == DType::F32 {
-            Scalar::f32(self.bits as f32) // by way of f64 it would round twice
+            Scalar::f32(self.bits as f32) // a conversion through f64 would round twice
         } else if self.dtype.is_float() || self.dtype == DType::U64 && dtype.is_float() {
             Scalar::from_f64(dtype, self.to_f64())
         } else {
@@ -265,7 +270,7 @@ impl Scalar {
         }
     }
 
-    /// The value that leaves every other unchanged under `aggregation`-like folds: see [`crate::graph::Aggregation`].
+    /// Returns the least value of the type: negative infinity for floats.
     pub fn lowest(dtype: DType) -> Scalar {
         match dtype {
             d if d.is_float() => Scalar::from_f64(d, f64::NEG_INFINITY),
@@ -274,7 +279,7 @@ impl Scalar {
         }
     }
 
-    /// The greatest value of the type: infinity for floats.
+    /// Returns the greatest value of the type: infinity for floats.
     pub fn highest(dtype: DType) -> Scalar {
         match dtype {
             d if d.is_float() => Scalar::from_f64(d, f64::INFINITY),
@@ -283,7 +288,8 @@ impl Scalar {
         }
     }
 
-    /// Reads `text` as [`Display`](fmt::Display) prints it, without the type: `3`, `-1.5`, `inf`, `NaN`, `true`.
+    /// Parses `text` as [`Display`](fmt::Display) prints it, without the type: `3`, `-1.5`, `inf`,
+    /// `NaN`, `true`.
     pub fn parse(dtype: DType, text: &str) -> Option<Scalar> {
         match dtype {
             DType::Bool => text.parse().ok().map(Scalar::bool),
@@ -295,7 +301,7 @@ impl Scalar {
     }
 }
 
-/// The value alone, without its type; floats print so that they read back to the same bits (NaN payloads aside).
+/// Prints the value without its type. Floats parse back to the same bits, except for NaN payloads.
 impl fmt::Display for Scalar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.dtype {

@@ -1,9 +1,10 @@
-//! The Tile compiler: a checked program and concrete shapes go in, a [`plan::Plan`] of kernels comes out.
+//! The Tile compiler: turns a checked program and concrete shapes into a [`plan::Plan`] of kernels.
 //!
-//! Pure: no files, no device, no clock, no randomness; the same input gives the same bytes.
+//! It is pure: no files, devices, clocks or randomness. The same input gives the same bytes.
 
 pub mod affine;
 pub mod dtype;
+#[cfg(feature = "emit")]
 pub mod emit;
 pub mod gradient;
 pub mod graph;
@@ -12,6 +13,7 @@ pub mod kernel;
 pub mod lower;
 pub mod names;
 pub mod nest;
+#[cfg(feature = "onnx")]
 pub mod onnx;
 pub mod passes;
 pub mod pipeline;

@@ -1,7 +1,8 @@
-//! Names of the source as those of weights and kernels.
+//! Converts names in the source to names of weights and kernels.
 
-/// `MaxPooling2D` as Keras names its first instance, `max_pooling2d`; `RMSNormalization` as `rms_normalization`; what is no
-/// letter or digit is `_`.
+/// Converts a name to snake case as Keras names the first instance of a class: `MaxPooling2D`
+/// becomes `max_pooling2d`, and `RMSNormalization` becomes `rms_normalization`. Characters other
+/// than letters and digits become `_`.
 pub fn snake_case(name: &str) -> String {
     let characters: Vec<char> = name.chars().collect();
     let mut words = String::new();

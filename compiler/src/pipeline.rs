@@ -1,4 +1,4 @@
-//! The whole compiler on one page: every pass is a call here, in the order in which it runs.
+//! The whole compiler on one page: a call for every pass, in the order in which they run.
 
 use std::sync::Arc;
 
@@ -16,32 +16,44 @@ pub fn optimise(graph: &mut Graph) {
     }
 }
 
-/// The plan that runs an optimised `graph` on a device with `profile`: its nodes in groups ([`crate::passes::fuse`]), a nest
-/// for each group ([`crate::nest::build`]), or two for a long reduction ([`crate::schedule::divide`]), a schedule
-/// ([`crate::schedule::choose`]) and a kernel ([`crate::schedule::kernel`]) for each nest, and memory for what passes between
-/// them.
+/// Returns the plan that runs an optimised `graph` on a device with `profile`:
+/// - groups of nodes ([`crate::passes::fuse`]);
+/// - a nest for each group ([`crate::nest::build`]), or two for a long reduction
+///   ([`crate::schedule::divide`]);
+/// - a schedule ([`crate::schedule::choose`]) and a kernel ([`crate::schedule::kernel`]) for each
+///   nest;
+/// - memory for the tensors that pass between nests.
 pub fn plan(graph: &Graph, profile: &Profile) -> Result<Plan, PlanError> {
     plan_with(graph, profile, &Options::default())
 }
 
-/// As [`plan`], for runs each of which changes the weights: the outputs with the names of weights are written over them where
-/// that is safe.
+/// Returns the plan for runs that change the weights; see [`plan`]. Outputs with the names of
+/// weights overwrite these where that is safe.
 pub fn plan_updates(graph: &Graph, profile: &Profile) -> Result<Plan, PlanError> {
     plan_with(graph, profile, &Options { updates: true, ..Options::default() })
 }
 
-/// What else a plan depends on.
+/// Other inputs of a plan.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Whether each run changes the weights: see [`plan_updates`].
+    /// True if each run changes the weights; see [`plan_updates`].
     pub updates: bool,
-    /// Schedules that are preferred to [`crate::schedule::choose`]'s.
+    /// Schedules that take precedence over those of [`crate::schedule::choose`].
     pub tuned: Arc<Tuned>,
 }
 
-/// As [`plan`], with options.
+/// Returns the plan with options; see [`plan`].
 pub fn plan_with(graph: &Graph, profile: &Profile, options: &Options) -> Result<Plan, PlanError> {
-    Planner::new(profile, &options.tuned, options.updates).plan(&settled(graph, profile))
+    let graph = settled(graph, profile);
+    let plan = Planner::new(profile, &options.tuned, options.updates).plan(&graph);
+    // Passes leave out what the budget does not allow.
+    match (graph.budget.check(), plan) {
+        (Ok(()), plan) | (Err(_), plan @ Err(PlanError::Exceeded { .. })) => plan,
+        (Err(exceeded), _) => {
+            let value = graph.outputs.first().map_or(String::new(), |(_, id)| graph.value_name(*id));
+            Err(PlanError::Exceeded { value, exceeded })
+        }
+    }
 }
 
 fn settled(graph: &Graph, profile: &Profile) -> Graph {
@@ -49,8 +61,9 @@ fn settled(graph: &Graph, profile: &Profile) -> Graph {
     settle(&mut graph);
     match profile.execution {
         Execution::Shader => join(&mut graph),
-        // A cpu has no launches to save, and reads slices more slowly than whole tensors. Its vectors go along channels, and its products are of floats, and
-        // along places of one kind.
+        // Joining does not pay on a cpu: it has no launches to save, and reads slices more slowly
+        // than whole tensors. Its vectors run along channels and along places of one kind, and its
+        // fast products are of floats.
         Execution::Native => [integers, stretch, layout].into_iter().for_each(|pass| pass(&mut graph)),
     }
     dead(&mut graph);

@@ -1,40 +1,41 @@
-//! Device profiles: what the scheduler may know about a device. The compiler branches on these, never on a name.
+//! Device profiles: the facts about a device that scheduling may use. The compiler branches on
+//! these, never on a device's name.
 
 use crate::dtype::DType;
 
-/// Which template family executes the plan.
+/// The template family that executes a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Execution {
     /// Kernels in a shading language.
     Shader,
-    /// The embedded vector interpreter and packed matrix product of the cpu device.
+    /// The vector interpreter and packed matrix product of the embedded cpu device.
     Native,
 }
 
-/// Plain data about a device.
+/// The properties of a device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
     pub name: String,
     pub execution: Execution,
-    /// Most invocations in a workgroup, in all and along x, y, z.
+    /// Maximum number of invocations in a workgroup, in total and along x, y, z.
     pub max_invocations: u32,
     pub max_workgroup: [u32; 3],
-    /// Most workgroups along one grid axis.
+    /// Maximum number of workgroups along one grid axis.
     pub max_grid: u32,
-    /// Bytes of workgroup memory.
+    /// Maximum bytes of workgroup memory.
     pub max_shared_bytes: u32,
-    /// Storage buffers that a kernel may bind.
+    /// Maximum number of storage buffers of a kernel.
     pub max_buffers: u32,
-    /// Bytes that one binding may span.
+    /// Maximum bytes of one binding.
     pub max_binding_bytes: u64,
-    /// Bytes that one buffer may have.
+    /// Maximum bytes of one buffer.
     pub max_buffer_bytes: u64,
-    /// Whether shaders have the type, as storage and in arithmetic.
+    /// True if shaders support the type, in storage and in arithmetic.
     pub f16: bool,
     pub int64: bool,
-    /// Whether shaders have operations of subgroups.
+    /// True if shaders support subgroup operations.
     pub subgroups: bool,
-    /// The products of matrices that subgroups compute together, with sums in f32.
+    /// The matrix products that subgroups can compute, with sums in f32.
     pub matrices: Vec<MatrixUnit>,
     pub rates: Rates,
 }
@@ -42,38 +43,40 @@ pub struct Profile {
 /// A product of square matrices that all invocations of a subgroup compute together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MatrixUnit {
-    /// Rows and columns of each matrix: 8 or 16.
+    /// Number of rows and columns of each matrix: 8 or 16.
     pub size: u32,
-    /// The type of the factors: f16 or f32.
+    /// Type of the factors: f16 or f32.
     pub factors: DType,
-    /// Invocations of a subgroup, always.
+    /// Number of invocations of a subgroup, which is fixed.
     pub subgroup: u32,
 }
 
-/// What schedules are ranked by: no limits, and rough.
+/// Rough rates that rank schedules. They are not limits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
-    /// Processors, each of which runs whole workgroups.
+    /// Number of processors, each of which runs whole workgroups.
     pub cores: u32,
-    /// Operations on f32 a second, of all cores, and how many times as many products of matrices of f16 are.
+    /// f32 operations a second on all cores, and the factor by which f16 matrix products are
+    /// faster.
     pub flops: f64,
     pub matrix_gain: f64,
-    /// Bytes a second from memory, and from the cache that the cores share, and how many that holds.
+    /// Bytes a second from memory and from the cache that the cores share, and the size of that
+    /// cache in bytes.
     pub memory: f64,
     pub cache: f64,
     pub cache_bytes: f64,
-    /// Seconds that a launch takes at least.
+    /// Minimum seconds of a launch.
     pub launch: f64,
 }
 
 impl Rates {
-    /// A GPU of the middle.
+    /// A mid-range GPU.
     pub const GPU: Rates =
         Rates { cores: 32, flops: 12e12, matrix_gain: 4.0, memory: 4e11, cache: 2e12, cache_bytes: 4e6, launch: 5e-6 };
 }
 
 impl Profile {
-    /// The most bytes that a buffer of elements of type `storage` may have.
+    /// Returns the maximum bytes of a buffer whose elements have type `storage`.
     pub fn most_bytes(&self, storage: DType) -> u64 {
         // Shader indices are i32.
         let addressable = match self.execution {
@@ -83,8 +86,8 @@ impl Profile {
         self.max_buffer_bytes.min(self.max_binding_bytes).min(addressable)
     }
 
-    /// The fixed profile of listings and snapshots: what every browser and every wgpu adapter has. Never changes with
-    /// the machine.
+    /// Returns the profile of listings and snapshots: the capabilities of every browser and every
+    /// wgpu adapter. It is the same on all machines.
     pub fn generic() -> Profile {
         Profile {
             name: "generic".into(),
@@ -104,7 +107,8 @@ impl Profile {
         }
     }
 
-    /// The fixed profile of what every Apple GPU has since the M1: f16, and matrices of 8 rows. For listings made elsewhere.
+    /// Returns the profile of every Apple GPU since the M1: f16, and matrices of 8 rows. It is for
+    /// listings made on other machines.
     pub fn apple() -> Profile {
         let unit = |factors| MatrixUnit { size: 8, factors, subgroup: 32 };
         Profile {
@@ -123,7 +127,7 @@ impl Profile {
         }
     }
 
-    /// The embedded cpu device.
+    /// Returns the profile of the embedded cpu device.
     pub fn cpu() -> Profile {
         Profile {
             name: "cpu".into(),
@@ -151,10 +155,12 @@ impl Profile {
         }
     }
 
-    /// The type in which the device stores elements of `dtype`, or `None` where it has none that is exact.
+    /// Returns the type in which the device stores elements of `dtype`, or `None` if it has no
+    /// exact one.
     ///
-    /// Shaders store types narrower than 32 bits widened: integers and bool to i32 or u32, f16 (without shader f16) and
-    /// bf16 to f32; arithmetic then wraps or rounds to the narrow type after each operation.
+    /// Shaders store types narrower than 32 bits as wider ones: integers and bool as i32 or u32,
+    /// bf16 and (without shader f16) f16 as f32. Arithmetic then wraps or rounds to the narrow type
+    /// after each operation.
     pub fn storage(&self, dtype: DType) -> Option<DType> {
         if self.execution == Execution::Native {
             return Some(dtype);

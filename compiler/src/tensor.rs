@@ -8,7 +8,7 @@ use crate::dtype::{DType, Scalar};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TensorType {
     pub dtype: DType,
-    /// One size an axis, outermost first; empty for rank 0; a size may be 0.
+    /// One size an axis, outermost first. It is empty for rank 0, and a size may be 0.
     pub shape: Vec<usize>,
 }
 
@@ -25,7 +25,7 @@ impl TensorType {
         self.shape.len()
     }
 
-    /// Number of elements, or `None` when it does not fit `usize`.
+    /// Returns the number of elements, or `None` if it does not fit `usize`.
     pub fn checked_elements(&self) -> Option<usize> {
         if self.shape.contains(&0) {
             return Some(0);
@@ -33,12 +33,17 @@ impl TensorType {
         self.shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d))
     }
 
-    /// Number of elements. Types in a verified graph have one that fits.
+    /// Returns the number of bytes, or `None` if it does not fit `usize`.
+    pub fn checked_bytes(&self) -> Option<usize> {
+        self.checked_elements()?.checked_mul(self.dtype.size())
+    }
+
+    /// Returns the number of elements, which fits `usize` for types in a verified graph.
     pub fn elements(&self) -> usize {
         self.checked_elements().unwrap_or(usize::MAX)
     }
 
-    /// Elements between neighbours along each axis.
+    /// Returns the stride of each axis, in elements.
     pub fn strides(&self) -> Vec<usize> {
         let mut strides = vec![1usize; self.rank()];
         for axis in (1..self.rank()).rev() {
@@ -48,14 +53,15 @@ impl TensorType {
     }
 }
 
-/// `f32[3, 4]`
+/// Prints as `f32[3, 4]`.
 impl fmt::Display for TensorType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{:?}", self.dtype, self.shape)
     }
 }
 
-/// The shape to which `shapes` broadcast, NumPy's way: aligned at the last axis, a size 1 stretches.
+/// Returns the shape to which `shapes` broadcast as in NumPy: aligned at the last axis, with size 1
+/// stretched. `None` if they do not broadcast.
 pub fn broadcast<'a>(shapes: impl IntoIterator<Item = &'a [usize]>) -> Option<Vec<usize>> {
     let mut result: Vec<usize> = Vec::new();
     for shape in shapes {
@@ -75,6 +81,21 @@ pub fn broadcast<'a>(shapes: impl IntoIterator<Item = &'a [usize]>) -> Option<Ve
     Some(result)
 }
 
+/// Returns `length` zeros, or `None` if the allocator has no memory for them. Every allocation
+/// whose size comes from outside is made by this function, [`with_room`] or `try_reserve`.
+pub fn zeroed(length: usize) -> Option<Vec<u8>> {
+    Vec::<u8>::new().try_reserve_exact(length).ok()?;
+    // An allocator that gets zeroed pages from the system does not write them.
+    Some(vec![0; length])
+}
+
+/// Returns an empty vector with room for `count` items, or `None` if there is no memory for them.
+pub fn with_room<T>(count: usize) -> Option<Vec<T>> {
+    let mut items = Vec::new();
+    items.try_reserve_exact(count).ok()?;
+    Some(items)
+}
+
 /// A tensor in host memory: dense, row-major, little-endian, `dtype.size()` bytes an element.
 #[derive(Clone, PartialEq)]
 pub struct Tensor {
@@ -83,42 +104,61 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// A tensor of the type's elements in `bytes`; `None` unless there are exactly as many bytes as the type takes.
+    /// Returns a tensor with these bytes, or `None` if their number is not that of the type.
     pub fn from_bytes(ty: TensorType, bytes: Vec<u8>) -> Option<Tensor> {
-        let fits = ty.checked_elements().and_then(|n| n.checked_mul(ty.dtype.size())) == Some(bytes.len());
+        let fits = ty.checked_bytes() == Some(bytes.len());
         fits.then_some(Tensor { ty, bytes })
     }
 
-    /// All zeros (false for bool); `None` when the size does not fit memory's address range.
+    /// Returns a tensor of zeros (false for bool), or `None` if there is no memory for it.
     pub fn zeros(ty: TensorType) -> Option<Tensor> {
-        let length = ty.checked_elements()?.checked_mul(ty.dtype.size())?;
-        Some(Tensor { ty, bytes: vec![0; length] })
+        let length = ty.checked_bytes()?;
+        Some(Tensor { ty, bytes: zeroed(length)? })
     }
 
-    /// A tensor of the given scalars, each cast to `ty.dtype`; `None` unless there are exactly as many as elements.
+    /// Returns a tensor of the given scalars, each cast to `ty.dtype`, or `None` if their number is
+    /// not that of the elements, or there is no memory for them. Takes at most one scalar too many.
     pub fn from_scalars(ty: TensorType, scalars: impl IntoIterator<Item = Scalar>) -> Option<Tensor> {
         let size = ty.dtype.size();
-        let mut bytes = Vec::with_capacity(ty.checked_elements()?.checked_mul(size)?);
-        for scalar in scalars {
+        let count = ty.checked_elements()?;
+        let mut bytes: Vec<u8> = with_room(count.checked_mul(size)?)?;
+        let mut scalars = scalars.into_iter();
+        for scalar in scalars.by_ref().take(count) {
             bytes.extend_from_slice(&scalar.cast(ty.dtype).bits().to_le_bytes()[..size]);
         }
-        Tensor::from_bytes(ty, bytes)
+        if scalars.next().is_some() { None } else { Tensor::from_bytes(ty, bytes) }
     }
 
-    /// An f32 tensor; `None` unless there are exactly as many values as elements.
+    /// Returns an f32 tensor, or `None` if the number of values is not that of the elements, or
+    /// there is no memory for them.
     pub fn from_f32(shape: impl Into<Vec<usize>>, values: &[f32]) -> Option<Tensor> {
-        Tensor::from_bytes(TensorType::new(DType::F32, shape), values.iter().flat_map(|v| v.to_le_bytes()).collect())
+        let ty = TensorType::new(DType::F32, shape);
+        if ty.checked_elements() != Some(values.len()) {
+            return None;
+        }
+        let mut bytes: Vec<u8> = with_room(values.len().checked_mul(size_of::<f32>())?)?;
+        bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+        Some(Tensor { ty, bytes })
     }
 
-    /// The same elements with the axes in another order: axis i is `order[i]` of this tensor. `order` has each axis once.
-    pub fn transposed(&self, order: &[usize]) -> Tensor {
-        let size = self.ty.dtype.size();
-        let (shape, strides): (Vec<usize>, Vec<usize>) =
-            order.iter().map(|&axis| (self.ty.shape[axis], self.ty.strides()[axis])).unzip();
-        let mut bytes = Vec::with_capacity(self.bytes.len());
+    /// Returns the tensor with its axes permuted: axis i is axis `order[i]` of this one. Returns
+    /// `None` if `order` does not contain each axis once, or there is no memory for the result.
+    pub fn transposed(&self, order: &[usize]) -> Option<Tensor> {
+        let mut is_used = vec![false; self.ty.rank()];
+        let is_new = |axis: &usize| is_used.get_mut(*axis).is_some_and(|used| !std::mem::replace(used, true));
+        if order.len() != self.ty.rank() || !order.iter().all(is_new) {
+            return None;
+        }
+        let ty = TensorType::new(self.ty.dtype, order.iter().map(|&axis| self.ty.shape[axis]).collect::<Vec<_>>());
+        let of_axes = self.ty.strides();
+        let (size, elements) = (self.ty.dtype.size(), self.ty.elements());
+        // Axes of size 1 move nothing.
+        let axes = order.iter().filter(|&&axis| self.ty.shape[axis] != 1);
+        let (shape, strides): (Vec<usize>, Vec<usize>) = axes.map(|&axis| (self.ty.shape[axis], of_axes[axis])).unzip();
+        let mut bytes: Vec<u8> = with_room(self.bytes.len())?;
         let mut place = vec![0; shape.len()];
         let mut at = 0;
-        for _ in 0..self.ty.elements() {
+        for _ in 0..elements {
             bytes.extend_from_slice(&self.bytes[at * size..][..size]);
             for axis in (0..shape.len()).rev() {
                 place[axis] += 1;
@@ -130,7 +170,7 @@ impl Tensor {
                 place[axis] = 0;
             }
         }
-        Tensor { ty: TensorType::new(self.ty.dtype, shape), bytes }
+        Some(Tensor { ty, bytes })
     }
 
     pub fn ty(&self) -> &TensorType {
@@ -157,27 +197,34 @@ impl Tensor {
         self.bytes
     }
 
-    /// The element at a row-major position, which must be below the number of elements.
+    /// Returns the element at a row-major position, or zero if the position is not below the number
+    /// of elements.
     pub fn get(&self, position: usize) -> Scalar {
         let size = self.ty.dtype.size();
         let mut raw = [0u8; 8];
-        raw[..size].copy_from_slice(&self.bytes[position * size..][..size]);
+        if let Some(element) = self.bytes.get(position.saturating_mul(size)..).and_then(|rest| rest.get(..size)) {
+            raw[..size].copy_from_slice(element);
+        }
         Scalar::from_bits(self.ty.dtype, u64::from_le_bytes(raw))
     }
 
-    /// Sets the element at a row-major position, which must be below the number of elements, to `value` cast to the type.
+    /// Sets the element at a row-major position to `value` cast to the type. Does nothing if the
+    /// position is not below the number of elements.
     pub fn set(&mut self, position: usize, value: Scalar) {
         let size = self.ty.dtype.size();
         let raw = value.cast(self.ty.dtype).bits().to_le_bytes();
-        self.bytes[position * size..][..size].copy_from_slice(&raw[..size]);
+        let rest = self.bytes.get_mut(position.saturating_mul(size)..);
+        if let Some(element) = rest.and_then(|rest| rest.get_mut(..size)) {
+            element.copy_from_slice(&raw[..size]);
+        }
     }
 
-    /// All elements in row-major order.
+    /// Returns all elements in row-major order.
     pub fn scalars(&self) -> impl Iterator<Item = Scalar> + '_ {
         (0..self.ty.elements()).map(|i| self.get(i))
     }
 
-    /// Whether no element is NaN or infinite.
+    /// Returns whether no element is NaN or infinite.
     pub fn is_finite(&self) -> bool {
         match self.ty.dtype {
             DType::F32 => self.bytes.as_chunks::<4>().0.iter().all(|&bytes| f32::from_le_bytes(bytes).is_finite()),
@@ -185,7 +232,7 @@ impl Tensor {
         }
     }
 
-    /// All elements as `f64`, in row-major order.
+    /// Returns all elements as `f64`, in row-major order.
     pub fn to_f64s(&self) -> Vec<f64> {
         self.scalars().map(Scalar::to_f64).collect()
     }

@@ -1,4 +1,4 @@
-//! An LSTM learns the adding problem from sequences that are made up as they are needed: a dataset of one's own.
+//! An LSTM learns the adding problem from generated sequences: an example of a custom dataset.
 //!
 //!     cargo run --release --example adding_problem
 
@@ -47,7 +47,7 @@ fn run(arguments: &Arguments) -> Result<(), Error> {
     let fit = Fit::epochs(arguments.epochs).validation(Validation::Set(&others)).callback(Lines);
     trainer.fit(&data, fit)?;
     let few = Sequences { count: 5, ..others };
-    let found = trainer.predict(&few, 5)?.remove("Sum");
+    let found = trainer.predict(&few, 5)?.remove("Sum")?;
     for number in 0..few.count {
         println!("{:.3} is found, and {:.3} is the sum", found.get(number).to_f64(), few.sequence(number).1);
     }
@@ -58,7 +58,7 @@ fn trainer(device: &Device, units: usize) -> Result<Trainer, Error> {
     Model::compile(PROGRAM)?.trainer(device).set("units", Setting::Int(units as i64)).build()
 }
 
-/// Shows each epoch.
+/// A callback that prints each epoch.
 struct Lines;
 
 impl Callback for Lines {
@@ -69,21 +69,23 @@ impl Callback for Lines {
     }
 }
 
-/// Sequences and the sums of their marked numbers. What a sequence is depends on its number alone.
+/// Sequences and the sums of their marked numbers. A sequence depends only on its number.
 #[derive(Clone, Copy)]
 struct Sequences {
     first: usize,
     count: usize,
-    /// Of a sequence: at least 2.
+    /// The length of a sequence, at least 2.
     length: usize,
 }
 
 impl Sequences {
-    /// Pairs of a number from 0 to 1 and a mark, 0 or 1; one in each half is marked. And their sum.
+    /// Returns pairs of a number from 0 to 1 and a mark, 0 or 1, and the sum of the marked numbers.
+    /// One number in each half is marked.
     fn sequence(&self, sample: usize) -> (Vec<f32>, f32) {
         let mut state = (self.first + sample) as u64 * self.length as u64 * 4;
         let mut random = || {
-            // SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014).
+            // SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number
+            // generators" (2014).
             state += 1;
             let z = state.wrapping_mul(0x9E37_79B9_7F4A_7C15);
             let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

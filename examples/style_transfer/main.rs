@@ -1,7 +1,9 @@
-//! Neural style transfer: paints one picture in the style of another, by what VGG19 sees in both. The program is
-//! `style_transfer.tile`; here are pictures, weights, and the loop over its steps.
+//! Neural style transfer: paints one picture in the style of another, by the features that VGG19
+//! finds in both. The program is `style_transfer.tile`; this file handles pictures and weights, and
+//! loops over the program's steps.
 //!
-//!     cargo run --release --example style_transfer -- content.jpg style.jpg --weights vgg19.safetensors -o out.png
+//!     cargo run --release --example style_transfer -- content.jpg style.jpg \
+//!         --weights vgg19.safetensors -o out.png
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -15,11 +17,12 @@ use tile_runtime::{DType, Device, Model, Outputs, Session, Setting, Tensor, Tens
 
 const PROGRAM: &str = include_str!("style_transfer.tile");
 
-/// The outputs of the model `Features` that are the content and the style.
+/// The outputs of the model `Features`: the content, and the style.
 const CONTENT: &str = "Content";
 const STYLES: [&str; 5] = ["Style1", "Style2", "Style3", "Style4", "Style5"];
 
-/// VGG19's convolutions up to the last that is needed, by their names in Keras, and their numbers in torchvision.
+/// The convolutions of VGG19 that are needed, by their names in Keras, and their numbers in
+/// torchvision.
 const CONVOLUTIONS: [(&str, usize); 13] = [
     ("block1_conv1", 0),
     ("block1_conv2", 2),
@@ -39,11 +42,12 @@ const CONVOLUTIONS: [(&str, usize); 13] = [
 /// Paints one picture in the style of another.
 #[derive(Parser)]
 struct Arguments {
-    /// What to paint: a png or jpeg
+    /// Content image, png or jpeg
     content: PathBuf,
-    /// In whose style: a png or jpeg
+    /// Style image, png or jpeg
     style: PathBuf,
-    /// VGG19's weights, .safetensors or .npz, by Keras' names (block1_conv1.Kernel) or torchvision's (features.0.weight)
+    /// Weights of VGG19, .safetensors or .npz, under the names of Keras (block1_conv1.Kernel) or
+    /// torchvision (features.0.weight)
     #[arg(long, value_name = "FILE")]
     weights: Option<PathBuf>,
     /// Random weights instead, of a network with so many filters in its first block: 64 is VGG19
@@ -99,7 +103,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A picture whose longer side has this size.
+/// Opens a picture, and resizes its longer side to `size`.
 fn open(path: &Path, size: u32) -> Result<RgbImage, Box<dyn Error>> {
     let failed = |error: &dyn Error| format!("{}: {error}", path.display());
     let reader = ImageReader::open(path).and_then(ImageReader::with_guessed_format).map_err(|e| failed(&e))?;
@@ -107,12 +111,12 @@ fn open(path: &Path, size: u32) -> Result<RgbImage, Box<dyn Error>> {
     Ok(picture.resize(size, size, FilterType::Lanczos3).to_rgb8())
 }
 
-/// Weights for the program: `vgg19.block1_conv1.Kernel` and the like.
+/// Weights for the program, such as `vgg19.block1_conv1.Kernel`.
 struct Vgg19 {
     width: usize,
-    /// How pictures are prepared for these weights: `caffe` or `torch`.
+    /// The preparation of pictures for these weights: `caffe` or `torch`.
     preprocessing: &'static str,
-    /// None: random ones.
+    /// The weights, or `None` for random ones.
     values: Option<Vec<(String, Tensor)>>,
 }
 
@@ -121,7 +125,7 @@ impl Vgg19 {
         Vgg19 { width, preprocessing: "torch", values: None }
     }
 
-    /// Reads a file with Keras' names and shapes, or torchvision's; what else it has is left alone.
+    /// Reads a file with Keras' names and shapes, or torchvision's. Other entries are ignored.
     fn open(path: &Path) -> Result<Vgg19, Box<dyn Error>> {
         let mut file = WeightsFile::open(path)?;
         let names: Vec<String> = file.tensors().iter().map(|(name, _)| name.clone()).collect();
@@ -141,7 +145,7 @@ impl Vgg19 {
         Ok(Vgg19 { width, preprocessing: if is_torch { "torch" } else { "caffe" }, values: Some(values) })
     }
 
-    /// Gives the weights to one of the program's models.
+    /// Loads the weights into one of the program's models.
     fn give(&self, session: &mut Session) -> Result<(), Box<dyn Error>> {
         match &self.values {
             None => session.initialise(0)?,
@@ -156,7 +160,7 @@ fn as_f32(tensor: &Tensor) -> Result<Tensor, Box<dyn Error>> {
     tensor.ok_or_else(|| "a weight is too large".into())
 }
 
-/// `[out, in, y, x]` as `[y, x, in, out]`.
+/// Converts `[out, in, y, x]` to `[y, x, in, out]`.
 fn kernel_of_torch(kernel: &Tensor) -> Result<Tensor, Box<dyn Error>> {
     let &[outs, ins, height, width] = kernel.shape() else {
         return Err(format!("a kernel is {}, and should have four axes", kernel.ty()).into());
@@ -172,16 +176,16 @@ fn kernel_of_torch(kernel: &Tensor) -> Result<Tensor, Box<dyn Error>> {
     Tensor::from_scalars(ty, (0..count).map(place)).ok_or_else(|| "a weight is too large".into())
 }
 
-/// A picture on its way to another style.
+/// A picture that is being transferred.
 struct Transfer {
     session: Session,
-    /// The picture, and what the optimizer keeps of it, as the program's inputs.
+    /// The picture and the optimizer's states for it, as the program's inputs.
     state: [(&'static str, Tensor); 3],
     steps: usize,
 }
 
 impl Transfer {
-    /// Begins with the content. `settings` are hyper-parameters of the model `Step`.
+    /// Starts with the content. `settings` are hyper-parameters of the model `Step`.
     fn new(
         device: &Device,
         weights: &Vgg19,
@@ -202,7 +206,7 @@ impl Transfer {
             Ok(session.run([("Picture", picture)])?)
         };
         let picture = tensor(content)?;
-        let wanted = features(&picture)?.remove(CONTENT);
+        let wanted = features(&picture)?.remove(CONTENT)?;
         let mut styles = features(&tensor(style)?)?;
         let mut builder = on("Step").input("Picture", picture.shape()).input(CONTENT, wanted.ty().clone());
         for (name, value) in settings {
@@ -216,23 +220,23 @@ impl Transfer {
         weights.give(&mut session)?;
         session.set(CONTENT, &wanted)?;
         for name in STYLES {
-            session.set(name, &styles.remove(name))?;
+            session.set(name, &styles.remove(name)?)?;
         }
         let zeros = Tensor::zeros(picture.ty().clone()).ok_or("the picture is too large")?;
         let state = [("Picture", picture), ("Momentum", zeros.clone()), ("Velocity", zeros)];
         Ok(Transfer { session, state, steps: 0 })
     }
 
-    /// Makes a step, and gives the loss before it.
+    /// Makes a step, and returns the loss before it.
     fn step(&mut self) -> Result<f64, Box<dyn Error>> {
         self.steps += 1;
         let number = Tensor::from_f32([], &[self.steps as f32]).ok_or("a number is a tensor")?;
         let inputs = self.state.iter().map(|(name, tensor)| (*name, tensor)).chain([("Number", &number)]);
         let mut outputs = self.session.run(inputs)?;
         for (name, tensor) in &mut self.state {
-            *tensor = outputs.remove(&format!("Next{name}"));
+            *tensor = outputs.remove(&format!("Next{name}"))?;
         }
-        Ok(outputs.remove("Loss").get(0).to_f64())
+        Ok(outputs.remove("Loss")?.get(0).to_f64())
     }
 
     fn picture(&self) -> RgbImage {
@@ -243,7 +247,7 @@ impl Transfer {
     }
 }
 
-/// f32[1, y, x, 3], from 0 to 255.
+/// Returns f32[1, y, x, 3], from 0 to 255.
 fn tensor(picture: &RgbImage) -> Result<Tensor, Box<dyn Error>> {
     let values: Vec<f32> = picture.as_raw().iter().map(|&byte| f32::from(byte)).collect();
     let shape = [1, picture.height() as usize, picture.width() as usize, 3];
@@ -280,7 +284,7 @@ mod tests {
         assert_ne!(painted, disc());
     }
 
-    /// The same numbers in both orders.
+    /// Both axis orders give the same weights.
     #[test]
     fn weights_of_keras_and_torchvision() {
         let folder = std::env::temp_dir().join(format!("tilec-style-{}", std::process::id()));

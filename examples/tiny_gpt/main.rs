@@ -1,4 +1,5 @@
-//! A small GPT learns to write like a text, byte by byte, and then writes. The network is `examples/models/gpt.tile`.
+//! A small GPT learns to write like a text, byte by byte, and then writes. The network is
+//! `examples/models/gpt.tile`.
 //!
 //!     cargo run --release --example tiny_gpt -- README.md ARCHITECTURE.md
 
@@ -16,7 +17,7 @@ const PROGRAM: &str = include_str!("../models/gpt.tile");
 /// Learns to write like a text.
 #[derive(Parser)]
 struct Arguments {
-    /// Texts, one after the other; the last tenth of them shows how well is written what was not read
+    /// Text files, concatenated; the last tenth is kept to measure the loss on unseen text
     #[arg(required = true, value_name = "FILE")]
     texts: Vec<PathBuf>,
     #[arg(long, default_value_t = 5)]
@@ -75,7 +76,7 @@ fn run(arguments: &Arguments) -> Result<(), Error> {
     }
     let context = arguments.context;
     let (read, rest) = bytes.split_at(bytes.len() / 10 * 9);
-    // Every byte is read four times in an epoch, each time after others.
+    // Training reads every byte four times in an epoch, each time in another context.
     let (read, rest) =
         (Text { bytes: read, context, stride: context.div_ceil(4) }, Text { bytes: rest, context, stride: context });
     let mut fit = Fit::epochs(arguments.epochs).validation(Validation::Set(&rest)).callback(Lines);
@@ -95,7 +96,7 @@ fn gpt(device: &Device, layers: usize, width: usize, context: usize) -> Result<T
     Ok(trainer.set("layers", size(layers)).set("width", size(width)).set("context", size(context)))
 }
 
-/// Shows each epoch.
+/// A callback that prints each epoch.
 struct Lines;
 
 impl Callback for Lines {
@@ -106,12 +107,12 @@ impl Callback for Lines {
     }
 }
 
-/// Pieces of a text: the bytes that are seen, and for each of them the next.
+/// Pieces of a text: the bytes of the context, and the next byte for each of them.
 struct Text<'t> {
     bytes: &'t [u8],
-    /// The bytes in a piece.
+    /// The number of bytes in a piece.
     context: usize,
-    /// From a piece to the next.
+    /// The distance from a piece to the next.
     stride: usize,
 }
 
@@ -136,35 +137,35 @@ fn tokens(bytes: &[u8], shape: [usize; 2]) -> Option<Tensor> {
     Tensor::from_scalars(TensorType::new(DType::I32, shape), bytes.iter().map(|&byte| Scalar::i32(byte.into())))
 }
 
-/// Writes what is likely to come next.
+/// Writes text that the network predicts.
 struct Writer {
     trainer: Trainer,
     context: usize,
     temperature: f64,
-    /// What the next random number is made from.
+    /// The state of the random generator.
     random: u64,
 }
 
 impl Writer {
-    /// What comes after the prompt.
+    /// Returns text that continues the prompt.
     fn write(&mut self, prompt: &[u8], length: usize) -> Result<Vec<u8>, Error> {
         let mut bytes = if prompt.is_empty() { vec![b'\n'] } else { prompt.to_vec() };
         let begin = bytes.len();
         for _ in 0..length {
             let seen = &bytes[bytes.len().saturating_sub(self.context)..];
             let last = seen.len() - 1;
-            // What stands after the last byte is not looked at.
+            // Bytes after the last one are ignored.
             let mut padded = seen.to_vec();
             padded.resize(self.context + 1, 0);
             let text = Text { bytes: &padded, context: self.context, stride: 1 };
-            let logits = self.trainer.predict(&text, 1)?.remove("Logits");
+            let logits = self.trainer.predict(&text, 1)?.remove("Logits")?;
             let logits: Vec<f64> = (last * 256..(last + 1) * 256).map(|place| logits.get(place).to_f64()).collect();
             bytes.push(self.draw(&logits));
         }
         Ok(bytes.split_off(begin))
     }
 
-    /// A byte, by how likely each is.
+    /// Draws a byte by the predicted probabilities.
     fn draw(&mut self, logits: &[f64]) -> u8 {
         let most = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let shares: Vec<f64> = logits.iter().map(|logit| ((logit - most) / self.temperature.max(1e-6)).exp()).collect();
@@ -176,7 +177,8 @@ impl Writer {
         drawn.unwrap_or(0) as u8
     }
 
-    /// From 0 to below 1. SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014).
+    /// Draws from 0 to below 1. SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom
+    /// number generators" (2014).
     fn uniform(&mut self) -> f64 {
         self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let z = (self.random ^ (self.random >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

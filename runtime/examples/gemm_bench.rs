@@ -1,5 +1,7 @@
-//! The cpu device's matrix product against the `gemm` crate's, in one run: `cargo run --release --example gemm_bench [FILTER]`.
-//! Every line is the best of interleaved runs, in GFLOP/s, on all processors that the process may use (`taskset -c 0` for one).
+//! Measures the cpu device's matrix product against the `gemm` crate's, in one run:
+//! `cargo run --release --example gemm_bench [FILTER]`.
+//! Every line is the best of interleaved runs, in GFLOP/s, on all processors that the process may
+//! use (`taskset -c 0` for one).
 
 use std::time::Instant;
 use tile_runtime::cpu::gemm::{Axis, Gather, Places, Rows, Size, gemm};

@@ -1,7 +1,9 @@
-//! Tile programs on the cpu device beside what the machine gives: `cargo run --release --example nest_bench [FILTER]`.
+//! Measures Tile programs on the cpu device beside the machine's peaks:
+//! `cargo run --release --example nest_bench [FILTER]`.
 //!
-//! Every line is the best of interleaved runs on all threads: for each step its time; then, for the whole, the bytes of
-//! inputs and outputs (each counted once) per second beside those of a parallel copy.
+//! Every line is the best of interleaved runs on all threads: for each step its time; then, for the
+//! whole, the bytes of inputs and outputs (each counted once) per second beside those of a parallel
+//! copy.
 
 use std::error::Error;
 use std::time::Instant;

@@ -1,10 +1,10 @@
-//! Tensors to and from `ndarray`'s arrays.
+//! Conversion between tensors and `ndarray`'s arrays.
 
 use ndarray::{ArrayBase, ArrayD, Data, Dimension, IxDyn};
 use tile_compiler::dtype::DType;
-use tile_compiler::tensor::{Tensor, TensorType};
+use tile_compiler::tensor::{Tensor, TensorType, with_room};
 
-/// A Rust type that is the element of a tensor.
+/// A Rust type of tensor elements.
 pub trait Element: Copy + sealed::Bytes {
     const DTYPE: DType;
 }
@@ -13,7 +13,7 @@ mod sealed {
     pub trait Bytes: Sized {
         /// Appends the element, little-endian.
         fn write(self, bytes: &mut Vec<u8>);
-        /// The element at the start of `bytes`, which has at least its size.
+        /// Reads the element at the start of `bytes`, which has at least its size.
         fn read(bytes: &[u8]) -> Self;
     }
 }
@@ -56,23 +56,22 @@ impl sealed::Bytes for bool {
 
 /// An array that can be copied to a tensor.
 pub trait ToTensor {
-    /// A tensor of the array's type, shape and elements.
-    fn to_tensor(&self) -> Tensor;
+    /// Copies the array to a tensor of its type and shape. `None` if there is no memory for it.
+    fn to_tensor(&self) -> Option<Tensor>;
 }
 
 impl<T: Element, S: Data<Elem = T>, D: Dimension> ToTensor for ArrayBase<S, D> {
-    fn to_tensor(&self) -> Tensor {
-        let mut bytes = Vec::with_capacity(self.len() * T::DTYPE.size());
-        // In logical order, whatever the array's layout.
+    fn to_tensor(&self) -> Option<Tensor> {
+        let mut bytes: Vec<u8> = with_room(self.len().checked_mul(T::DTYPE.size())?)?;
+        // The iterator follows the logical order, for any memory layout.
         self.iter().for_each(|&element| element.write(&mut bytes));
-        let ty = TensorType::new(T::DTYPE, self.shape());
-        Tensor::from_bytes(ty, bytes).expect("an array has as many elements as its shape says")
+        Tensor::from_bytes(TensorType::new(T::DTYPE, self.shape()), bytes)
     }
 }
 
 /// A tensor that can be copied to an array.
 pub trait ToArray {
-    /// The array of the tensor's shape and elements; `None` where its type is not `T`.
+    /// Copies the tensor to an array of its shape. `None` if its element type is not `T`.
     fn to_array<T: Element>(&self) -> Option<ArrayD<T>>;
 }
 
@@ -95,10 +94,12 @@ mod tests {
     #[test]
     fn arrays_and_tensors_hold_the_same() {
         let array = array![[1.0f32, 2.0, 3.0], [4.0, 5.0, 6.0]];
-        let transposed = array.t().to_tensor();
+        let transposed = array.t().to_tensor().unwrap();
         assert_eq!(transposed, Tensor::from_f32([3, 2], &[1.0, 4.0, 2.0, 5.0, 3.0, 6.0]).unwrap());
         assert_eq!(transposed.to_array::<f32>().unwrap(), array.t().into_dyn());
         assert_eq!(transposed.to_array::<i32>(), None);
-        assert_eq!(array![true, false].to_tensor().bytes(), [1, 0]);
+        // A view may stretch one element to more than memory has.
+        assert_eq!(array.broadcast([1 << 45, 2, 3]).unwrap().to_tensor(), None);
+        assert_eq!(array![true, false].to_tensor().unwrap().bytes(), [1, 0]);
     }
 }

@@ -1,36 +1,39 @@
-//! [`CacheFile`]: what one process found out and the next need not, in a file of the user's cache folder.
+//! [`CacheFile`]: results that one process keeps for the next, in a file of the user's cache
+//! folder.
 //!
-//! A file says what its content is for, its key, and has a checksum: content that was cut short, changed or made for something else is
-//! never given out. Files are replaced as a whole, so that processes may share them. `TILE_CACHE` names another folder; where it is
-//! empty nothing is kept.
+//! A file has a key, which identifies the purpose of its content, and a checksum. Truncated or
+//! changed content, and content for another key, is never returned. Files are replaced as a whole,
+//! so that processes can share them. `TILE_CACHE` names another folder. If it is empty, nothing is
+//! kept.
 
 use std::ffi::OsString;
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::data::write_whole;
 
-/// What every file begins with. Another form of file gets another number.
+/// The first line of every file. A change of the format changes the number.
 const MAGIC: &str = "tilec cache 1";
 
-/// A file, which need not be there.
+/// A cache file, which need not exist.
 #[derive(Clone, Debug)]
 pub struct CacheFile {
     path: PathBuf,
-    /// One line.
+    /// The key, a single line.
     key: String,
-    /// The checksum of its content, as far as it is known.
+    /// The checksum of the file's content, if known.
     known: Option<String>,
 }
 
 impl CacheFile {
-    /// The file of this name in the user's cache folder, for content with this key; `None` where there is no such folder.
+    /// Returns the file of this name in the user's cache folder, for content with this key. `None`
+    /// without such a folder.
     pub fn new(name: &str, key: &str) -> Option<CacheFile> {
         Some(CacheFile::within(&folder(|variable| std::env::var_os(variable))?, name, key))
     }
 
-    /// Where it is, or would be.
+    /// Returns the path of the file, which need not exist.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -39,10 +42,10 @@ impl CacheFile {
         CacheFile { path: folder.join(name), key: key.replace(char::is_control, " "), known: None }
     }
 
-    /// Its content; `None` where there is no file.
+    /// Reads the content. `None` if there is no file.
     ///
     /// # Errors
-    /// A sentence on why the file is of no use.
+    /// A sentence with the reason why the file cannot be used.
     pub fn read(&mut self) -> Result<Option<Vec<u8>>, String> {
         let useless = |why: &str| format!("{} is not used: {why}", self.path.display());
         let bytes = match fs::read(&self.path) {
@@ -69,10 +72,10 @@ impl CacheFile {
         }
     }
 
-    /// Replaces its content, where it is another.
+    /// Replaces the content if it differs.
     ///
     /// # Errors
-    /// A sentence on why it could not be written.
+    /// A sentence with the reason why the file cannot be written.
     pub fn write(&mut self, content: &[u8]) -> Result<(), String> {
         let sum = checksum(content);
         if self.known.as_ref() == Some(&sum) {
@@ -81,7 +84,7 @@ impl CacheFile {
         let head = format!("{MAGIC}\n{}\n{sum}\n", self.key);
         let write = || {
             self.path.parent().map_or(Ok(()), fs::create_dir_all)?;
-            write_whole(&self.path, |path| fs::write(path, [head.as_bytes(), content].concat()))
+            write_whole(&self.path, |file| file.write_all(head.as_bytes()).and_then(|()| file.write_all(content)))
         };
         write().map_err(|error| format!("{} cannot be written: {error}", self.path.display()))?;
         self.known = Some(sum);
@@ -89,7 +92,7 @@ impl CacheFile {
     }
 }
 
-/// The folder in which this program keeps what it can make again.
+/// Returns the folder for this program's cache files.
 fn folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     if let Some(own) = variable("TILE_CACHE") {
         return (!own.is_empty()).then(|| own.into());
@@ -103,12 +106,12 @@ fn folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     users.map(|users| users.join("tilec"))
 }
 
-/// The hash with the length: it is to tell damage, not malice.
+/// Combines the hash and the length. This detects damage, not malice.
 fn checksum(content: &[u8]) -> String {
     format!("{} bytes {:016x}", content.len(), hash(content))
 }
 
-/// FNV-1a in 64 bits.
+/// Computes the 64-bit FNV-1a hash.
 pub fn hash(content: &[u8]) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
     content.iter().fold(0xcbf2_9ce4_8422_2325, step)
@@ -133,7 +136,7 @@ mod tests {
             file.clone().write(content).unwrap();
             assert_eq!(file.clone().read(), Ok(Some(content.to_vec())));
         }
-        // What is there already is not written again.
+        // Unchanged content is not written again.
         let mut known = file.clone();
         known.read().unwrap();
         fs::remove_file(&file.path).unwrap();

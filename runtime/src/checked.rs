@@ -1,5 +1,5 @@
-//! A plan's launches under the kernel checker, which also sees to it that exactly those elements of an output are written that
-//! the nest says.
+//! A plan's launches under the kernel checker, which also checks that exactly the elements of an
+//! output are written that the nest specifies.
 
 use std::fmt::Display;
 
@@ -12,12 +12,12 @@ use crate::error::Error;
 use crate::executable::{emit, kernel};
 use crate::host::Memory;
 
-/// The modules of a plan's kernels, by routine.
+/// Emits the modules of a plan's kernels, by routine.
 pub fn modules(plan: &Plan) -> Result<Vec<Module>, Error> {
     plan.routines.iter().map(|routine| emit(kernel(routine)?)).collect()
 }
 
-/// Runs a launch's kernel; `modules` are those of the plan.
+/// Runs a launch's kernel. `modules` are the plan's.
 pub fn run(plan: &Plan, modules: &[Module], launch: &Launch, memory: &mut Memory) -> Result<(), Error> {
     let routine = &plan.routines[launch.step.routine];
     let kernel = kernel(routine)?;
@@ -58,7 +58,8 @@ pub fn run(plan: &Plan, modules: &[Module], launch: &Launch, memory: &mut Memory
     Ok(())
 }
 
-/// For each element of an output, whether the nest writes it at these turns.
+/// Returns for each element of an output whether the nest writes it in these iterations of the
+/// loops.
 fn written_at(nest: &Nest, output: usize, turns: &[usize]) -> Vec<bool> {
     let Output { ty, position, .. } = &nest.outputs[output];
     let mut written = vec![false; ty.elements()];

@@ -1,4 +1,4 @@
-//! [`Device`]: where programs run, by name.
+//! [`Device`]: the devices that run programs, by name.
 
 use std::sync::Arc;
 
@@ -8,22 +8,22 @@ use crate::error::Error;
 #[cfg(feature = "wgpu")]
 use crate::wgpu::{self, Gpu};
 
-/// A place where programs run. Cheap to clone; clones are the same device.
+/// A device that runs programs. Clones are cheap, and the same device.
 ///
 /// | name | |
 /// |---|---|
 /// | `cpu` | this processor, without any driver |
 /// | `wgpu` | the best real GPU |
 /// | `wgpu:N` | adapter number N of [`Device::list`], which may be a software one |
-/// | `reference` | the reference interpreter on the program as written: slow, and what the others are held to |
-/// | `check` | every GPU kernel, for the generic profile, under the kernel checker: slow, and reports races and the like |
+/// | `reference` | the reference interpreter on the program as written: slow, for comparison |
+/// | `check` | GPU kernels for the generic profile under the kernel checker: slow, reports races |
 #[derive(Clone)]
 pub struct Device(pub(crate) Kind);
 
 #[derive(Clone)]
 pub(crate) enum Kind {
     Cpu {
-        /// Whether sums of products are computed term by term.
+        /// Whether convolutions are direct sums, without Winograd's algorithm.
         exact: bool,
     },
     Reference,
@@ -31,30 +31,33 @@ pub(crate) enum Kind {
     #[cfg(feature = "wgpu")]
     Wgpu {
         gpu: Arc<Gpu>,
-        /// Whether kernels check their accesses as they run.
+        /// Whether kernels check their accesses.
         checked: bool,
     },
 }
 
 impl Device {
-    /// This processor.
+    /// Returns this processor.
     pub fn cpu() -> Device {
         Device(Kind::Cpu { exact: false })
     }
 
-    /// The reference interpreter.
+    /// Returns the reference interpreter.
     pub fn reference() -> Device {
         Device(Kind::Reference)
     }
 
-    /// The kernel checker, on the kernels that a device of this (shader) profile would be given.
+    /// Returns the kernel checker for the kernels of a device with this shader profile.
     pub fn check(profile: Profile) -> Device {
         Device(Kind::Check(Arc::new(profile)))
     }
 
-    /// The same device, but it computes every sum of products term by term. Otherwise `cpu` computes convolutions by windows of 3 × 3 and 5 × 5, where that is faster,
-    /// by Winograd's way, of which the rounding is at most about twice as large, and a NaN or an infinity reaches some results beside those that meet it.
-    /// The other devices are exact anyway.
+    /// Returns the same device with convolutions by direct sums.
+    ///
+    /// Otherwise `cpu` uses Winograd's algorithm for convolutions with 3 × 3 and 5 × 5 windows,
+    /// where that is faster. Its rounding errors are at most about twice as large, and a NaN or an
+    /// infinity also reaches some results next to those that depend on it. The other devices never
+    /// use it.
     pub fn exact(mut self) -> Device {
         if let Kind::Cpu { exact } = &mut self.0 {
             *exact = true;
@@ -62,7 +65,7 @@ impl Device {
         self
     }
 
-    /// The async form of [`Device::best`], for where there is no waiting, as in a browser.
+    /// The async form of [`Device::best`], for platforms that cannot block, such as browsers.
     pub async fn request_best() -> Result<Device, Error> {
         match open(None).await {
             Err(Error::NoDevice { .. }) => Ok(Device::cpu()),
@@ -70,7 +73,7 @@ impl Device {
         }
     }
 
-    /// The async form of [`Device::named`], for where there is no waiting, as in a browser.
+    /// The async form of [`Device::named`], for platforms that cannot block, such as browsers.
     pub async fn request(name: &str) -> Result<Device, Error> {
         match name {
             "cpu" => Ok(Device::cpu()),
@@ -87,7 +90,7 @@ impl Device {
         }
     }
 
-    /// The async form of [`Device::list`], for where there is no waiting, as in a browser.
+    /// The async form of [`Device::list`], for platforms that cannot block, such as browsers.
     pub async fn request_list() -> Vec<DeviceInfo> {
         let mut devices = vec![DeviceInfo::cpu()];
         #[cfg(feature = "wgpu")]
@@ -96,7 +99,7 @@ impl Device {
         devices
     }
 
-    /// The name by which [`Device::named`] finds it: `cpu`, `wgpu:0`.
+    /// Returns the name by which [`Device::named`] finds the device: `cpu`, `wgpu:0`.
     pub fn name(&self) -> &str {
         match &self.0 {
             Kind::Cpu { .. } => "cpu",
@@ -107,8 +110,8 @@ impl Device {
         }
     }
 
-    /// What a user may want to know although it changes no result, such as that kernels compiled by an earlier process could not
-    /// be used.
+    /// Returns warnings that do not concern results, for example that kernels compiled by an
+    /// earlier process could not be used.
     pub fn warnings(&self) -> Vec<String> {
         match &self.0 {
             #[cfg(feature = "wgpu")]
@@ -117,7 +120,17 @@ impl Device {
         }
     }
 
-    /// Whether there are schedules to tune for it, or a sentence why not.
+    /// Returns sentences about the adapter's features that are not used, because a small kernel
+    /// with them gave a wrong result.
+    pub fn refuted_features(&self) -> Vec<String> {
+        match &self.0 {
+            #[cfg(feature = "wgpu")]
+            Kind::Wgpu { gpu, .. } => gpu.refuted.clone(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Returns `Ok` if there are schedules to tune for the device, else a sentence with the reason.
     pub fn tuning(&self) -> Result<(), &'static str> {
         match &self.0 {
             Kind::Cpu { .. } => Err(
@@ -130,7 +143,7 @@ impl Device {
         }
     }
 
-    /// What the compiler knows of it.
+    /// Returns the profile that the compiler uses.
     pub fn profile(&self) -> Profile {
         match &self.0 {
             Kind::Cpu { .. } | Kind::Reference => Profile::cpu(),
@@ -154,17 +167,24 @@ async fn open(number: Option<usize>) -> Result<Device, Error> {
 
 #[cfg(feature = "wgpu")]
 impl Device {
-    /// A device that an app has already opened, and goes on using.
+    /// Returns a device that an app has opened, and that the app continues to use.
     pub fn from_wgpu(device: ::wgpu::Device, queue: ::wgpu::Queue) -> Device {
-        Device::from_gpu(Gpu::shared("wgpu".into(), device, queue))
+        #[cfg_attr(target_family = "wasm", expect(unused_mut, reason = "there is no waiting for what it computes"))]
+        let mut gpu = Gpu::shared("wgpu".into(), device, queue);
+        #[cfg(not(target_family = "wasm"))]
+        {
+            gpu.refuted = pollster::block_on(wgpu::confirm(&mut gpu));
+        }
+        Device::from_gpu(gpu)
     }
 
     fn from_gpu(gpu: Gpu) -> Device {
         Device(Kind::Wgpu { gpu: Arc::new(gpu), checked: false })
     }
 
-    /// The same device, but its kernels check every access as they run, at a cost in speed. The compiler has proven each
-    /// to be within its buffer, so this is for those who doubt that.
+    /// Returns the same device with kernels that check every access, at a cost in speed. The
+    /// compiler has proven each access to be inside its buffer, so this is a safeguard against
+    /// errors in the compiler.
     pub fn checked(mut self) -> Device {
         if let Kind::Wgpu { checked, .. } = &mut self.0 {
             *checked = true;
@@ -175,34 +195,34 @@ impl Device {
 
 #[cfg(not(target_arch = "wasm32"))]
 impl Device {
-    /// Adapter number `n` of [`Device::list`].
+    /// Returns adapter number `n` of [`Device::list`].
     pub fn wgpu(n: usize) -> Result<Device, Error> {
         pollster::block_on(open(Some(n)))
     }
 
-    /// The best real GPU; where there is none, `cpu`.
+    /// Returns the best real GPU, or `cpu` if there is none.
     ///
     /// # Errors
-    /// When there is a GPU, but it cannot be opened.
+    /// If there is a GPU, but it cannot be opened.
     pub fn best() -> Result<Device, Error> {
         pollster::block_on(Device::request_best())
     }
 
-    /// The device of this name: see [`Device`].
+    /// Returns the device with this name: see [`Device`].
     pub fn named(name: &str) -> Result<Device, Error> {
         pollster::block_on(Device::request(name))
     }
 
-    /// The devices of this machine, `cpu` first; exactly one is the default.
+    /// Returns the devices of this machine, `cpu` first. Exactly one is the default.
     pub fn list() -> Vec<DeviceInfo> {
         pollster::block_on(Device::request_list())
     }
 }
 
-/// What users want to know of a device.
+/// A description of a device for users.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceInfo {
-    /// As [`Device::named`] takes it.
+    /// The name for [`Device::named`].
     pub name: String,
     /// The hardware's name.
     pub adapter: String,
@@ -210,13 +230,13 @@ pub struct DeviceInfo {
     pub backend: String,
     /// `processor`, `discrete GPU`, `integrated GPU`, `virtual GPU`, `software` or `other`.
     pub kind: &'static str,
-    /// Bytes, where the driver says.
+    /// The memory in bytes, if the driver reports it.
     pub memory: Option<u64>,
-    /// The types and instructions that kernels make use of, beyond what every device has.
+    /// The types and instructions that kernels use, beyond those of every device.
     pub features: Vec<&'static str>,
-    /// Its limits, as the compiler sees them.
+    /// The device's limits, as the compiler sees them.
     pub profile: Profile,
-    /// Whether [`Device::best`] gives this one.
+    /// Whether [`Device::best`] returns this device.
     pub default: bool,
 }
 
@@ -238,7 +258,8 @@ impl DeviceInfo {
     }
 }
 
-/// The first value of `key` in one of Linux' tables of `key : value` lines; elsewhere there is none.
+/// Returns the first value of `key` in a Linux table of `key : value` lines. Other systems have
+/// none.
 fn system(path: &str, key: &str) -> Option<String> {
     let table = std::fs::read_to_string(path).ok()?;
     let line = table.lines().find(|line| line.starts_with(key))?;

@@ -1,6 +1,8 @@
-//! What can go wrong between a program's text and its results.
+//! The errors of this crate.
 
 use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use tile_compiler::dtype::DType;
 use tile_compiler::onnx::OnnxError;
@@ -12,64 +14,99 @@ use tile_lang::did_you_mean;
 use crate::data::npy::NpyError;
 use crate::weights::WeightsError;
 
-/// Every error of this crate. `Display` says in a sentence what is wrong, with the names and sizes.
+/// An error of this crate. `Display` describes it in one sentence with the names and sizes.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The program is wrong, or does not go together with the shapes and constants given for it.
+    /// The program has errors, or does not fit the given shapes and constants.
     Program { sources: Sources, diagnostics: Vec<Diagnostic> },
-    /// An input that the program needs was not given.
+    /// A required input is missing.
     MissingInput { name: String, expected: TensorType },
-    /// A tensor was given that is no input and no weight of the program.
+    /// A given tensor is neither an input nor a weight of the program.
     UnknownInput { name: String, inputs: Vec<String>, weights: Vec<String> },
-    /// An input was given with another type or shape than the session was built for.
+    /// The program has no output of this name, or the output was already removed.
+    UnknownOutput { name: String, outputs: Vec<String> },
+    /// An input has another type or shape than the session was built for.
     WrongInput { name: String, expected: TensorType, given: TensorType },
-    /// A weight that the program needs has no value yet.
+    /// A required weight has no value yet.
     MissingWeight { path: String, expected: TensorType },
-    /// A weight was given with another type or shape than the session was built for.
+    /// A weight has another type or shape than the session was built for.
     WrongWeight { path: String, expected: TensorType, given: TensorType },
-    /// A file of weights could not be read or written, or does not have the program's weights.
+    /// A file of weights cannot be read or has an unknown format, or its weights do not fit the
+    /// program.
     Weights(WeightsError),
     /// There is no device of this name.
     NoDevice { name: String, reason: String },
-    /// The device has too little memory left.
+    /// The device has too little free memory.
     OutOfMemory { device: String, what: String },
-    /// The device stopped working: it was removed, reset or ran for too long.
+    /// The device stopped working: it was destroyed, removed or reset, or ran for too long. Every
+    /// later use returns the same error. A newly opened device works, with new sessions.
     DeviceLost { device: String, reason: String },
-    /// The device or its driver failed otherwise.
-    Device { device: String, doing: String, source: Box<dyn std::error::Error + Send + Sync> },
-    /// A fault of this software, such as a kernel that the kernel checker refuses.
+    /// Another failure of the device or its driver.
+    Device { device: String, doing: String, source: Source },
+    /// A fault of this software, such as a kernel that the kernel checker rejects.
     Internal { what: String },
-    /// A `.npy` file could not be read.
+    /// A `.npy` file cannot be read.
     Npy(NpyError),
-    /// An ONNX file could not be read, is wrong or not supported, or does not go together with what was given for it: a sentence each.
+    /// An ONNX file cannot be read, is invalid or unsupported, or does not fit the given values.
+    /// Has one sentence for each fault.
     Onnx { what: Vec<String> },
-    /// The data to train on or to evaluate are not what the program needs, or cannot be read.
+    /// A file cannot be written.
+    Write { path: PathBuf, source: io::Error },
+    /// The data for training or evaluation do not fit the program, or are damaged.
     Data { what: String },
+    /// A file cannot be read. `source` has the reason.
+    Read { path: PathBuf, source: Source },
 }
 
-/// Who can mend an error.
+/// The cause of an error.
+pub type Source = Box<dyn std::error::Error + Send + Sync>;
+
+/// The party that can fix an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blame {
-    /// The program, its sizes, or what was given to it. The command line exits with 1.
+    /// The user: the program, its sizes or the given values are at fault. The command line exits
+    /// with code 1.
     Input,
-    /// The device or the machine. The command line exits with 3.
+    /// The device or the machine. The command line exits with code 3.
     Machine,
+}
+
+impl Blame {
+    /// Classifies an error of writing a file. A missing folder or permission is [`Blame::Input`],
+    /// since the user chose the path. Any other error, such as a full disk, is [`Blame::Machine`].
+    pub fn of_writing(error: &io::Error) -> Blame {
+        use io::ErrorKind as Kind;
+        match error.kind() {
+            Kind::NotFound
+            | Kind::PermissionDenied
+            | Kind::NotADirectory
+            | Kind::IsADirectory
+            | Kind::InvalidFilename
+            | Kind::InvalidInput
+            | Kind::ReadOnlyFilesystem
+            | Kind::Unsupported => Blame::Input,
+            _ => Blame::Machine,
+        }
+    }
 }
 
 impl Error {
     pub fn blame(&self) -> Blame {
         match self {
+            Error::Write { source, .. } => Blame::of_writing(source),
             Error::Program { .. }
             | Error::MissingInput { .. }
             | Error::UnknownInput { .. }
+            | Error::UnknownOutput { .. }
             | Error::WrongInput { .. }
             | Error::MissingWeight { .. }
             | Error::WrongWeight { .. }
             | Error::Weights(_)
             | Error::Npy(_)
             | Error::Onnx { .. }
-            | Error::Data { .. } => Blame::Input,
+            | Error::Data { .. }
+            | Error::Read { .. } => Blame::Input,
             Error::NoDevice { .. }
             | Error::OutOfMemory { .. }
             | Error::DeviceLost { .. }
@@ -78,8 +115,9 @@ impl Error {
         }
     }
 
-    /// The whole text for a person: for a program, whose main file is called `name`, its diagnostics with the lines that they
-    /// are about, with terminal colours if `color`; else the sentence and a newline.
+    /// Renders the error as text for a person. For a program, renders its diagnostics with excerpts
+    /// of the source, where the main file is called `name`, in terminal colours if `color` is true.
+    /// For any other error, returns the sentence and a newline.
     pub fn render(&self, name: &str, color: bool) -> String {
         match self {
             Error::Program { sources, diagnostics } => {
@@ -94,7 +132,11 @@ impl Error {
         Error::Data { what }
     }
 
-    /// A tensor that the plan stores in a type that cannot hold it.
+    pub(crate) fn read(path: &Path, source: impl Into<Source>) -> Error {
+        Error::Read { path: path.to_owned(), source: source.into() }
+    }
+
+    /// Returns the error for a tensor that the plan's storage type cannot hold.
     pub(crate) fn unstorable(ty: &TensorType, storage: DType) -> Error {
         Error::Internal { what: format!("{ty} is to be stored as {storage}") }
     }
@@ -128,6 +170,14 @@ impl fmt::Display for Error {
                     _ => write!(f, "; the inputs are {}", inputs.join(", ")),
                 }
             }
+            Error::UnknownOutput { name, outputs } => {
+                write!(f, "unknown output `{name}`")?;
+                match did_you_mean(name, outputs.iter().map(String::as_str)) {
+                    Some(guess) => write!(f, "; {guess}"),
+                    None if outputs.is_empty() => write!(f, ": there are no outputs left"),
+                    None => write!(f, "; the outputs are {}", outputs.join(", ")),
+                }
+            }
             Error::WrongInput { name, expected, given } => {
                 write!(f, "input `{name}` must be {expected}, but is {given}")
             }
@@ -142,7 +192,9 @@ impl fmt::Display for Error {
             Error::Device { device, doing, source } => write!(f, "{device} failed {doing}: {source}"),
             Error::Internal { what } => write!(f, "internal error, please report it: {what}"),
             Error::Npy(error) => error.fmt(f),
+            Error::Write { path, source } => write!(f, "cannot write {}: {source}", path.display()),
             Error::Data { what } => f.write_str(what),
+            Error::Read { path, source } => write!(f, "{}: {source}", path.display()),
         }
     }
 }
@@ -150,8 +202,10 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Error::Device { source, .. } => Some(source.as_ref()),
-            Error::Npy(error) => std::error::Error::source(error),
+            Error::Device { source, .. } | Error::Read { source, .. } => Some(source.as_ref()),
+            Error::Npy(error) => Some(error),
+            Error::Weights(error) => Some(error),
+            Error::Write { source, .. } => Some(source),
             _ => None,
         }
     }

@@ -1,8 +1,10 @@
-//! [`Executable`]: what each kind of device makes of a program, behind one interface.
+//! [`Executable`]: a program compiled for a device, with one interface to all kinds of devices.
 
+use tile_compiler::dtype::DType;
 use tile_compiler::graph::{Graph, NodeId, Op};
 use tile_compiler::interpret;
 use tile_compiler::kernel::Kernel;
+use tile_compiler::passes;
 use tile_compiler::plan::{Plan, Routine};
 use tile_compiler::tensor::{Tensor, TensorType};
 
@@ -10,35 +12,45 @@ use crate::device::{Device, Kind};
 use crate::error::Error;
 use crate::host::HostExecutable;
 use crate::store::{Memory, Store, Stored};
-#[cfg(not(target_arch = "wasm32"))]
-use crate::trace::Trace;
 #[cfg(feature = "wgpu")]
 use crate::wgpu::{GpuExecutable, GpuWatched};
+#[cfg(not(target_arch = "wasm32"))]
+use crate::{staged::Staged, trace::Trace};
 
-/// A program with its memory on a device. What it is given (inputs, then weights) and its outputs are numbered as in the graph
-/// or plan it was made from.
+/// A program with its memory on a device. Its arguments (inputs, then weights) and outputs have the
+/// numbers of the graph or plan that it was made from.
 pub enum Executable {
     Reference(ReferenceExecutable),
-    Host(HostExecutable),
+    Host(Box<HostExecutable>),
     #[cfg(feature = "wgpu")]
-    Gpu(GpuExecutable),
+    Gpu(Box<GpuExecutable>),
+    /// A model compiled while it runs. Its inputs have the session's numbers.
+    #[cfg(not(target_arch = "wasm32"))]
+    Staged {
+        model: Box<Staged>,
+        inputs: Vec<String>,
+    },
 }
 
 impl Executable {
-    /// Makes ready a plan for the device's profile. On a GPU it binds the weights that the store has, and this then has all of them.
+    /// Compiles a plan for the device. On a GPU it binds the weights in the store, and adds those
+    /// that the store lacks.
     pub async fn new(device: &Device, plan: Plan, store: &mut Store) -> Result<Executable, Error> {
         match &device.0 {
-            Kind::Cpu { exact } => HostExecutable::cpu(plan, *exact).map(Executable::Host),
-            Kind::Check(_) => HostExecutable::check(plan).map(Executable::Host),
+            Kind::Cpu { exact } => {
+                HostExecutable::cpu(plan, *exact, store).map(|host| Executable::Host(Box::new(host)))
+            }
+            Kind::Check(_) => HostExecutable::check(plan, store).map(|host| Executable::Host(Box::new(host))),
             Kind::Reference => Err(Error::Internal { what: "the reference device runs graphs, not plans".into() }),
             #[cfg(feature = "wgpu")]
             Kind::Wgpu { gpu, checked } => {
-                GpuExecutable::new(gpu.clone(), plan, *checked, store).await.map(Executable::Gpu)
+                GpuExecutable::new(gpu.clone(), plan, *checked, store).await.map(|gpu| Executable::Gpu(Box::new(gpu)))
             }
         }
     }
 
-    /// Gives the input or weight of this number, a tensor of its type. It stays until it is given again.
+    /// Sets the input or weight with this number, to a tensor of its type. It stays until it is set
+    /// again.
     pub async fn set(&mut self, number: usize, tensor: &Tensor) -> Result<(), Error> {
         match self {
             Executable::Reference(reference) => {
@@ -48,50 +60,60 @@ impl Executable {
             Executable::Host(host) => host.set(number, tensor),
             #[cfg(feature = "wgpu")]
             Executable::Gpu(gpu) => gpu.set(number, tensor).await,
+            #[cfg(not(target_arch = "wasm32"))]
+            Executable::Staged { model, inputs } => {
+                model.set(&inputs[number], tensor);
+                Ok(())
+            }
         }
     }
 
-    /// The input or weight of this number, which has been given.
+    /// Returns the input or weight with this number, which must have been set.
     pub async fn get(&self, number: usize) -> Result<Tensor, Error> {
         match self {
             Executable::Reference(reference) => reference.given.get(number).and_then(|(_, tensor)| tensor.clone()),
             Executable::Host(host) => host.get(number),
             #[cfg(feature = "wgpu")]
             Executable::Gpu(gpu) => return gpu.get(number).await,
+            #[cfg(not(target_arch = "wasm32"))]
+            Executable::Staged { model, inputs } => inputs.get(number).and_then(|name| model.get(name)),
         }
         .ok_or_else(|| Error::Internal { what: format!("there is no input or weight {number}") })
     }
 
-    /// Runs the program once, on inputs that have all been given. The outputs stay on the device.
+    /// Runs the program once. All inputs must have been set. The outputs stay on the device.
     pub async fn execute(&mut self) -> Result<(), Error> {
         self.repeat(1).await
     }
 
-    /// The same so many times; a device that works beside the host is handed all runs at once.
+    /// Runs the program `runs` times. An asynchronous device receives all runs at once.
     pub async fn repeat(&mut self, runs: u32) -> Result<(), Error> {
         match self {
             Executable::Reference(reference) => (0..runs).try_for_each(|_| reference.execute()),
             Executable::Host(host) => (0..runs).try_for_each(|_| host.execute()),
             #[cfg(feature = "wgpu")]
             Executable::Gpu(gpu) => gpu.repeat(runs).await,
+            #[cfg(not(target_arch = "wasm32"))]
+            Executable::Staged { model, .. } => (0..runs).try_for_each(|_| model.execute()),
         }
     }
 
-    /// As [`Executable::execute`], with the time of each launch; `None` where there is no such thing.
+    /// Runs the program once, and returns the time of each launch. `None` if the device cannot time
+    /// launches.
     #[cfg(not(target_arch = "wasm32"))]
     pub async fn trace(&mut self) -> Result<Option<Trace>, Error> {
         match self {
-            Executable::Reference(_) => Ok(None),
+            Executable::Reference(_) | Executable::Staged { .. } => Ok(None),
             Executable::Host(host) => host.trace(),
             #[cfg(feature = "wgpu")]
             Executable::Gpu(gpu) => gpu.trace().await,
         }
     }
 
-    /// The seconds that a run takes on the device, of so many one after the other, without the prelude.
+    /// Returns the mean seconds of `runs` consecutive runs on the device, without the prelude.
     ///
     /// # Errors
-    /// Also where nobody looks at the time.
+    /// The errors of the device, or if it has no clock.
     #[cfg(not(target_arch = "wasm32"))]
     pub async fn time(&mut self, runs: u32) -> Result<f64, Error> {
         #[cfg(feature = "wgpu")]
@@ -101,19 +123,21 @@ impl Executable {
         Err(Error::Internal { what: format!("{runs} runs of what has no clock") })
     }
 
-    /// The plan that it runs.
+    /// Returns the plan that it runs.
     pub fn plan(&self) -> Option<&Plan> {
         match self {
             Executable::Reference(_) => None,
             Executable::Host(host) => Some(&host.plan),
             #[cfg(feature = "wgpu")]
             Executable::Gpu(gpu) => Some(&gpu.plan),
+            #[cfg(not(target_arch = "wasm32"))]
+            Executable::Staged { .. } => None,
         }
     }
 
-    /// Runs the program once, after which the next values of weights, the outputs with their names, are their values. Those
-    /// outputs are not to be read after that. A device that works beside the host need not be done; `watched` are numbers of
-    /// outputs whose values the caller wants.
+    /// Runs the program once, and then replaces weights by their next values, the outputs of the
+    /// same name, which must not be read after that. Does not wait for an asynchronous device.
+    /// `watched` are the numbers of outputs to return.
     pub async fn step(&mut self, watched: &[usize]) -> Result<Watched, Error> {
         #[cfg(feature = "wgpu")]
         if let Executable::Gpu(gpu) = self {
@@ -129,55 +153,67 @@ impl Executable {
             Executable::Host(host) => host.adopt(),
             #[cfg(feature = "wgpu")]
             Executable::Gpu(_) => {}
+            #[cfg(not(target_arch = "wasm32"))]
+            Executable::Staged { .. } => {}
         }
         Ok(Watched::Here(outputs))
     }
 
-    /// Begins its turn with the weights that the store has.
+    /// Activates this executable: takes the weights from the store.
     ///
     /// # Errors
-    /// Where one has another type there; then nothing has changed.
+    /// If a weight has another type there. Then nothing has changed.
     pub fn attach(&mut self, store: &mut Store) -> Result<(), Error> {
         match self {
             Executable::Reference(reference) => reference.attach(store),
             Executable::Host(host) => host.attach(store),
             #[cfg(feature = "wgpu")]
             Executable::Gpu(gpu) => gpu.attach(store),
+            // It has no weights to set.
+            #[cfg(not(target_arch = "wasm32"))]
+            Executable::Staged { .. } => Ok(()),
         }
     }
 
-    /// Ends its turn: hands its weights, which all have values, to the store.
+    /// Deactivates this executable: moves its weights, which all have values, to the store.
     pub fn detach(&mut self, store: &mut Store) -> Result<(), Error> {
         match self {
             Executable::Reference(reference) => reference.detach(store),
             Executable::Host(host) => host.detach(store)?,
             #[cfg(feature = "wgpu")]
             Executable::Gpu(gpu) => gpu.detach(store),
+            #[cfg(not(target_arch = "wasm32"))]
+            Executable::Staged { .. } => {}
         }
         Ok(())
     }
 
-    /// The output of this number of the last run.
+    /// Returns the output with this number of the last run.
     pub async fn output(&self, number: usize) -> Result<Tensor, Error> {
+        let not_run = || Error::Internal { what: format!("there is no output {number} before a run") };
         match self {
-            Executable::Reference(reference) => Ok(reference.outputs[number].clone()),
+            Executable::Reference(reference) => reference.outputs.get(number).cloned().ok_or_else(not_run),
             Executable::Host(host) => host.output(number),
             #[cfg(feature = "wgpu")]
             Executable::Gpu(gpu) => gpu.output(number).await,
+            #[cfg(not(target_arch = "wasm32"))]
+            Executable::Staged { model, .. } => model.outputs().get(number).cloned().ok_or_else(not_run),
         }
     }
 
-    /// The outputs of the last run, in their order.
+    /// Returns the outputs of the last run, in order.
     pub async fn read(&self) -> Result<Vec<Tensor>, Error> {
         match self {
             Executable::Reference(reference) => Ok(reference.outputs.clone()),
             Executable::Host(host) => host.read(),
             #[cfg(feature = "wgpu")]
             Executable::Gpu(gpu) => gpu.read().await,
+            #[cfg(not(target_arch = "wasm32"))]
+            Executable::Staged { model, .. } => Ok(model.outputs().to_vec()),
         }
     }
 
-    /// The same, of a program that is not run again: the host makes no second copy.
+    /// Returns the outputs of the last run, without a second copy in host memory.
     #[cfg(not(target_arch = "wasm32"))]
     pub async fn into_outputs(self) -> Result<Vec<Tensor>, Error> {
         match self {
@@ -186,7 +222,8 @@ impl Executable {
         }
     }
 
-    /// [`Executable::execute`], then [`Executable::read`], in one go where the device can.
+    /// Runs [`Executable::execute`], then [`Executable::read`], in one submission if the device
+    /// can.
     pub async fn run(&mut self) -> Result<Vec<Tensor>, Error> {
         #[cfg(feature = "wgpu")]
         if let Executable::Gpu(gpu) = self {
@@ -197,7 +234,7 @@ impl Executable {
     }
 }
 
-/// Outputs of a step.
+/// Outputs of a step, possibly in transfer.
 pub enum Watched {
     Here(Vec<Tensor>),
     #[cfg(feature = "wgpu")]
@@ -205,12 +242,12 @@ pub enum Watched {
 }
 
 impl Watched {
-    /// Whether there is nothing to wait for.
+    /// Returns whether the outputs are ready.
     pub fn is_here(&self) -> bool {
         matches!(self, Watched::Here(_))
     }
 
-    /// The outputs, once the step is done.
+    /// Waits for the step, and returns the outputs.
     pub async fn take(self) -> Result<Vec<Tensor>, Error> {
         match self {
             Watched::Here(outputs) => Ok(outputs),
@@ -220,7 +257,7 @@ impl Watched {
     }
 }
 
-/// A graph under the reference interpreter.
+/// A graph run by the reference interpreter.
 pub struct ReferenceExecutable {
     graph: Graph,
     given: Vec<(String, Option<Tensor>)>,
@@ -246,7 +283,7 @@ impl ReferenceExecutable {
         Ok(())
     }
 
-    /// Names and types of its weights, each with its place in `given`.
+    /// Returns each weight's position in `given`, name and type.
     fn weights(&self) -> impl Iterator<Item = (usize, &str, &TensorType)> {
         let (graph, first) = (&self.graph, self.graph.inputs.len());
         (first..).zip(&graph.weights).map(|(at, &id)| (at, given_name(graph, id), &graph.node(id).ty))
@@ -281,17 +318,25 @@ impl ReferenceExecutable {
     }
 }
 
-/// The name of an input or the path of a weight of the graph.
+/// Returns the name of an input or the path of a weight of the graph.
 pub fn given_name(graph: &Graph, id: NodeId) -> &str {
     graph.node(id).op.given_name().unwrap_or_default()
 }
 
-/// The kernel of a routine, in a plan for shaders.
+/// Rounds the operands of the graph's contractions to a 16-bit float, if `factors` is one.
+pub fn narrow(mut graph: Graph, factors: Option<DType>) -> Graph {
+    if let Some(dtype) = factors.filter(|dtype| dtype.is_float() && dtype.bits() < 32) {
+        passes::narrow(&mut graph, dtype);
+    }
+    graph
+}
+
+/// Returns the kernel of a routine, in a plan for shaders.
 pub fn kernel(routine: &Routine) -> Result<&Kernel, Error> {
     routine.kernel.as_ref().ok_or_else(|| Error::Internal { what: format!("{} has no kernel", routine.name) })
 }
 
-/// The module that a device is given for a kernel.
+/// Emits a kernel's module for the device.
 pub fn emit(kernel: &Kernel) -> Result<naga::Module, Error> {
     tile_compiler::emit::module(kernel).map_err(|error| Error::Internal { what: error.to_string() })
 }

@@ -1,16 +1,21 @@
-//! Plans that run on buffers in host memory: those of the cpu device and those under the kernel checker.
+//! Plans on buffers in host memory, for the cpu device and the kernel checker.
 
 use std::fmt::Display;
 
-use tile_compiler::plan::{BufferId, Content, Launch, Plan};
-use tile_compiler::tensor::Tensor;
+use tile_compiler::plan::{BufferId, Content, Launch, Plan, Step, Work};
+use tile_compiler::tensor::{Tensor, zeroed};
 
 use crate::checked;
-use crate::cpu::Steps;
+use crate::cpu::{Steps, needs};
 use crate::error::Error;
+use crate::memory;
 use crate::storage::{from_storage, to_storage};
 use crate::store::{self, Store, Stored};
 use crate::trace::Trace;
+
+/// The kernel checker's memory for each byte of a buffer: the byte itself, and up to two marks of
+/// 12 bytes for each element of 4 bytes.
+const MARKED: u64 = 8;
 
 /// A plan with its memory.
 pub struct HostExecutable {
@@ -19,33 +24,57 @@ pub struct HostExecutable {
     engine: Engine,
 }
 
-/// What runs the steps.
+/// The engine that runs the steps.
 enum Engine {
     Cpu(Box<Steps>),
     Check {
-        /// Of the plan's kernels.
+        /// The modules of the plan's kernels.
         modules: Vec<naga::Module>,
-        /// The prelude must run before the next run.
+        /// Whether the prelude must run before the next run.
         stale: bool,
     },
 }
 
 impl HostExecutable {
-    /// The plan on the cpu device, which may have to be `exact`.
-    pub fn cpu(plan: Plan, exact: bool) -> Result<HostExecutable, Error> {
-        // What does not fit is found before any of it is looked at.
+    /// Compiles a plan for the cpu device, with direct convolutions if `exact`. Its weights may be
+    /// in the store.
+    ///
+    /// # Errors
+    /// Returns [`Error::OutOfMemory`] if the plan exceeds the store's limit or the available
+    /// memory. Nothing is allocated then.
+    pub fn cpu(plan: Plan, exact: bool, store: &Store) -> Result<HostExecutable, Error> {
+        // A buffer that exceeds the memory is reported before anything is allocated.
         let largest = plan.buffers.iter().max_by_key(|buffer| buffer.bytes());
         if let Some(buffer) = largest.filter(|buffer| !Block::fits(buffer.bytes())) {
             let what = format!("{}, {} bytes", buffer.ty, buffer.bytes());
             return Err(Error::OutOfMemory { device: "cpu".into(), what });
         }
+        let nests = plan.routines.iter().filter_map(|routine| match &routine.work {
+            Work::Nest(nest) => Some(needs::tables(nest)),
+            _ => None,
+        });
+        let tables = nests.fold(0, u64::saturating_add);
+        memory::require("cpu", memory::of_plan(&plan, &[], store).saturating_add(tables), store.limit)?;
         let steps = Steps::new(&plan, exact);
-        let memory = Memory::new(&plan, "cpu", &steps.without_memory())?;
+        let without = steps.without_memory();
+        let beside = steps.bytes().saturating_add(tables);
+        memory::require("cpu", memory::of_plan(&plan, &without, store).saturating_add(beside), store.limit)?;
+        let memory = Memory::new(&plan, "cpu", &without)?;
         HostExecutable::new(plan, memory, Engine::Cpu(Box::new(steps)))
     }
 
-    /// The plan, its kernels under the kernel checker.
-    pub fn check(plan: Plan) -> Result<HostExecutable, Error> {
+    /// Prepares a plan's kernels for the kernel checker.
+    ///
+    /// # Errors
+    /// Fails like [`HostExecutable::cpu`], and if a kernel cannot be emitted.
+    pub fn check(plan: Plan, store: &Store) -> Result<HostExecutable, Error> {
+        // A launch copies its buffers, with marks of the readers and writers of each element.
+        let of_step = |step: &Step| {
+            let buffers = step.operands.iter().chain(&step.outputs).map(|&id| plan.buffers[id].bytes());
+            buffers.fold(0, u64::saturating_add).saturating_mul(MARKED)
+        };
+        let launch = plan.all_steps().map(of_step).max().unwrap_or(0);
+        memory::require("check", memory::of_plan(&plan, &[], store).saturating_add(launch), store.limit)?;
         let memory = Memory::new(&plan, "check", &[])?;
         let modules = checked::modules(&plan)?;
         HostExecutable::new(plan, memory, Engine::Check { modules, stale: true })
@@ -62,7 +91,8 @@ impl HostExecutable {
         Ok(executable)
     }
 
-    /// Gives the input or weight of this number in [`Plan::given`], a tensor of its port's type.
+    /// Sets the input or weight with this number in [`Plan::given`], to a tensor of its port's
+    /// type.
     pub fn set(&mut self, number: usize, tensor: &Tensor) -> Result<(), Error> {
         let buffer = self.plan.given().nth(number).map(|port| port.buffer);
         match buffer {
@@ -71,7 +101,7 @@ impl HostExecutable {
         }
     }
 
-    /// The input or weight of this number in [`Plan::given`].
+    /// Returns the input or weight with this number in [`Plan::given`].
     pub fn get(&self, number: usize) -> Option<Tensor> {
         let port = self.plan.given().nth(number)?;
         let storage = self.plan.buffers[port.buffer].storage;
@@ -108,7 +138,7 @@ impl HostExecutable {
         Ok(())
     }
 
-    /// Runs every step, those of the prelude where it must.
+    /// Runs all steps, and the prelude if it is stale.
     pub fn execute(&mut self) -> Result<(), Error> {
         let HostExecutable { plan, memory, engine } = self;
         match engine {
@@ -124,7 +154,8 @@ impl HostExecutable {
         }
     }
 
-    /// As [`HostExecutable::execute`], with the time of each launch; `None` under the kernel checker, which is not made to be fast.
+    /// Runs all steps, and returns the time of each launch. Returns `None` under the kernel
+    /// checker, whose times are meaningless.
     pub fn trace(&mut self) -> Result<Option<Trace>, Error> {
         let HostExecutable { plan, memory, engine } = self;
         let Engine::Cpu(steps) = engine else { return Ok(None) };
@@ -132,7 +163,7 @@ impl HostExecutable {
         Ok(Some(Trace { launches, handing_over: None }))
     }
 
-    /// Takes its weights' memory from the store, those that this has.
+    /// Takes the weights' memory from the store, except for weights kept only in packed form.
     pub fn attach(&mut self, store: &mut Store) -> Result<(), Error> {
         self.plan.weights.iter().try_for_each(|port| store.check(&port.name, &port.ty))?;
         let HostExecutable { plan, memory, engine } = self;
@@ -154,13 +185,13 @@ impl HostExecutable {
         Ok(())
     }
 
-    /// Hands its weights' memory to the store; all have values.
+    /// Moves the weights' memory to the store. All weights must have values.
     pub fn detach(&mut self, store: &mut Store) -> Result<(), Error> {
         let HostExecutable { plan, memory, engine } = self;
         for port in &plan.weights {
             let storage = plan.buffers[port.buffer].storage;
             let block = match engine {
-                // One that is kept in packed form alone has not changed.
+                // A weight kept only in packed form has not changed.
                 Engine::Cpu(_) if !memory.has(port.buffer) && store.has(&port.name) => continue,
                 Engine::Cpu(steps) if !memory.has(port.buffer) => {
                     let bytes = steps.unpacked(port.buffer).unwrap_or_default();
@@ -176,7 +207,8 @@ impl HostExecutable {
         Ok(())
     }
 
-    /// After a run: makes the next values of weights their values. The outputs that these were are lost.
+    /// Replaces weights by their next values after a run. Invalidates the outputs with these
+    /// values.
     pub fn adopt(&mut self) {
         let HostExecutable { plan, memory, .. } = self;
         for &(weight, output) in &plan.updates {
@@ -187,19 +219,21 @@ impl HostExecutable {
                 Content::Over { .. } => {}
                 _ if weight == next => {}
                 _ => {
-                    let bytes = memory.bytes(next).to_vec();
-                    memory.bytes_mut(weight).copy_from_slice(&bytes);
+                    let block = memory.take(next);
+                    let to = memory.bytes_mut(weight);
+                    to.copy_from_slice(&block.bytes()[..to.len()]);
+                    memory.put(next, block);
                 }
             }
         }
     }
 
-    /// The outputs, in the plan's order.
+    /// Returns the outputs, in the plan's order.
     pub fn read(&self) -> Result<Vec<Tensor>, Error> {
         (0..self.plan.outputs.len()).map(|number| self.output(number)).collect()
     }
 
-    /// The same, without a second copy of those that have memory of their own.
+    /// Returns the outputs. Does not copy outputs that have their own memory.
     pub fn into_outputs(mut self) -> Result<Vec<Tensor>, Error> {
         let mut outputs = Vec::new();
         for number in 0..self.plan.outputs.len() {
@@ -217,7 +251,7 @@ impl HostExecutable {
         Ok(outputs)
     }
 
-    /// The output of this number.
+    /// Returns the output with this number.
     pub fn output(&self, number: usize) -> Result<Tensor, Error> {
         let port = &self.plan.outputs[number];
         let storage = self.plan.buffers[port.buffer].storage;
@@ -226,18 +260,18 @@ impl HostExecutable {
     }
 }
 
-/// The memory behind a plan's buffers.
+/// The memory of a plan's buffers.
 pub struct Memory {
-    /// First the slots, then the plan's other buffers.
+    /// The slots, followed by the plan's other buffers.
     blocks: Vec<Block>,
-    /// Where in `blocks` each of the plan's buffers lives, if it has memory.
+    /// The index in `blocks` of each of the plan's buffers. `None` for a buffer without memory.
     place: Vec<Option<usize>>,
-    /// Of each buffer.
+    /// The size of each buffer.
     bytes: Vec<usize>,
 }
 
 impl Memory {
-    /// What the plan needs; nothing for the buffers `without`.
+    /// Allocates the plan's memory, except for the buffers `without`.
     fn new(plan: &Plan, device: &str, without: &[BufferId]) -> Result<Memory, Error> {
         let mut blocks = Vec::new();
         for &bytes in &plan.slots {
@@ -268,13 +302,13 @@ impl Memory {
         self.place[id].map(|place| &mut self.blocks[place])
     }
 
-    /// A buffer's bytes; none while it is taken, or if it has no memory.
+    /// Returns a buffer's bytes. They are empty while its block is taken, or if it has no memory.
     pub fn bytes(&self, id: BufferId) -> &[u8] {
         let bytes = self.place[id].map_or(&[][..], |place| self.blocks[place].bytes());
         &bytes[..self.bytes[id].min(bytes.len())]
     }
 
-    /// A buffer's bytes, to write to.
+    /// Returns a buffer's bytes for writing.
     pub fn bytes_mut(&mut self, id: BufferId) -> &mut [u8] {
         let length = self.bytes[id];
         let bytes = self.place[id].map_or(&mut [][..], |place| self.blocks[place].bytes_mut());
@@ -282,7 +316,8 @@ impl Memory {
         &mut bytes[..length]
     }
 
-    /// Takes a buffer's block, to write to while others are read. [`Memory::put`] it back.
+    /// Takes a buffer's block, so that it can be written while others are read. Return it with
+    /// [`Memory::put`].
     pub fn take(&mut self, id: BufferId) -> Block {
         self.block(id).map(std::mem::take).unwrap_or_default()
     }
@@ -299,10 +334,10 @@ fn allocate(bytes: u64, device: &str, what: &dyn Display) -> Result<Block, Error
     Block::zeroed(bytes).ok_or_else(out_of_memory)
 }
 
-/// Bytes that start at a multiple of 64, a cache line and the widest vector register.
+/// Bytes aligned to 64, the size of a cache line and of the widest vector register.
 #[derive(Default)]
 pub struct Block {
-    /// Never grows, so that it stays where it is.
+    /// The allocation. It never grows, so it does not move.
     memory: Vec<u8>,
     start: usize,
     length: usize,
@@ -311,25 +346,23 @@ pub struct Block {
 impl Block {
     const ALIGNMENT: usize = 64;
 
-    /// Whether there is so much memory.
+    /// Returns whether the system grants an allocation of this size.
     fn fits(bytes: u64) -> bool {
         usize::try_from(bytes).is_ok_and(|bytes| Vec::<u8>::new().try_reserve_exact(bytes).is_ok())
     }
 
-    /// `None` where there is not so much memory, as far as the system says so before it is needed.
+    /// Allocates zeroed bytes. Returns `None` if the system refuses the allocation.
     fn zeroed(bytes: u64) -> Option<Block> {
         let length = usize::try_from(bytes).ok()?;
         let with_margin = length.checked_add(Block::ALIGNMENT)?;
-        if !Block::fits(with_margin as u64) {
-            return None;
-        }
-        // Of an allocator that has zeros to give, pages come when they are first touched, by the threads that work on them.
-        let memory = vec![0; with_margin];
+        // An allocator with zeroed pages maps them on first touch, by the threads that use them.
+        let memory = zeroed(with_margin)?;
         let start = memory.as_ptr().align_offset(Block::ALIGNMENT);
         (start < Block::ALIGNMENT).then_some(Block { memory, start, length })
     }
 
-    /// The first so many bytes, of as many as there are, moved to the front of the memory that they have.
+    /// Moves the first `length` bytes to the front of the allocation, and returns them. `length` is
+    /// limited to the size of the block.
     fn into_bytes(mut self, length: usize) -> Vec<u8> {
         let length = length.min(self.length);
         self.memory.copy_within(self.start..self.start + length, 0);

@@ -1,4 +1,4 @@
-//! Runs Tile programs: on this processor, or on any GPU that wgpu reaches.
+//! Runs Tile programs on this processor, or on any GPU that wgpu supports.
 //!
 //! ```
 //! # use tile_runtime::{Device, Error, Model, Tensor};
@@ -7,17 +7,25 @@
 //! let device = Device::cpu(); // or Device::best()?, Device::wgpu(0)?
 //! let mut session = model.on(&device).input("X", [3]).constant("S", tile_runtime::Scalar::f32(2.0)).build()?;
 //! let x = Tensor::from_f32([3], &[1.0, 2.0, 3.0]).unwrap();
-//! let y: Tensor = session.run([("X", x)])?.remove("Y");
+//! let y: Tensor = session.run([("X", x)])?.remove("Y")?;
 //! assert_eq!(y.to_f64s(), [2.0, 4.0, 6.0]);
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! A [`Model`] is a checked program, a [`Device`] is a place to run it, and a [`Session`] is the program compiled for
-//! given shapes on one device, with its memory there. `error` has what can go wrong, `data` the files that hold tensors,
-//! `wgpu`, `cpu` and `check` the devices; `host` runs plans on host memory, `storage` converts to what devices store,
-//! in `store` sessions share weights, and `cache` keeps what the next process need not find out again; `tune` measures schedules.
+//! A [`Model`] is a checked program, a [`Device`] runs programs, and a [`Session`] is a program
+//! compiled for given shapes on one device, with its memory there.
+//!
+//! - `error`: errors.
+//! - `data`: files with tensors.
+//! - `wgpu`, `cpu` and `check`: the devices.
+//! - `host`: plans on host memory.
+//! - `storage`: conversion to the types that devices store.
+//! - `store`: weights shared by sessions.
+//! - `cache`: results kept for the next process.
+//! - `tune`: measurement of schedules.
 
+mod allowance;
 #[cfg(feature = "ndarray")]
 pub mod array;
 #[cfg(all(feature = "wgpu", not(target_family = "wasm")))]
@@ -30,11 +38,16 @@ mod device;
 mod error;
 mod executable;
 mod host;
+#[cfg(not(target_arch = "wasm32"))]
+mod import;
+mod memory;
 mod model;
 #[cfg(not(target_arch = "wasm32"))]
 mod onnx;
 mod prng;
 mod session;
+#[cfg(not(target_arch = "wasm32"))]
+mod staged;
 mod storage;
 mod store;
 mod trace;
@@ -47,7 +60,9 @@ pub mod weights;
 mod wgpu;
 
 pub use device::{Device, DeviceInfo};
-pub use error::{Blame, Error};
+pub use error::{Blame, Error, Source};
+#[cfg(not(target_arch = "wasm32"))]
+pub use import::{Imports, read_program};
 #[cfg(not(target_arch = "wasm32"))]
 pub use model::Declared;
 pub use model::{InputType, Model, SessionBuilder};
@@ -58,4 +73,5 @@ pub use tile_compiler::dtype::{DType, Scalar};
 pub use tile_compiler::lower::{Network, Setting};
 pub use tile_compiler::plan::{Cost, Plan};
 pub use tile_compiler::tensor::{Tensor, TensorType};
+pub use tile_lang::Limits;
 pub use trace::{TimedLaunch, Trace};

@@ -5,8 +5,8 @@ use tile_compiler::interpret::prng_step;
 
 const LANES: usize = PRNG_SHAPE[1];
 
-/// Writes the `elements` f32 values that follow from the state in the first operand; `None` where a buffer is missing or
-/// too small.
+/// Writes the `elements` f32 values generated from the state in the first operand. `None` if a
+/// buffer is missing or too small.
 pub fn values(operands: &[&[u8]], outputs: &mut [&mut [u8]], elements: usize) -> Option<()> {
     let state = operands.first()?;
     let values = outputs.first_mut()?.get_mut(..elements.checked_mul(4)?)?;
@@ -21,7 +21,8 @@ pub fn values(operands: &[&[u8]], outputs: &mut [&mut [u8]], elements: usize) ->
     Some(())
 }
 
-/// Writes the state that comes after that in the first operand and `elements` values; `None` as for [`values`].
+/// Writes the state after generating `elements` values from the state in the first operand. `None`
+/// as for [`values`].
 pub fn state(operands: &[&[u8]], outputs: &mut [&mut [u8]], elements: usize) -> Option<()> {
     let state = operands.first()?;
     let next = outputs.first_mut()?;
@@ -34,7 +35,7 @@ pub fn state(operands: &[&[u8]], outputs: &mut [&mut [u8]], elements: usize) -> 
     Some(())
 }
 
-/// The three words of a lane.
+/// Returns the three words of a lane.
 fn lane(state: &[u8], lane: usize) -> Option<[u32; 3]> {
     let word = |word: usize| Some(u32::from_le_bytes(*state.get(4 * (word * LANES + lane)..)?.first_chunk()?));
     Some([word(0)?, word(1)?, word(2)?])

@@ -1,4 +1,4 @@
-//! [`Session`]: a program compiled for given shapes on one device, run any number of times.
+//! [`Session`]: a program compiled for given shapes on one device, to run any number of times.
 
 use std::borrow::Borrow;
 use std::collections::HashSet;
@@ -13,32 +13,33 @@ use crate::device::Device;
 use crate::error::Error;
 use crate::executable::Executable;
 #[cfg(not(target_arch = "wasm32"))]
-use crate::{executable::Watched, store::Store, trace::Trace, train::TrainerBuilder};
+use crate::{executable::Watched, staged::Staged, store::Store, trace::Trace, train::TrainerBuilder};
 
-/// Bytes of first values that are computed together; a larger weight's are computed alone.
+/// The bytes of initial values computed together. The values of a larger weight are computed alone.
 #[cfg(not(target_arch = "wasm32"))]
 const INITIALISED_TOGETHER: usize = 8 << 20;
 
-/// A program made ready for its shapes and its device, with its buffers and compiled kernels.
+/// A program compiled for its shapes and its device, with its buffers.
 pub struct Session {
     /// The inputs, then the weights.
     given: Vec<Given>,
-    /// How many of `given` are inputs.
+    /// The number of inputs in `given`.
     inputs: usize,
     outputs: Vec<(String, TensorType)>,
     executable: Executable,
-    /// Computes the first values of the weights; see [`Network::initial`].
+    /// The graph of the weights' initial values: see [`Network::initial`].
     initial: Graph,
-    /// How its model would be trained.
+    /// A builder of a trainer for the model.
     #[cfg(not(target_arch = "wasm32"))]
     pub(crate) origin: Option<TrainerBuilder>,
 }
 
-/// A tensor that the caller gives.
+/// An input or weight that the caller sets.
 struct Given {
     name: String,
     ty: TensorType,
-    /// Whether it need not be given for the next run: an input given by [`Session::set`], a weight given at all.
+    /// Whether the value persists for the next run: an input set by [`Session::set`], or any weight
+    /// with a value.
     kept: bool,
 }
 
@@ -66,34 +67,37 @@ impl Session {
         self.initial = initial;
     }
 
-    /// What it runs; the reference interpreter has no plan.
+    /// Returns the plan. The reference interpreter has none, nor has an ONNX model with
+    /// value-dependent shapes.
     pub fn plan(&self) -> Option<&Plan> {
         self.executable.plan()
     }
 
-    /// What a run costs by its plan.
+    /// Returns the cost of a run, from the plan.
     pub fn cost(&self) -> Option<Cost> {
         self.plan().map(Plan::cost)
     }
 
-    /// Names and types of the inputs, in the order of the program's header. Those bound to constants are not among them.
+    /// Returns the names and types of the inputs, in the order of the program's header, without
+    /// those bound to constants.
     pub fn inputs(&self) -> impl Iterator<Item = (&str, &TensorType)> {
         let inputs = self.given[..self.inputs].iter().filter(|input| input.name != Network::SEED);
         inputs.map(|input| (input.name.as_str(), &input.ty))
     }
 
-    /// Paths and types of the weights, in the order in which the program makes them.
+    /// Returns the paths and types of the weights, in the order in which the program creates them.
     pub fn weights(&self) -> impl Iterator<Item = (&str, &TensorType)> {
         self.given[self.inputs..].iter().map(|weight| (weight.name.as_str(), &weight.ty))
     }
 
-    /// Names and types of the outputs, in the order of the program's header.
+    /// Returns the names and types of the outputs, in the order of the program's header. Shapes
+    /// that depend on values are those for the values at the build.
     pub fn outputs(&self) -> impl Iterator<Item = (&str, &TensorType)> {
         self.outputs.iter().map(|(name, ty)| (name.as_str(), ty))
     }
 
-    /// The number in `given` of the input or, if there is none of this name, the weight, after a look at the tensor that
-    /// it is to be.
+    /// Returns the index in `given` of the input or weight with this name. Inputs take precedence.
+    /// Checks that `tensor` has its type.
     fn number(&self, name: &str, tensor: &Tensor) -> Result<usize, Error> {
         let found = self.given.iter().position(|given| given.name == name);
         let names = |given: &[Given]| given.iter().map(|given| given.name.clone()).collect();
@@ -113,8 +117,9 @@ impl Session {
         })
     }
 
-    /// Runs the program. `inputs` must give every input that [`Session::set`] has not, by name, in the type and shape
-    /// for which the session was built, and may give weights by their paths. The async form of [`Session::run`].
+    /// Runs the program; the async form of [`Session::run`]. `inputs` must give every input not set
+    /// by [`Session::set`], by name, in the type and shape of the session, and may give weights by
+    /// their paths.
     pub async fn run_async<N: AsRef<str>, T: Borrow<Tensor>>(
         &mut self,
         inputs: impl IntoIterator<Item = (N, T)>,
@@ -131,7 +136,7 @@ impl Session {
         Ok(self.named(tensors))
     }
 
-    /// An error for the first input or weight that is not `given`.
+    /// Returns an error for the first input or weight without a value.
     fn all_given(&self, given: &[bool]) -> Result<(), Error> {
         let Some(number) = given.iter().position(|given| !given) else { return Ok(()) };
         let (name, expected) = (self.given[number].name.clone(), self.given[number].ty.clone());
@@ -148,8 +153,16 @@ impl Session {
 
 #[cfg(not(target_arch = "wasm32"))]
 impl Session {
-    /// Runs the program. `inputs` must give every input that [`Session::set`] has not, by name, in the type and shape
-    /// for which the session was built, and may give weights by their paths.
+    /// Creates a session of a model that is compiled while it runs. The model must be imported
+    /// once.
+    pub(crate) fn staged(model: Staged) -> Session {
+        let [inputs, outputs] = model.types();
+        let names = inputs.iter().map(|(name, _)| name.clone()).collect();
+        Session::new(inputs, Vec::new(), outputs, Executable::Staged { model: Box::new(model), inputs: names })
+    }
+
+    /// Runs the program. `inputs` must give every input not set by [`Session::set`], by name, in
+    /// the type and shape of the session, and may give weights by their paths.
     pub fn run<N: AsRef<str>, T: Borrow<Tensor>>(
         &mut self,
         inputs: impl IntoIterator<Item = (N, T)>,
@@ -157,8 +170,8 @@ impl Session {
         pollster::block_on(self.run_async(inputs))
     }
 
-    /// Gives a weight by its path, or an input, for all runs to come: it is uploaded once and stays on the device. A run
-    /// may still give another, which then stays instead.
+    /// Sets a weight by its path, or an input, for all later runs. It is uploaded once and stays on
+    /// the device. A run can give another value, which then replaces it for later runs.
     pub fn set(&mut self, name: &str, tensor: &Tensor) -> Result<(), Error> {
         let number = self.number(name, tensor)?;
         pollster::block_on(self.executable.set(number, tensor))?;
@@ -166,7 +179,7 @@ impl Session {
         Ok(())
     }
 
-    /// A weight by its path, or an input, that has been given.
+    /// Returns a weight by its path, or an input, that has a value.
     pub fn get(&self, name: &str) -> Result<Tensor, Error> {
         let names = |given: &[Given]| given.iter().map(|given| given.name.clone()).collect();
         let Some(number) = self.given.iter().position(|given| given.name == name) else {
@@ -181,33 +194,39 @@ impl Session {
         }
     }
 
-    /// Gives every weight that has no value yet its first value, from its initializer. The same seed gives the same values
-    /// on every device.
+    /// Returns whether no weight has a value.
+    pub(crate) fn has_no_weights(&self) -> bool {
+        self.given[self.inputs..].iter().all(|given| !given.kept)
+    }
+
+    /// Initialises every weight without a value. The same seed gives the same values on every
+    /// device.
     pub fn initialise(&mut self, seed: u64) -> Result<(), Error> {
         let missing = self.given[self.inputs..].iter().filter(|given| !given.kept);
         let missing: HashSet<&str> = missing.map(|given| given.name.as_str()).collect();
-        let mut initial = std::mem::take(&mut self.initial);
-        let mut wanted = std::mem::take(&mut initial.outputs);
-        wanted.retain(|(path, _)| missing.contains(path.as_str()));
-        // A part at a time, so that there are never two copies of all weights.
+        let is_missing = |(path, _): &&(String, NodeId)| missing.contains(path.as_str());
+        let mut wanted: Vec<(String, NodeId)> = self.initial.outputs.iter().filter(is_missing).cloned().collect();
+        // Works in parts, so that there are never two copies of all weights.
         while !wanted.is_empty() {
             let mut bytes = 0;
             let fits = |(_, id): &&(String, NodeId)| {
-                let ty = &initial.node(*id).ty;
+                let ty = &self.initial.node(*id).ty;
                 bytes += ty.elements().saturating_mul(ty.dtype.size());
                 bytes <= INITIALISED_TOGETHER
             };
             let count = wanted.iter().take_while(fits).count().max(1);
-            let part = initial.part(wanted.drain(..count).collect());
+            let part = self.initial.part(wanted.drain(..count).collect());
             for (path, value) in first_values(part, seed)? {
                 self.set(&path, &value)?;
             }
         }
+        // All weights have values now, so the graph is no longer needed.
+        self.initial = Graph::default();
         Ok(())
     }
 
-    /// What the program's random numbers are made from, for all runs to come: a seed, and the number of the step, which is
-    /// to differ from run to run.
+    /// Sets the seed of the program's random numbers for all later runs, and the number of the
+    /// step, which should differ from run to run.
     pub fn seed(&mut self, seed: u64, step: u32) -> Result<(), Error> {
         if self.given[..self.inputs].iter().any(|input| input.name == Network::SEED) {
             let words = [seed as u32, ((seed >> 32) as u32).wrapping_add(step)];
@@ -219,31 +238,31 @@ impl Session {
         Ok(())
     }
 
-    /// Runs the program on inputs and weights that have all been given by [`Session::set`], and waits until it is done. The outputs
+    /// Runs the program, with inputs and weights set by [`Session::set`], and waits. The outputs
     /// stay on the device, for [`Session::read`].
     pub fn execute(&mut self) -> Result<(), Error> {
         self.repeat(1)
     }
 
-    /// The same so many times. A device that works beside the host is handed all runs at once: the time that they take is the
-    /// device's.
+    /// Runs the program `runs` times. An asynchronous device gets all runs at once, so the elapsed
+    /// time is the device's.
     pub fn repeat(&mut self, runs: u32) -> Result<(), Error> {
         let kept: Vec<bool> = self.given.iter().map(|given| given.kept).collect();
         self.all_given(&kept)?;
         pollster::block_on(self.executable.repeat(runs))
     }
 
-    /// As [`Session::execute`], and says when each of the plan's steps was at work; looking at the clock makes the run a little slower.
-    /// `None`, and no run, where there is no such thing: on the reference interpreter, under the kernel checker, and on adapters
-    /// without timestamps.
+    /// Runs the program like [`Session::execute`], and returns the times of the plan's steps.
+    /// Timing slows the run slightly. Returns `None` without a run on the reference interpreter,
+    /// under the kernel checker, and on adapters without timestamps.
     pub fn trace(&mut self) -> Result<Option<Trace>, Error> {
         let kept: Vec<bool> = self.given.iter().map(|given| given.kept).collect();
         self.all_given(&kept)?;
         pollster::block_on(self.executable.trace())
     }
 
-    /// Runs a session that was made with a store, after which each weight that the program changes has its next value. Does not
-    /// wait for the device; `watched` are the outputs whose values are wanted.
+    /// Runs a session made with a store. Then replaces each weight that the program changes by its
+    /// next value. Does not wait for the device. `watched` names the outputs to return.
     pub(crate) fn step(&mut self, watched: &[&str]) -> Result<Watched, Error> {
         let kept: Vec<bool> = self.given.iter().map(|given| given.kept).collect();
         self.all_given(&kept)?;
@@ -251,31 +270,31 @@ impl Session {
         pollster::block_on(self.executable.step(&watched))
     }
 
-    /// Begins its turn with the weights that the store has.
+    /// Activates the session: takes the weights from the store.
     ///
     /// # Errors
-    /// [`Error::WrongWeight`]; then nothing has changed.
+    /// Returns [`Error::WrongWeight`] without changes if a weight has another type in the store.
     pub(crate) fn attach(&mut self, store: &mut Store) -> Result<(), Error> {
         self.given[self.inputs..].iter_mut().for_each(|weight| weight.kept = store.has(&weight.name));
         self.executable.attach(store)
     }
 
-    /// Ends its turn: hands its weights, which all have values, to the store.
+    /// Deactivates the session: moves its weights to the store. All weights must have values.
     pub(crate) fn detach(&mut self, store: &mut Store) -> Result<(), Error> {
         self.executable.detach(store)
     }
 
-    /// The names of all inputs, hidden ones too, and the paths of the weights.
+    /// Returns the names of all inputs, including hidden ones, and the paths of the weights.
     pub(crate) fn given_names(&self) -> Vec<String> {
         self.given.iter().map(|given| given.name.clone()).collect()
     }
 
-    /// Whether the program has an input of this name, be it one that it does not name itself.
+    /// Returns whether the program has an input with this name, possibly a hidden one.
     pub(crate) fn has_input(&self, name: &str) -> bool {
         self.given[..self.inputs].iter().any(|input| input.name == name)
     }
 
-    /// One output of the last run.
+    /// Returns one output of the last run.
     pub(crate) fn output(&self, name: &str) -> Result<Tensor, Error> {
         pollster::block_on(self.executable.output(self.output_number(name)?))
     }
@@ -285,13 +304,13 @@ impl Session {
         number.ok_or_else(|| Error::Internal { what: format!("there is no output `{name}`") })
     }
 
-    /// The outputs of the last [`Session::execute`].
+    /// Returns the outputs of the last [`Session::execute`].
     pub fn read(&self) -> Result<Outputs, Error> {
         pollster::block_on(self.executable.read()).map(|tensors| self.named(tensors))
     }
 }
 
-/// The outputs of a graph that needs nothing but a seed.
+/// Returns the outputs of a graph whose only input is a seed.
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) fn first_values(graph: Graph, seed: u64) -> Result<Outputs, Error> {
     let mut session = Session::of_graph(graph, &Device::cpu())?;
@@ -306,16 +325,14 @@ pub(crate) fn first_values(graph: Graph, seed: u64) -> Result<Outputs, Error> {
 pub struct Outputs(Vec<(String, Tensor)>);
 
 impl Outputs {
-    /// Takes out the output of this name.
+    /// Removes and returns the output with this name.
     ///
-    /// # Panics
-    /// Where there is no such output (any more), as indexing does. For a name that the source code does not know,
-    /// [`Outputs::get`] or iterate.
-    #[track_caller]
-    pub fn remove(&mut self, name: &str) -> Tensor {
+    /// # Errors
+    /// [`Error::UnknownOutput`] if there is no such output, or it was already removed.
+    pub fn remove(&mut self, name: &str) -> Result<Tensor, Error> {
         match self.0.iter().position(|(n, _)| n == name) {
-            Some(position) => self.0.remove(position).1,
-            None => panic!("there is no output `{name}`; the outputs are {:?}", self.names().collect::<Vec<_>>()),
+            Some(position) => Ok(self.0.remove(position).1),
+            None => Err(Error::UnknownOutput { name: name.into(), outputs: self.names().map(str::to_owned).collect() }),
         }
     }
 

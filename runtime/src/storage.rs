@@ -5,9 +5,10 @@ use std::borrow::Cow;
 
 use half::{bf16, f16};
 use tile_compiler::dtype::DType;
-use tile_compiler::tensor::{Tensor, TensorType};
+use tile_compiler::tensor::{Tensor, TensorType, with_room};
 
-/// The elements as the device stores them, or `None` where there is no such conversion.
+/// Returns the elements as the device stores them. `None` if there is no such conversion, or no
+/// memory for it.
 pub fn to_storage(tensor: &Tensor, storage: DType) -> Option<Cow<'_, [u8]>> {
     let bytes = tensor.bytes();
     Some(Cow::Owned(match (tensor.dtype(), storage) {
@@ -19,16 +20,21 @@ pub fn to_storage(tensor: &Tensor, storage: DType) -> Option<Cow<'_, [u8]>> {
         (DType::I16, DType::I32) => convert(bytes, |b| i32::from(i16::from_le_bytes(b)).to_le_bytes()),
         (DType::F16, DType::F32) => convert(bytes, |b| f16::from_le_bytes(b).to_f32().to_le_bytes()),
         (DType::BF16, DType::F32) => convert(bytes, |b| bf16::from_le_bytes(b).to_f32().to_le_bytes()),
-        _ => return None,
-    }))
+        _ => None,
+    }?))
 }
 
-/// The tensor of type `ty` whose elements stand at the start of `bytes` in type `storage`; `None` where there is no such
-/// conversion, or too few bytes. Every stored value must be one of the narrower type.
+/// Returns the tensor of type `ty` whose elements are at the start of `bytes`, stored as `storage`.
+/// `None` if there is no such conversion, too few bytes, or no memory. Every stored value must be
+/// representable in the narrower type.
 pub fn from_storage(bytes: &[u8], storage: DType, ty: &TensorType) -> Option<Tensor> {
     let bytes = bytes.get(..ty.checked_elements()?.checked_mul(storage.size())?)?;
     let narrow = match (storage, ty.dtype) {
-        (from, to) if from == to => bytes.to_vec(),
+        (from, to) if from == to => {
+            let mut copy: Vec<u8> = with_room(bytes.len())?;
+            copy.extend_from_slice(bytes);
+            Some(copy)
+        }
         (DType::U32, DType::Bool) => convert(bytes, |b| [u8::from(u32::from_le_bytes(b) != 0)]),
         (DType::U32, DType::U8) => convert(bytes, |b| (u32::from_le_bytes(b) as u8).to_le_bytes()),
         (DType::U32, DType::U16) => convert(bytes, |b| (u32::from_le_bytes(b) as u16).to_le_bytes()),
@@ -36,20 +42,20 @@ pub fn from_storage(bytes: &[u8], storage: DType, ty: &TensorType) -> Option<Ten
         (DType::I32, DType::I16) => convert(bytes, |b| (i32::from_le_bytes(b) as i16).to_le_bytes()),
         (DType::F32, DType::F16) => convert(bytes, |b| f16::from_f32(f32::from_le_bytes(b)).to_le_bytes()),
         (DType::F32, DType::BF16) => convert(bytes, |b| bf16::from_f32(f32::from_le_bytes(b)).to_le_bytes()),
-        _ => return None,
+        _ => None,
     };
-    Tensor::from_bytes(ty.clone(), narrow)
+    Tensor::from_bytes(ty.clone(), narrow?)
 }
 
-/// Each element of `A` bytes as one of `B` bytes.
-fn convert<const A: usize, const B: usize>(bytes: &[u8], element: impl Fn([u8; A]) -> [u8; B]) -> Vec<u8> {
-    let mut result = Vec::with_capacity(bytes.len() / A * B);
+/// Converts each element of `A` bytes to one of `B` bytes. `None` if there is no memory for them.
+fn convert<const A: usize, const B: usize>(bytes: &[u8], element: impl Fn([u8; A]) -> [u8; B]) -> Option<Vec<u8>> {
+    let mut result: Vec<u8> = with_room((bytes.len() / A).checked_mul(B)?)?;
     for chunk in bytes.chunks_exact(A) {
         let mut one = [0; A];
         one.copy_from_slice(chunk);
         result.extend_from_slice(&element(one));
     }
-    result
+    Some(result)
 }
 
 #[cfg(test)]
@@ -61,7 +67,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Whatever a device stores is its element's value, and comes back as it was.
+        /// A stored value equals its element, and converts back unchanged.
         #[test]
         fn storage_keeps_values(dtype in prop::sample::select(DType::ALL.to_vec()), bits in prop::collection::vec(any::<u64>(), 0..9)) {
             let ty = TensorType::new(dtype, [bits.len()]);

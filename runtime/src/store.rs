@@ -1,8 +1,9 @@
-//! [`Store`]: the weights of a model on one device, for executables that take turns: those of training for several sizes of
-//! batches, of evaluation and of prediction.
+//! [`Store`]: the weights of a model on one device, shared by executables that are active in turns:
+//! those of training for several batch sizes, of evaluation and of prediction.
 //!
-//! Always true: a weight has one memory. On a GPU all executables bind the same buffers, so that a turn costs nothing; in host
-//! memory the executable whose turn it is has the weights' blocks, and hands them back after it.
+//! Invariant: a weight has one memory. On a GPU all executables bind the same buffers, so that
+//! activation costs nothing. In host memory the active executable owns the weights' blocks, and
+//! returns them afterwards.
 
 use std::collections::HashMap;
 #[cfg(feature = "wgpu")]
@@ -19,21 +20,25 @@ use crate::wgpu::Gpu;
 
 /// Weights by path.
 #[derive(Default)]
-pub struct Store(HashMap<String, Stored>);
+pub struct Store {
+    weights: HashMap<String, Stored>,
+    /// The memory limit of each executable in bytes, if there is one.
+    pub limit: Option<u64>,
+}
 
-/// A weight.
+/// A stored weight.
 pub struct Stored {
     pub ty: TensorType,
-    /// The type that the device stores.
+    /// The type in which the device stores the weight.
     pub storage: DType,
     pub memory: Memory,
-    /// Whether it has a value.
+    /// Whether the weight has a value.
     pub given: bool,
 }
 
-/// Where a weight is.
+/// The memory of a weight.
 pub enum Memory {
-    /// Of the reference interpreter.
+    /// A tensor of the reference interpreter.
     Tensor(Tensor),
     Block(Block),
     #[cfg(feature = "wgpu")]
@@ -41,31 +46,39 @@ pub enum Memory {
 }
 
 impl Store {
-    pub fn get(&self, path: &str) -> Option<&Stored> {
-        self.0.get(path)
+    /// Creates an empty store. `limit` is the memory limit of each of its executables in bytes.
+    pub fn within(limit: Option<u64>) -> Store {
+        Store { limit, ..Store::default() }
     }
 
+    pub fn get(&self, path: &str) -> Option<&Stored> {
+        self.weights.get(path)
+    }
+
+    #[cfg(feature = "wgpu")]
     pub fn get_mut(&mut self, path: &str) -> Option<&mut Stored> {
-        self.0.get_mut(path)
+        self.weights.get_mut(path)
     }
 
     pub fn put(&mut self, path: &str, weight: Stored) {
-        self.0.insert(path.to_owned(), weight);
+        self.weights.insert(path.to_owned(), weight);
     }
 
     pub fn take(&mut self, path: &str) -> Option<Stored> {
-        self.0.remove(path)
+        self.weights.remove(path)
     }
 
-    /// Whether it has a value for a weight.
+    /// Returns whether a weight has a value here.
     pub fn has(&self, path: &str) -> bool {
-        self.0.get(path).is_some_and(|weight| weight.given)
+        self.weights.get(path).is_some_and(|weight| weight.given)
     }
 
+    /// Checks the type of a weight.
+    ///
     /// # Errors
-    /// Where it has the weight with another type.
+    /// Returns [`Error::WrongWeight`] if the stored weight has another type.
     pub fn check(&self, path: &str, ty: &TensorType) -> Result<(), Error> {
-        match self.0.get(path) {
+        match self.weights.get(path) {
             Some(weight) if weight.ty != *ty => {
                 Err(Error::WrongWeight { path: path.into(), expected: ty.clone(), given: weight.ty.clone() })
             }
@@ -73,9 +86,9 @@ impl Store {
         }
     }
 
-    /// The value of a weight that no executable has at present.
+    /// Returns the value of a weight that no active executable owns.
     pub async fn read(&self, path: &str) -> Result<Option<Tensor>, Error> {
-        let Some(weight) = self.0.get(path).filter(|weight| weight.given) else { return Ok(None) };
+        let Some(weight) = self.weights.get(path).filter(|weight| weight.given) else { return Ok(None) };
         let Stored { ty, storage, memory, .. } = weight;
         let value = match memory {
             Memory::Tensor(tensor) => Some(tensor.clone()),

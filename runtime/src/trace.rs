@@ -1,20 +1,20 @@
-//! [`Trace`]: what one run did, and when.
+//! [`Trace`]: the timeline of a run.
 
-/// A run, launch by launch: see [`crate::Session::trace`]. Times are in seconds.
+/// The launches of a run: see [`crate::Session::trace`]. Times are in seconds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trace {
-    /// In their order.
+    /// The launches, in order.
     pub launches: Vec<TimedLaunch>,
-    /// For how long the host handed a run over to the device, where that works beside it.
+    /// The time that the host took to submit the run, if the device works asynchronously.
     pub handing_over: Option<f64>,
 }
 
-/// When a step was at work.
+/// The time of a step's launch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TimedLaunch {
-    /// Its number in [`tile_compiler::plan::Plan::steps`].
+    /// The step's index in [`tile_compiler::plan::Plan::steps`].
     pub step: usize,
-    /// From the beginning of the run.
+    /// The time since the beginning of the run.
     pub start: f64,
     pub seconds: f64,
 }

@@ -1,37 +1,47 @@
-//! Weights in files: safetensors, several of them with an index, and NumPy's .npz. An entry's name is the path of the weight. What Keras writes, .h5, has names
-//! of its own, which `keras` turns into paths.
+//! Files of weights: safetensors, several safetensors files with an index, NumPy's .npz and Keras'
+//! .h5. An entry's name is the path of the weight. A .h5 file has its own names, which `keras` maps
+//! to paths.
 //!
-//! What a file has is checked before a session is touched, so that a file that does not fit leaves it as it was. Its tensors are read one
-//! by one, so that there is never a second copy of them all.
+//! A file is checked completely before a session changes, so a file that does not fit leaves the
+//! session as it was. Its tensors are read one by one, so there is never a second copy of all of
+//! them.
 
 #[cfg(not(target_arch = "wasm32"))]
 mod hdf5;
 #[cfg(not(target_arch = "wasm32"))]
 mod keras;
+#[cfg(not(target_arch = "wasm32"))]
+mod keras2;
+mod open;
+mod write;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use safetensors::tensor::{Dtype, Metadata, TensorInfo, TensorView};
+use safetensors::tensor::Dtype;
 use tile_compiler::dtype::DType;
 use tile_compiler::tensor::{Tensor, TensorType};
-use tile_lang::did_you_mean;
-use zip::write::SimpleFileOptions;
-use zip::{CompressionMethod, ZipArchive, ZipWriter};
+use tile_lang::{Limits, did_you_mean};
+use zip::ZipArchive;
 
-use crate::data::{npy, write_whole};
-use crate::error::Error;
+use crate::allowance::{Allowance, open_file};
+use crate::data::npy;
+use crate::error::{Error, Source};
 use crate::session::Session;
 
-/// Why a file of weights could not be read or written.
+pub use write::write;
+
+/// The reason why a file of weights cannot be read or written.
 #[derive(Debug)]
 pub struct WeightsError {
     /// The file.
     pub path: String,
     pub what: String,
+    /// The underlying error, if there is one.
+    pub source: Option<Source>,
 }
 
 impl fmt::Display for WeightsError {
@@ -40,13 +50,17 @@ impl fmt::Display for WeightsError {
     }
 }
 
-impl std::error::Error for WeightsError {}
+impl std::error::Error for WeightsError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_ref().map(|source| source.as_ref() as _)
+    }
+}
 
-/// What a file's extension says that it is.
+/// The format that a file's extension implies.
 enum Format {
     SafeTensors,
     Npz,
-    /// The list of which tensor is in which of several safetensors files beside it.
+    /// An index that maps each tensor to one of several safetensors files beside it.
     Index,
     #[cfg(not(target_arch = "wasm32"))]
     Keras,
@@ -58,70 +72,104 @@ fn format(path: &Path) -> Result<Format, WeightsError> {
         Some("npz") => Ok(Format::Npz),
         Some("json") => Ok(Format::Index),
         #[cfg(not(target_arch = "wasm32"))]
-        Some("h5") => Ok(Format::Keras),
+        Some("h5" | "hdf5") => Ok(Format::Keras),
         _ => Err(error(
             path,
-            "the name of a file of weights ends in .safetensors, .safetensors.index.json, .npz or .weights.h5",
+            "the name of a file of weights ends in .safetensors, .safetensors.index.json, .npz, .h5 or .hdf5",
         )),
     }
 }
 
 pub(crate) fn error(path: &Path, what: impl fmt::Display) -> WeightsError {
-    WeightsError { path: path.display().to_string(), what: what.to_string() }
+    WeightsError { path: path.display().to_string(), what: what.to_string(), source: None }
 }
 
-/// A .safetensors, .npz or .h5 file, or the index of several, open: what it has is known, and each tensor is read when it is wanted.
+/// Creates the error of a file from an underlying error.
+pub(crate) fn caused(path: &Path, source: impl Into<Source>) -> WeightsError {
+    let source = source.into();
+    WeightsError { source: Some(source), ..error(path, "") }.named("")
+}
+
+impl WeightsError {
+    /// Sets the message to that of the underlying error, with the name of the entry if it is not
+    /// empty.
+    fn named(mut self, name: &str) -> WeightsError {
+        let source = self.source.as_ref().map_or(String::new(), ToString::to_string);
+        self.what = if name.is_empty() { source } else { format!("`{name}`: {source}") };
+        self
+    }
+}
+
+/// An open .safetensors, .npz or .h5 file, or an open index of several files. The names and types
+/// of its tensors are known. Each tensor is read on demand.
 pub struct WeightsFile {
     path: PathBuf,
     tensors: Vec<(String, TensorType)>,
     content: Content,
+    /// The memory allowance for reading one tensor.
+    allowance: Allowance,
 }
 
 enum Content {
     SafeTensors {
-        file: File,
-        /// Where each tensor's bytes begin.
+        /// The open file. `None` if the index names too many files to keep all of them open.
+        file: Option<File>,
+        /// The position of each tensor's first byte.
         starts: Vec<u64>,
     },
-    /// An entry a tensor.
+    /// An archive with one entry for each tensor.
     Npz(ZipArchive<BufReader<File>>),
-    /// Files, and for each tensor the number of its file and its own there.
+    /// The files, and for each tensor the indices of its file and of the tensor in that file.
     Shards(Vec<WeightsFile>, Vec<(usize, usize)>),
-    /// A dataset a tensor, and what Keras calls its layers.
+    /// One dataset for each tensor, and the Keras names of the layers.
     #[cfg(not(target_arch = "wasm32"))]
     Keras(Vec<hdf5_reader::Dataset>, Titles),
 }
 
-/// What Keras calls layers, by their places in its file.
+/// The Keras names of layers, by their paths in the file.
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) type Titles = BTreeMap<String, String>;
 
 impl WeightsFile {
+    /// Opens a file. All its tensors together may take up to 16 times the size of the file on disk,
+    /// or 512 MiB if that is more.
+    ///
     /// # Errors
-    /// Where the file cannot be read, is not in its format, is shorter or longer than it says, or has a tensor of a type that Tile has not.
+    /// Fails if the file cannot be read, violates its format, differs from its declared length or
+    /// has a tensor of a type that Tile lacks.
     pub fn open(path: impl Into<PathBuf>) -> Result<WeightsFile, WeightsError> {
+        WeightsFile::open_within(path, None)
+    }
+
+    /// Does the same as [`WeightsFile::open`], with an explicit limit. All tensors together may
+    /// take as much memory as `limits` allows.
+    ///
+    /// # Errors
+    /// Fails like [`WeightsFile::open`].
+    pub fn open_within(path: impl Into<PathBuf>, limits: Option<Limits>) -> Result<WeightsFile, WeightsError> {
         let path = path.into();
         let format = format(&path)?;
-        let file = File::open(&path).map_err(|e| error(&path, e))?;
+        let file = open_file(&path).map_err(|e| caused(&path, e))?;
+        let allowance = Allowance::of(&file, limits).map_err(|e| caused(&path, e))?;
         let (tensors, content) = match format {
-            Format::SafeTensors => open_safetensors(&path, file)?,
-            Format::Npz => open_npz(&path, file)?,
-            Format::Index => open_index(&path, file)?,
+            Format::SafeTensors => open::safetensors(&path, file, allowance.clone())?,
+            Format::Npz => open::npz(&path, file, allowance.clone())?,
+            Format::Index => open::index(&path, file, limits)?,
             #[cfg(not(target_arch = "wasm32"))]
             Format::Keras => {
-                let hdf5::Contents { tensors, datasets, titles } = hdf5::open(&path, file)?;
+                let hdf5::Contents { tensors, datasets, titles } = hdf5::open(&path, file, &allowance)?;
                 (tensors, Content::Keras(datasets, titles))
             }
         };
-        Ok(WeightsFile { path, tensors, content })
+        Ok(WeightsFile { path, tensors, content, allowance })
     }
 
-    /// Names and types, in the file's order.
+    /// Returns the names and types of the tensors, in the file's order.
     pub fn tensors(&self) -> &[(String, TensorType)] {
         &self.tensors
     }
 
-    /// What Keras calls its layers, in a file of Keras.
+    /// Returns the Keras names of the layers, for a Keras file.
     #[cfg(not(target_arch = "wasm32"))]
     pub(crate) fn titles(&self) -> Option<&Titles> {
         match &self.content {
@@ -130,24 +178,33 @@ impl WeightsFile {
         }
     }
 
-    /// Reads the tensor of this number in [`WeightsFile::tensors`].
+    /// Reads the tensor with this index in [`WeightsFile::tensors`].
     pub fn read(&mut self, number: usize) -> Result<Tensor, WeightsError> {
-        let WeightsFile { path, tensors, content } = self;
+        let WeightsFile { path, tensors, content, allowance } = self;
+        let mut allowance = allowance.clone();
         let Some((name, ty)) = tensors.get(number) else {
             return Err(error(path, format!("there is no tensor {number}")));
         };
         let failed = |what: &dyn fmt::Display| error(path, format!("`{name}`: {what}"));
+        let by = |source: Source| caused(path, source).named(name);
+        let mut zeros = || allowance.clone().tensor(ty).and_then(|length| allowance.zeroed(length));
         match content {
             Content::SafeTensors { file, starts } => {
-                let mut bytes = vec![0; ty.elements() * ty.dtype.size()];
+                let mut bytes = zeros().map_err(|e| by(e.into()))?;
+                let mut reopened = None;
+                let file = match file {
+                    Some(file) => file,
+                    None => reopened.insert(open_file(path).map_err(|e| by(e.into()))?),
+                };
                 let read = file.seek(SeekFrom::Start(starts[number])).and_then(|_| file.read_exact(&mut bytes));
-                read.map_err(|e| failed(&e))?;
+                read.map_err(|e| by(e.into()))?;
                 Tensor::from_bytes(ty.clone(), bytes)
                     .ok_or_else(|| failed(&"it has not as many bytes as its shape says"))
             }
             #[cfg(not(target_arch = "wasm32"))]
             Content::Keras(datasets, _) => {
-                let bytes = hdf5::read(&datasets[number], ty.dtype.size()).map_err(|e| failed(&e))?;
+                let mut bytes = zeros().map_err(|e| by(e.into()))?;
+                hdf5::read(&datasets[number], ty.dtype.size(), &mut bytes).map_err(|e| failed(&e))?;
                 Tensor::from_bytes(ty.clone(), bytes)
                     .ok_or_else(|| failed(&"it has not as many bytes as its shape says"))
             }
@@ -156,85 +213,13 @@ impl WeightsFile {
                 files[file].read(number)
             }
             Content::Npz(archive) => {
-                let entry = archive.by_index(number).map_err(|e| failed(&e))?;
-                npy::read(entry).map_err(|e| failed(&e))
+                let entry = archive.by_index(number).map_err(|e| by(e.into()))?;
+                let tensor = npy::read_entry(entry, &mut allowance).map_err(|e| by(e.into()))?;
+                // The file may have changed since it was opened.
+                if tensor.ty() == ty { Ok(tensor) } else { Err(failed(&"it is no longer what it was")) }
             }
         }
     }
-}
-
-type Opened = (Vec<(String, TensorType)>, Content);
-
-/// The format: the length of the header in 8 bytes, the header, then the tensors' bytes without a gap.
-/// <https://github.com/huggingface/safetensors#format>
-fn open_safetensors(path: &Path, mut file: File) -> Result<Opened, WeightsError> {
-    let io = |e| error(path, e);
-    let invalid = |what: &dyn fmt::Display| error(path, format!("this is not a valid safetensors file: {what}"));
-    let length = file.metadata().map_err(io)?.len();
-    let mut header_length = [0; 8];
-    file.read_exact(&mut header_length).map_err(|_| invalid(&"it has no header"))?;
-    let header_length = u64::from_le_bytes(header_length);
-    let begin = header_length.checked_add(8).filter(|begin| *begin <= length);
-    let begin = begin.ok_or_else(|| invalid(&"its header is longer than the file"))?;
-    let mut header = vec![0; header_length as usize];
-    file.read_exact(&mut header).map_err(io)?;
-    let header: Metadata = serde_json::from_slice(&header).map_err(|e| invalid(&e))?;
-    if begin.checked_add(header.data_len() as u64) != Some(length) {
-        return Err(invalid(&"it is not as long as its header says"));
-    }
-    let (mut tensors, mut starts) = (Vec::new(), Vec::new());
-    for name in header.offset_keys() {
-        let Some(TensorInfo { dtype, shape, data_offsets }) = header.info(&name) else { continue };
-        let known = DTYPES.iter().find(|(_, theirs)| theirs == dtype);
-        let (dtype, _) =
-            known.ok_or_else(|| error(path, format!("`{name}` has the type {dtype:?}, which Tile has not")))?;
-        starts.push(begin + data_offsets.0 as u64);
-        tensors.push((name, TensorType::new(*dtype, shape.as_slice())));
-    }
-    Ok((tensors, Content::SafeTensors { file, starts }))
-}
-
-/// The format: an object whose `weight_map` has the file of each tensor by its name.
-/// <https://huggingface.co/docs/safetensors/index>
-fn open_index(path: &Path, file: File) -> Result<Opened, WeightsError> {
-    let invalid =
-        |what: &dyn fmt::Display| error(path, format!("this is not a valid index of safetensors files: {what}"));
-    let mut index: serde_json::Value = serde_json::from_reader(BufReader::new(file)).map_err(|e| invalid(&e))?;
-    let weight_map: BTreeMap<String, String> =
-        serde_json::from_value(index["weight_map"].take()).map_err(|e| invalid(&e))?;
-    let (mut names, mut files): (Vec<&str>, Vec<WeightsFile>) = (Vec::new(), Vec::new());
-    let (mut tensors, mut places) = (Vec::new(), Vec::new());
-    for (tensor, shard) in &weight_map {
-        let number = match names.iter().position(|name| name == shard) {
-            Some(number) => number,
-            None => {
-                if !shard.ends_with(".safetensors") || shard.contains(['/', '\\']) {
-                    return Err(invalid(&format!("`{shard}` is no safetensors file beside it")));
-                }
-                files.push(WeightsFile::open(path.with_file_name(shard))?);
-                names.push(shard);
-                names.len() - 1
-            }
-        };
-        let found = files[number].tensors.iter().position(|(name, _)| name == tensor);
-        let found = found.ok_or_else(|| error(path, format!("`{shard}` has no tensor `{tensor}`")))?;
-        tensors.push(files[number].tensors[found].clone());
-        places.push((number, found));
-    }
-    Ok((tensors, Content::Shards(files, places)))
-}
-
-fn open_npz(path: &Path, file: File) -> Result<Opened, WeightsError> {
-    let invalid = |e| error(path, format!("this is not a valid .npz file: {e}"));
-    let mut archive = ZipArchive::new(BufReader::new(file)).map_err(invalid)?;
-    let mut tensors = Vec::with_capacity(archive.len());
-    for number in 0..archive.len() {
-        let entry = archive.by_index(number).map_err(invalid)?;
-        let name = entry.name().strip_suffix(".npy").unwrap_or(entry.name()).to_owned();
-        let ty = npy::read_type(entry).map_err(|e| error(path, format!("`{name}`: {e}")))?;
-        tensors.push((name, ty));
-    }
-    Ok((tensors, Content::Npz(archive)))
 }
 
 const DTYPES: [(DType, Dtype); 13] = [
@@ -253,46 +238,8 @@ const DTYPES: [(DType, Dtype); 13] = [
     (DType::F64, Dtype::F64),
 ];
 
-/// Writes tensors by name. The file appears whole or not at all.
-pub fn write(path: &Path, tensors: &[(String, Tensor)]) -> Result<(), WeightsError> {
-    let format = format(path)?;
-    let written = write_whole(path, |path| {
-        match format {
-            Format::SafeTensors => write_safetensors(path, tensors),
-            Format::Npz => write_npz(path, tensors),
-            Format::Index => Err("weights are written to one file, .safetensors or .npz".into()),
-            #[cfg(not(target_arch = "wasm32"))]
-            Format::Keras => Err("weights are written to .safetensors or .npz".into()),
-        }
-        .map_err(std::io::Error::other)
-    });
-    written.map_err(|what| error(path, what.to_string()))
-}
-
-fn write_safetensors(path: &Path, tensors: &[(String, Tensor)]) -> Result<(), String> {
-    let mut views = Vec::with_capacity(tensors.len());
-    for (name, tensor) in tensors {
-        let dtype = DTYPES.iter().find(|(ours, _)| *ours == tensor.dtype()).map(|(_, theirs)| *theirs);
-        let dtype = dtype.ok_or_else(|| format!("safetensors has no type {}", tensor.dtype()))?;
-        let view = TensorView::new(dtype, tensor.shape().to_vec(), tensor.bytes()).map_err(|e| e.to_string())?;
-        views.push((name.as_str(), view));
-    }
-    safetensors::serialize_to_file(views, None, path).map_err(|e| e.to_string())
-}
-
-fn write_npz(path: &Path, tensors: &[(String, Tensor)]) -> Result<(), String> {
-    let file = File::create(path).map_err(|e| e.to_string())?;
-    let mut archive = ZipWriter::new(BufWriter::new(file));
-    // As numpy.savez does; a file may be larger than 4 GiB.
-    let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored).large_file(true);
-    for (name, tensor) in tensors {
-        archive.start_file(format!("{name}.npy"), options).map_err(|e| e.to_string())?;
-        npy::write(tensor, &mut archive).map_err(|e| e.to_string())?;
-    }
-    archive.finish().map_err(|e| e.to_string())?.flush().map_err(|e| e.to_string())
-}
-
-/// The program's paths of the tensors that a file has: their names, but in a file of Keras.
+/// Returns the program's paths of a file's tensors. They are the names in the file, except for a
+/// Keras file.
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) fn paths(
     file: &Path,
@@ -306,27 +253,62 @@ pub(crate) fn paths(
     }
 }
 
-/// What is wrong with the weights of a file, or nothing: which are missing, which the program does not have, and which have
-/// another shape or type.
-pub(crate) fn mismatch(expected: &[(String, TensorType)], found: &[(String, TensorType)]) -> Option<String> {
-    let (mut lines, mut unknown) = (Vec::new(), Vec::new());
+/// Returns whether an entry serves only training and evaluation: training state or a weight of a
+/// loss. Such an entry is ignored if the model has no weight of this name.
+pub(crate) fn is_of_training(path: &str) -> bool {
+    let first = path.split(['.', '[']).next().unwrap_or_default();
+    let number = first.strip_prefix("loss").map(|rest| rest.strip_prefix('_').unwrap_or(rest));
+    first == "train" || number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// Returns whether an entry is the counter that PyTorch writes beside the statistics of each batch
+/// normalization.
+fn is_counter(name: &str) -> bool {
+    name.rsplit('.').next() == Some("num_batches_tracked")
+}
+
+/// Returns the entries of a file that no weight takes.
+///
+/// # Errors
+/// Returns a text with the weights that are missing or have another shape or type, and the entries
+/// that the program lacks, except PyTorch's counters. With `allow_extra` such entries are no error.
+pub(crate) fn unused(
+    expected: &[(String, TensorType)],
+    found: &[(String, TensorType)],
+    allow_extra: bool,
+) -> Result<Vec<String>, String> {
+    let (mut lines, mut unknown, mut unused) = (Vec::new(), Vec::new(), Vec::new());
+    let by_name: HashMap<&str, &TensorType> = found.iter().rev().map(|(name, ty)| (name.as_str(), ty)).collect();
+    const SHOWN: usize = 12;
+    let paths_in_order = || expected.iter().map(|(path, _)| path.as_str());
+    let paths: HashSet<&str> = expected.iter().map(|(path, _)| path.as_str()).collect();
     for (path, ty) in expected {
-        match found.iter().find(|(name, _)| name == path) {
+        match by_name.get(path.as_str()) {
             None => lines.push(format!("`{path}`, {ty}, is missing")),
-            Some((_, found)) if !fits(ty, found) => {
+            Some(found) if !fits(ty, found) => {
                 lines.push(format!("`{path}` must be {ty}, and is {found}"));
             }
             Some(_) => {}
         }
     }
+    let is_missing = !lines.is_empty();
     for (name, ty) in found {
-        if expected.iter().all(|(path, _)| path != name) {
-            let guess = did_you_mean(name, expected.iter().map(|(path, _)| path.as_str()));
-            let guess = guess.map_or(String::new(), |guess| format!("; {guess}"));
-            unknown.push(format!("`{name}`, {ty}, is no weight of the program{guess}"));
+        if paths.contains(name.as_str()) {
+            continue;
         }
+        unused.push(name.clone());
+        // If weights are missing, an extra entry may be one of them under another name, so it is
+        // shown.
+        if is_counter(name) || (allow_extra && !is_missing) {
+            continue;
+        }
+        // Only the shown entries need a suggestion.
+        let is_shown = unknown.len() < SHOWN;
+        let guess = did_you_mean(name, paths_in_order().filter(|_| is_shown));
+        let guess = guess.map_or(String::new(), |guess| format!("; {guess}"));
+        unknown.push(format!("`{name}`, {ty}, is no weight of the program{guess}"));
     }
-    const SHOWN: usize = 12;
+    let has_extra_alone = lines.is_empty() && !unknown.is_empty();
     for lines in [&mut lines, &mut unknown] {
         let more = lines.len().saturating_sub(SHOWN);
         lines.truncate(SHOWN);
@@ -335,16 +317,19 @@ pub(crate) fn mismatch(expected: &[(String, TensorType)], found: &[(String, Tens
         }
     }
     lines.extend(unknown);
-    (!lines.is_empty()).then(|| lines.join("\n  "))
+    if has_extra_alone {
+        lines.push("help: pass `--allow-extra` to leave out what the program does not have".into());
+    }
+    if lines.is_empty() { Ok(unused) } else { Err(lines.join("\n  ")) }
 }
 
-/// Floats of one type stand for those of another.
+/// Returns whether a weight can take an entry. Float types are converted to each other.
 fn fits(expected: &TensorType, found: &TensorType) -> bool {
     expected.shape == found.shape
         && (expected.dtype == found.dtype || (expected.dtype.is_float() && found.dtype.is_float()))
 }
 
-/// A tensor of another type; none where it is too large.
+/// Converts a tensor to another type. Returns `None` if it is too large.
 pub(crate) fn converted(tensor: Tensor, dtype: DType) -> Option<Tensor> {
     if tensor.dtype() == dtype {
         return Some(tensor);
@@ -354,43 +339,53 @@ pub(crate) fn converted(tensor: Tensor, dtype: DType) -> Option<Tensor> {
 
 #[cfg(not(target_arch = "wasm32"))]
 impl Session {
-    /// Gives all weights the values that a .safetensors or .npz file has under their paths, or a .h5 file of Keras in its layers; floats are
-    /// converted to the weight's type.
+    /// Loads all weights from a .safetensors or .npz file by their paths, or from a .h5 file by its
+    /// layers. Floats are converted to the weight's type. Returns the entries that no weight takes:
+    /// PyTorch's `num_batches_tracked`.
     ///
     /// # Errors
-    /// [`Error::Weights`] with every entry that is missing, that the program does not have, or whose shape is another;
-    /// then no weight has changed. Where the file can be read no further, those before have.
-    pub fn load(&mut self, path: impl AsRef<Path>) -> Result<(), Error> {
-        let mut file = WeightsFile::open(path.as_ref()).map_err(Error::Weights)?;
+    /// Returns [`Error::Weights`] with all entries that are missing, unknown to the program or of
+    /// another shape. No weight has changed then. If reading fails later, the preceding weights
+    /// have changed.
+    pub fn load(&mut self, path: impl AsRef<Path>) -> Result<Vec<String>, Error> {
+        self.load_from(path.as_ref(), false)
+    }
+
+    /// Does the same, but allows extra entries, except in a Keras file.
+    pub fn load_allowing_extra(&mut self, path: impl AsRef<Path>) -> Result<Vec<String>, Error> {
+        self.load_from(path.as_ref(), true)
+    }
+
+    fn load_from(&mut self, path: &Path, allow_extra: bool) -> Result<Vec<String>, Error> {
+        let mut file = WeightsFile::open(path).map_err(Error::Weights)?;
         let expected: Vec<(String, TensorType)> =
             self.weights().map(|(path, ty)| (path.to_owned(), ty.clone())).collect();
-        let paths = paths(path.as_ref(), &expected, file.tensors(), file.titles()).map_err(Error::Weights)?;
-        // What training keeps beside is no concern of a run.
+        let paths = paths(path, &expected, file.tensors(), file.titles()).map_err(Error::Weights)?;
+        // Entries that serve only training are ignored.
         let types = file.tensors().iter().map(|(_, ty)| ty.clone());
-        let found: Vec<_> = paths.iter().cloned().zip(types).filter(|(name, _)| !name.starts_with("train.")).collect();
-        if let Some(what) = mismatch(&expected, &found) {
-            let what = format!("it does not have the program's weights:\n  {what}");
-            return Err(Error::Weights(error(path.as_ref(), what)));
-        }
+        let expected_types: HashMap<&str, &TensorType> =
+            expected.iter().map(|(path, ty)| (path.as_str(), ty)).collect();
+        let is_left_out = |name: &str| is_of_training(name) && !expected_types.contains_key(name);
+        let found: Vec<_> = paths.iter().cloned().zip(types).filter(|(name, _)| !is_left_out(name)).collect();
+        let unused = unused(&expected, &found, allow_extra).map_err(|what| {
+            Error::Weights(error(path, format!("it does not have the program's weights:\n  {what}")))
+        })?;
         for (number, name) in paths.iter().enumerate() {
+            let Some(ty) = expected_types.get(name.as_str()) else { continue };
             let tensor = file.read(number).map_err(Error::Weights)?;
-            if name.starts_with("train.") {
-                continue;
-            }
-            let ty = expected.iter().find(|(path, _)| path == name).map_or(tensor.dtype(), |(_, ty)| ty.dtype);
-            if let Some(tensor) = converted(tensor, ty) {
+            if let Some(tensor) = converted(tensor, ty.dtype) {
                 self.set(name, &tensor)?;
             }
         }
-        Ok(())
+        Ok(unused)
     }
 
-    /// Writes all weights to a .safetensors or .npz file, by path.
+    /// Saves all weights by path to a .safetensors or .npz file.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         let mut tensors = Vec::new();
         for name in self.weights().map(|(path, _)| path.to_owned()).collect::<Vec<_>>() {
             tensors.push((name.clone(), self.get(&name)?));
         }
-        write(path.as_ref(), &tensors).map_err(Error::Weights)
+        write(path.as_ref(), &tensors)
     }
 }

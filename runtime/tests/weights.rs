@@ -1,4 +1,4 @@
-//! Weights through the public API, on every device of this machine.
+//! Tests of weights through the public API, on every device of this machine.
 
 use tile_compiler::graph::Graph;
 use tile_runtime::{Blame, Device, Error, Session, Tensor};
@@ -34,12 +34,12 @@ fn weights_stay_once_they_are_given() {
         session.set("dense.Kernel", &vector([2.0, 3.0])).unwrap();
         let missing = session.run([("X", &x)]);
         assert!(matches!(missing, Err(Error::MissingWeight { path, .. }) if path == "dense.Bias"));
-        // Given with a run, a weight stays, too; an input does not.
+        // A weight given to a run persists. An input does not.
         let outputs = session.run([("X", &x), ("dense.Bias", &vector([0.5, 0.5]))]);
-        assert_eq!(outputs.unwrap().remove("Y"), vector([2.5, 6.5]));
+        assert_eq!(outputs.unwrap().remove("Y").unwrap(), vector([2.5, 6.5]));
         assert!(matches!(session.execute(), Err(Error::MissingInput { name, .. }) if name == "X"));
         session.set("dense.Bias", &vector([0.0, 1.0])).unwrap();
-        assert_eq!(session.run([("X", &x)]).unwrap().remove("Y"), vector([2.0, 7.0]));
+        assert_eq!(session.run([("X", &x)]).unwrap().remove("Y").unwrap(), vector([2.0, 7.0]));
     }
 }
 
@@ -58,7 +58,8 @@ fn what_is_given_wrongly_is_said_by_path() {
     insta::assert_snapshot!(error(&[("dense.Bias", &wrong)]), @"weight `dense.Bias` must be f32[2], but is f32[3]");
 }
 
-/// What follows from weights alone is computed once for many runs, and again when a weight is given.
+/// Results that depend only on weights are computed once for many runs, and again if a weight
+/// changes.
 #[test]
 fn results_follow_the_weights() {
     let text = "\
@@ -78,16 +79,16 @@ graph norm(%0) -> (Y = %7, Scale = %5)
         session.set("Deviation", &vector([1.0, 2.0])).unwrap();
         for (x, y) in [([1.0, 1.0], [4.0, 5.0]), ([2.0, 3.0], [6.0, 9.0])] {
             let mut outputs = session.run([("X", vector(x))]).unwrap();
-            assert_eq!(outputs.remove("Y"), vector(y), "{}", device.name());
-            assert_eq!(outputs.remove("Scale"), vector([2.0, 2.0]));
+            assert_eq!(outputs.remove("Y").unwrap(), vector(y), "{}", device.name());
+            assert_eq!(outputs.remove("Scale").unwrap(), vector([2.0, 2.0]));
         }
         session.set("Gamma", &vector([8.0, 9.0])).unwrap();
         session.set("X", &vector([1.0, 1.0])).unwrap();
         for _ in 0..2 {
             session.execute().unwrap();
             let mut outputs = session.read().unwrap();
-            assert_eq!(outputs.remove("Y"), vector([6.0, 6.0]), "{}", device.name());
-            assert_eq!(outputs.remove("Scale"), vector([4.0, 3.0]));
+            assert_eq!(outputs.remove("Y").unwrap(), vector([6.0, 6.0]), "{}", device.name());
+            assert_eq!(outputs.remove("Scale").unwrap(), vector([4.0, 3.0]));
         }
     }
 }

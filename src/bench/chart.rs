@@ -1,4 +1,5 @@
-//! Sweeps as an SVG picture: for each workload the speed over the size, a line for each device, and dashed its peak.
+//! Sweeps as an SVG picture: a panel for each workload with speed over size. Each device has a
+//! line, and a dashed one for its peak.
 
 use std::path::Path;
 
@@ -9,17 +10,18 @@ use plotters::prelude::*;
 use super::report::Row;
 use crate::terminal::{Failure, write_file};
 
-/// Pixels.
+/// The width of the picture and the height of a panel, in pixels.
 const WIDTH: u32 = 840;
 const PANEL: u32 = 340;
 
-/// Of devices, in order; a color-blind reader tells them apart.
+/// The colours of the devices, in order, distinguishable to colour-blind readers.
 const COLORS: [RGBColor; 2] = [RGBColor(0, 114, 178), RGBColor(213, 94, 0)];
 
-/// Programs with more operations for each byte are held to the device's operations, others to its memory.
+/// The arithmetic intensity, in operations a byte, at which a workload counts as compute-bound.
+/// Others are compared with the memory bandwidth.
 const INTENSE: f64 = 10.0;
 
-/// Writes the picture.
+/// Draws the rows to the file `path`.
 pub fn draw(rows: &[Row], path: &Path) -> Result<(), Failure> {
     let picture = svg(rows).map_err(|error| Failure::machine(format!("cannot draw the plot: {error}")))?;
     write_file(path, picture)
@@ -62,7 +64,7 @@ fn draw_panel(panel: &Panel, workload: &str, rows: &[&Row]) -> Result<(), Box<dy
     if points.is_empty() || low <= 0.0 {
         return Ok(());
     }
-    // Below the lines there is room for the key.
+    // The room below the lines holds the key.
     let (low, high) = (low / 4.0, high * 1.5);
     let mut chart = ChartBuilder::on(panel)
         .caption(workload, ("sans-serif", 18))
@@ -109,7 +111,7 @@ fn draw_panel(panel: &Panel, workload: &str, rows: &[&Row]) -> Result<(), Box<dy
     Ok(())
 }
 
-/// 1, 2, 5, 10, … as far as they are in a range of positive numbers.
+/// Returns the numbers 1, 2, 5, 10, … within a positive range.
 fn ticks(low: f64, high: f64) -> Vec<f64> {
     let decades = low.log10().floor() as i32..=high.log10().floor() as i32;
     let ticks = decades.flat_map(|decade| [1.0, 2.0, 5.0].map(|digit| digit * 10f64.powi(decade)));

@@ -1,80 +1,89 @@
-//! Times of one case on one device.
+//! Timing of one case on one device.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use tile_runtime::{Cost, Device, Error, Session, SessionBuilder};
+use tile_runtime::{Cost, Device, Error, Session, SessionBuilder, Tensor};
 
 use super::memory;
 use super::profile::Traced;
 use super::training::Training;
 use super::workload::{Budget, Case};
 use crate::arguments::{Sizes, setting_text};
+use crate::inputs::Inputs;
 use crate::random::random;
 use crate::source::Source;
 use crate::terminal::{Failure, Terminal};
 use crate::tune::Tuned;
 
-/// From what weights and inputs are made: any values will do.
+/// The seed of the weights and inputs.
 const SEED: u64 = 1;
 
-/// Seconds beside which the clock does not matter, nor the time to hand runs over to a GPU and to wait for the last.
+/// The least seconds of a repetition on the cpu and on a GPU. Shorter ones would measure the clock,
+/// or on a GPU the time to submit runs and to wait for the last one.
 const REPETITION: f64 = 1e-3;
 const REPETITION_OF_GPU: f64 = 1e-2;
 
-/// What was measured of a case. Times are in seconds.
+/// The measurements of a case. Times are in seconds.
 pub struct Measurement {
     pub workload: String,
-    /// Its place in a sweep.
+    /// The size of this case in a sweep.
     pub size: Option<usize>,
     pub device: String,
     /// Sizes and settings: `M=K=N=256`.
     pub variant: String,
-    /// To the first result on the host, from the start of a process that does only this: reading the command line, opening the
-    /// device, reading, checking and compiling the program, initialising its weights and inputs, and running it once.
+    /// The time to the first result on the host, from the start of a process that does only this:
+    /// parsing the command line, opening the device, reading, checking and compiling the program,
+    /// initialising its weights and inputs, and one run.
     pub first_result: f64,
-    /// Of a run, with all inputs and weights on the device, where its outputs stay: half of the repetitions took longer. Of training: of a
-    /// step, whose batch was put together from samples of the host's memory.
+    /// The median time of a run with all inputs and weights on the device, where the outputs stay.
+    /// For training, of a step, including the time to gather its batch from samples in host memory.
     pub median: f64,
     pub fastest: f64,
     pub repetitions: usize,
-    /// Of a run; `None` where there is no plan.
+    /// The cost of a run. `None` without a plan.
     pub cost: Option<Cost>,
-    /// The most bytes of memory that the process had while it did all this, where the system says.
+    /// The process's peak memory in bytes during the measurement, if the system reports it.
     pub peak_memory: Option<u64>,
 }
 
 impl Measurement {
-    /// Operations on floats in a second.
+    /// Returns the float operations a second.
     pub fn flops(&self) -> Option<f64> {
         Some(self.cost?.flops as f64 / self.median)
     }
 
-    /// Bytes of inputs, weights and outputs in a second.
+    /// Returns the bytes of inputs, weights and outputs a second.
     pub fn bandwidth(&self) -> Option<f64> {
         Some(self.cost?.bytes as f64 / self.median)
     }
 }
 
-/// What is to be measured of a case.
+/// Options of a measurement.
 #[derive(Clone, Copy)]
 pub struct Wanted<'a> {
-    /// How many repetitions; as many as fit the case's budget, if that is not said.
+    /// The number of repetitions. `None`: as many as fit the case's budget.
     pub iterations: Option<usize>,
-    /// Whether kernels are to be timed after that, where the device can.
+    /// Whether to time the kernels after the runs, if the device can.
     pub traces: bool,
-    /// Whether kernels are to be tuned before.
+    /// The options to tune kernels before the runs.
     pub tuned: &'a Tuned,
 }
 
-/// Measures a case. `startup` is the time from the process' start until the device was open.
+/// Measures a case. `startup` is the time from the process's start until the device was open.
 pub fn measure(
     case: &Case,
-    sizes: &Sizes,
+    inputs: &Inputs,
     device: &Device,
     startup: Duration,
     wanted: Wanted<'_>,
     terminal: &Terminal,
 ) -> Result<(Measurement, Option<Traced>), Failure> {
+    let sizes = &inputs.sizes;
+    if let (Some(_), Some((name, _))) = (case.training, inputs.input.first()) {
+        let what = format!("`{}` trains on data of its own, and takes no input `{name}`", case.workload);
+        return Err(Failure::usage(what));
+    }
     let load = || match case.text {
         Some(text) => Source::of(case.path.as_ref(), text.to_string(), terminal),
         None => Source::load(case.path.as_ref(), terminal),
@@ -82,7 +91,10 @@ pub fn measure(
     wanted.tuned.apply(device, terminal, |tune| {
         let source = load()?;
         match case.training {
-            None => builder(case, sizes, &source, device).tune(tune).map_err(|error| source.failed(&error)),
+            None => {
+                let builder = builder(case, inputs, &source, device, &inputs.read(&source)?)?;
+                builder.tune(tune).map_err(|error| source.failed(&error))
+            }
             Some(_) => Training::new(sizes, &source, device, batch(case, sizes), 1)?.tune(tune),
         }
     })?;
@@ -95,7 +107,7 @@ pub fn measure(
     };
     let (first_result, times, cost, peak_memory, traced) = match case.training {
         None => {
-            let mut session = ready(case, sizes, &source, device)?;
+            let mut session = ready(case, inputs, &source, device)?;
             let repeat = |session: &mut Session, runs| session.repeat(runs).map_err(|error| source.failed(&error));
             repeat(&mut session, 1)?;
             session.read().map_err(|error| source.failed(&error))?;
@@ -143,33 +155,42 @@ pub fn measure(
     Ok((measurement, traced))
 }
 
-/// Samples in a step of training: what the case's only size is.
+/// Returns the samples in a training step: the case's only size.
 fn batch(case: &Case, sizes: &Sizes) -> usize {
     let is_batch = |(name, _): &&(String, usize)| case.dims.iter().any(|(known, _)| known == name);
     sizes.dim.iter().rev().chain(&case.dims).find(is_batch).map_or(1, |(_, size)| *size)
 }
 
-/// The case's program for its sizes.
-fn builder<'a>(case: &Case, sizes: &Sizes, source: &'a Source, device: &'a Device) -> SessionBuilder<'a> {
+/// Returns a session builder for the case's sizes and the tensors `given`.
+fn builder<'a>(
+    case: &Case,
+    inputs: &Inputs,
+    source: &'a Source,
+    device: &'a Device,
+    given: &BTreeMap<String, Tensor>,
+) -> Result<SessionBuilder<'a>, Failure> {
     let builder = source.model.on(device);
-    sizes.apply(case.dims.iter().fold(builder, |builder, (name, size)| builder.dim(name, *size)))
+    inputs.apply(case.dims.iter().fold(builder, |builder, (name, size)| builder.dim(name, *size)), source, given)
 }
 
-/// The case compiled, with values for all its weights and inputs.
-fn ready(case: &Case, sizes: &Sizes, source: &Source, device: &Device) -> Result<Session, Failure> {
+/// Compiles the case, and sets all its weights and inputs.
+fn ready(case: &Case, inputs: &Inputs, source: &Source, device: &Device) -> Result<Session, Failure> {
     let failed = |error: Error| source.failed(&error);
-    let mut session = builder(case, sizes, source, device).build().map_err(failed)?;
+    let mut given = inputs.read(source)?;
+    let mut session = builder(case, inputs, source, device, &given)?.build().map_err(failed)?;
     session.initialise(SEED).map_err(failed)?;
-    let inputs: Vec<_> = session.inputs().map(|(name, ty)| (name.to_string(), ty.clone())).collect();
-    for (name, ty) in inputs {
-        let tensor = random(ty.clone(), &name, SEED)
-            .ok_or_else(|| Failure::input(format!("input `{name}`, {ty}, is larger than memory can be")))?;
+    let types: Vec<_> = session.inputs().map(|(name, ty)| (name.to_string(), ty.clone())).collect();
+    for (name, ty) in types {
+        let tensor = given.remove(&name).or_else(|| random(ty.clone(), &name, SEED));
+        let tensor =
+            tensor.ok_or_else(|| Failure::input(format!("input `{name}`, {ty}, is larger than memory can be")))?;
         session.set(&name, &tensor).map_err(failed)?;
     }
     Ok(session)
 }
 
-/// Seconds of each repetition, the least first. A repetition is as many runs as take `least` seconds, and counts by their mean.
+/// Returns the seconds a run of each repetition, in ascending order. A repetition is as many runs
+/// as take `least` seconds, and counts with their mean.
 fn times(
     mut run: impl FnMut(u32) -> Result<(), Failure>,
     least: f64,
@@ -183,7 +204,7 @@ fn times(
     };
     let started = Instant::now();
     let (mut last, mut runs) = (0.0, 0);
-    // Whoever asks for a few repetitions has no time for much warming up.
+    // A request for few repetitions also shortens the warm-up.
     let enough = |runs: usize| match iterations {
         Some(iterations) => runs >= iterations.min(3),
         None => runs >= 3 && started.elapsed() >= budget.warm_up,
@@ -206,7 +227,7 @@ fn times(
     Ok(times)
 }
 
-/// The sizes and settings of a case: `M=K=N=256`, `N=1, T=1024, inference`.
+/// Formats the sizes and settings of a case: `M=K=N=256`, `N=1, T=1024, inference`.
 fn variant(case: &Case, sizes: &Sizes) -> String {
     let mut dims = case.dims.clone();
     for (name, size) in &sizes.dim {
@@ -216,7 +237,7 @@ fn variant(case: &Case, sizes: &Sizes) -> String {
         }
     }
     let mut parts: Vec<String> = Vec::new();
-    // Neighbours of one size stand together.
+    // Adjacent names with one size share it.
     for group in dims.chunk_by(|(_, one), (_, next)| one == next) {
         let names: Vec<&str> = group.iter().map(|(name, _)| name.as_str()).collect();
         parts.push(format!("{}={}", names.join("="), group[0].1));

@@ -1,9 +1,9 @@
-//! The most memory that this process had, on Linux; elsewhere it is not known.
+//! The process's peak memory, on Linux only.
 
 const STATUS: &str = "/proc/self/status";
 const CLEAR: &str = "/proc/self/clear_refs";
 
-/// Bytes in memory at most since the process began, or since [`forget_peak`].
+/// Returns the most bytes resident since the process started, or since [`forget_peak`].
 pub fn peak() -> Option<u64> {
     let status = std::fs::read_to_string(STATUS).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -11,9 +11,9 @@ pub fn peak() -> Option<u64> {
     Some(kibibytes * 1024)
 }
 
-/// Counts from now on, where the kernel lets a process ask for that.
+/// Resets the peak, if the kernel permits it.
 pub fn forget_peak() {
-    // 5 is the request for this: see proc_pid_clear_refs(5).
+    // 5 resets the peak: see proc_pid_clear_refs(5).
     let _ = std::fs::write(CLEAR, "5");
 }
 

@@ -1,7 +1,12 @@
-//! `tilec bench WHAT`: how fast a program is, from nothing to its first result and then run after run.
+//! `tilec bench WHAT`: measures the time to a program's first result, and the time of each run
+//! after it.
 //!
-//! `workload` has what is measured, `measure` times it, `training` makes it train, `profile` times its kernels, `peak` is what it is compared
-//! with, `report` and `chart` show it.
+//! - `workload`: the cases.
+//! - `measure`: timing of a case.
+//! - `training`: training steps.
+//! - `profile`: times of kernels.
+//! - `peak`: peak speeds of a device.
+//! - `report` and `chart`: output.
 
 mod chart;
 mod measure;
@@ -23,8 +28,9 @@ use self::peak::{Peak, peak};
 use self::profile::{Profile, Traced};
 use self::report::Row;
 use self::workload::{ALL, CPU_VS_GPU, Case, NAMES, SWEEPS, bundled, file};
-use crate::arguments::Sizes;
+
 use crate::devices::open;
+use crate::inputs::Inputs;
 use crate::source::is_meant_as_a_file;
 use crate::terminal::{Failure, Terminal, can_be_written, has_extension, loses_nothing, print};
 use crate::trace::TraceFile;
@@ -45,46 +51,50 @@ softmax and layernorm (after a gelu); --dim and --set change that. What keeps a 
 just named of 8192 x 4096, mobilenet, resnet50 and transformer-encoder. A GPU is handed as many runs together as take ten milliseconds.
 With --profile the times of kernels are the medians of some more runs, on a GPU by its own clock, on the cpu by the host's.")]
 pub struct Bench {
-    /// A Tile or ONNX file, or a bundled workload: matmul, mobilenet, resnet50, vgg19, transformer-encoder, mnist-mlp, mnist-cnn,
-    /// scale, elementwise, softmax, layernorm, cpu-vs-gpu, all
+    /// A Tile or ONNX file, or a bundled workload: matmul, mobilenet, resnet50, vgg19,
+    /// transformer-encoder, mnist-mlp, mnist-cnn, scale, elementwise, softmax, layernorm,
+    /// cpu-vs-gpu, all
     #[arg(value_name = "WHAT")]
-    what: String,
+    what: PathBuf,
     #[command(flatten)]
-    sizes: Sizes,
-    /// Where to run: cpu, wgpu, wgpu:N [default: TILE_DEVICE, else the best real GPU, else cpu]; the GPU of cpu-vs-gpu
+    inputs: Inputs,
+    /// The device to run on: cpu, wgpu, wgpu:N [default: TILE_DEVICE, else the best real GPU, else
+    /// cpu]; the GPU of cpu-vs-gpu
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
-    /// On cpu: compute sums of products term by term, without Winograd's way for convolutions
+    /// On cpu: compute convolutions by direct sums, without Winograd's algorithm
     #[arg(long)]
     exact: bool,
     #[command(flatten)]
     tuned: Tuned,
-    /// How many repetitions to time [default: as many as fit some seconds]
+    /// The number of timed repetitions [default: as many as fit some seconds]
     #[arg(long, value_name = "N")]
     iterations: Option<NonZeroUsize>,
-    /// Draw matmul's or cpu-vs-gpu's sizes and speeds
+    /// Draw the speeds of matmul or cpu-vs-gpu over their sizes
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
-    /// Print a line of JSON for each measurement
+    /// Print one line of JSON for each measurement
     #[arg(long)]
     json: bool,
-    /// Say for each step of a run how long its kernels take, beside what the device does at most
+    /// Print the time of each step's kernels, and the share of the device's peak
     #[arg(long)]
     profile: bool,
-    /// Write when each kernel of a run was at work, for chrome://tracing or Perfetto
+    /// Write a trace of the kernels' times, for chrome://tracing or Perfetto
     #[arg(long, value_name = "FILE.json")]
     trace: Option<PathBuf>,
 }
 
-/// Measures a workload and prints a line for each case. `started` is when the process did.
+/// Measures a workload and prints a line for each case. `started` is the time when the process
+/// started.
 pub fn bench(arguments: &Bench, started: Instant, terminal: &Terminal) -> Result<(), Failure> {
     let cases = cases(arguments)?;
     arguments.plot.iter().try_for_each(|path| has_extension("--plot", path, &["svg"]))?;
     let written: Vec<&Path> = arguments.plot.iter().chain(&arguments.trace).map(PathBuf::as_path).collect();
-    loses_nothing(&[Path::new(&arguments.what)], &written)?;
+    let read: Vec<&Path> = [&*arguments.what].into_iter().chain(arguments.inputs.files()).collect();
+    loses_nothing(&read, &written)?;
     arguments.trace.iter().try_for_each(|path| has_extension("--trace", path, &["json"]))?;
     written.into_iter().try_for_each(can_be_written)?;
-    let failed = |error: Error| terminal.failure(&error, Path::new(&arguments.what));
+    let failed = |error: Error| terminal.failure(&error, &arguments.what);
     let mut devices = open_devices(arguments, started, terminal)?;
     let mut rows = Vec::new();
     let wanted = Wanted {
@@ -96,8 +106,9 @@ pub fn bench(arguments: &Bench, started: Instant, terminal: &Terminal) -> Result
     for case in &cases {
         for target in &mut devices {
             let Target { device, startup, peak: known } = target;
-            let (measurement, traced) = measure(case, &arguments.sizes, device, *startup, wanted, terminal)?;
-            // After the first measurement, whose memory and time to the first result are a program's alone.
+            let (measurement, traced) = measure(case, &arguments.inputs, device, *startup, wanted, terminal)?;
+            // The peak is measured after the first case, so that the case's memory and first result
+            // are the program's alone.
             if known.is_none() {
                 *known = Some(peak(device).map_err(failed)?);
             }
@@ -136,16 +147,18 @@ pub fn bench(arguments: &Bench, started: Instant, terminal: &Terminal) -> Result
 }
 
 fn cases(arguments: &Bench) -> Result<Vec<Case>, Failure> {
-    let what = &arguments.what;
-    if arguments.plot.is_some() && !SWEEPS.contains(&what.as_str()) {
+    // Names of bundled workloads are Unicode.
+    let what = &*arguments.what.to_string_lossy();
+    if arguments.plot.is_some() && !SWEEPS.contains(&what) {
         let known = SWEEPS.join(" and ");
         return Err(Failure::usage(format!(
             "`{what}` is measured in one size: there is nothing to plot; {known} sweep over sizes"
         )));
     }
-    let sizes = &arguments.sizes;
-    let sized = !(sizes.shape.is_empty() && sizes.dim.is_empty() && sizes.set.is_empty() && sizes.entry.is_none());
-    if SWEEPS.contains(&what.as_str()) && sized {
+    let Inputs { sizes, input, .. } = &arguments.inputs;
+    let is_plain = sizes.shape.is_empty() && sizes.dim.is_empty() && sizes.set.is_empty() && sizes.entry.is_none();
+    let sized = !(is_plain && input.is_empty());
+    if SWEEPS.contains(&what) && sized {
         return Err(Failure::usage(format!("`{what}` sweeps over sizes of its own: give a file, to measure others")));
     }
     if what == ALL && sized {
@@ -154,24 +167,24 @@ fn cases(arguments: &Bench) -> Result<Vec<Case>, Failure> {
     if let Some(cases) = bundled(what) {
         return Ok(cases);
     }
-    if is_meant_as_a_file(Path::new(what)) {
-        return Ok(vec![file(what)]);
+    if is_meant_as_a_file(&arguments.what) {
+        return Ok(vec![file(&arguments.what)]);
     }
     let guess = tile_lang::did_you_mean(what, NAMES);
     let help = guess.unwrap_or_else(|| format!("the workloads are {}", NAMES.join(", ")));
     Err(Failure::usage(format!("there is no workload or file `{what}`; {help}")))
 }
 
-/// A device to measure on.
+/// A device to measure.
 struct Target {
     device: Device,
-    /// From the process' start until it was open, as if it were the only one.
+    /// The time from the process's start until the device was open, as if it were the only one.
     startup: Duration,
-    /// Outside `None` until it is measured.
+    /// The outer option is `None` before the measurement, the inner one on a device without a peak.
     peak: Option<Option<Peak>>,
 }
 
-/// The device that was asked for; the processor and a GPU, if there is one, where they are compared.
+/// Opens the requested device; for `cpu-vs-gpu` the cpu and a GPU, if there is one.
 fn open_devices(arguments: &Bench, started: Instant, terminal: &Terminal) -> Result<Vec<Target>, Failure> {
     let before = started.elapsed();
     let target = |name: Option<&str>| {
@@ -179,8 +192,8 @@ fn open_devices(arguments: &Bench, started: Instant, terminal: &Terminal) -> Res
         let device = open(name, arguments.exact, terminal)?;
         Ok(Target { device, startup: before + opening.elapsed(), peak: None })
     };
-    let failed = |error: Error| terminal.failure(&error, Path::new(&arguments.what));
-    if arguments.what != CPU_VS_GPU {
+    let failed = |error: Error| terminal.failure(&error, &arguments.what);
+    if arguments.what != Path::new(CPU_VS_GPU) {
         return Ok(vec![target(arguments.device.as_deref()).map_err(failed)?]);
     }
     let mut targets = vec![target(Some("cpu")).map_err(failed)?];

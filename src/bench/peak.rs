@@ -1,39 +1,41 @@
-//! The most that a device does, measured in the same process as what is compared with it.
+//! The peak speeds of a device, measured in the same process as the workloads compared with them.
 //!
-//! On the cpu device these are native loops on all threads: multiply-adds on vector registers, and a triad. A GPU is given the
-//! same as Tile programs: a chain of multiply-adds for each of many elements, and a triad.
+//! The cpu device runs native loops on all threads: multiply-adds on vector registers, and a triad.
+//! A GPU runs the same as Tile programs: a chain of multiply-adds for each of many elements, and a
+//! triad.
 
 use std::time::Instant;
 
 use tile_runtime::{Device, Error, Model, Tensor, TensorType, cpu};
 
-/// What a device does in a second at most.
+/// The peak speeds of a device.
 #[derive(Clone, Copy, Debug)]
 pub struct Peak {
-    /// Operations on f32, two for a multiply-add.
+    /// Operations on f32 a second. A multiply-add is two.
     pub flops: f64,
-    /// Bytes of memory read and written: a triad, `A = B + 3 C` on arrays larger than caches, moves three arrays.
+    /// Bytes of memory read and written a second. The triad `A = B + 3 C` on arrays larger than the
+    /// caches moves three arrays.
     pub bandwidth: f64,
 }
 
 impl Peak {
-    /// The seconds that so many operations and bytes take at least.
+    /// Returns the least seconds for these operations and bytes.
     pub fn least(&self, flops: u64, bytes: u64) -> f64 {
         (flops as f64 / self.flops).max(bytes as f64 / self.bandwidth)
     }
 }
 
-/// Multiply-adds for each element of [`CHAIN`].
+/// Multiply-adds for each element in [`CHAIN`].
 const LINKS: usize = 256;
 const CHAIN: &str = "function chain(X[N]) -> (Y) { Y = X; for i in range(256) { Y = Y * 0.999 + 0.001; } }";
 const TRIAD: &str = "function triad(B[N], C[N]) -> (A) { A = B + 3.0 * C; }";
 
-/// Runs of which the fastest counts.
+/// The number of runs. The fastest counts.
 const RUNS: usize = 5;
-/// A run that takes less, in seconds, says more of the time to start it than of the device.
+/// The least seconds of a run. A shorter one measures mostly the time to start it.
 const LEAST: f64 = 4e-3;
 
-/// Measures the device; `None` for those that are not made to be fast.
+/// Measures the device. `None` for devices not built for speed.
 pub fn peak(device: &Device) -> Result<Option<Peak>, Error> {
     match device.name() {
         "cpu" => Ok(Some(Peak { flops: cpu::peak::flops(), bandwidth: cpu::peak::bandwidth() })),
@@ -47,7 +49,8 @@ pub fn peak(device: &Device) -> Result<Option<Peak>, Error> {
     }
 }
 
-/// The fastest run of a program, in seconds, on as many elements as take a while, or as the device allows.
+/// Returns a number of elements and the fastest seconds of a run on them. The number grows until a
+/// run takes [`LEAST`], or up to the device's limit.
 fn fastest(device: &Device, program: &str, inputs: &[&str]) -> Result<(usize, f64), Error> {
     let model = Model::compile(program)?;
     let profile = device.profile();

@@ -1,4 +1,4 @@
-//! Where the time of a run goes, step by step: the table and the lines of JSON of `tilec bench WHAT --profile`.
+//! The time of each step of a run: the table and the JSON lines of `tilec bench WHAT --profile`.
 
 use tile_compiler::plan::{self, Plan};
 use tile_compiler::schedule::Choice;
@@ -8,24 +8,24 @@ use super::peak::Peak;
 use super::report::{Row, number, significant, time};
 use crate::json;
 
-/// Runs of which the median counts, step by step.
+/// The number of runs. The median of each step counts.
 const RUNS: usize = 9;
 
-/// The steps of a run, in their order.
+/// The steps of a run, in order.
 pub struct Profile {
     pub steps: Vec<Step>,
-    /// For how long the host hands a run over, in seconds, where the device works beside it.
+    /// Seconds that the host takes to submit a run, if the device works asynchronously.
     pub handing_over: Option<f64>,
 }
 
-/// All launches of a step together.
+/// All launches of one step.
 pub struct Step {
-    /// Its number.
+    /// The step's index in the plan.
     pub number: usize,
-    /// What readers call the value that it computes, and the kernel.
+    /// The name of the value that the step computes, for readers.
     pub value: String,
     pub kernel: String,
-    /// Whether its schedule was found by measurements.
+    /// Whether the schedule was tuned by measurements.
     pub tuned: bool,
     pub launches: u64,
     pub seconds: f64,
@@ -33,14 +33,14 @@ pub struct Step {
     pub bytes: u64,
 }
 
-/// Runs of a plan.
+/// Traced runs of a plan.
 pub struct Traced {
     pub plan: Plan,
     pub traces: Vec<Trace>,
 }
 
 impl Traced {
-    /// Runs the session several times; `None` on a device that has no clock for kernels.
+    /// Runs the session several times. `None` on a device without a clock for kernels.
     pub fn new(session: &mut Session) -> Result<Option<Traced>, Error> {
         let mut traces = Vec::with_capacity(RUNS);
         for _ in 0..RUNS {
@@ -52,7 +52,7 @@ impl Traced {
 }
 
 impl Profile {
-    /// The medians of traces of the plan's runs.
+    /// Takes the medians of several traces of the plan.
     pub fn new(plan: &Plan, traces: &[Trace]) -> Profile {
         let mut times = vec![vec![0.0; traces.len()]; plan.steps.len()];
         for (run, trace) in traces.iter().enumerate() {
@@ -80,7 +80,7 @@ impl Profile {
         self.steps.iter().map(|step| step.seconds).sum()
     }
 
-    /// A table, and a line below it.
+    /// Formats a table, with a line on the host's time below it.
     pub fn text(&self, peak: Option<Peak>) -> String {
         let width = |of: fn(&Step) -> &str, head: &str| {
             self.steps.iter().map(|step| of(step).chars().count()).chain([head.len()]).max().unwrap_or(0)
@@ -115,7 +115,7 @@ impl Profile {
         text
     }
 
-    /// A line of JSON for each step, after the keys that say of which measurement it is.
+    /// Formats a JSON line for each step, starting with the keys that identify the measurement.
     pub fn json(&self, row: &Row) -> String {
         let measurement = &row.measurement;
         let line = |step: &Step| {

@@ -4,7 +4,7 @@ use super::measure::Measurement;
 use super::peak::Peak;
 use crate::json;
 
-/// A measurement, and what its device does at most.
+/// A measurement, and its device's peak.
 pub struct Row {
     pub measurement: Measurement,
     pub peak: Option<Peak>,
@@ -15,13 +15,13 @@ workload             variant                     device   first result     media
 ";
 
 impl Row {
-    /// The share of the device's peak in operations and in memory traffic.
+    /// Returns the shares of the device's peak operations and peak bandwidth.
     fn shares(&self) -> (Option<f64>, Option<f64>) {
         let share = |value: Option<f64>, peak: fn(Peak) -> f64| Some(value? / peak(self.peak?));
         (share(self.measurement.flops(), |peak| peak.flops), share(self.measurement.bandwidth(), |peak| peak.bandwidth))
     }
 
-    /// A line under [`HEADER`].
+    /// Formats a line under [`HEADER`].
     pub fn text(&self) -> String {
         let Measurement { workload, variant, device, first_result, median, repetitions, .. } = &self.measurement;
         let billions = |value: Option<f64>| value.map_or("-".into(), |value| significant(value * 1e-9));
@@ -38,7 +38,7 @@ impl Row {
         )
     }
 
-    /// An object, and a newline. The first seven keys are those that scripts rely on.
+    /// Formats a JSON object and a newline. Scripts rely on the first seven keys.
     pub fn json(&self) -> String {
         let measurement = &self.measurement;
         let (compute, bandwidth) = self.shares();
@@ -67,7 +67,7 @@ impl Row {
     }
 }
 
-/// What the shares are of.
+/// Formats the peak that the shares refer to.
 pub fn footer(device: &str, peak: Option<Peak>) -> String {
     match peak {
         Some(Peak { flops, bandwidth }) => {
@@ -78,13 +78,13 @@ pub fn footer(device: &str, peak: Option<Peak>) -> String {
     }
 }
 
-/// Six significant digits.
+/// Formats six significant digits.
 pub fn number(value: Option<f64>) -> String {
     let rounded = value.and_then(|value| format!("{value:.5e}").parse::<f64>().ok());
     rounded.filter(|value| value.is_finite()).map_or("null".into(), |value| value.to_string())
 }
 
-/// Three significant digits, or all before the point.
+/// Formats three significant digits, or all before the decimal point.
 pub fn significant(value: f64) -> String {
     let decimals = if value > 0.0 { (2 - value.log10().floor() as i32).clamp(0, 6) } else { 0 };
     format!("{value:.*}", decimals as usize)

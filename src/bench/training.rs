@@ -1,4 +1,4 @@
-//! Training on made-up digits, as `tilec train` does it.
+//! Training on random digits, as in `tilec train`.
 
 use tile_runtime::train::{Arrays, Fit, Trainer};
 use tile_runtime::tune::{Tune, Tuning};
@@ -9,7 +9,7 @@ use crate::random::random;
 use crate::source::Source;
 use crate::terminal::Failure;
 
-/// The sides of a digit, and how many kinds of digits there are.
+/// The side of a digit in pixels, and the number of classes.
 const SIDE: usize = 28;
 const CLASSES: usize = 10;
 
@@ -23,7 +23,7 @@ pub struct Training<'a> {
 }
 
 impl<'a> Training<'a> {
-    /// The model of `source` with random digits for so many steps.
+    /// Builds a trainer for the model of `source`, and random digits for `steps` steps.
     pub fn new(
         sizes: &Sizes,
         source: &'a Source<'a>,
@@ -32,7 +32,7 @@ impl<'a> Training<'a> {
         steps: usize,
     ) -> Result<Training<'a>, Failure> {
         let failed = |error: Error| source.failed(&error);
-        // The size of a batch is the data's.
+        // The batch size comes from the data.
         let mut builder = source.model.trainer(device);
         for (name, value) in &sizes.set {
             builder = builder.set(name, value.clone());
@@ -54,12 +54,12 @@ impl<'a> Training<'a> {
         self.trainer.tune(&self.data, self.batch, tune).map_err(|error| self.source.failed(&error))
     }
 
-    /// A step, to be timed kernel by kernel.
+    /// Returns a session of one training step, to time its kernels.
     pub fn into_session(self) -> Result<Session, Failure> {
         self.trainer.into_session(&self.data, self.batch).map_err(|error| self.source.failed(&error))
     }
 
-    /// Goes through the samples once.
+    /// Trains for one epoch.
     pub fn epoch(&mut self) -> Result<(), Failure> {
         self.epochs += 1;
         let fit = Fit::epochs(self.epochs).batch_size(self.batch);

@@ -1,12 +1,13 @@
-//! [`Case`]: a program with sizes, to be measured; and the bundled ones, in the sizes in which other tensor runtimes are
-//! measured, too.
+//! Cases to measure: programs with sizes. The bundled ones have the sizes in which other tensor
+//! runtimes are measured, too.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long a program is run.
+/// The time for which a program runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
-    /// Before it is measured.
+    /// The time before the measurement.
     pub warm_up: Duration,
     pub measured: Duration,
 }
@@ -14,24 +15,24 @@ pub struct Budget {
 /// A program with sizes.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// The bundled workload's name, or the file's path.
+    /// The name of the bundled workload, or the path of the file.
     pub workload: String,
-    /// What errors call the text, and relative to which it imports.
-    pub path: String,
-    /// `None` for a file, which is still to be read.
+    /// The path in errors, relative to which the program imports.
+    pub path: PathBuf,
+    /// The program. `None` for a file that is read later.
     pub text: Option<&'static str>,
-    /// Sizes that the inputs name.
+    /// Named sizes of the inputs.
     pub dims: Vec<(String, usize)>,
-    /// What else is to be said of it.
+    /// A remark for the report: `inference`, `training`, or nothing.
     pub remark: &'static str,
-    /// Its place in a sweep.
+    /// The size of this case in a sweep.
     pub size: Option<usize>,
     pub budget: Budget,
-    /// Its `train` block is measured, in epochs of so many steps.
+    /// The number of steps in an epoch if the `train` block is measured.
     pub training: Option<usize>,
 }
 
-/// What `tilec bench` takes as WHAT, besides files.
+/// The values of WHAT other than files.
 pub const NAMES: [&str; 13] = [
     "matmul",
     "mobilenet",
@@ -51,25 +52,27 @@ pub const NAMES: [&str; 13] = [
 /// The workload that runs on two devices.
 pub const CPU_VS_GPU: &str = "cpu-vs-gpu";
 
-/// The workload of several that keep a GPU busy.
+/// The workload that runs several ones that keep a GPU busy.
 pub const ALL: &str = "all";
 
 /// The names of the workloads that sweep over a size.
 pub const SWEEPS: [&str; 2] = ["matmul", CPU_VS_GPU];
 
-/// Times for a single case, and for each of many.
+/// Budgets for a single case, and for each of many.
 const LONG: Budget = Budget { warm_up: Duration::from_secs(1), measured: Duration::from_secs(4) };
 const SHORT: Budget = Budget { warm_up: Duration::from_millis(500), measured: Duration::from_millis(1500) };
 
-/// Rows of the sweeps over matrices of [`COLUMNS`] columns, and sizes of square matrices.
+/// Numbers of rows in the sweeps over matrices of [`COLUMNS`] columns, and sizes of square
+/// matrices.
 const ROWS: [usize; 6] = [16, 64, 256, 1024, 4096, 16384];
 const COLUMNS: usize = 1024;
 const SQUARES: [usize; 6] = [64, 128, 256, 512, 1024, 2048];
-/// Sizes for [`ALL`]: a product that takes some milliseconds, and arrays larger than caches that every adapter can bind.
+/// Sizes for [`ALL`]: a matrix product of some milliseconds, and arrays larger than the caches that
+/// every adapter can bind.
 const LARGE_SQUARE: usize = 4096;
 const LARGE: [(&str, usize); 2] = [("N", 8192), ("C", 4096)];
 
-/// The cases of the bundled workload of this name.
+/// Returns the cases of a bundled workload.
 pub fn bundled(name: &str) -> Option<Vec<Case>> {
     let rows = |rows: usize| [("N", rows), ("C", COLUMNS)];
     let one = |file, text, dims: &[(&str, usize)]| vec![case(name, file, text, dims, LONG)];
@@ -114,9 +117,9 @@ pub fn bundled(name: &str) -> Option<Vec<Case>> {
     })
 }
 
-/// The case of a file, in the sizes that the command line gives.
-pub fn file(path: &str) -> Case {
-    let (workload, path) = (path.into(), path.into());
+/// Returns the case of a file. The command line gives its sizes.
+pub fn file(path: &Path) -> Case {
+    let (workload, path) = (path.display().to_string(), path.to_path_buf());
     Case { workload, path, text: None, dims: Vec::new(), remark: "", size: None, budget: LONG, training: None }
 }
 

@@ -1,4 +1,5 @@
-//! The loss and the metrics over the epochs as an SVG picture: a panel for each, training and validation in it.
+//! Loss and metrics over the epochs as an SVG picture. Each has a panel with training and
+//! validation.
 
 use std::path::Path;
 
@@ -7,11 +8,11 @@ use tile_runtime::train::{Epoch, Reading};
 
 use crate::terminal::{Failure, write_file};
 
-/// Pixels.
+/// The width of the picture and the height of a panel, in pixels.
 const WIDTH: u32 = 720;
 const PANEL: u32 = 280;
 
-/// Writes the picture.
+/// Draws the history to the file `path`.
 pub fn draw(history: &[Epoch], path: &Path) -> Result<(), Failure> {
     let picture = svg(history).map_err(|error| Failure::machine(format!("cannot draw the plot: {error}")))?;
     write_file(path, picture)
@@ -39,7 +40,7 @@ fn svg(history: &[Epoch]) -> Result<String, Box<dyn std::error::Error>> {
             continue;
         }
         let margin = ((high - low) * 0.05).max(high.abs() * 1e-3).max(1e-6);
-        // One epoch is in the middle.
+        // A single epoch is centred.
         let axis = if first < last { first..last } else { first - 0.5..last + 0.5 };
         let mut chart = ChartBuilder::on(panel)
             .caption(name, ("sans-serif", 18))
@@ -51,7 +52,7 @@ fn svg(history: &[Epoch]) -> Result<String, Box<dyn std::error::Error>> {
             .configure_mesh()
             .light_line_style(WHITE)
             .x_desc("epoch")
-            // Between two epochs there is nothing to name.
+            // Ticks between epochs have no label.
             .x_label_formatter(&|epoch| if epoch.fract().abs() < 1e-9 { epoch.to_string() } else { String::new() })
             .label_style(("sans-serif", 13))
             .draw()?;
@@ -75,7 +76,7 @@ fn svg(history: &[Epoch]) -> Result<String, Box<dyn std::error::Error>> {
     Ok(picture)
 }
 
-/// The numbers of results; those of a list by the name `precision[0]`.
+/// Returns the results as numbers. Elements of a list are named `precision[0]`.
 fn numbers(results: &[(String, Reading)]) -> impl Iterator<Item = (String, f64)> + '_ {
     results.iter().flat_map(|(name, reading)| {
         let named = move |number: usize| match reading {

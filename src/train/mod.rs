@@ -1,8 +1,9 @@
-//! `tilec train FILE --data DIR`: trains a model as its `train` block says.
+//! `tilec train FILE --data DIR`: trains a model by its `train` block.
 
 mod curves;
 mod progress;
 
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use tile_runtime::Error;
@@ -12,11 +13,12 @@ use tile_runtime::train::{
 };
 
 use crate::arguments::Sizes;
-use crate::devices::open;
+use crate::devices::DeviceOptions;
 use crate::interrupt;
 use crate::source::Source;
 use crate::terminal::{Failure, Terminal, can_be_written, has_extension, loses_nothing};
 use crate::tune::Tuned;
+use crate::weights::WeightsOptions;
 use progress::Line;
 
 #[derive(clap::Args)]
@@ -24,55 +26,52 @@ pub struct Train {
     /// A Tile file with a `train` block
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The samples: a folder of idx files, of x.npy and y.npy, or of pictures by class; or an .npz or .csv file
+    /// The samples: a folder of idx files, of x.npy and y.npy, or of pictures by class; or an .npz
+    /// or .csv file
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// What to evaluate after each epoch: such a folder or file, or a fraction of the samples, the last ones; 0 for nothing
-    /// [default: the test set, where the data have one]
+    /// The data to evaluate after each epoch: a folder or file as for `--data`, or a fraction that
+    /// takes the last samples; 0 for none [default: the test set of the data, if any]
     #[arg(long, value_name = "DIR|FRACTION")]
-    validation: Option<String>,
-    /// How often to go through the samples, epochs before `--resume` included [default: what the program says]
+    validation: Option<OsString>,
+    /// The number of epochs, including those before `--resume` [default: the program's]
     #[arg(long, value_name = "N")]
     epochs: Option<usize>,
-    /// Samples in a step [default: what the program says]
+    /// Samples in a step [default: the program's]
     #[arg(long, value_name = "N")]
     batch_size: Option<usize>,
-    /// Of all that is random [default: what the program says]
+    /// The seed of all random numbers [default: the program's]
     #[arg(long, value_name = "N", conflicts_with = "resume")]
     seed: Option<u64>,
-    /// Begin with these weights: a file as for `run`
-    #[arg(long, value_name = "FILE", conflicts_with = "resume")]
-    weights: Option<PathBuf>,
-    /// Write the weights here after each epoch, with all that `--resume` needs
+    #[command(flatten)]
+    weights: WeightsOptions,
+    /// Write the weights to this file after each epoch, with the state for `--resume`
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
-    /// Write the weights here after each epoch with the smallest validation loss so far (or loss, without validation)
+    /// Write the weights to this file after each epoch with the smallest validation loss so far (or
+    /// loss, without validation)
     #[arg(long, value_name = "FILE")]
     save_best: Option<PathBuf>,
-    /// Go on where the run that saved this file was
-    #[arg(long, value_name = "FILE")]
+    /// Continue the run that saved this file
+    #[arg(long, value_name = "FILE", conflicts_with = "weights")]
     resume: Option<PathBuf>,
-    /// Stop after so many epochs without a smaller validation loss (or loss, without validation)
+    /// Stop after this many epochs without a smaller validation loss (or loss, without validation)
     #[arg(long, value_name = "EPOCHS")]
     patience: Option<usize>,
-    /// Write a line for each epoch: JSON, or a table where the name ends in .csv
+    /// Write a line for each epoch: JSON, or CSV if the name ends in .csv
     #[arg(long, value_name = "FILE.jsonl|FILE.csv")]
     log: Option<PathBuf>,
     /// Draw the loss and the metrics over the epochs
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
-    /// What samples of a class count in the loss, as Keras' class_weight: 1 where it is not said
+    /// The weight of a class in the loss, as in Keras' class_weight [default: 1]
     #[arg(long, value_name = "CLASS=WEIGHT", value_parser = class_weight)]
     class_weight: Vec<(i64, f32)>,
-    /// Leave a layer or a weight as it is, beside those that the program freezes: encoder, head.Bias
+    /// Freeze a layer or a weight, besides those that the program freezes: encoder, head.Bias
     #[arg(long, value_name = "PATH")]
     freeze: Vec<String>,
-    /// Where to train: cpu, wgpu, wgpu:N [default: TILE_DEVICE, else the best real GPU, else cpu]
-    #[arg(long, value_name = "NAME")]
-    device: Option<String>,
-    /// On cpu: compute sums of products term by term, without Winograd's way for convolutions
-    #[arg(long)]
-    exact: bool,
+    #[command(flatten)]
+    device: DeviceOptions,
     #[command(flatten)]
     tuned: Tuned,
     #[command(flatten)]
@@ -90,11 +89,22 @@ pub fn train(arguments: &Train, terminal: &Terminal) -> Result<(), Failure> {
     let failed = |error: Error| source.failed(&error);
     let validation = arguments.validation.as_deref().map(Validated::parse).transpose()?;
     outputs(arguments)?;
-    let device = open(arguments.device.as_deref(), arguments.exact, terminal).map_err(failed)?;
+    let device = arguments.device.open(terminal).map_err(failed)?;
     let builder = arguments.sizes.apply_to_trainer(source.model.trainer(&device));
     let builder = arguments.freeze.iter().fold(builder, |builder, path| builder.freeze(path));
     let mut trainer = builder.build().map_err(failed)?;
-    let samples = folder::open(&arguments.data).map_err(failed)?;
+    if let Some(seed) = arguments.seed {
+        trainer.seed(seed);
+    }
+    let loaded = match &arguments.resume {
+        Some(file) => trainer.resume(file),
+        None => arguments.weights.load_into_trainer(&mut trainer).map(|_| ()),
+    };
+    loaded.map_err(failed)?;
+    let samples = folder::open_with_classes(&arguments.data, trainer.classes()).map_err(failed)?;
+    if !samples.classes.is_empty() {
+        trainer.name_classes(samples.classes.clone());
+    }
     let kept: Option<Box<dyn Dataset>> = match &validation {
         Some(Validated::Path(path)) => {
             let opened = folder::open_with_classes(path, &samples.classes).map_err(failed)?;
@@ -108,30 +118,23 @@ pub fn train(arguments: &Train, terminal: &Terminal) -> Result<(), Failure> {
         _ => kept.as_deref().map(Validation::Set),
     };
     terminal.note(&overview(&*samples.train, validation.as_ref(), &samples.classes));
-    if let Some(seed) = arguments.seed {
-        trainer.seed(seed);
-    }
-    match (&arguments.resume, &arguments.weights) {
-        (Some(file), _) => trainer.resume(file).map_err(failed)?,
-        (None, Some(file)) => trainer.load(file).map_err(failed)?,
-        (None, None) => {}
-    }
     let epochs = arguments.epochs.unwrap_or(trainer.settings().epochs);
     let batch_size = arguments.batch_size.unwrap_or(trainer.settings().batch_size);
     arguments.tuned.apply(&device, terminal, |tune| trainer.tune(&*samples.train, batch_size, tune).map_err(failed))?;
     interrupt::watch()?;
     let mut fit = Fit::epochs(epochs).callback(Line::new(terminal)).callback(Interrupt);
-    if let Some(path) = &arguments.save {
-        fit = fit.callback(Checkpoint::last(path));
-    }
     let watched = if validation.is_some() { "val_loss" } else { "loss" };
+    // The best checkpoint comes before the last: a run killed between them repeats the epoch.
     if let Some(path) = &arguments.save_best {
         fit = fit.callback(Checkpoint::best(path, Monitor::of(watched)));
+    }
+    if let Some(path) = &arguments.save {
+        fit = fit.callback(Checkpoint::last(path));
     }
     if let Some(patience) = arguments.patience {
         fit = fit.callback(EarlyStopping::new(Monitor::of(watched), patience));
     }
-    // After the checkpoints: a full disk is to cost no weights.
+    // The log comes after the checkpoints: a full disk must not cost weights.
     if let Some(path) = &arguments.log {
         fit = fit.callback(Log::new(path, arguments.resume.is_some()).map_err(failed)?);
     }
@@ -145,7 +148,8 @@ pub fn train(arguments: &Train, terminal: &Terminal) -> Result<(), Failure> {
         fit = fit.validation(validation);
     }
     let result = trainer.fit(&*samples.train, fit);
-    // What was learnt until an error is worth seeing, too.
+    arguments.weights.file.iter().for_each(|file| terminal.note_unused(file, trainer.unused_entries()));
+    // The epochs before an error are drawn, too.
     let plot = arguments.plot.as_ref().filter(|_| !trainer.history().is_empty());
     let drawn = plot.map_or(Ok(()), |path| curves::draw(trainer.history(), path));
     let made = match (result, drawn) {
@@ -169,19 +173,20 @@ pub fn train(arguments: &Train, terminal: &Terminal) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What `--validation` says.
+/// A value of `--validation`.
 enum Validated {
     Fraction(f64),
     Path(PathBuf),
 }
 
 impl Validated {
-    /// What reads as a number is one; a folder of such a name is `./0.5`.
-    fn parse(text: &str) -> Result<Validated, Failure> {
-        match text.parse::<f64>() {
-            Err(_) => Ok(Validated::Path(text.into())),
-            Ok(fraction) if (0.0..1.0).contains(&fraction) => Ok(Validated::Fraction(fraction)),
-            Ok(_) => {
+    /// Parses a fraction, else a path. A folder with a number as its name is `./0.5`.
+    fn parse(text: &OsStr) -> Result<Validated, Failure> {
+        match text.to_str().and_then(|text| text.parse::<f64>().ok()) {
+            None => Ok(Validated::Path(text.into())),
+            Some(fraction) if (0.0..1.0).contains(&fraction) => Ok(Validated::Fraction(fraction)),
+            Some(_) => {
+                let text = text.display();
                 let range = "a fraction for `--validation` is at least 0, and below 1";
                 Err(Failure::usage(format!("{range}, and this is {text}; a folder of this name is ./{text}")))
             }
@@ -189,11 +194,9 @@ impl Validated {
     }
 }
 
-/// Sees before training that what it is to give can be written.
+/// Checks before training that the outputs can be written.
 fn outputs<'a>(arguments: &'a Train) -> Result<(), Failure> {
-    if !arguments.sizes.shape.is_empty() {
-        return Err(Failure::usage("`--shape` is not for `train`: the data say the shapes"));
-    }
+    arguments.sizes.refuse_shapes("train")?;
     let weights: &[&str] = &["safetensors", "npz"];
     let named = [
         ("--save", &arguments.save, weights),
@@ -212,12 +215,12 @@ fn outputs<'a>(arguments: &'a Train) -> Result<(), Failure> {
     let validation = arguments.validation.as_deref().map(Path::new);
     let read: Vec<&Path> = [&*arguments.file, &*arguments.data].into_iter().chain(validation).collect();
     loses_nothing(&read, &written)?;
-    // What is resumed, or begun with, may be saved where it was, but nothing else may be.
-    loses_nothing(&paths(&[&arguments.weights, &arguments.resume]), &paths(&[&arguments.plot, &arguments.log]))?;
+    // The file of `--weights` or `--resume` may be saved over, but not by the plot or the log.
+    loses_nothing(&paths(&[&arguments.weights.file, &arguments.resume]), &paths(&[&arguments.plot, &arguments.log]))?;
     arguments.log.iter().try_for_each(|path| has_extension("--log", path, &["jsonl", "json", "csv"]))
 }
 
-/// `2000 samples of f32[28, 28], 500 to validate; the classes are 0 cat, 1 dog`
+/// Formats `2000 samples of f32[28, 28] to train, 500 to validate; the classes are 0 cat, 1 dog`.
 fn overview(data: &dyn Dataset, validation: Option<&Validation>, classes: &[String]) -> String {
     let inputs = data.columns().into_iter().filter(|column| column.role == ColumnRole::Input);
     let inputs = inputs.map(|column| column.ty.to_string()).collect::<Vec<_>>().join(" and ");
@@ -242,7 +245,7 @@ fn overview(data: &dyn Dataset, validation: Option<&Validation>, classes: &[Stri
     text
 }
 
-/// What is told where `--patience` has ended training.
+/// Formats the note for training that `--patience` ended.
 fn patience_ended(history: &[Epoch], watched: &str, patience: usize) -> String {
     let values = history.iter().filter_map(|epoch| Some((epoch.epoch + 1, epoch.get(watched)?)));
     let best =
@@ -251,7 +254,7 @@ fn patience_ended(history: &[Epoch], watched: &str, patience: usize) -> String {
     format!("stopped after epoch {}: no smaller {watched} for {patience} epochs{best}", history.len())
 }
 
-/// `3=0.5`
+/// Parses `3=0.5`.
 fn class_weight(text: &str) -> Result<(i64, f32), String> {
     let (class, weight) = text.split_once('=').ok_or("it is not of the form CLASS=WEIGHT, as 3=0.5")?;
     let class = class.parse().map_err(|_| format!("`{class}` is not the number of a class"))?;
@@ -277,7 +280,7 @@ impl Callback for Interrupt {
     }
 }
 
-/// After Ctrl-C: what was learnt in the epoch that has not ended is in the file, too.
+/// Saves the unfinished epoch after Ctrl-C, with a note.
 fn stopped(trainer: &mut Trainer, arguments: &Train, terminal: &Terminal) -> Result<(), Error> {
     match &arguments.save {
         Some(path) => {

@@ -1,4 +1,4 @@
-//! What a person sees of training: on a terminal a line that moves, as Keras has it, else a line for each epoch.
+//! Progress of training: on a terminal a moving line, as in Keras, else a line for each epoch.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -11,9 +11,9 @@ use crate::terminal::{Terminal, tell};
 
 pub struct Line {
     quiet: bool,
-    /// None where standard error is no terminal.
+    /// The progress bar. `None` if standard error is not a terminal.
     bar: Option<ProgressBar>,
-    /// When the results were last read.
+    /// The time when the results were last read.
     read: Option<Instant>,
 }
 
@@ -35,7 +35,7 @@ impl Callback for Line {
         bar.set_length(state.steps as u64);
         bar.set_position(state.step as u64);
         bar.set_prefix(title(state));
-        // Reading waits for the device: now and then is enough.
+        // Reading waits for the device, so it happens only now and then.
         if self.read.is_none_or(|read| read.elapsed() >= Duration::from_millis(200)) {
             let results = state.so_far()?;
             let each = state.elapsed.as_secs_f64() / state.step.max(1) as f64;
@@ -51,7 +51,7 @@ impl Callback for Line {
         match &self.bar {
             Some(bar) => {
                 bar.suspend(|| tell(&line));
-                // The next epoch's results are not these.
+                // Clears the results of this epoch.
                 bar.set_message("");
                 bar.reset();
                 self.read = None;
@@ -72,7 +72,7 @@ fn text(epoch: &Epoch, steps: usize) -> String {
     format!("{:.1}s {each}/step{}{}", epoch.seconds, listed("", &epoch.training), listed("val_", &epoch.validation))
 }
 
-/// ` - loss: 0.1234 - accuracy: 0.9`
+/// Formats ` - loss: 0.1234 - accuracy: 0.9`.
 fn listed(prefix: &str, results: &[(String, Reading)]) -> String {
     results.iter().map(|(name, value)| format!(" - {prefix}{name}: {value:.4}")).collect()
 }

@@ -1,6 +1,5 @@
-//! `tilec tune FILE`, and `--tune` of other commands: the fastest schedules for a program's kernels on a device, measured.
-//!
-//! `report` is what is printed.
+//! `tilec tune FILE`, and `--tune` of other commands: finds the fastest schedules for a program's
+//! kernels on a device by measuring. `report` prints them.
 
 mod report;
 
@@ -10,17 +9,18 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use tile_runtime::train::as_model_takes;
+use tile_compiler::dtype::DType;
 use tile_runtime::tune::{Progress, Tune as Search, Tuning};
 use tile_runtime::{Device, Error};
 
+use crate::arguments::narrow_float;
 use crate::devices::open;
+use crate::inputs::Inputs;
 use crate::interrupt;
-use crate::run::{Inputs, bindings, builder, read_inputs};
 use crate::source::Source;
 use crate::terminal::{Failure, Terminal, print};
 
-/// Seconds for all kernels, where nothing else is said.
+/// The default budget in seconds, for all kernels.
 const BUDGET: &str = "60";
 
 #[derive(clap::Args)]
@@ -36,32 +36,36 @@ pub struct Tune {
     file: PathBuf,
     #[command(flatten)]
     inputs: Inputs,
-    /// Which device to tune for: wgpu, wgpu:N [default: TILE_DEVICE, else the best real GPU, else cpu]
+    /// Round the operands of matrix products and convolutions to f16 or bf16, and accumulate in f32
+    #[arg(long, value_name = "TYPE", value_parser = narrow_float)]
+    factors: Option<DType>,
+    /// The device to tune for: wgpu, wgpu:N [default: TILE_DEVICE, else the best real GPU, else
+    /// cpu]
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
     /// The time for all kernels together
     #[arg(long, value_name = "SECONDS", default_value = BUDGET, value_parser = seconds)]
     budget: Duration,
-    /// Search kernels again whose search came to its end before
+    /// Search again kernels whose search has finished
     #[arg(long)]
     again: bool,
-    /// Print a line of JSON for each kernel
+    /// Print one line of JSON for each kernel
     #[arg(long)]
     json: bool,
 }
 
-/// What commands that run programs take.
+/// The tuning options of commands that run programs.
 #[derive(clap::Args)]
 pub struct Tuned {
-    /// First measure schedules for the program's kernels, and keep the fastest: see `tilec tune`
+    /// Measure schedules for the program's kernels first and keep the fastest: see `tilec tune`
     #[arg(long)]
     tune: bool,
-    /// The time for `--tune`, all kernels of a program together
+    /// The time for `--tune`, for all kernels of a program together
     #[arg(long, value_name = "SECONDS", default_value = BUDGET, value_parser = seconds, requires = "tune")]
     budget: Duration,
 }
 
-/// `60`, `0.5`
+/// Parses `60`, `0.5`.
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().filter(|seconds: &f64| *seconds > 0.0);
     let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
@@ -72,13 +76,12 @@ fn seconds(text: &str) -> Result<Duration, String> {
 pub fn tune(arguments: &Tune, terminal: &Terminal) -> Result<(), Failure> {
     let source = Source::load(&arguments.file, terminal)?;
     let failed = |error: Error| source.failed(&error);
-    let mut given = read_inputs(&arguments.inputs, &source)?;
-    let entry = arguments.inputs.sizes.entry.as_deref();
-    as_model_takes(&source.model, entry, &bindings(&arguments.inputs), &mut given).map_err(failed)?;
+    let given = arguments.inputs.read(&source)?;
     let device = open(arguments.device.as_deref(), false, terminal).map_err(failed)?;
-    let builder = builder(&arguments.inputs, &source, &device, &given)?;
+    let builder = arguments.inputs.builder(&source, &device, &given)?;
+    let builder = arguments.factors.into_iter().fold(builder, |builder, dtype| builder.factors(dtype));
     if let Err(why) = device.tuning() {
-        // What is wrong with the program is told all the same.
+        // Errors of the program are reported all the same.
         builder.network().map_err(failed)?;
         let others = Device::list().into_iter().filter(|info| info.name != "cpu").map(|info| info.name);
         let others: Vec<String> = others.collect();
@@ -98,7 +101,7 @@ pub fn tune(arguments: &Tune, terminal: &Terminal) -> Result<(), Failure> {
 }
 
 impl Tuned {
-    /// Tunes where that is wanted, by `tune`.
+    /// Tunes by the function `tune` if `--tune` is given.
     pub fn apply(
         &self,
         device: &Device,
@@ -126,7 +129,7 @@ impl Tuned {
     }
 }
 
-/// Searches under a progress bar on a terminal, until Ctrl-C.
+/// Searches until Ctrl-C, with a progress bar on a terminal.
 fn watched<E>(
     search: Search,
     terminal: &Terminal,
@@ -153,7 +156,7 @@ fn watched<E>(
     result
 }
 
-/// What the user should know beside the results.
+/// Notes rejected schedules and the device's warnings.
 fn told(tuning: &Tuning, device: &Device, terminal: &Terminal) {
     for wrong in &tuning.wrong {
         terminal.note(&format!("not kept: {wrong}"));

@@ -1,4 +1,4 @@
-//! What tuning found: a table, and lines of JSON.
+//! Results of tuning: a table, and JSON lines.
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
@@ -8,10 +8,10 @@ use tile_runtime::tune::{Timed, TunedKernel, Tuning};
 use crate::bench::report::{number, time};
 use crate::json;
 
-/// How much slower the default may be than the tuned schedule.
+/// The ratio to the tuned time up to which the default schedule counts as close.
 const CLOSE: f64 = 1.5;
 
-/// A row for each kernel, and a few lines on all of them.
+/// Formats a row for each kernel, and a summary.
 pub fn text(tuning: &Tuning, device: &Device) -> String {
     if tuning.kernels.is_empty() {
         return format!("no kernel was measured on {}\n", device.name());
@@ -50,7 +50,7 @@ pub fn text(tuning: &Tuning, device: &Device) -> String {
     text
 }
 
-/// How many schedules were looked at.
+/// Formats the number of measured schedules.
 fn measured(kernel: &TunedKernel) -> String {
     match kernel.known {
         true => "before".into(),
@@ -59,7 +59,7 @@ fn measured(kernel: &TunedKernel) -> String {
     }
 }
 
-/// `12 kernels: 1.31 ms by default, 1.02 ms tuned, 1.28 times as fast; …`
+/// Formats `12 kernels: 1.31 ms by default, 1.02 ms tuned, 1.28 times as fast; …`
 pub fn summary(tuning: &Tuning) -> String {
     let (default, tuned) = tuning.totals();
     let close = tuning.kernels.iter().filter(|kernel| kernel.default.seconds <= CLOSE * kernel.tuned.seconds).count();

@@ -1,4 +1,4 @@
-//! `tilec bench`: the form of what it prints. How fast anything is, no test asks.
+//! `tilec bench`: the format of its output. No test depends on speed.
 
 use insta::assert_snapshot;
 
@@ -24,7 +24,7 @@ const KEYS: [&str; 16] = [
     "peak_memory_bytes",
 ];
 
-/// The values of one line of JSON, by [`KEYS`], as text.
+/// Returns the values of one line of JSON as text, in the order of [`KEYS`].
 fn values(line: &str) -> Vec<&str> {
     let mut rest = line.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).expect("an object");
     let mut values = Vec::new();
@@ -55,7 +55,8 @@ fn json() {
             assert_eq!(values[8..15], ["null"; 7]);
             continue;
         }
-        // A maximum, a difference, an exponential, a sum and a quotient for each element, which is read and written.
+        // A maximum, a difference, an exponential, a sum and a quotient for each element, which is
+        // read and written.
         assert_eq!(values[9..11], ["160", "256"]);
         let near = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-4;
         assert!(near(number(5), 160e-9 / median) && near(number(8), 256e-9 / median), "{}", run.text());
@@ -101,7 +102,7 @@ fn files() {
     .ok();
     let values = values(run.text().trim_end());
     assert_eq!(values[2], "\"X=f32[2, 4], units=5, activation=tanh\"");
-    // 2·4·5 multiply-adds, 10 additions, 10 tangents; inputs, kernel, bias and outputs.
+    // 2·4·5 multiply-adds, 10 additions and 10 tangents; inputs, kernel, bias and outputs.
     assert_eq!(values[9..11], ["100", "172"]);
 
     let run = tilec(["bench", path]);
@@ -119,7 +120,7 @@ fn files() {
     ");
 }
 
-/// Weights are initialised a part at a time and kept once, in the form in which they are read.
+/// Weights are initialised part by part, and kept once, in the layout in which they are read.
 #[cfg(target_os = "linux")]
 #[test]
 fn memory() {
@@ -128,11 +129,11 @@ fn memory() {
     let run = tilec(["bench", path.to_str().unwrap(), "--dim", "N=1", "--iterations", "1", "--json"]).ok();
     let values = values(run.text().trim_end());
     let [bytes, peak] = [10, 15].map(|at| values[at].parse::<u64>().unwrap());
-    // Other things than weights take some ten MB.
+    // Everything but the weights takes some ten MB.
     assert!(peak < 2 * bytes, "{peak} bytes for {bytes} of weights");
 }
 
-/// How it ends, and what it says.
+/// Returns the exit code and the errors.
 fn refused(arguments: &[&str]) -> (i32, String) {
     let run = tilec(["bench"].iter().chain(arguments));
     assert!(run.code != 0, "{arguments:?}");
@@ -178,7 +179,7 @@ fn wrong_files_and_sizes() {
     assert_eq!(refused(&["no_such.tile"]).0, 1);
     let wrong = program("bench_wrong", "function f(X[N]) -> (Y) { Y = X + Z; }\n");
     let (code, err) = refused(&[wrong.to_str().unwrap(), "--dim", "N=3"]);
-    assert_eq!((code, err.lines().next()), (1, Some("[E0101] Error: there is no `Z` here")));
+    assert_eq!((code, err.lines().next()), (1, Some("[E0101] Error: unknown name `Z`")));
     let (code, err) = refused(&["softmax", "--dim", "K=3"]);
     assert_snapshot!(format!("{code} {err}"), @"
     1 [E0201] Error: there is no size `K`
@@ -197,7 +198,8 @@ fn wrong_files_and_sizes() {
     assert_snapshot!(format!("{code} {err}"), @"3 error: there is no device `tpu`: the names are cpu, wgpu, wgpu:N, reference and check");
 }
 
-/// Every bundled workload is a program that compiles and runs; the sweeps' programs are among those of the others.
+/// Every bundled workload is a program that compiles and runs. The programs of sweeps are among
+/// those of the other workloads.
 #[test]
 fn bundled() {
     for (name, dims) in [
@@ -216,7 +218,7 @@ fn bundled() {
     }
 }
 
-/// What is measured of each size, in order.
+/// Returns the workload and the size of each measurement, in order.
 fn sizes(run: &Run) -> Vec<String> {
     let size = |line: &str| format!("{} {}", values(line)[0].trim_matches('"'), values(line)[2].trim_matches('"'));
     run.text().lines().map(size).collect()
@@ -234,8 +236,8 @@ fn sweep() {
 fn sweep_into_no_folder() {
     let picture = empty_folder("sweep_into_no_folder").join("no_such_folder").join("matmul.svg");
     let run = tilec(["bench", "matmul", "--iterations", "1", "--json", "--plot", picture.to_str().unwrap()]);
-    // Before anything is measured, which would be lost.
-    assert_eq!((run.code, run.text()), (3, ""));
+    // The error comes before the measurements, which would be lost.
+    assert_eq!((run.code, run.text()), (1, ""));
     assert_snapshot!(run.err.replace(picture.to_str().unwrap(), "matmul.svg"), @"error: cannot write matmul.svg: No such file or directory (os error 2)");
 }
 
@@ -243,7 +245,7 @@ fn sweep_into_no_folder() {
 fn sweep_on_two_devices() {
     let picture = empty_folder("two_devices").join("speed.svg");
     let path = picture.to_str().unwrap();
-    // Of two devices that are one, one is measured.
+    // If two devices are the same, one is measured.
     let run = tilec(["bench", "cpu-vs-gpu", "--device", "cpu", "--iterations", "1", "--json", "--plot", path]).ok();
     let squares = [64, 128, 256, 512, 1024, 2048].map(|n| format!("matmul M=K=N={n}"));
     let rows = ["N=16, C=1024", "N=64, C=1024", "N=256, C=1024", "N=C=1024", "N=4096, C=1024", "N=16384, C=1024"];

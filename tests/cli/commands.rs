@@ -142,6 +142,23 @@ fn what_is_no_command() {
     assert_snapshot!(first(&run.err), @"error: `trian` is neither a command nor a file: did you mean `train`?");
     assert_snapshot!(first(&tilec(["rn", "examples/matmul.tile"]).err), @"error: `rn` is neither a command nor a file");
     assert!(tilec(["rn", "--help"]).ok().text().contains("Usage"));
-    // A file's name is no command.
+    // A file's name is not a command.
     assert!(tilec(["matmull.tile", "--emit", "ast"]).err.contains("cannot read matmull.tile"));
+}
+
+/// `--input X=1,2,3` fills the declared sizes.
+#[test]
+fn numbers_of_an_array_on_the_command_line() {
+    let folder = empty_folder("numbers");
+    let path = folder.join("f.tile");
+    std::fs::write(&path, "function f(X[N, 3], B[C]) -> (Y) { Y = X + B; }").unwrap();
+    let run = |inputs: &[&str]| {
+        let inputs = inputs.iter().flat_map(|input| ["--input", input]);
+        tilec(["run", path.to_str().unwrap(), "--device", "cpu"].into_iter().chain(inputs))
+    };
+    let found = run(&["X=1,2,3,4,5,-6", "B=[0.5]"]).ok();
+    assert_eq!(found.text(), "Y f32[2, 3]\n[[ 1.5  2.5  3.5]\n [ 4.5  5.5 -5.5]]\n");
+    assert_eq!(run(&["X=[7, 8, 9]", "B=1,2,3"]).ok().text(), "Y f32[1, 3]\n[[ 8.0 10.0 12.0]]\n");
+    let refused = run(&["X=1,2,3,4", "B=[0]"]);
+    assert!(refused.code == 1 && refused.err.contains("4 numbers do not fill [?, 3]"), "{}", refused.err);
 }

@@ -1,4 +1,4 @@
-//! Wrong input ends with exit code 1 and says where and why.
+//! Wrong input ends with exit code 1, and an error that names the place and the reason.
 
 use std::path::Path;
 
@@ -6,7 +6,8 @@ use insta::assert_snapshot;
 
 use crate::tilec::{empty_folder, program, tilec};
 
-/// What `tilec COMMAND FILE MORE` says of this program, with exit code 1 and no results.
+/// Returns the errors of `tilec COMMAND FILE MORE` for this program, after checking for exit code 1
+/// and no results.
 fn rejected(name: &str, source: &str, command: &str, more: &[&str]) -> String {
     let path = program(name, source);
     let path = path.to_str().unwrap();
@@ -19,7 +20,7 @@ fn rejected(name: &str, source: &str, command: &str, more: &[&str]) -> String {
 #[test]
 fn unknown_name() {
     assert_snapshot!(rejected("unknown_name", "function f(Image[N]) -> (Y) {\n    Y = Imag + 1;\n}\n", "check", &[]), @"
-    [E0101] Error: there is no `Imag` here
+    [E0101] Error: unknown name `Imag`
        ╭─[ f.tile:2:9 ]
        │
      2 │     Y = Imag + 1;
@@ -42,17 +43,19 @@ fn several_errors_at_once() {
        │            ┬
        │            ╰── here
     ───╯
-    [E0003] Error: expected an operator or `)`, found `Y`
-       ╭─[ f.tile:4:5 ]
+    [E0003] Error: missing `)`
+       ╭─[ f.tile:3:21 ]
        │
-     4 │     Y = exq(X);
-       │     ┬
-       │     ╰── here
+     3 │     B[i: N] = +(X[i]
+       │                ┬    │
+       │                ╰────── this `(` is not closed
+       │                     │
+       │                     ╰─ expected `)` here
     ───╯
     ");
 }
 
-/// Files are imported from beside the file that imports them, and errors show the file that they are in.
+/// Imports are relative to the importing file, and errors show the file that they are in.
 #[test]
 fn in_an_imported_file() {
     let folder = empty_folder("imports");
@@ -66,16 +69,16 @@ fn in_an_imported_file() {
     let run = tilec(["check", folder.join("net.tile").to_str().unwrap()]);
     assert_eq!(run.code, 1);
     assert_snapshot!(run.err.replace(folder.to_str().unwrap(), "."), @"
-    [E0102] Error: there is no function `Two`
+    [E0102] Error: unknown layer `Two`
        ╭─[ ./net.tile:3:44 ]
        │
      3 │ model Net(X[N]) -> (Y) { Y = X |> One() |> Two(); }
        │                                            ─┬─
        │                                             ╰─── here
        │
-       │ Help: another file has it: files see what they import themselves
+       │ Help: import the file that defines it: a file sees only what it imports itself
     ───╯
-    [E0101] Error: there is no `Z` here
+    [E0101] Error: unknown name `Z`
        ╭─[ ./blocks/two.tile:1:33 ]
        │
      1 │ layer Two()(X) -> (Y) { Y = X + Z; }
@@ -89,18 +92,15 @@ fn in_an_imported_file() {
 fn rank_mismatch() {
     let source = "function f(X[N]) -> (Y) {\n    Y[i: N] = +(X[i, j]);\n}\n";
     assert_snapshot!(rejected("rank_mismatch", source, "check", &[]), @"
-    [E0107] Error: `X` has rank 1, but 2 indices are given
+    [E0107] Error: expected 1 index for `X`, found 2
        ╭─[ f.tile:2:17 ]
-       │
-     2 │     Y[i: N] = +(X[i, j]);
-       │                 ───┬───
-       │                    ╰───── here
-       │
-       ├─[ f.tile:2:17 ]
        │
      1 │ function f(X[N]) -> (Y) {
        │            ┬
-       │            ╰── rank 1, from here
+       │            ╰── it has rank 1
+     2 │     Y[i: N] = +(X[i, j]);
+       │                 ───┬───
+       │                    ╰───── here
     ───╯
     ");
 }
@@ -165,7 +165,7 @@ fn non_affine_index() {
        │                   ──┬──
        │                     ╰──── here
        │
-       │ Help: an index is a sum of index variables with constant factors, as in `2*i + j/2 - 1`
+       │ Help: write a sum of index variables with constant factors, as in `2*i + j/2 - 1`
     ───╯
     ");
 }
@@ -313,7 +313,7 @@ fn no_such_device() {
     assert_eq!((run.code, run.text()), (3, ""), "{}", run.err);
 }
 
-/// Found before the work whose results would be lost.
+/// Outputs that cannot be written are reported before the work whose results would be lost.
 #[test]
 fn outputs_that_cannot_be_written() {
     let folder = empty_folder("outputs_that_cannot_be_written");
@@ -339,7 +339,7 @@ fn outputs_that_cannot_be_written() {
     assert_snapshot!(refused(&run, 2), @"error: DIR/./y.npy would be written twice");
     let away = format!("Y={}/none/y.npy", folder.display());
     let run = ["run", file, "--shape", "X=2", "--random", "1", "--output", &away];
-    assert_snapshot!(refused(&run, 3), @"error: cannot write DIR/none/y.npy: No such file or directory (os error 2)");
+    assert_snapshot!(refused(&run, 1), @"error: cannot write DIR/none/y.npy: No such file or directory (os error 2)");
     let run = ["run", file, "--random", "1", "--shape", "X=2", "--shape", "X=3"];
     assert_snapshot!(refused(&run, 2), @"error: the shape of `X` is given twice");
     let plan = [file, "--emit", "plan", "--dim", "N=2", "--dim", "N=3"];
@@ -351,7 +351,7 @@ fn outputs_that_cannot_be_written() {
     assert!(!folder.with_extension("safetensors").exists());
     let trace = folder.join("none").join("t.json");
     let bench = ["bench", file, "--shape", "X=2", "--device", "cpu", "--trace", trace.to_str().unwrap()];
-    assert_snapshot!(refused(&bench, 3), @"error: cannot write DIR/none/t.json: No such file or directory (os error 2)");
+    assert_snapshot!(refused(&bench, 1), @"error: cannot write DIR/none/t.json: No such file or directory (os error 2)");
     let bench = ["bench", program, "--shape", "X=2", "--device", "cpu", "--trace", program];
     assert_snapshot!(refused(&bench, 2), @"error: DIR/program.tile is read, and would be written over");
     let plot = folder.join("points.csv");

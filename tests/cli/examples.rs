@@ -1,4 +1,4 @@
-//! Every example on every device gives what NumPy gave: see tests/golden/make.py.
+//! Every example gives NumPy's results on every device: see tests/golden/make.py.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The `.npy` files of a folder, by the name of the tensor, in order.
+/// Returns the `.npy` files of a folder with their tensors' names, in order.
 fn tensors(folder: &Path) -> Vec<(String, PathBuf)> {
     let mut found: Vec<(String, PathBuf)> = std::fs::read_dir(folder)
         .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
@@ -28,7 +28,8 @@ fn read(path: &Path) -> Tensor {
     npy::read(file).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The largest difference that rounding in f32 explains, over sums of a few hundred terms and fast approximations.
+/// Asserts that tensors are equal up to f32 rounding of sums of a few hundred terms and of fast
+/// approximations.
 fn assert_close(what: &str, found: &Tensor, expected: &Tensor) {
     assert_eq!(found.ty(), expected.ty(), "{what}");
     let expected_values = expected.to_f64s();
@@ -57,7 +58,7 @@ fn check(example: &str, entry: &str, inputs: &[(String, PathBuf)], expected: &Pa
     }
 }
 
-/// All entries of an example for which there are values.
+/// Checks all entries of an example for which there are values.
 fn check_all(example: &str, device: &str) {
     let golden = root().join("tests/golden").join(example);
     for folder in std::fs::read_dir(&golden).unwrap_or_else(|error| panic!("{}: {error}", golden.display())) {
@@ -99,22 +100,37 @@ fn mnist_digits() {
     assert_eq!(found, 35, "of 36 digits");
 }
 
+#[test]
+fn recognise_digits() {
+    let digits = root().join("examples/digits");
+    let inputs = [("Image", "Image"), ("Label", "labels"), ("Kernel", "Kernel"), ("Weights", "Weights")];
+    let inputs = inputs.map(|(name, file)| format!("{name}={}", digits.join(file).with_extension("npy").display()));
+    let program = root().join("examples/recognise_digits.tile").display().to_string();
+    for device in devices() {
+        let arguments = ["run", &program, "--device", device].map(str::to_owned);
+        let inputs = inputs.iter().flat_map(|input| ["--input".to_owned(), input.clone()]);
+        let run = tilec(arguments.into_iter().chain(inputs)).ok();
+        assert!(run.text().ends_with("Right i32[]\n35\n"), "{device}: {}", run.text());
+    }
+}
+
 fn argmax(values: &[f64]) -> usize {
     (0..values.len()).max_by(|&a, &b| values[a].total_cmp(&values[b])).unwrap()
 }
 
-/// No example goes untested.
+/// No example is untested.
 #[test]
 fn all_are_tested() {
     for entry in std::fs::read_dir(root().join("examples")).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_stem().unwrap().to_str().unwrap();
         let is_tile = path.extension().is_some_and(|e| e == "tile");
-        assert!(!is_tile || name == "mnist_digits" || TESTED.contains(&name), "{name} has no test");
+        let has_its_own = ["mnist_digits", "recognise_digits"].contains(&name);
+        assert!(!is_tile || has_its_own || TESTED.contains(&name), "{name} has no test");
     }
 }
 
-/// What a run launches on any GPU, and what it moves against the least that it could.
+/// Launches of a run on any GPU, and its memory traffic beside the minimum.
 #[test]
 fn kernels_and_traffic_of_models() {
     let of = |name: &str, sizes: &[&str]| {

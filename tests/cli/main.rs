@@ -1,12 +1,15 @@
-//! What a user sees of `tilec`.
+//! Tests of `tilec` as users see it.
 
 mod bench;
 mod cache;
 mod commands;
 mod errors;
+mod evaluate;
 mod examples;
+mod files;
 mod onnx;
 mod pictures;
+mod points;
 mod profile;
 mod readme;
 mod threads;

@@ -1,6 +1,8 @@
 //! ONNX files on the command line; see golden/onnx_models.py.
 
 use insta::assert_snapshot;
+use tile_runtime::data::npy;
+use tile_runtime::{DType, Scalar, Tensor, TensorType};
 
 use crate::tilec::{empty_folder, tilec};
 
@@ -19,7 +21,7 @@ fn a_model_runs_by_the_names_of_its_file() {
     ");
     let run = tilec(["run", MODEL, "--device", "cpu", "--input", "input.1=3"]);
     assert_snapshot!(run.err, @"
-    error: tests/golden/onnx/odd_names.onnx: the input `input.1` of an ONNX file is an array, and a number is given
+    error: tests/golden/onnx/odd_names.onnx: input `input.1`: it must be [3], and a number is given
     ");
 }
 
@@ -87,7 +89,46 @@ fn a_model_with_what_is_not_supported_is_refused_at_once() {
     assert_eq!(run.code, 1);
     assert_snapshot!(run.err, @"
     error: tests/golden/onnx/refused/unsupported.onnx: 2 of its operators are not supported:
+      Det2: `Det2_B`, `Det2_Y`
       Frobnicate: `Frobnicate_A`
-      Unique: `Unique_B`, `Unique_Y`
+    ");
+}
+
+/// A branch and a shape depend on values that the command line gives.
+#[test]
+fn every_command_takes_the_values_of_inputs() {
+    const RATED: &str = "tests/golden/onnx/sample_rate.onnx";
+    let folder = empty_folder("onnx-values");
+    let sizes = folder.join("sizes.npy");
+    let tensor =
+        Tensor::from_scalars(TensorType::new(DType::I64, [3]), [3, 2, 4].map(|n| Scalar::from_i64(DType::I64, n)));
+    npy::write(&tensor.unwrap(), std::fs::File::create(&sizes).unwrap()).unwrap();
+    let sizes = format!("sizes={}", sizes.display());
+    let run = |command: &[&str], rate: &str, time: &str| {
+        let rate = format!("rate={rate}");
+        let given = ["--input", &rate, "--input", &sizes, "--dim", time];
+        tilec(command.iter().copied().chain(given))
+    };
+    for (rate, time, kernel) in [("16000", "time=9", "slow"), ("8000", "time=6", "fast")] {
+        let text = run(&["import", RATED], rate, time).ok().text().to_owned();
+        assert!(text.contains(&format!("{kernel} = Conv1D(2, 3")) && !text.contains("Rate"), "{text}");
+        let text = run(&["summary", RATED], rate, time).ok().text().to_owned();
+        assert!(text.contains("(1, 2, 4)") && text.contains("(3, 2, 4)"), "{text}");
+        let text = run(&[RATED, "--emit", "graph", "--target", "cpu"], rate, time).ok().text().to_owned();
+        assert!(text.contains("f32[3, 2, 4]"), "{text}");
+        run(&["bench", RATED, "--device", "cpu", "--iterations", "1"], rate, time).ok();
+        let text = run(&["run", RATED, "--device", "cpu", "--random", "1"], rate, time).ok().text().to_owned();
+        assert!(text.starts_with("Y f32[3, 2, 4]"), "{text}");
+    }
+    let wrong = run(&["summary", RATED], "2.5", "time=9").err;
+    assert!(wrong.contains("input `rate`: it must be i64, and 2.5 is given"), "{wrong}");
+}
+
+#[test]
+fn sizes_without_a_name_are_assumed() {
+    let run = tilec(["summary", "tests/golden/onnx/names_of_sizes.onnx"]).ok();
+    assert_snapshot!(run.notes().join("\n"), @"
+    note: ? = n = 1 is assumed; `--dim ?=…` gives another size
+    note: sizes of `C` without a name are assumed to be 1; `--shape C=…` gives others
     ");
 }

@@ -1,4 +1,4 @@
-//! Pictures in and out. What they are to a network is in tests/pictures.rs.
+//! Pictures as inputs and outputs. tests/pictures.rs checks their values.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::tilec::{empty_folder, program, tilec};
 
 const SHAPES: &str = "tests/golden/pictures/shapes.png";
 
-/// A program that turns colours around.
+/// A program that inverts colors.
 const NEGATIVE: &str = "function negative(Image[H, W, C]) -> (Out) { Out = 255 - Image; }";
 
 fn pixels(path: &Path) -> image::DynamicImage {
@@ -31,13 +31,13 @@ fn in_and_out() {
     let (before, after) = (pixels(Path::new(SHAPES)).into_rgb8(), pixels(Path::new(&png)).into_rgb8());
     assert!(before.iter().zip(after.iter()).all(|(a, b)| a + b == 255));
 
-    // A size that is given stretches it; values that were scaled come back as colours.
+    // A given size resizes the picture; values that were scaled are written as colors.
     let sized = ["--input", &input, "--shape", "Image=20x30x3", "--pictures", "keras-tf", "--json"];
     let said = run(&negative, &[&sized[..], &["--output", &format!("Out={}", file("out.jpg"))]].concat()).ok();
     assert!(said.text().contains("\"shape\":[20,30,3],\"file\":"), "{}", said.text());
     assert_eq!((pixels(&out.join("out.jpg")).width(), pixels(&out.join("out.jpg")).height()), (30, 20));
 
-    // Beside a folder for all outputs, and as an array.
+    // A folder for all outputs, and an array.
     let array = format!("Out={}", file("array.npy"));
     run(&negative, &["--input", &input, "--output", &array, "--output-dir", &file("all")]).ok();
     assert!(out.join("array.npy").is_file() && !out.join("all/Out.npy").exists());
@@ -53,7 +53,7 @@ fn in_and_out() {
     assert!(said.text().starts_with("Out f32[10, 12, 3]\n"), "{}", said.text());
 }
 
-/// The channels of an ONNX file's picture are where its sizes say it.
+/// The channel axis of an ONNX file's picture follows from its sizes.
 #[test]
 fn for_onnx() {
     let input = format!("X={SHAPES}");
@@ -68,7 +68,7 @@ fn refused() {
     let any = program("pictures-any", "function any(X) -> (Y) { Y = X + 1; }");
     let wide = program("pictures-wide", "function wide(X[H, W]) -> (Y) { Y[y, x, c: H, W, 7] = =(X[y, x]); }");
     let folder = empty_folder("pictures-broken");
-    // The message, without where it points to.
+    // Returns the message without the place in the program.
     let refused = |program: &Path, arguments: &[&str]| {
         let run = run(program, arguments);
         assert_ne!(run.code, 0);

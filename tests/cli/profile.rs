@@ -1,4 +1,4 @@
-//! Where the time of a run goes: `tilec bench --profile`, and `--trace` of it and of `tilec run`.
+//! Profiles of runs: `tilec bench --profile`, and `--trace` of it and of `tilec run`.
 
 use serde_json::Value;
 
@@ -29,7 +29,7 @@ fn a_line_for_each_step() {
             assert_eq!(step["launches"], 1);
             assert_eq!(["workload", "device", "variant"].map(|key| &step[key]), ["softmax", device, "N=4, C=8"]);
             assert!(step["time_s"].as_f64().unwrap() > 0.0 && step["share_of_roofline"].as_f64().unwrap() > 0.0);
-            // The cpu device does not work beside the host.
+            // The cpu device does not work concurrently with the host.
             assert_eq!(step["handing_over_s"].is_null(), device == "cpu");
         }
     }
@@ -72,7 +72,7 @@ fn a_table() {
     assert!(lines[4 + steps].starts_with("peak of cpu"), "{}", run.text());
 }
 
-/// What is drawn of a trace: its events by kind.
+/// Returns the events of a trace by kind.
 fn events(path: &std::path::Path) -> (Vec<Value>, Vec<Value>) {
     let trace: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let events = trace["traceEvents"].as_array().unwrap().clone();
@@ -112,7 +112,7 @@ fn traces() {
     }
 }
 
-/// Each turn of a loop is a launch; each case of a sweep a row.
+/// Each turn of a loop is a launch, and each case of a sweep a row.
 #[test]
 fn traces_of_loops_and_sweeps() {
     let path = empty_folder("trace_of_a_loop").join("trace.json");
@@ -137,6 +137,6 @@ fn traces_of_loops_and_sweeps() {
         "--trace",
         nowhere.to_str().unwrap(),
     ]);
-    assert_eq!(run.code, 3);
+    assert_eq!(run.code, 1);
     assert!(run.err.starts_with("error: cannot write "), "{}", run.err);
 }

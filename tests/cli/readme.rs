@@ -1,11 +1,12 @@
-//! Every command of the README's tour does what the README says it can: the `sh` blocks run, in order, in one folder.
+//! The `sh` blocks of the README and of the tour run, in order, in one folder for each document.
+//! Links between the documents resolve.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::tilec::empty_folder;
 
-/// The text between "```sh" and "```".
+/// Returns the text between "```sh" and "```" of each block.
 fn blocks(markdown: &str) -> Vec<String> {
     let mut blocks = Vec::new();
     let mut open = None;
@@ -20,11 +21,11 @@ fn blocks(markdown: &str) -> Vec<String> {
     blocks
 }
 
-#[test]
+/// Runs the blocks of a document, with this program as `tilec`.
 #[cfg(unix)]
-fn tour() {
+fn run_blocks(document: &str) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let folder = empty_folder("tour");
+    let folder = empty_folder(&document.replace(['/', '.'], "_"));
     for part in ["examples", "tests"] {
         std::os::unix::fs::symlink(root.join(part), folder.join(part)).unwrap();
     }
@@ -34,8 +35,8 @@ fn tour() {
             .chain(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())),
     )
     .unwrap();
-    let blocks = blocks(&std::fs::read_to_string(root.join("README.md")).unwrap());
-    assert!(blocks.len() >= 5, "the tour has {} blocks", blocks.len());
+    let blocks = blocks(&std::fs::read_to_string(root.join(document)).unwrap());
+    assert!(blocks.len() >= 2, "{document} has {} blocks", blocks.len());
     for block in blocks {
         let output = Command::new("bash")
             .args(["-euo", "pipefail", "-c", &block])
@@ -44,5 +45,43 @@ fn tour() {
             .output()
             .unwrap();
         assert!(output.status.success(), "{block}\n{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn commands_of_the_readme() {
+    run_blocks("README.md");
+}
+
+#[test]
+#[cfg(unix)]
+fn commands_of_the_tour() {
+    run_blocks("docs/tour.md");
+}
+
+#[test]
+fn links() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let documents = [
+        "README.md",
+        "ARCHITECTURE.md",
+        "benches/README.md",
+        "docs/app.md",
+        "docs/tour.md",
+        "examples/README.md",
+        "examples/models/README.md",
+        "tile-lang/README.md",
+    ];
+    for document in documents {
+        let text = std::fs::read_to_string(root.join(document)).unwrap();
+        for link in text.split("](").skip(1) {
+            let target = link.split([')', '#']).next().unwrap_or_default();
+            if target.is_empty() || target.starts_with("http") {
+                continue;
+            }
+            let path = root.join(document).parent().unwrap().join(target);
+            assert!(path.exists(), "{document} links to {target}");
+        }
     }
 }

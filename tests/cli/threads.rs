@@ -1,4 +1,4 @@
-//! The same weights, bit for bit, on one thread and on all.
+//! Training gives the same weights, bit for bit, on one thread and on all.
 
 use std::fs::{self, File};
 use std::process::Command;
@@ -10,7 +10,7 @@ use crate::tilec::{empty_folder, program};
 
 #[test]
 fn training_does_not_depend_on_the_number_of_threads() {
-    // One processor is one thread.
+    // With one processor there is one thread.
     if !Command::new("taskset").args(["-c", "0", "true"]).status().is_ok_and(|status| status.success()) {
         println!("note: taskset is missing");
         return;

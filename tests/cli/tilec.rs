@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// How a run of `tilec` ended.
+/// The result of a run of `tilec`.
 pub struct Run {
     pub code: i32,
     pub out: Vec<u8>,
@@ -12,18 +12,18 @@ pub struct Run {
 }
 
 impl Run {
-    /// Standard output, which must be text.
+    /// Returns standard output, which must be text.
     pub fn text(&self) -> &str {
         std::str::from_utf8(&self.out).expect("standard output is UTF-8")
     }
 
-    /// Expects success.
+    /// Asserts success.
     pub fn ok(self) -> Run {
         assert_eq!(self.code, 0, "{}", self.err);
         self
     }
 
-    /// The lines of standard error that are notes of ours: a driver may say things of its own.
+    /// Returns those lines of standard error that are notes of `tilec`. A driver may print others.
     pub fn notes(&self) -> Vec<&str> {
         self.err.lines().filter(|line| line.starts_with("note: ")).collect()
     }
@@ -34,7 +34,7 @@ pub fn tilec<S: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item = S>) 
     tilec_with(&[], arguments)
 }
 
-/// The same with environment variables. It keeps nothing in the user's folders.
+/// Runs `tilec` with environment variables, and without the user's folders.
 pub fn tilec_with<S: AsRef<std::ffi::OsStr>>(
     variables: &[(&str, &str)],
     arguments: impl IntoIterator<Item = S>,
@@ -54,7 +54,7 @@ pub fn tilec_with<S: AsRef<std::ffi::OsStr>>(
     }
 }
 
-/// A folder of this name that is empty at first.
+/// Makes an empty folder of this name.
 pub fn empty_folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = std::fs::remove_dir_all(&folder);
@@ -62,15 +62,15 @@ pub fn empty_folder(name: &str) -> PathBuf {
     folder
 }
 
-/// A Tile file of this text.
+/// Writes a Tile file of this text.
 pub fn program(name: &str, source: &str) -> PathBuf {
     let path = empty_folder(name).join(format!("{name}.tile"));
     std::fs::write(&path, source).expect("the target folder can be written");
     path
 }
 
-/// What tests run on: the embedded device, the reference interpreter, the kernel checker, and the first adapter of this
-/// machine, software or not.
+/// Returns the devices for tests: the embedded device, the reference interpreter, the kernel
+/// checker, and the first adapter of this machine, software or not.
 pub fn devices() -> &'static [&'static str] {
     static DEVICES: OnceLock<Vec<&'static str>> = OnceLock::new();
     DEVICES.get_or_init(|| {

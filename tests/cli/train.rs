@@ -1,69 +1,38 @@
-//! `tilec train` on a few points: what it writes and says, how it is stopped and taken up again, and what it refuses at once.
+//! `tilec train` on a few points: files and messages, interruption and resumption, and errors
+//! before training.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::tilec::{Run, empty_folder, program, tilec};
+use crate::points::{PROGRAM, Points};
+use crate::tilec::{Run, program, tilec};
 
-const PROGRAM: &str = "
-model Inside(Point[N, 2]) -> (Logits) {
-    Logits = Point |> Dense(8, activation = tanh) |> Dense(2);
-}
-
-train Inside {
-    loss = SparseCategoricalCrossentropy(from_logits = true);
-    optimizer = Adam(0.01);
-    metrics = [SparseCategoricalAccuracy(name = accuracy)];
-    batch_size = 10;
-    epochs = 4;
-}";
-
-/// A folder with the program and 60 points.
-struct Case {
-    folder: PathBuf,
-}
+/// The points, trained on from the command line.
+struct Case(Points);
 
 impl Case {
     fn new(name: &str) -> Case {
-        let folder = empty_folder(name);
-        fs::write(folder.join("points.tile"), PROGRAM).unwrap();
-        Case::points(&folder.join("points.csv"), 60);
-        Case { folder }
+        Case(Points::new(name))
     }
 
-    fn points(file: &Path, count: usize) {
-        let point = |n: usize| {
-            let (x, y) = ((n * 37 % 101) as f64 / 50.0 - 1.0, (n * 61 % 97) as f64 / 48.0 - 1.0);
-            format!("{x},{y},{}\n", i32::from(x * x + y * y < 0.6))
-        };
-        fs::write(file, format!("x,y,inside\n{}", (0..count).map(point).collect::<String>())).unwrap();
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.folder.join(name).display().to_string()
-    }
-
-    /// The words of a command line; what begins with `@` is in the folder.
     fn words(&self, options: &str) -> Vec<String> {
-        let file = |word: &str| word.strip_prefix('@').map_or_else(|| word.to_owned(), |name| self.path(name));
-        let line = format!("train @points.tile --data @points.csv {options}");
-        line.split_whitespace().map(file).collect()
+        self.0.words(&format!("train @points.tile --data @points.csv {options}"))
     }
 
     fn train(&self, options: &str) -> Run {
         tilec(self.words(options))
     }
 
-    /// What the weights in a file make of some points.
+    /// Returns the predictions for some points by the weights in a file.
     fn weights(&self, name: &str) -> String {
-        let (file, weights) = (self.path("points.tile"), self.path(name));
+        let (file, weights) = (self.0.path("points.tile"), self.0.path(name));
         let words = ["run", &file, "--dim", "N=5", "--random", "1", "--weights", &weights, "--json"];
         tilec(words).ok().text().to_owned()
     }
 
     fn lines(&self, name: &str) -> usize {
-        fs::read_to_string(self.folder.join(name)).unwrap().lines().count()
+        fs::read_to_string(self.0.folder.join(name)).unwrap().lines().count()
     }
 }
 
@@ -80,10 +49,10 @@ fn a_run_that_is_resumed_by_file_is_the_run_that_never_stopped() {
     assert_eq!(case.weights("whole.npz"), case.weights("part.npz"));
     assert_eq!(case.weights("best.npz"), case.weights("part_best.npz"));
     assert_eq!(case.lines("part.jsonl"), 4);
-    // All epochs are in the picture.
-    let svg = |name: &str| fs::read_to_string(case.folder.join(name)).unwrap();
+    // The picture has all epochs.
+    let svg = |name: &str| fs::read_to_string(case.0.folder.join(name)).unwrap();
     assert_eq!(svg("whole.svg"), svg("part.svg"));
-    // Nothing is left to do: it is said, and what was written stays.
+    // If no epoch is left, a message says so, and written files stay.
     let done = case.train(&format!("{rest} --log @part.jsonl --plot @part.svg")).ok();
     assert!(done.err.contains("nothing was trained: of 4 epochs 4 are made"), "{}", done.err);
     assert_eq!((case.lines("part.jsonl"), svg("part.svg")), (4, svg("whole.svg")));
@@ -93,25 +62,25 @@ fn a_run_that_is_resumed_by_file_is_the_run_that_never_stopped() {
 fn logs() {
     let case = Case::new("train_logs");
     case.train("--epochs 2 --log @log.csv").ok();
-    let table = fs::read_to_string(case.folder.join("log.csv")).unwrap();
+    let table = fs::read_to_string(case.0.folder.join("log.csv")).unwrap();
     assert_eq!(table.lines().next(), Some("epoch,loss,accuracy,seconds"));
     assert_eq!(table.lines().count(), 3);
-    // A run of no epoch leaves what was there.
+    // A run of no epochs keeps existing files.
     case.train("--epochs 0 --log @log.csv").ok();
-    assert_eq!(fs::read_to_string(case.folder.join("log.csv")).unwrap(), table);
+    assert_eq!(fs::read_to_string(case.0.folder.join("log.csv")).unwrap(), table);
 }
 
 #[test]
 fn patience() {
     let case = Case::new("train_patience");
-    fs::write(case.folder.join("points.tile"), PROGRAM.replace("Adam(0.01)", "SGD(lr = 0.0)")).unwrap();
+    fs::write(case.0.folder.join("points.tile"), PROGRAM.replace("Adam(0.01)", "SGD(lr = 0.0)")).unwrap();
     let run = case.train("--epochs 9 --patience 2 --validation 0.2").ok();
     assert!(
         run.err.contains("stopped after epoch 3: no smaller val_loss for 2 epochs; the best was epoch 1"),
         "{}",
         run.err
     );
-    // Without samples to validate, the loss is watched.
+    // Without validation samples, the loss is watched.
     let run = case.train("--epochs 9 --patience 2 --validation 0").ok();
     assert!(run.err.contains("no smaller loss for 2 epochs"), "{}", run.err);
 }
@@ -120,12 +89,12 @@ fn patience() {
 fn what_cannot_be_written_is_refused_before_training() {
     let case = Case::new("train_paths");
     for (options, code, said) in [
-        ("--save @none/x.npz", 3, "cannot write"),
+        ("--save @none/x.npz", 1, "cannot write"),
         ("--save-best @x.h5", 2, "ends in .safetensors or .npz"),
         ("--save @noext", 2, "ends in .safetensors or .npz"),
-        ("--plot @none/x.svg", 3, "cannot write"),
+        ("--plot @none/x.svg", 1, "cannot write"),
         ("--plot @x.png", 2, "ends in .svg"),
-        ("--log @none/x.jsonl", 3, "cannot write"),
+        ("--log @none/x.jsonl", 1, "cannot write"),
         ("--validation 1.5", 2, "at least 0, and below 1"),
         ("--shape Point=3x2", 2, "the data say the shapes"),
         ("--log @points.csv", 2, "is read, and would be written over"),
@@ -143,17 +112,17 @@ fn what_cannot_be_written_is_refused_before_training() {
 #[test]
 fn folders_with_several_files_are_refused() {
     let case = Case::new("train_folders");
-    fs::create_dir(case.folder.join("both")).unwrap();
+    fs::create_dir(case.0.folder.join("both")).unwrap();
     for file in ["train.csv", "test.csv"] {
-        Case::points(&case.folder.join("both").join(file), 20);
+        Points::write(&case.0.folder.join("both").join(file), 20);
     }
-    let words = ["train", &case.path("points.tile"), "--data", &case.path("both")].map(str::to_owned);
+    let words = ["train", &case.0.path("points.tile"), "--data", &case.0.path("both")].map(str::to_owned);
     let run = tilec(words);
     assert_eq!(run.code, 1);
     assert!(run.err.contains("it has test.csv and train.csv: say which, by its path"), "{}", run.err);
 }
 
-/// Who closed standard error has seen enough; training goes on, and its weights are saved.
+/// Training continues after standard error is closed, and its weights are saved.
 #[test]
 #[cfg(unix)]
 fn a_closed_standard_error_ends_nothing() {
@@ -169,7 +138,7 @@ fn a_closed_standard_error_ends_nothing() {
     assert_eq!(case.weights("weights.npz"), case.weights("whole.npz"));
 }
 
-/// Ctrl-C saves and ends with 130; what is resumed is the run that never stopped.
+/// Ctrl-C saves, and ends with exit code 130. A resumed run equals one that never stopped.
 #[test]
 #[cfg(unix)]
 fn interrupted() {
@@ -177,7 +146,7 @@ fn interrupted() {
     let options = "--device cpu --validation 0.2 --epochs 1000000 --save @part.npz --log @log.jsonl";
     let mut child =
         Command::new(env!("CARGO_BIN_EXE_tilec")).args(case.words(options)).stderr(Stdio::piped()).spawn().unwrap();
-    while fs::read_to_string(case.folder.join("log.jsonl")).map_or(0, |log| log.lines().count()) < 2 {
+    while fs::read_to_string(case.0.folder.join("log.jsonl")).map_or(0, |log| log.lines().count()) < 2 {
         assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
@@ -193,7 +162,8 @@ fn interrupted() {
     assert_eq!(case.weights("whole.npz"), case.weights("part.npz"));
 }
 
-/// A model with a `train` block is run on what it was trained on, whatever the type in the file.
+/// A model with a `train` block gets the types that it was trained on, whatever the type in the
+/// file.
 #[test]
 fn run_sees_what_train_saw() {
     let file = program(

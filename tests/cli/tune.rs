@@ -1,4 +1,5 @@
-//! `tilec tune` and `--tune`: what is found is kept, used, and never trusted blindly. How fast anything is, no test asks.
+//! `tilec tune` and `--tune`: results are kept, used, and never trusted blindly. No test depends on
+//! speed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use crate::tilec::{Run, devices, empty_folder, program, tilec, tilec_with};
 
 const SOFTMAX: [&str; 3] = ["examples/softmax.tile", "--shape", "X=30x50"];
 
-/// The first adapter, if there is one.
+/// Returns the first adapter, if there is one.
 fn adapter() -> Option<&'static str> {
     devices().iter().find(|device| device.starts_with("wgpu")).copied()
 }
@@ -19,7 +20,7 @@ fn kept_in(folder: &Path, arguments: &[&str]) -> Run {
     tilec_with(&[("TILE_CACHE", folder.to_str().unwrap())], arguments)
 }
 
-/// The file that has what was tuned.
+/// Returns the file of tuned schedules.
 fn file(folder: &Path) -> Option<PathBuf> {
     let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     files.into_iter().find(|path| path.file_name().unwrap().to_str().unwrap().starts_with("tuned-"))
@@ -37,7 +38,7 @@ fn cpu_has_nothing_to_tune() {
     let tuned = same(&["--tune"]);
     assert_eq!(tuned.text(), same(&[]).text());
     assert!(tuned.notes()[0].starts_with("note: the cpu device has nothing to tune: "), "{}", tuned.err);
-    // What is wrong with the program is told all the same.
+    // Errors of the program are reported all the same.
     let run = tilec(["tune", "examples/softmax.tile"]);
     assert_eq!(run.code, 1);
     assert!(run.err.contains("Error: "), "{}", run.err);
@@ -88,7 +89,7 @@ fn what_was_tuned_is_kept_and_used() {
     let schedule = lines[0]["tuned"].as_str().unwrap();
     assert!(kept.trim_end().ends_with(&format!(" finished {schedule}")), "{kept}");
 
-    // The next process uses it, and need not measure again.
+    // The next process uses it, and does not measure again.
     let again = softmax("tune", &[]);
     assert!(again.text().starts_with("kernel "), "{}", again.text());
     assert!(again.text().contains(schedule) && again.text().contains("  before\n"), "{}", again.text());
@@ -111,7 +112,7 @@ fn what_was_tuned_is_kept_and_used() {
         assert!((x - y).abs() <= 1e-6, "{y} instead of {x}");
     }
 
-    // Listings depend on the machine where they are asked to, and nowhere else.
+    // Listings depend on the machine only where they are asked to.
     let listing = |more: &[&str]| {
         let arguments: Vec<&str> = SOFTMAX.iter().chain(&["--emit", "explain,wgsl"]).chain(more).copied().collect();
         with(&arguments).ok().out
@@ -121,7 +122,8 @@ fn what_was_tuned_is_kept_and_used() {
     let anywhere = tilec(SOFTMAX.iter().chain(&["--emit", "explain,wgsl"])).ok().out;
     assert!(listing(&[]) == anywhere);
 
-    // A file of another driver, a damaged one, and a schedule that does not suit are told of, and not used.
+    // A file of another driver, a damaged file, and an unsuitable schedule are reported, and not
+    // used.
     let run = || softmax("run", &["--random", "1", "--json"]);
     let lines: Vec<&str> = kept.splitn(4, '\n').collect();
     fs::write(&path, [lines[0], &format!("another {}", lines[1]), lines[2], lines[3]].join("\n")).unwrap();
@@ -140,7 +142,7 @@ fn what_was_tuned_is_kept_and_used() {
     let said = run();
     assert_eq!(said.notes(), ["note: the tuned schedule of kernel y is not used: it does not suit the kernel"]);
     assert_eq!(said.text(), before.text());
-    // It is searched again.
+    // The search starts again.
     assert!(softmax("tune", &["--budget", "20"]).text().contains(" of "));
     assert_eq!(run().notes(), [""; 0]);
 }
@@ -153,7 +155,7 @@ fn other_commands_tune_first() {
     let run = kept_in(&folder, &bench).ok();
     assert!(run.notes()[0].starts_with("note: 1 kernel: "), "{}", run.err);
     assert!(file(&folder).is_some());
-    // A step of training is tuned as it is run.
+    // A training step is tuned as it is run.
     let source = "model Line(X[N, 1]) -> (Y) { Y = X |> Dense(1); }\ntrain Line { loss = MeanSquaredError(); optimizer = SGD(0.01); epochs = 1; }\n";
     let path = program("tuned_training", source);
     let data = path.with_file_name("line.csv");
@@ -161,7 +163,7 @@ fn other_commands_tune_first() {
     let train = ["train", path.to_str().unwrap(), "--data", data.to_str().unwrap(), "--device", device];
     let run = kept_in(&folder, &[&train[..], &["--tune", "--budget", "3"]].concat()).ok();
     assert!(run.err.contains(" kernels: ") && run.err.contains(" times as fast"), "{}", run.err);
-    // Where nothing can be kept, it is of use to this process alone.
+    // Without a writable place, only this process uses the result.
     let nowhere = folder.join("a_file");
     fs::write(&nowhere, "").unwrap();
     let run = kept_in(&nowhere, &bench).ok();

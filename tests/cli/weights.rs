@@ -16,7 +16,7 @@ fn array(path: impl AsRef<std::path::Path>) -> Tensor {
     tile_runtime::data::npy::read(std::fs::File::open(path).unwrap()).unwrap()
 }
 
-/// See golden/weights.py.
+/// golden/weights.py made the files.
 #[test]
 fn weights_from_files_of_numpy_and_safetensors() {
     let network = program("weights", NETWORK);
@@ -36,6 +36,26 @@ fn weights_from_files_of_numpy_and_safetensors() {
     }
 }
 
+/// An index saved by an editor on Windows: with a byte order mark and CR LF.
+#[test]
+fn an_index_may_have_a_byte_order_mark() {
+    let (network, folder) = (program("weights-mark", NETWORK), empty_folder("weights-marked"));
+    std::fs::create_dir_all(&folder).unwrap();
+    for file in ["part-1.safetensors", "part-2.safetensors"] {
+        std::fs::copy(format!("tests/golden/weights/{file}"), folder.join(file)).unwrap();
+    }
+    let index = std::fs::read_to_string("tests/golden/weights/network.safetensors.index.json").unwrap();
+    let path = folder.join("network.safetensors.index.json");
+    std::fs::write(&path, format!("{}{}\r\n", '\u{feff}', index.trim_end().replace(", ", ",\r\n"))).unwrap();
+    let arguments = ["run", network.to_str().unwrap(), "--input", "X=tests/golden/weights/X.npy", "--weights"];
+    let output = [path.to_str().unwrap(), "--device", "cpu", "--output-dir", folder.to_str().unwrap()];
+    tilec(arguments.into_iter().chain(output)).ok();
+    for (a, b) in array(folder.join("Y.npy")).to_f64s().iter().zip(array("tests/golden/weights/Y.npy").to_f64s()) {
+        // Two sums of a few products of about 1, each rounded to f32.
+        assert!((a - b).abs() < 1e-5, "{a}, not {b}");
+    }
+}
+
 #[test]
 fn a_file_that_does_not_fit_is_told_of_as_a_whole() {
     let network = program("weights-wrong", NETWORK);
@@ -51,7 +71,7 @@ fn a_file_that_does_not_fit_is_told_of_as_a_whole() {
       `head.Kernel`, f32[5, 2], is missing
       `haed.Kernel`, f32[4, 3], is no weight of the program; did you mean `head.Kernel`?
     ");
-    assert_snapshot!(run("tests/golden/weights/X.npy"), @"error: tests/golden/weights/X.npy: the name of a file of weights ends in .safetensors, .safetensors.index.json, .npz or .weights.h5");
+    assert_snapshot!(run("tests/golden/weights/X.npy"), @"error: tests/golden/weights/X.npy: the name of a file of weights ends in .safetensors, .safetensors.index.json, .npz, .h5 or .hdf5");
     assert_snapshot!(run("tests/golden/weights/outside.safetensors.index.json"), @"error: tests/golden/weights/outside.safetensors.index.json: this is not a valid index of safetensors files: `../network.safetensors` is no safetensors file beside it");
     let broken = empty_folder("weights-broken").join("broken.safetensors");
     let broken_as = |bytes: &[u8]| {
@@ -68,6 +88,45 @@ fn a_file_that_does_not_fit_is_told_of_as_a_whole() {
     assert!(run(broken.with_extension("npz").to_str().unwrap()).contains("not a valid .npz file"));
 }
 
+/// PyTorch's counters are ignored, and other unknown entries only if that is allowed.
+#[test]
+fn entries_that_the_program_does_not_have() {
+    let network = program("weights-extra", NETWORK);
+    let folder = empty_folder("weights-extra-files");
+    let mut file = tile_runtime::weights::WeightsFile::open("tests/golden/weights/network.npz").unwrap();
+    let names: Vec<String> = file.tensors().iter().map(|(name, _)| name.clone()).collect();
+    let mut tensors: Vec<(String, Tensor)> =
+        names.into_iter().enumerate().map(|(number, name)| (name, file.read(number).unwrap())).collect();
+    let run = |tensors: &[(String, Tensor)], options: &[&str]| {
+        let weights = folder.join("weights.safetensors");
+        tile_runtime::weights::write(&weights, tensors).unwrap();
+        let arguments =
+            ["run", network.to_str().unwrap(), "--input", "X=tests/golden/weights/X.npy", "--device", "cpu"];
+        let weights = ["--weights", weights.to_str().unwrap()];
+        let mut run = tilec(arguments.into_iter().chain(weights).chain(options.iter().copied()));
+        run.err = run.err.replace(weights[1], "weights.safetensors");
+        run
+    };
+    let whole = run(&tensors, &[]).ok().text().to_owned();
+    let extra = |name: &str| (name.to_owned(), Tensor::from_f32([1], &[1.0]).unwrap());
+    tensors.push(extra("norm.num_batches_tracked"));
+    let counted = run(&tensors, &[]).ok();
+    assert_eq!(counted.text(), whole);
+    assert_eq!(counted.notes(), ["note: weights.safetensors: no weight takes `norm.num_batches_tracked`"]);
+    tensors.push(extra("head.Scale"));
+    assert_snapshot!(run(&tensors, &[]).err, @"
+    error: weights.safetensors: it does not have the program's weights:
+      `head.Scale`, f32[1], is no weight of the program
+      help: pass `--allow-extra` to leave out what the program does not have
+    ");
+    let allowed = run(&tensors, &["--allow-extra"]).ok();
+    assert_eq!(allowed.text(), whole);
+    assert!(allowed.notes().concat().contains("`head.Scale`"), "{:?}", allowed.notes());
+    tensors.remove(0);
+    let missing = run(&tensors, &["--allow-extra"]);
+    assert!(missing.code == 1 && missing.err.contains("is missing"), "{}", missing.err);
+}
+
 #[test]
 fn what_is_saved_can_be_loaded() {
     let model = Model::compile(NETWORK).unwrap();
@@ -76,13 +135,13 @@ fn what_is_saved_can_be_loaded() {
     let x = Tensor::from_f32([2, 3], &[1.0, -2.0, 3.0, 0.5, 0.25, -1.0]).unwrap();
     let mut first = session();
     first.initialise(7).unwrap();
-    let expected = first.run([("X", &x)]).unwrap().remove("Y");
+    let expected = first.run([("X", &x)]).unwrap().remove("Y").unwrap();
     for file in ["w.safetensors", "w.npz"] {
         let path = empty_folder("weights-saved").join(file);
         first.save(&path).unwrap();
         let mut second = session();
         second.load(&path).unwrap();
-        assert_eq!(second.run([("X", &x)]).unwrap().remove("Y"), expected);
+        assert_eq!(second.run([("X", &x)]).unwrap().remove("Y").unwrap(), expected);
     }
 }
 

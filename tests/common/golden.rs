@@ -1,4 +1,5 @@
-//! Cases of layers, with the arrays that golden/layers/make.py made for them; see golden/layers/cases.py for the files.
+//! Layer cases, with the arrays that golden/layers/make.py made for them. golden/layers/cases.py
+//! describes the files.
 
 use std::fs::{self, File};
 use std::io::BufReader;
@@ -8,7 +9,7 @@ use tile_compiler::tensor::{Tensor, TensorType};
 use tile_runtime::data::npy;
 use tile_runtime::{DType, Error, Model};
 
-/// The file of this name in golden/.
+/// Returns the path of a file in golden/.
 pub fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
 }
@@ -17,30 +18,31 @@ pub fn text(name: &str) -> String {
     fs::read_to_string(path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// The arrays of a file, one after another.
+/// Reads the arrays of a file, one after another.
 pub fn arrays(name: &str) -> impl FnMut() -> Tensor + use<> {
     let mut file = BufReader::new(File::open(path(name)).unwrap_or_else(|error| panic!("{name}: {error}")));
     move || npy::read(&mut file).unwrap()
 }
 
-/// A model and what it gives.
+/// A model and its results.
 #[derive(Default)]
 pub struct Case {
     pub name: String,
     /// The statements of the model.
     pub body: String,
     pub training: bool,
-    /// `input`, `weight`, `output` and `update` lines: the kind, the name or path, and what follows.
+    /// The `input`, `weight`, `output` and `update` lines: the kind, the name or path, and the
+    /// rest.
     pub lines: Vec<(String, String, String)>,
 }
 
 impl Case {
-    /// The cases of golden/layers/NAME.txt.
+    /// Reads the cases of golden/layers/NAME.txt.
     pub fn read(name: &str) -> Vec<Case> {
         Case::all(&format!("layers/{name}.txt"))
     }
 
-    /// The cases of a file in golden/.
+    /// Reads the cases of a file in golden/.
     pub fn all(file: &str) -> Vec<Case> {
         text(file).split("\n\n").map(Case::parse).collect()
     }
@@ -64,12 +66,12 @@ impl Case {
         case
     }
 
-    /// Names or paths, and what follows, of a kind's lines.
+    /// Returns the names or paths, and the rest, of a kind's lines.
     pub fn of<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
         self.lines.iter().filter(move |line| line.0 == kind).map(|(_, name, rest)| (name.as_str(), rest.as_str()))
     }
 
-    /// The program whose only model is the case.
+    /// Compiles the program whose only model is the case.
     pub fn program(&self) -> Result<Model, String> {
         let names = |kind| self.of(kind).map(|(name, _)| name).collect::<Vec<_>>().join(", ");
         let source = format!("model Case({}) -> ({}) {{\n{}}}\n", names("input"), names("output"), self.body);
@@ -77,7 +79,7 @@ impl Case {
     }
 }
 
-/// `f32[2, 3]`
+/// Parses a type such as `f32[2, 3]`.
 pub fn tensor_type(text: &str) -> TensorType {
     let (dtype, sizes) = text.split_once('[').unwrap();
     let sizes = sizes.strip_suffix(']').unwrap();
@@ -85,26 +87,33 @@ pub fn tensor_type(text: &str) -> TensorType {
     TensorType::new(DType::parse(dtype).unwrap(), sizes)
 }
 
-/// An error as a person sees it.
+/// Renders an error as users see it.
 pub fn render(error: &Error) -> String {
     error.render("case.tile", false)
 }
 
-/// Whether a device refuses a program only because of a type that it has not.
+/// Returns whether a device refuses a program only because of a type that it lacks.
 pub fn refused(error: &Error) -> bool {
     let Error::Program { diagnostics, .. } = error else { return false };
     diagnostics.iter().all(|diagnostic| matches!(diagnostic.code, "E0290" | "E0291"))
 }
 
-/// What is wrong with a result. A difference of 1e-5 is left to rounding, of the value itself or, as large terms may have
-/// cancelled, of the largest one in the tensor, which is taken as 1e-3 at least.
+/// Returns what is wrong with a result, up to a rounding difference of 1e-5: see
+/// [`difference_above`].
 pub fn difference(found: &Tensor, expected: &Tensor) -> Option<String> {
+    difference_above(1e-5, 0.0, found, expected)
+}
+
+/// Returns what is wrong with a result, up to a rounding difference: an absolute one, and a
+/// relative one of the value itself, or of the largest value in the tensor, since large terms may
+/// have cancelled. The largest value counts as at least 1e-3.
+pub fn difference_above(relative: f64, absolute: f64, found: &Tensor, expected: &Tensor) -> Option<String> {
     if found.ty() != expected.ty() {
         return Some(format!("is {}, not {}", found.ty(), expected.ty()));
     }
     let (found, values) = (found.to_f64s(), expected.to_f64s());
     let scale = values.iter().fold(1e-3, |most: f64, value| most.max(value.abs()));
-    let tolerance = if expected.dtype().is_float() { 1e-5 * scale } else { 0.0 };
+    let tolerance = if expected.dtype().is_float() { absolute + relative * scale } else { 0.0 };
     let within = |(found, value): (&f64, &f64)| (found - value).abs() <= tolerance;
     let place = found.iter().zip(&values).position(|pair| !within(pair))?;
     let wrong = found.iter().zip(&values).filter(|pair| !within(*pair)).count();

@@ -1,4 +1,4 @@
-//! What several integration tests share.
+//! Modules that several integration tests share.
 
 #![allow(dead_code, reason = "each test uses its part")]
 

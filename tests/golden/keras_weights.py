@@ -3,12 +3,11 @@
     pip install keras torch h5py numpy && KERAS_BACKEND=torch python3 tests/golden/keras_weights.py
 
 Of NAME: NAME.weights.h5, by `save_weights`; NAME.npz with the input `x` and Keras' output `y` for it. The weights are random, those of normalizations, too;
-where a name is given to a layer here, it is the one that it has there. keras2.weights.h5 is of the form that came before.
+where a name is given to a layer here, it is the one that it has there. keras2_weights.py makes files of the form that came before.
 """
 
 import pathlib
 
-import h5py
 import keras
 import numpy as np
 from keras import layers
@@ -131,9 +130,6 @@ keep("recurrent", recurrent(), rng.integers(0, 11, (2, 6)).astype(np.int32))
 keep("transformer", Transformer(), rng.integers(0, 11, (2, 6)).astype(np.int32))
 keep("nested", nested(), floats(2, 5))
 keep("classes", classes(), floats(2, 4))
-with h5py.File(FOLDER / "keras2.weights.h5", "w") as file:  # as Keras 2 has them
-    file.attrs["layer_names"] = [b"dense"]
-    file["dense/dense/kernel:0"] = floats(3, 2)
 for dtype in ["float16", "bfloat16", "float64"]:
     keras.config.set_dtype_policy(keras.DTypePolicy(dtype))
     keep(dtype, keras.Sequential([keras.Input((3,)), layers.Dense(2)]), floats(2, 3))

@@ -1,25 +1,29 @@
-//! The syntax tree of a Tile file: what was written, without layout and comments.
+//! The syntax tree of a Tile file. It has no layout and no comments.
 //!
-//! Always true of a tree that the parser made:
-//! - no expression is nested deeper than [`MAX_DEPTH`], so that recursion over it is safe;
-//! - integer literals are not negative, and float literals are finite;
-//! - [`ExprKind::Ellipsis`] stands only directly in a list of indices or sizes, [`ExprKind::Error`] and
-//!   [`StatementKind::Error`] only where an error was reported.
+//! Invariants of a tree from the parser:
+//! - Expressions nest at most [`MAX_DEPTH`] levels deep, so recursive traversal is safe.
+//! - Integer literals are not negative. Float literals are finite.
+//! - [`ExprKind::Ellipsis`] occurs only directly in a list of indices or sizes.
+//! - [`ExprKind::Error`] and [`StatementKind::Error`] occur only where an error was reported.
+
+mod expression;
+
+pub use expression::{Argument, BinaryOp, Expr, ExprKind, UnaryOp};
 
 use crate::span::Span;
 
-/// The depth of the deepest expression that the parser makes.
+/// The maximum nesting depth of an expression.
 pub const MAX_DEPTH: u32 = 256;
 
-/// The most blocks that a statement is in.
+/// The maximum number of blocks that enclose a statement.
 pub const MAX_BLOCKS: usize = 64;
 
-/// A name without its quoting `#` or `$`; the span includes that.
+/// A name without its quoting `#` or `$`. The span includes the quoting character.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ident {
     pub name: String,
-    /// Whether it names a tensor or a size, else an index variable or a function: the first letter says so, or a
-    /// quoting `#` (capital) or `$` (small).
+    /// True for a tensor or a size, false for an index variable or a function. The first letter
+    /// decides, unless the name is quoted: `#` makes it a capital name, `$` a small one.
     pub capital: bool,
     pub span: Span,
 }
@@ -38,7 +42,7 @@ pub struct Import {
     pub span: Span,
 }
 
-/// `name = target;`: another name for a function, layer or model.
+/// An alias, `name = target;`: another name for a function, layer or model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Alias {
     pub name: Ident,
@@ -46,31 +50,43 @@ pub struct Alias {
     pub span: Span,
 }
 
-/// What a definition is.
+/// The kind of a definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FunctionKind {
-    /// Has no weights; a name is assigned once.
+    /// A function without weights. Each name is assigned once.
     Function,
-    /// May have weights, and assign a name again.
+    /// A function that may declare weights and may assign a name again.
     Layer,
-    /// A layer that a file is about: the last one is what runs.
+    /// A layer that can be an entry point. The last model of the main file is the default entry.
     Model,
-    /// Changes a trained weight, its first input, by the gradient, its second.
+    /// An update rule. Its inputs are a trained weight and the gradient of that weight.
     Optimizer,
-    /// From what a model gives and what it should give to a number to make small, or one for each sample.
+    /// A function of a model's outputs and the target values. Training minimizes its result: one
+    /// number, or one number for each sample.
     Loss,
-    /// From the same to a number for people to read.
+    /// A function of a model's outputs and the target values. Its result is reported to the user.
     Metric,
-    /// How a model is trained: the values that its body gives to the names of [`SETTINGS`].
+    /// The training configuration of a model. The body assigns values to the names of [`SETTINGS`].
     Train,
 }
 
-/// What a `train` block can set.
-pub const SETTINGS: [&str; 10] =
-    ["loss", "loss_weights", "optimizer", "gradients", "frozen", "metrics", "batch_size", "epochs", "seed", "shuffle"];
+/// The settings of a `train` block.
+pub const SETTINGS: [&str; 11] = [
+    "loss",
+    "optimizer",
+    "metrics",
+    "batch_size",
+    "epochs",
+    "seed",
+    "shuffle",
+    "frozen",
+    "loss_weights",
+    "gradients",
+    "augment",
+];
 
 impl FunctionKind {
-    /// As it is written.
+    /// Returns the keyword of this kind.
     pub fn keyword(self) -> &'static str {
         match self {
             FunctionKind::Function => "function",
@@ -84,14 +100,16 @@ impl FunctionKind {
     }
 }
 
-/// `function name(parameters)(inputs) -> (outputs) { body }`, or another kind; an `optimizer` has no outputs, and `train`
-/// nothing but the name of a model.
+/// A definition: `function name(parameters)(inputs) -> (outputs) { body }`, or the same with
+/// another keyword. An `optimizer` has no outputs. A `train` block has only the name of a model and
+/// a body.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Function {
     pub kind: FunctionKind,
-    /// None: a v0 function, which has no name.
+    /// The name. A Tile v0 function has none.
     pub name: Option<Ident>,
-    /// The hyper-parameters; None where there is no list of them. Their names start with a small letter.
+    /// The hyper-parameters, or `None` if the definition has no list of them. Their names start
+    /// with a small letter.
     pub parameters: Option<Vec<Input>>,
     pub inputs: Vec<Input>,
     pub outputs: Vec<Ident>,
@@ -100,23 +118,31 @@ pub struct Function {
 }
 
 impl Function {
-    /// Whether it is a function as Tile v0 has them: without values known at compile time, and without defaults.
+    /// Returns the place of the name, or the whole definition if it has none.
+    pub fn place(&self) -> Span {
+        self.name.as_ref().map_or(self.span, |name| name.span)
+    }
+
+    /// Returns whether this is a Tile v0 function: it takes no values known at compile time and has
+    /// no defaults.
     pub fn is_v0(&self) -> bool {
         let given = self.inputs.iter().any(|input| !input.name.capital || input.default.is_some());
         self.kind == FunctionKind::Function && self.parameters.is_none() && !given
     }
 }
 
-/// An input or a hyper-parameter: `X`, `X[]`, `X[N, C]`, `X[..., 3]`, `shape`, `padding in [valid, same] = valid`.
+/// An input or a hyper-parameter, such as `X`, `X[]`, `X[N, C]`, `X[..., 3]`, `shape` or
+/// `padding in [valid, same] = valid`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Input {
-    /// With a small letter: a value known at compile time.
+    /// The name. A name with a small letter denotes a value known at compile time.
     pub name: Ident,
-    /// None: a tensor of any rank, or a scalar constant. Empty: rank 0.
+    /// The sizes. `None` stands for a tensor of any rank or a scalar constant. An empty list stands
+    /// for rank 0.
     pub dims: Option<Vec<Dim>>,
-    /// A list of which it must be one.
+    /// The list of allowed values.
     pub choices: Option<Expr>,
-    /// What it is where it is not given.
+    /// The value used if the caller gives none.
     pub default: Option<Expr>,
     pub span: Span,
 }
@@ -129,11 +155,11 @@ pub struct Dim {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum DimKind {
-    /// A size name, which this input binds.
+    /// A size name, bound by this input.
     Name(String),
-    /// A size that the input must have.
+    /// A fixed size.
     Size(i64),
-    /// `...`: any number of axes, the first ones of the input.
+    /// `...`: any number of leading axes.
     Ellipsis,
 }
 
@@ -141,11 +167,11 @@ pub enum DimKind {
 pub struct Statement {
     pub attributes: Vec<Attribute>,
     pub kind: StatementKind,
-    /// From the first attribute to the `;`.
+    /// The range from the first attribute to the `;`.
     pub span: Span,
 }
 
-/// `[[name(parameter, …)]]`
+/// An attribute, `[[name(parameter, …)]]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attribute {
     pub name: Ident,
@@ -155,20 +181,21 @@ pub struct Attribute {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum StatementKind {
-    /// `target = value;`; several targets take the parts of a tuple or list. A target with a small letter is a value
-    /// known at compile time.
+    /// `target = value;`. Several targets take the parts of a tuple or list. A target with a small
+    /// letter is a value known at compile time.
     Assign {
         targets: Vec<Ident>,
         value: Expr,
     },
     Contraction(Contraction),
-    Weight(Weight),
+    Weight(Box<Weight>),
     /// `update target = value;`
     Update {
         target: Ident,
         value: Expr,
     },
-    /// `for variables in list { body }`, unrolled; several variables take the parts of each item.
+    /// `for variables in list { body }`, unrolled at compile time. Several variables take the parts
+    /// of each item.
     For {
         variables: Vec<Ident>,
         list: Expr,
@@ -185,32 +212,45 @@ pub enum StatementKind {
         sequences: Vec<Sequence>,
         body: Vec<Statement>,
     },
-    /// `yield target = value;` in the body of a scan.
+    /// `callee(arguments);`: a call whose value is ignored, such as an optimizer that calls another
+    /// one.
+    Call(Expr),
+    /// `adapt { body }`: updates that compute states from the training data before the first step.
+    Adapt {
+        body: Vec<Statement>,
+    },
+    /// `yield target = value;`, in the body of a scan.
     Yield {
         target: Ident,
         value: Expr,
     },
-    /// A statement that could not be read, and was skipped.
+    /// A statement that the parser could not read and skipped.
     Error,
 }
 
 impl StatementKind {
-    /// Whether it ends with a block.
+    /// Returns whether the statement ends with a block.
     pub fn has_block(&self) -> bool {
-        matches!(self, StatementKind::For { .. } | StatementKind::If { .. } | StatementKind::Scan { .. })
+        matches!(
+            self,
+            StatementKind::For { .. }
+                | StatementKind::If { .. }
+                | StatementKind::Scan { .. }
+                | StatementKind::Adapt { .. }
+        )
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WeightKind {
-    /// Trained.
+    /// A weight that training changes.
     Param,
-    /// Kept from run to run, and changed by `update` alone.
+    /// A weight that is kept from run to run. Only `update` changes it.
     State,
 }
 
 impl WeightKind {
-    /// As it is written.
+    /// Returns the keyword of this kind.
     pub fn keyword(self) -> &'static str {
         match self {
             WeightKind::Param => "param",
@@ -219,26 +259,30 @@ impl WeightKind {
     }
 }
 
-/// `param name[sizes] = initializer regularizer = … if condition else otherwise;`, or `like X` instead of sizes.
+/// A weight, declared as
+/// `param name[sizes] = initializer regularizer = … constraint = … if condition else otherwise;`.
+/// `like X` may replace the sizes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Weight {
     pub kind: WeightKind,
     pub name: Ident,
     pub shape: WeightShape,
-    /// A callable, which is given the shape.
+    /// A callable that takes the shape and returns the initial value.
     pub initializer: Expr,
-    /// A callable, which is given the weight.
+    /// A callable that takes the weight and returns the penalty.
     pub regularizer: Option<Expr>,
-    /// Where it is false there is no such weight, and the name stands for `otherwise`, or 0.
+    /// A callable that projects the weight after each step of the optimizer.
+    pub constraint: Option<Expr>,
+    /// If this is false, the weight does not exist, and its name stands for `otherwise` or 0.
     pub condition: Option<Expr>,
     pub otherwise: Option<Expr>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum WeightShape {
-    /// A list among them stands for its items.
+    /// The sizes. An item that is a list stands for all of its items.
     Sizes(Vec<Expr>),
-    /// That of a tensor.
+    /// The shape of another tensor.
     Like(Expr),
 }
 
@@ -251,7 +295,7 @@ impl WeightShape {
     }
 }
 
-/// `variable in tensor along axis`
+/// A sequence of a scan, `variable in tensor along axis`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sequence {
     pub variable: Ident,
@@ -263,9 +307,11 @@ pub struct Sequence {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Contraction {
     pub output: Ident,
-    /// May start with `...`. Both this and `sizes` are empty for rank 0, written `[]` or `[:]`.
+    /// The indices, which may start with `...`. Both `indices` and `sizes` are empty for rank 0,
+    /// written `[]` or `[:]`.
     pub indices: Vec<Expr>,
-    /// Starts with `...` where `indices` does. The checker sees to it that there are as many as indices.
+    /// The sizes. They start with `...` if `indices` does. The checker ensures that there are as
+    /// many sizes as indices.
     pub sizes: Vec<Expr>,
     pub aggregation: Aggregation,
     pub body: Expr,
@@ -293,7 +339,7 @@ pub enum Aggregation {
 }
 
 impl Aggregation {
-    /// As it is written.
+    /// Returns the symbol of this aggregation.
     pub fn symbol(self) -> &'static str {
         match self {
             Aggregation::Sum => "+",
@@ -307,7 +353,7 @@ impl Aggregation {
     }
 }
 
-/// `poly < bound`, which also says `0 <= poly`.
+/// `poly < bound`, which also implies `0 <= poly`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Constraint {
     pub poly: Expr,
@@ -317,148 +363,5 @@ pub struct Constraint {
 impl Constraint {
     pub fn span(&self) -> Span {
         self.poly.span.to(self.bound.span)
-    }
-}
-
-/// One grammar serves elementwise values, contraction bodies, index polynomials and sizes; the checker says what may stand where.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Expr {
-    pub kind: ExprKind,
-    pub span: Span,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub enum ExprKind {
-    /// Not negative.
-    Int(i64),
-    /// Finite.
-    Float(f64),
-    /// With a capital a tensor or a size, else an index variable.
-    Name(Ident),
-    /// `X[i, j]`
-    Access {
-        tensor: Ident,
-        indices: Vec<Expr>,
-    },
-    /// `f(X, 2)`, `Dense(10, activation = relu)(X)`
-    Call {
-        callee: Box<Expr>,
-        arguments: Vec<Argument>,
-    },
-    /// `input |> callee`
-    Pipe {
-        input: Box<Expr>,
-        callee: Box<Expr>,
-    },
-    /// `[1, 2]`
-    List(Vec<Expr>),
-    /// `"text"`, without the quotes.
-    Text(String),
-    Unary {
-        op: UnaryOp,
-        operand: Box<Expr>,
-    },
-    /// `2i` is `2*i` here.
-    Binary {
-        op: BinaryOp,
-        left: Box<Expr>,
-        right: Box<Expr>,
-    },
-    /// `condition ? then : otherwise`; without `otherwise`, which is then 0, only as the whole body of a contraction.
-    Conditional {
-        condition: Box<Expr>,
-        then: Box<Expr>,
-        otherwise: Option<Box<Expr>>,
-    },
-    /// `...`
-    Ellipsis,
-    /// An expression that an error was reported for.
-    Error,
-}
-
-/// `value`, `name = value`
-#[derive(Clone, Debug, PartialEq)]
-pub struct Argument {
-    pub name: Option<Ident>,
-    pub value: Expr,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum UnaryOp {
-    /// `-`
-    Neg,
-    /// `~`, bitwise
-    Not,
-}
-
-impl UnaryOp {
-    /// As it is written.
-    pub fn symbol(self) -> &'static str {
-        match self {
-            UnaryOp::Neg => "-",
-            UnaryOp::Not => "~",
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum BinaryOp {
-    /// `^`, bitwise, as are `|` and `&`
-    Xor,
-    Or,
-    And,
-    Eq,
-    Ne,
-    Lt,
-    Le,
-    Gt,
-    Ge,
-    Shl,
-    Shr,
-    Add,
-    Sub,
-    Mul,
-    Div,
-}
-
-impl BinaryOp {
-    /// As it is written.
-    pub fn symbol(self) -> &'static str {
-        match self {
-            BinaryOp::Xor => "^",
-            BinaryOp::Or => "|",
-            BinaryOp::And => "&",
-            BinaryOp::Eq => "==",
-            BinaryOp::Ne => "!=",
-            BinaryOp::Lt => "<",
-            BinaryOp::Le => "<=",
-            BinaryOp::Gt => ">",
-            BinaryOp::Ge => ">=",
-            BinaryOp::Shl => "<<",
-            BinaryOp::Shr => ">>",
-            BinaryOp::Add => "+",
-            BinaryOp::Sub => "-",
-            BinaryOp::Mul => "*",
-            BinaryOp::Div => "/",
-        }
-    }
-
-    /// How tightly it binds: from `^` 1 to `* /` 8. `|>` and then `?:` are looser, the unary operators tighter.
-    pub fn precedence(self) -> u8 {
-        match self {
-            BinaryOp::Xor => 1,
-            BinaryOp::Or => 2,
-            BinaryOp::And => 3,
-            BinaryOp::Eq | BinaryOp::Ne => 4,
-            BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge => 5,
-            BinaryOp::Shl | BinaryOp::Shr => 6,
-            BinaryOp::Add | BinaryOp::Sub => 7,
-            BinaryOp::Mul | BinaryOp::Div => 8,
-        }
-    }
-
-    /// Whether it compares, and so cannot be chained (`a < b < c`).
-    pub fn is_comparison(self) -> bool {
-        matches!(self.precedence(), 4 | 5)
     }
 }

@@ -1,17 +1,18 @@
-//! The functions that are part of the language. Those that Tile can define itself are in `std/core.tile` instead.
+//! The built-in functions of the language. Functions that can be written in Tile are in
+//! `std/core.tile` instead.
 
-/// What a function makes of its arguments.
+/// The kind of a built-in function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BuiltinKind {
-    /// A value at each place from the values at that place; legal inside a contraction.
+    /// An elementwise function. It is allowed inside a contraction.
     Elementwise,
-    /// The same, and legal in a size.
+    /// An elementwise function that is also allowed in a size.
     ElementwiseOrSize,
-    /// A size from sizes.
+    /// A function from sizes to a size.
     Size,
-    /// A tensor or a tuple from whole tensors.
+    /// A function from whole tensors to a tensor or a tuple.
     Tensor,
-    /// Something known at compile time, from anything.
+    /// A function whose result is known at compile time. Its arguments may be anything.
     CompileTime,
 }
 
@@ -19,7 +20,7 @@ pub enum BuiltinKind {
 pub struct Builtin {
     pub name: &'static str,
     pub kind: BuiltinKind,
-    /// The least and the largest number of arguments.
+    /// The minimum and maximum number of arguments.
     pub arity: (usize, usize),
 }
 
@@ -45,25 +46,28 @@ const SIZE: BuiltinKind = BuiltinKind::Size;
 const TENSOR: BuiltinKind = BuiltinKind::Tensor;
 const COMPILE_TIME: BuiltinKind = BuiltinKind::CompileTime;
 
-/// All of them but `assert_NAME`, by kind, number of arguments and name.
+/// All built-in functions except `assert_NAME`, by kind, number of arguments and name.
 const GROUPS: &[(BuiltinKind, (usize, usize), &[&str])] = &[
     (
         ELEMENTWISE,
         (1, 1),
         &[
-            "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "erf", "exp", "ident", "log",
-            "neg", "recip", "round", "rsqrt", "sin", "sinh", "sqrt", "tan", "tanh", "bit_not", "as_bool",
+            "acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "erf", "exp", "log", "recip", "round",
+            "rsqrt", "sin", "sinh", "sqrt", "tan", "tanh", "as_bool",
         ],
     ),
+    (ELEMENTWISE, (2, 2), &["pow", "fmod", "as_int", "as_uint", "as_float", "as_bfloat", "as_type"]),
+    (BOTH, (1, 1), &["abs", "bit_not", "ceil", "floor", "ident", "neg"]),
     (
-        ELEMENTWISE,
+        BOTH,
         (2, 2),
         &[
-            "pow",
             "add",
             "sub",
             "mul",
             "div",
+            "max",
+            "min",
             "cmp_eq",
             "cmp_ne",
             "cmp_lt",
@@ -75,32 +79,43 @@ const GROUPS: &[(BuiltinKind, (usize, usize), &[&str])] = &[
             "bit_xor",
             "bit_left",
             "bit_right",
-            "as_int",
-            "as_uint",
-            "as_float",
-            "as_type",
         ],
     ),
-    (ELEMENTWISE, (3, 3), &["cond"]),
-    (BOTH, (1, 1), &["ceil", "floor"]),
-    (BOTH, (2, 2), &["max", "min"]),
+    (BOTH, (3, 3), &["cond"]),
     (SIZE, (2, 2), &["mod", "broadcast", "match"]),
     (TENSOR, (1, 1), &["shape", "vector", "stop_gradient", "prng_state", "prng_value"]),
     (TENSOR, (0, 0), &["random_seed", "random_stream", "training_step", "rate_factor"]),
     (TENSOR, (2, 2), &["index", "gather", "transpose", "element", "fill", "grad", "with_loss"]),
-    (COMPILE_TIME, (1, 1), &["dims", "rank", "is_list", "is_callable", "len", "letters", "product", "clone", "error"]),
+    (
+        COMPILE_TIME,
+        (1, 1),
+        &[
+            "dims",
+            "rank",
+            "type_of",
+            "is_list",
+            "is_callable",
+            "has_states",
+            "len",
+            "letters",
+            "product",
+            "clone",
+            "error",
+        ],
+    ),
     (COMPILE_TIME, (1, 2), &["range"]),
     (COMPILE_TIME, (1, 2), &["list"]),
     (COMPILE_TIME, (2, 2), &["repeat"]),
     (COMPILE_TIME, (2, 3), &["slice"]),
-    (COMPILE_TIME, (3, 3), &["with_weight"]),
+    (COMPILE_TIME, (3, 3), &["with_weight", "parametrized"]),
     (TENSOR, (3, 3), &["scatter", "reduce"]),
     (TENSOR, (1, MANY), &["einsum", "reshape", "tuple", "simple_reduce", "prng_step"]),
 ];
 
 const ASSERT: &str = "assert_";
 
-/// The built-in function of a name. `assert_NAME` has one argument, for any NAME; its name here is `assert_`.
+/// Returns the built-in function called `name`. `assert_NAME` takes one argument for any NAME. Its
+/// `name` field is `assert_`.
 pub fn builtin(name: &str) -> Option<Builtin> {
     if name.len() > ASSERT.len() && name.starts_with(ASSERT) {
         return Some(Builtin { name: ASSERT, kind: SIZE, arity: (1, 1) });
@@ -111,7 +126,7 @@ pub fn builtin(name: &str) -> Option<Builtin> {
     })
 }
 
-/// The names of all built-in functions, without `assert_NAME`.
+/// Returns the names of all built-in functions except `assert_NAME`.
 pub fn builtin_names() -> impl Iterator<Item = &'static str> {
     GROUPS.iter().flat_map(|(_, _, names)| names.iter().copied())
 }

@@ -1,4 +1,4 @@
-//! What is wrong with a program, as data: every later phase reports its errors in the same form.
+//! Errors and warnings as data. All phases report errors in this form.
 
 use crate::span::Span;
 
@@ -8,7 +8,7 @@ pub enum Severity {
     Warning,
 }
 
-/// A place in the source and what is to be said about it.
+/// A place in the source, with a note about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
     pub span: Span,
@@ -18,19 +18,20 @@ pub struct Label {
 /// One error or warning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// Stable across releases: `E` or `W` and four digits. `E00xx` syntax, `E01xx` checker, `E02xx` shapes, types and index ranges.
+    /// The code, stable across releases: `E` or `W` and four digits. `E00xx` is syntax, `E01xx` the
+    /// checker, `E02xx` shapes, types and index ranges.
     pub code: &'static str,
     pub severity: Severity,
-    /// One plain sentence with the actual sizes, types or names; no full stop.
+    /// One plain sentence with the actual sizes, types or names, without a full stop.
     pub message: String,
-    /// The first is where the fault is; the others are places that it conflicts with.
+    /// The places. The first is the fault. The others are places that conflict with it.
     pub labels: Vec<Label>,
-    /// What would mend it.
+    /// An instruction for fixing the fault.
     pub help: Option<String>,
 }
 
 impl Diagnostic {
-    /// An error at `span`.
+    /// Creates an error at `span`.
     pub fn error(code: &'static str, span: Span, message: impl Into<String>) -> Diagnostic {
         Diagnostic {
             code,
@@ -41,12 +42,12 @@ impl Diagnostic {
         }
     }
 
-    /// A warning at `span`.
+    /// Creates a warning at `span`.
     pub fn warning(code: &'static str, span: Span, message: impl Into<String>) -> Diagnostic {
         Diagnostic { severity: Severity::Warning, ..Diagnostic::error(code, span, message) }
     }
 
-    /// Says something at the place of the fault.
+    /// Sets the text of the first label.
     pub fn saying(mut self, text: impl Into<String>) -> Diagnostic {
         if let Some(label) = self.labels.first_mut() {
             label.text = text.into();
@@ -54,7 +55,7 @@ impl Diagnostic {
         self
     }
 
-    /// Adds a second place.
+    /// Adds another place with a note.
     pub fn also(mut self, span: Span, text: impl Into<String>) -> Diagnostic {
         self.labels.push(Label { span, text: text.into() });
         self

@@ -1,57 +1,83 @@
-//! A file and those that it imports, each read once.
+//! Loads a file and the files that it imports. Each file is read once.
 //!
-//! A path is looked for beside the file that imports it, then in the shipped library, whose names are visible anyway. Files may
-//! import each other: what a file sees are its own definitions and those of the files that it imports itself.
+//! A path is resolved against the folder of the importing file. If that file is missing, the path
+//! may name a file of the shipped library, whose definitions are visible anyway. Files may import
+//! each other. A file sees its own definitions and those of the files that it imports directly.
 
 use std::path::{Component, Path, PathBuf};
 
-use crate::ast::{Alias, Function};
+use crate::ast::{self, Alias, Function};
+use crate::budget::Budget;
 use crate::diagnostic::Diagnostic;
 use crate::library::LIBRARY;
 use crate::parser::parse_at;
 use crate::sources::Sources;
-use crate::suggest::did_you_mean;
 
-/// The text of the file of a path, or none where there is none.
-pub type Loader<'a> = &'a dyn Fn(&str) -> Option<String>;
+/// A callback that returns the file at a path.
+pub type Loader<'a> = &'a dyn Fn(&str) -> Imported;
 
-/// What one file has.
+/// The result of looking up the path of an import.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Imported {
+    /// The text of a file.
+    Text(String),
+    /// There is no such file.
+    Missing,
+    /// The path must not be read. Has the reason and an instruction for fixing it.
+    Refused { why: String, help: String },
+}
+
+impl From<Option<String>> for Imported {
+    fn from(text: Option<String>) -> Imported {
+        text.map_or(Imported::Missing, Imported::Text)
+    }
+}
+
+/// The parsed content of one file.
 pub(crate) struct Loaded {
     pub functions: Vec<Function>,
     pub aliases: Vec<Alias>,
-    /// The files that it imports.
+    /// The numbers of the files that it imports.
     pub imports: Vec<usize>,
 }
 
-/// Reads the file called `name` and all that it reaches: the files in the order of `sources`, and what is wrong in them.
-pub(crate) fn load(name: &str, text: &str, loader: Loader) -> (Sources, Vec<Loaded>, Vec<Diagnostic>) {
+/// Reads the file called `name` and all files that it reaches. Returns the files in the order of
+/// the sources, and the diagnostics of all of them.
+pub(crate) fn load(name: &str, text: &str, loader: Loader, budget: &Budget) -> (Sources, Vec<Loaded>, Vec<Diagnostic>) {
     let mut sources = Sources::new(name, text);
     let mut paths = vec![resolve("", name)];
     let mut files = Vec::new();
     let mut diagnostics = Vec::new();
     while let Some(source) = sources.files().get(files.len()) {
-        let parsed = parse_at(&source.text, source.base);
+        let parsed = parse_at(&source.text, source.base, budget);
         diagnostics.extend(parsed.diagnostics);
         let mut imports = Vec::new();
         for import in &parsed.file.imports {
             let path = resolve(&paths[files.len()], &import.path);
+            if let Err(exceeded) = budget.spend(10 + paths.len() as u64 / 8) {
+                diagnostics.push(exceeded.at(import.span));
+                break;
+            }
             if let Some(known) = paths.iter().position(|known| *known == path) {
                 imports.push(known);
-            } else if let Some(text) = loader(&path) {
-                if sources.add(path.clone(), text).is_some() {
-                    imports.push(paths.len());
-                    paths.push(path);
-                } else {
-                    let error = Diagnostic::error("E0006", import.span, format!("the file `{path}` is too long"));
-                    diagnostics.push(error.help("the files of a program must be shorter than 2 GiB, together"));
+                continue;
+            }
+            match loader(&path) {
+                Imported::Text(text) => match sources.add(path.clone(), text) {
+                    Some(_) => {
+                        imports.push(paths.len());
+                        paths.push(path);
+                    }
+                    None => {
+                        let error = Diagnostic::error("E0006", import.span, format!("the file `{path}` is too long"));
+                        diagnostics.push(error.help("the files of a program must be shorter than 2 GiB, together"));
+                    }
+                },
+                Imported::Missing => diagnostics.extend(missing(import, &path)),
+                Imported::Refused { why, help } => {
+                    let error = Diagnostic::error("E0135", import.span, format!("cannot import `{path}`: {why}"));
+                    diagnostics.push(error.help(help));
                 }
-            } else if !LIBRARY.iter().any(|file| file.name == import.path) {
-                let message = format!("there is no file `{path}`, and none of that name in the library");
-                let error = Diagnostic::error("E0120", import.span, message);
-                diagnostics.push(match did_you_mean(&import.path, LIBRARY.iter().map(|file| file.name)) {
-                    Some(help) => error.help(help),
-                    None => error.help("the path is that from the folder of this file"),
-                });
             }
         }
         files.push(Loaded { functions: parsed.file.functions, aliases: parsed.file.aliases, imports });
@@ -59,10 +85,24 @@ pub(crate) fn load(name: &str, text: &str, loader: Loader) -> (Sources, Vec<Load
     (sources, files, diagnostics)
 }
 
-/// The path that the file `from` means by `path`, without needless `.` and `..`.
+/// Returns an error for a missing file, or `None` if the path names a file of the library.
+fn missing(import: &ast::Import, path: &str) -> Option<Diagnostic> {
+    if LIBRARY.iter().any(|file| file.name == import.path) {
+        return None;
+    }
+    let error = Diagnostic::error("E0120", import.span, format!("cannot find the file `{path}`"));
+    Some(error.help("a path starts from the folder of this file"))
+}
+
+/// Resolves `path` against the folder of the file `from`. Removes redundant `.` and `..`.
 fn resolve(from: &str, path: &str) -> String {
+    normal(&Path::new(from).parent().unwrap_or(Path::new("")).join(path)).to_string_lossy().into_owned()
+}
+
+/// Removes redundant `.` and `..` from a path. A [`Loader`] gets paths in this form.
+pub fn normal(path: &Path) -> PathBuf {
     let mut resolved = PathBuf::new();
-    for component in Path::new(from).parent().unwrap_or(Path::new("")).join(path).components() {
+    for component in path.components() {
         match (component, resolved.components().next_back()) {
             (Component::CurDir, _) => {}
             (Component::ParentDir, Some(Component::Normal(_))) => {
@@ -71,7 +111,7 @@ fn resolve(from: &str, path: &str) -> String {
             (component, _) => resolved.push(component),
         }
     }
-    resolved.to_string_lossy().into_owned()
+    resolved
 }
 
 #[cfg(test)]

@@ -1,18 +1,21 @@
-//! Text to tokens. Comments are kept aside, for the formatter.
+//! Splits text into tokens. Comments are kept separately, for the formatter.
 //!
-//! Always true: spans lie on character boundaries, in order, without overlap; what is no token becomes
-//! [`Token::Invalid`], with a diagnostic.
+//! Invariants:
+//! - Spans lie on character boundaries, in order and without overlap.
+//! - Text that is not a token becomes [`Token::Invalid`] with a diagnostic.
 
 use logos::Logos;
 
 use crate::diagnostic::Diagnostic;
+use crate::foreign::{self, Foreign};
 use crate::span::Span;
+use crate::suggest::SUGGESTIONS;
 
-/// The keywords of v0.
+/// The keywords of Tile v0.
 pub const KEYWORDS: [&str; 3] = ["function", "default", "no_defract"];
 
-/// The words that are keywords in their places, and names anywhere else.
-pub const WORDS: [&str; 19] = [
+/// The contextual keywords. They are names wherever the grammar does not expect the keyword.
+pub const WORDS: [&str; 21] = [
     "layer",
     "model",
     "import",
@@ -27,6 +30,8 @@ pub const WORDS: [&str; 19] = [
     "along",
     "yield",
     "regularizer",
+    "constraint",
+    "adapt",
     "like",
     "optimizer",
     "loss",
@@ -43,19 +48,19 @@ pub enum Token<'s> {
     Default,
     #[token("no_defract")]
     NoDefract,
-    /// A tensor or a size.
+    /// The name of a tensor or a size.
     #[regex("[A-Z][A-Za-z0-9_]*'?")]
     #[regex("#[A-Za-z][A-Za-z0-9_]*'?", |lexer| &lexer.slice()[1..])]
     Capital(&'s str),
-    /// An index variable or a function.
+    /// The name of an index variable, a function or a value known at compile time.
     #[regex("[a-z][A-Za-z0-9_]*'?")]
     #[regex("[$][A-Za-z][A-Za-z0-9_]*'?", |lexer| &lexer.slice()[1..])]
     Small(&'s str),
-    /// One of [`WORDS`], unless a number stands right before it (`2in` is `2*in`): then it is a name.
+    /// One of [`WORDS`]. Directly after an integer such a word is a name, so `2in` is `2*in`.
     Word(&'s str),
-    /// Stands before an alias, `name = target;`, and is empty: the parser puts it there.
+    /// An empty mark that the parser inserts before an alias, `name = target;`.
     Alias,
-    /// Without its quotes.
+    /// A text without its quotes.
     #[regex("\"[^\"\n]*\"", |lexer| { let text = lexer.slice(); &text[1..text.len() - 1] })]
     Text(&'s str),
     #[regex("[0-9]+", |lexer| lexer.slice().parse().map_err(|_| LexError::Integer))]
@@ -125,10 +130,18 @@ pub enum Token<'s> {
     Shr,
     #[regex("//[^\n]*", allow_greedy = true)]
     Comment,
+    /// Text of another language, for which the lexer reports an error. The parser does not see it.
+    #[regex(r"\*\*|&&|\|\||[-+*/]=|[@%!−–×·÷≤≥≠→…]")]
+    #[regex(r"'[^'\n]*'|[“”„][^“”\x22\n]*[“”]", allow_greedy = true)]
+    #[regex(r"(\.[A-Za-z_][A-Za-z0-9_]*)+|\.[0-9]+|[0-9]+(_[0-9]+)+|_[A-Za-z0-9_]*")]
+    #[regex(r"#([^A-Za-z\n][^\n]*)?", allow_greedy = true)]
+    #[token("/*", |lexer| bump_through(lexer, "*/"))]
+    #[token("\"\"\"", |lexer| bump_through(lexer, "\"\"\""))]
+    Foreign(&'s str),
     Invalid,
 }
 
-/// Why some text is no token.
+/// The reason why some text is not a token.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum LexError {
     #[default]
@@ -141,19 +154,36 @@ fn float<'s>(lexer: &logos::Lexer<'s, Token<'s>>) -> Result<f64, LexError> {
     lexer.slice().parse().ok().filter(|value: &f64| value.is_finite()).ok_or(LexError::Float)
 }
 
-/// What a text consists of.
+/// Extends the token up to the end of the next `end`, or of the text.
+fn bump_through<'s>(lexer: &mut logos::Lexer<'s, Token<'s>>, end: &str) -> &'s str {
+    let rest = lexer.remainder();
+    lexer.bump(rest.find(end).map_or(rest.len(), |start| start + end.len()));
+    lexer.slice()
+}
+
+/// The tokens, comments and diagnostics of a text.
 pub struct Tokens<'s> {
-    /// Without comments.
+    /// The tokens, without comments.
     pub tokens: Vec<(Token<'s>, Span)>,
-    /// Each from its `//` to before the end of its line.
+    /// The comments, each from its `//` up to the end of its line.
     pub comments: Vec<Span>,
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// Splits `source`, which must be shorter than 2 GiB, into tokens; `base` is the position of its first byte.
+/// The byte order mark, which editors on Windows write at the start of a text.
+pub const BYTE_ORDER_MARK: char = '\u{feff}';
+
+/// Splits `source` into tokens. `source` must be shorter than 2 GiB, and `base` is the position of
+/// its first byte.
 pub fn tokenize(source: &str, base: u32) -> Tokens<'_> {
     let mut found = Tokens { tokens: Vec::new(), comments: Vec::new(), diagnostics: Vec::new() };
-    for (token, range) in Token::lexer(source).spanned() {
+    let mut lexer = Token::lexer(source);
+    if source.starts_with(BYTE_ORDER_MARK) {
+        lexer.bump(BYTE_ORDER_MARK.len_utf8());
+    }
+    for (token, range) in lexer.spanned() {
+        // A token that runs to the end of its line does not include the CR of CR LF.
+        let range = range.start..range.start + source[range.clone()].trim_end_matches('\r').len();
         let span = Span::new(base + range.start as u32, base + range.end as u32);
         match token {
             Ok(Token::Comment) => found.comments.push(span),
@@ -162,6 +192,7 @@ pub fn tokenize(source: &str, base: u32) -> Tokens<'_> {
                     matches!(found.tokens.last(), Some((Token::Int(_), number)) if number.end == span.start);
                 found.tokens.push((if after_number { Token::Small(name) } else { Token::Word(name) }, span));
             }
+            Ok(Token::Foreign(_)) => found.foreign(source, base, &source[range], span),
             Ok(token) => found.tokens.push((token, span)),
             Err(error) => found.invalid(error, &source[range], span),
         }
@@ -169,13 +200,29 @@ pub fn tokenize(source: &str, base: u32) -> Tokens<'_> {
     found
 }
 
-impl Tokens<'_> {
+impl<'s> Tokens<'s> {
+    /// Reports a text of another language, and goes on with the token that it stands for.
+    fn foreign(&mut self, source: &'s str, base: u32, text: &'s str, span: Span) {
+        let before = self.tokens.last().filter(|(_, before)| before.end == span.start);
+        let before = before.map(|(token, place)| (*token, place.of(source, base)));
+        let Some(Foreign { message, help, meant }) = foreign::meaning(text, before) else {
+            return self.invalid(LexError::Character, text, span);
+        };
+        // Only the first one of many comments is reported.
+        let is_known =
+            meant.is_none() && self.diagnostics.iter().take(SUGGESTIONS).any(|known| known.message == message);
+        if !is_known {
+            self.diagnostics.push(Diagnostic::error("E0001", span, message).help(help));
+        }
+        self.tokens.extend(meant.map(|token| (token, span)));
+    }
+
     fn invalid(&mut self, error: LexError, text: &str, span: Span) {
         if let Some((previous, previous_span)) = self.tokens.last_mut()
             && previous_span.end == span.start
         {
             match previous {
-                // One error for a run of such characters.
+                // A run of invalid characters gives one error.
                 Token::Invalid if error == LexError::Character => {
                     previous_span.end = span.end;
                     if let Some(label) = self.diagnostics.last_mut().and_then(|d| d.labels.first_mut()) {
@@ -183,7 +230,7 @@ impl Tokens<'_> {
                     }
                     return;
                 }
-                Token::Int(value) if text == "." => {
+                Token::Int(value) if text.starts_with('.') => {
                     let whole = previous_span.to(span);
                     self.diagnostics.push(
                         Diagnostic::error("E0002", whole, "a decimal point needs a digit after it")
@@ -197,14 +244,14 @@ impl Tokens<'_> {
         }
         self.diagnostics.push(match error {
             LexError::Character if text.starts_with('"') => {
-                Diagnostic::error("E0001", span, "this text does not end").help("put `\"` after it, on the same line")
+                Diagnostic::error("E0001", span, "unterminated text").help("put `\"` after it, on the same line")
             }
-            LexError::Character => {
-                Diagnostic::error("E0001", span, format!("`{}` is no part of the Tile language", text.escape_debug()))
+            LexError::Character => Diagnostic::error("E0001", span, format!("unexpected `{}`", text.escape_debug())),
+            LexError::Integer => Diagnostic::error("E0002", span, format!("the integer `{text}` is too large"))
+                .help(format!("the largest integer is {}", i64::MAX)),
+            LexError::Float => {
+                Diagnostic::error("E0002", span, format!("the number `{text}` is too large for a float"))
             }
-            LexError::Integer => Diagnostic::error("E0002", span, format!("`{text}` is too large for an integer"))
-                .help(format!("the largest is {}", i64::MAX)),
-            LexError::Float => Diagnostic::error("E0002", span, format!("`{text}` is too large for a float")),
         });
         self.tokens.push((Token::Invalid, span));
     }

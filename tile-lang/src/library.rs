@@ -1,29 +1,31 @@
-//! The shipped library: the files of `std/`, whose definitions every program sees.
+//! The shipped library: the files of `std/`. Their definitions are visible to every program.
 //!
-//! A definition is read only where a program reaches it. So that one can be found without reading the others, a line of
-//! the library starts with `function NAME` or another kind's, or `NAME = ` only where a definition does, which
-//! its canonical layout sees to.
+//! A definition is parsed only if a program reaches it. Definitions are located by scanning for
+//! lines that start with `function NAME`, the same with another keyword, or `NAME = `. The
+//! canonical layout of the library ensures that only definitions start such lines.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 use crate::ast::File;
+use crate::budget::Budget;
 use crate::lexer::{Token, tokenize};
 use crate::parser::parse_at;
 use crate::span::LIBRARY_BASE;
 
-/// A file of the library.
+/// A file of the shipped library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LibraryFile {
-    /// Without its folder: `core.tile`.
+    /// The file name without its folder, such as `core.tile`.
     pub name: &'static str,
     pub text: &'static str,
 }
 
-/// Every file of the library, by name.
+/// All files of the library, sorted by name.
 pub const LIBRARY: &[LibraryFile] = include!(concat!(env!("OUT_DIR"), "/library.rs"));
 
-/// The files with the positions of their first bytes. Between two lies one byte that is in none.
+/// Returns the files with the positions of their first bytes. One unused byte position separates
+/// two files.
 pub(crate) fn files() -> impl Iterator<Item = (&'static LibraryFile, u32)> {
     let mut base = LIBRARY_BASE;
     LIBRARY.iter().map(move |file| {
@@ -33,7 +35,8 @@ pub(crate) fn files() -> impl Iterator<Item = (&'static LibraryFile, u32)> {
     })
 }
 
-/// The text of each definition, from its first line to before the next definition, and its position.
+/// The text and the position of each definition. The text extends to the start of the next
+/// definition.
 static DEFINITIONS: LazyLock<HashMap<&'static str, (&'static str, u32)>> = LazyLock::new(|| {
     let mut found = HashMap::new();
     for (file, base) in files() {
@@ -55,7 +58,7 @@ static DEFINITIONS: LazyLock<HashMap<&'static str, (&'static str, u32)>> = LazyL
     found
 });
 
-/// The name that a line starts to define.
+/// Returns the name that a line starts to define.
 fn defined_by(line: &str) -> Option<&str> {
     let keyword = ["function ", "layer ", "model ", "optimizer ", "loss ", "metric "]
         .iter()
@@ -65,34 +68,35 @@ fn defined_by(line: &str) -> Option<&str> {
     (end > 0 && (keyword.is_some() || rest[end..].starts_with(" = "))).then_some(&rest[..end])
 }
 
-/// The names of all definitions, in no order.
+/// Returns the names of all definitions, in no particular order.
 pub fn names() -> impl Iterator<Item = &'static str> {
     DEFINITIONS.keys().copied()
 }
 
-/// The definitions that `texts` reach by their names, and those that these reach.
+/// Returns the definitions whose names occur in `texts`, and the definitions that these reach in
+/// turn.
 pub(crate) fn reached<'a>(texts: impl Iterator<Item = &'a str>) -> File {
-    let mut reached: Vec<&str> = Vec::new();
-    texts.for_each(|text| add_reached(text, &mut reached));
+    let (mut reached, mut seen) = (Vec::new(), HashSet::new());
+    texts.for_each(|text| add_reached(text, &mut reached, &mut seen));
     let mut file = File::default();
     let mut next = 0;
     while let Some((text, base)) = reached.get(next).and_then(|name| DEFINITIONS.get(name)) {
-        let parsed = parse_at(text, *base).file;
+        let parsed = parse_at(text, *base, &Budget::unlimited()).file;
         file.functions.extend(parsed.functions);
         file.aliases.extend(parsed.aliases);
-        add_reached(text, &mut reached);
+        add_reached(text, &mut reached, &mut seen);
         next += 1;
     }
     file
 }
 
-/// Adds the definitions whose names are in a text.
-fn add_reached(text: &str, reached: &mut Vec<&'static str>) {
+/// Adds the definitions whose names occur in a text.
+fn add_reached(text: &str, reached: &mut Vec<&'static str>, seen: &mut HashSet<&'static str>) {
     for (token, _) in tokenize(text, 0).tokens {
-        // A text may name what is called.
+        // A string literal may name a definition, too.
         if let Token::Capital(name) | Token::Small(name) | Token::Word(name) | Token::Text(name) = token
             && let Some((name, _)) = DEFINITIONS.get_key_value(name)
-            && !reached.contains(name)
+            && seen.insert(name)
         {
             reached.push(name);
         }
@@ -103,24 +107,29 @@ fn add_reached(text: &str, reached: &mut Vec<&'static str>) {
 mod tests {
     use super::*;
 
-    /// What the scan finds is what the parser finds, and no name has two definitions.
+    /// Checks that the line scan finds the same definitions as the parser, and that no name is
+    /// defined twice.
     #[test]
     fn every_definition_is_found_by_its_line() {
         let mut parsed: Vec<String> = Vec::new();
         for (file, base) in files() {
-            let whole = parse_at(file.text, base);
+            let whole = parse_at(file.text, base, &Budget::unlimited());
             assert_eq!(whole.diagnostics, [], "{}", file.name);
             for function in whole.file.functions {
                 let name = function.name.as_ref().map(|name| name.name.clone()).unwrap_or_default();
                 let (text, base) = DEFINITIONS[name.as_str()];
                 let only = File { functions: vec![function], ..File::default() };
-                assert_eq!(parse_at(text, base).file, only, "{name}");
+                assert_eq!(parse_at(text, base, &Budget::unlimited()).file, only, "{name}");
                 parsed.push(name);
             }
             for alias in whole.file.aliases {
                 let name = alias.name.name.clone();
                 let (text, base) = DEFINITIONS[name.as_str()];
-                assert_eq!(parse_at(text, base).file, File { aliases: vec![alias], ..File::default() }, "{name}");
+                assert_eq!(
+                    parse_at(text, base, &Budget::unlimited()).file,
+                    File { aliases: vec![alias], ..File::default() },
+                    "{name}"
+                );
                 parsed.push(name);
             }
         }

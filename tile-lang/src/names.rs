@@ -1,27 +1,28 @@
-//! Which definition each name of a file stands for.
+//! Resolves the names of each file to definitions.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
 use crate::ast::{Alias, Function, FunctionKind, Ident};
+use crate::budget::Budget;
 use crate::diagnostic::Diagnostic;
 use crate::library;
 use crate::span::Span;
-use crate::suggest::did_you_mean;
+use crate::suggest::{SUGGESTIONS, did_you_mean};
 
-/// What a name stands for.
+/// A resolved name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Named {
-    /// The number of the definition among all of the program.
+    /// The index of the definition among all definitions of the program.
     pub function: usize,
-    /// Where the name was given to it.
+    /// The place where the name was defined.
     place: Span,
 }
 
 pub(crate) type Names = HashMap<String, Named>;
 
-/// The names of the definitions of a file, the first of which has the number `first`. A `train` block is no definition; a file has
-/// one for a model at most.
+/// Returns the names of the definitions of a file. `first` is the index of the file's first
+/// definition. A `train` block is not a definition. A file has at most one for each model.
 pub(crate) fn names_of(functions: &[Function], first: usize, diagnostics: &mut Vec<Diagnostic>) -> Names {
     let mut names = Names::new();
     let mut trained: HashMap<&str, Span> = HashMap::new();
@@ -38,7 +39,7 @@ pub(crate) fn names_of(functions: &[Function], first: usize, diagnostics: &mut V
             Entry::Vacant(entry) => {
                 entry.insert(Named { function: first + number, place: name.span });
             }
-            // The first one of a name counts.
+            // The first definition of a name counts.
             Entry::Occupied(entry) => {
                 diagnostics.push(defined_twice(function.kind.keyword(), name, entry.get().place));
             }
@@ -52,13 +53,14 @@ fn defined_twice(what: &str, name: &Ident, first: Span) -> Diagnostic {
     Diagnostic::error("E0114", name.span, message).also(first, "the first one")
 }
 
-/// Adds to the names of each file its aliases: what they name is in the same file, else in one that it imports, else in
-/// the library, which is `shipped`; it may be an alias.
+/// Adds the aliases of each file to its names. A target is looked up in the same file, then in the
+/// files that it imports, then in the library's names `shipped`. The target may itself be an alias.
 pub(crate) fn add_aliases(
     files: &mut [Names],
     imports: &[Vec<usize>],
     mut aliases: Vec<Vec<Alias>>,
     shipped: &Names,
+    budget: &Budget,
     diagnostics: &mut Vec<Diagnostic>,
 ) {
     let mut open: Vec<HashSet<String>> = Vec::new();
@@ -78,6 +80,9 @@ pub(crate) fn add_aliases(
         let before: usize = aliases.iter().map(Vec::len).sum();
         for file in 0..files.len() {
             for alias in std::mem::take(&mut aliases[file]) {
+                if let Err(exceeded) = budget.spend(3 + imports[file].len() as u64) {
+                    return diagnostics.push(exceeded.at(alias.name.span));
+                }
                 match target(files, imports, &open, shipped, file, &alias.target.name) {
                     Target::Found(named) => {
                         open[file].remove(&alias.name.name);
@@ -91,20 +96,22 @@ pub(crate) fn add_aliases(
             break;
         }
     }
-    // What is left names nothing, or itself, or one of these.
+    // The remaining aliases have an unknown target, or form a cycle, or depend on such an alias.
     let left: Vec<(usize, &Alias)> =
         aliases.iter().enumerate().flat_map(|(file, aliases)| aliases.iter().map(move |alias| (file, alias))).collect();
     let nothing = left.iter().filter(|(file, alias)| {
         matches!(target(files, imports, &open, shipped, *file, &alias.target.name), Target::None)
     });
     let errors: Vec<Diagnostic> = nothing
-        .map(|(_, Alias { target, .. })| {
-            let message = format!("there is no function, layer or model `{}`", target.name);
+        .enumerate()
+        .map(|(number, (_, Alias { target, .. }))| {
+            let message = format!("unknown function, layer or model `{}`", target.name);
             let error = Diagnostic::error("E0102", target.span, message);
             let names = files.iter().flat_map(Names::keys).map(String::as_str);
-            match did_you_mean(&target.name, names.chain(library::names().map(|name| -> &str { name }))) {
+            let names = names.chain(library::names().map(|name| -> &str { name })).filter(|_| number < SUGGESTIONS);
+            match did_you_mean(&target.name, names) {
                 Some(help) => error.help(help),
-                None => error.help("an alias is another name for one of these"),
+                None => error.help("an alias is another name of a function, layer or model"),
             }
         })
         .collect();
@@ -117,7 +124,7 @@ pub(crate) fn add_aliases(
 
 enum Target {
     Found(Named),
-    /// An alias of which it is not known yet what it names.
+    /// An alias that is not resolved yet.
     Open,
     None,
 }
@@ -141,19 +148,29 @@ fn target(
     shipped.get(name).map_or(Target::None, |named| Target::Found(*named))
 }
 
-/// Adds to the names of each file those of the files that it imports, where it has none of its own.
-pub(crate) fn add_imports(files: &mut [Names], imports: &[Vec<usize>], diagnostics: &mut Vec<Diagnostic>) {
+/// Adds the names of imported files to each file. A file's own definitions take precedence.
+pub(crate) fn add_imports(
+    files: &mut [Names],
+    imports: &[Vec<usize>],
+    budget: &Budget,
+    diagnostics: &mut Vec<Diagnostic>,
+) {
     let own: Vec<Names> = files.to_vec();
     for ((names, own_names), imports) in files.iter_mut().zip(&own).zip(imports) {
         for imported in imports.iter().filter_map(|import| own.get(*import)) {
-            // In the order of the texts, so that errors are.
+            // The caller checks the budget after all names are known.
+            let count = imported.len() as u64;
+            if budget.spend(3 * count).and_then(|()| budget.take_bytes(100 * count)).is_err() {
+                return;
+            }
+            // Sorted by place in the source, so that errors are, too.
             let mut imported: Vec<(&String, &Named)> =
                 imported.iter().filter(|(name, _)| !own_names.contains_key(*name)).collect();
             imported.sort_by_key(|(_, named)| named.place);
             for (name, named) in imported {
                 let first = *names.entry(name.clone()).or_insert(*named);
                 if first.function != named.function {
-                    let message = format!("`{name}` is defined in two files that one file imports");
+                    let message = format!("`{name}` is defined in two imported files");
                     let error = Diagnostic::error("E0121", named.place, message).also(first.place, "the first one");
                     let help = format!("rename one of them, or define `{name}` in the file that imports both");
                     diagnostics.push(error.help(help));

@@ -1,4 +1,4 @@
-//! Tokens to a syntax tree, with as many errors as there are broken statements and functions.
+//! Parses tokens into a syntax tree. Reports an error for each broken statement and definition.
 
 use lalrpop_util::ParseError;
 use lalrpop_util::lalrpop_mod;
@@ -7,45 +7,69 @@ use crate::ast::{
     Aggregation, Alias, Argument, BinaryOp, Expr, ExprKind, File, Function, FunctionKind, Ident, Import, Input,
     MAX_BLOCKS, MAX_DEPTH, Statement, UnaryOp,
 };
+use crate::budget::{Budget, Limits};
 use crate::diagnostic::Diagnostic;
 use crate::lexer::{Token, tokenize};
 use crate::span::{LIBRARY_BASE, Span};
 use crate::suggest::did_you_mean;
+
+mod braces;
+mod complaint;
+
+use complaint::{Complaint, statement_of};
 
 lalrpop_mod!(
     #[allow(clippy::all, dead_code, unused_imports)]
     grammar
 );
 
-/// What reading a file gave: always a tree, which lacks the functions and statements that `diagnostics` tells of.
+/// The result of parsing a file. There is always a tree. It lacks the definitions and statements
+/// that `diagnostics` reports.
 pub struct Parsed {
     pub file: File,
     pub diagnostics: Vec<Diagnostic>,
-    /// Each from its `//` to before the end of its line, in order.
+    /// The comments in order, each from its `//` up to the end of its line.
     pub comments: Vec<Span>,
 }
 
-/// Reads a file.
+/// Parses a file within the limits of [`Limits::default`].
 pub fn parse(source: &str) -> Parsed {
-    parse_at(source, 0)
+    parse_at(source, 0, &Budget::new(Limits::default()))
 }
 
-/// Reads a text whose first byte is at position `base`.
-pub(crate) fn parse_at(source: &str, base: u32) -> Parsed {
+/// The units of work and the bytes of the tree for each token.
+const TOKEN_UNITS: u64 = 4;
+const TOKEN_BYTES: u64 = 128;
+/// The units of work for each error.
+const ERROR_UNITS: u64 = 60;
+
+/// Parses a text whose first byte is at position `base`.
+pub(crate) fn parse_at(source: &str, base: u32, budget: &Budget) -> Parsed {
     if source.len() >= LIBRARY_BASE as usize {
         let error = Diagnostic::error("E0006", Span::default(), "this file is too long")
             .help("the files of a program must be shorter than 2 GiB, together");
         return Parsed { file: File::default(), diagnostics: vec![error], comments: Vec::new() };
     }
+    let start = Span::new(base, base);
+    let stopped = |diagnostic| Parsed { file: File::default(), diagnostics: vec![diagnostic], comments: Vec::new() };
+    if let Err(exceeded) = budget.spend(source.len() as u64 / 8) {
+        return stopped(exceeded.at(start));
+    }
     let lexed = tokenize(source, base);
+    let tokens = lexed.tokens.len() as u64;
+    let counted = budget.take_bytes(TOKEN_BYTES * tokens).and_then(|()| budget.spend(TOKEN_UNITS * tokens));
+    if let Err(exceeded) = counted {
+        return stopped(exceeded.at(start));
+    }
     let mut diagnostics = lexed.diagnostics;
     if let Some(place) = too_many_blocks(&lexed.tokens) {
-        let message = format!("this block is in more than {MAX_BLOCKS} others");
+        let message = format!("expected at most {MAX_BLOCKS} nested blocks");
         diagnostics.push(Diagnostic::error("E0004", place, message));
         return Parsed { file: File::default(), diagnostics, comments: lexed.comments };
     }
-    let tokens = mark_aliases(lexed.tokens);
-    let mut context = Context { source, base, tokens: &tokens, diagnostics, deep_reported: false };
+    let tokens = mark_aliases(braces::balance(source, base, lexed.tokens, &mut diagnostics));
+    let mut context =
+        Context { source, base, tokens: &tokens, budget, diagnostics, deep_reported: false, last_error: None };
     let located = tokens.iter().map(|(token, span)| Ok((span.start, *token, span.end)));
     let items = match grammar::ItemsParser::new().parse(&mut context, located) {
         Ok(items) => items,
@@ -67,7 +91,8 @@ pub(crate) fn parse_at(source: &str, base: u32) -> Parsed {
     Parsed { file, diagnostics, comments: lexed.comments }
 }
 
-/// The first block that is deeper than the tree may be: an `else if` is in the `else` of the `if` before it.
+/// Returns the place of the first block that nests deeper than [`MAX_BLOCKS`]. An `else if` counts
+/// as nested in the `else` of the preceding `if`.
 fn too_many_blocks(tokens: &[(Token<'_>, Span)]) -> Option<Span> {
     const IF: Token<'_> = Token::Word("if");
     const ELSE: Token<'_> = Token::Word("else");
@@ -92,8 +117,9 @@ fn too_many_blocks(tokens: &[(Token<'_>, Span)]) -> Option<Span> {
     None
 }
 
-/// The tokens with a mark before each alias: a name and `=` outside all blocks, after the end of something. So an alias is a
-/// place where reading can go on after an error, which a name alone is not.
+/// Inserts [`Token::Alias`] before each alias: a name and `=` outside all blocks, after a `;` or
+/// `}`. The mark lets the parser resume at an alias after an error. A name alone would not be
+/// enough.
 fn mark_aliases(tokens: Vec<(Token<'_>, Span)>) -> Vec<(Token<'_>, Span)> {
     let mut marked = Vec::with_capacity(tokens.len());
     let mut blocks = 0u32;
@@ -117,14 +143,14 @@ fn mark_aliases(tokens: Vec<(Token<'_>, Span)>) -> Vec<(Token<'_>, Span)> {
     marked
 }
 
-/// What a file holds.
+/// A top-level item of a file.
 pub(crate) enum Item {
     Import(Import),
     Alias(Alias),
     Function(Function),
 }
 
-/// An expression and the number of levels that it is high.
+/// An expression and its height in levels.
 pub(crate) struct Tall {
     pub expr: Expr,
     height: u32,
@@ -135,27 +161,30 @@ impl Tall {
         Tall { expr: Expr { kind, span }, height: 1 }
     }
 
-    /// The expressions, and the height of the highest.
+    /// Separates the expressions from their heights. Returns the maximum height.
     pub fn list(items: Vec<Tall>) -> (Vec<Expr>, u32) {
         let height = items.iter().map(|item| item.height).max().unwrap_or(0);
         (items.into_iter().map(|item| item.expr).collect(), height)
     }
 }
 
-/// What may follow the constraints of a contraction.
+/// A clause after the constraints of a contraction.
 pub(crate) enum Suffix {
     Default(Ident, Span),
     NoDefract,
 }
 
-/// Makes the nodes that need a check, and collects the errors.
+/// State of the grammar's actions. Builds the nodes that need a check, and collects the errors.
 pub(crate) struct Context<'s> {
     source: &'s str,
     base: u32,
     tokens: &'s [(Token<'s>, Span)],
+    budget: &'s Budget,
     diagnostics: Vec<Diagnostic>,
-    /// One error about depth is enough.
+    /// True after the first error about depth. Only one is reported.
     deep_reported: bool,
+    /// The place of the last syntax error.
+    last_error: Option<Span>,
 }
 
 type SyntaxError<'s> = ParseError<u32, Token<'s>, ()>;
@@ -171,7 +200,7 @@ impl<'s> Context<'s> {
         self.node(ExprKind::Binary { op, left: Box::new(left.expr), right: Box::new(right.expr) }, span, height)
     }
 
-    /// `a < b < c`, of which `left` is `a < b`.
+    /// Builds `a < b < c`, where `left` is `a < b`, and reports the error.
     pub fn chain(&mut self, op: BinaryOp, left: Tall, right: Tall, span: Span) -> Tall {
         self.diagnostics.push(
             Diagnostic::error("E0005", span, format!("comparisons cannot be chained with `{}`", op.symbol()))
@@ -211,7 +240,7 @@ impl<'s> Context<'s> {
         self.node(ExprKind::List(items), span, height)
     }
 
-    /// A definition with one or two lists after its name: the inputs are the last.
+    /// Builds a definition. If it has two lists after its name, the second one has the inputs.
     #[expect(clippy::too_many_arguments, reason = "the parts of one rule of the grammar")]
     pub fn function(
         &mut self,
@@ -230,16 +259,16 @@ impl<'s> Context<'s> {
         Function { kind, name, parameters, inputs, outputs, body, span }
     }
 
-    /// An expression over parts of height `below`; one that would be too deep is left out.
+    /// Builds an expression over parts of height `below`. An expression that would be too deep
+    /// becomes [`ExprKind::Error`].
     fn node(&mut self, kind: ExprKind, span: Span, below: u32) -> Tall {
         if below < MAX_DEPTH {
             return Tall { expr: Expr { kind, span }, height: below + 1 };
         }
         if !self.deep_reported {
             self.deep_reported = true;
-            let message = format!("this expression has more than {MAX_DEPTH} levels");
-            self.diagnostics
-                .push(Diagnostic::error("E0004", span, message).help("split it up into several statements"));
+            let message = format!("this expression nests more than {MAX_DEPTH} levels deep");
+            self.diagnostics.push(Diagnostic::error("E0004", span, message).help("split it into several statements"));
         }
         Tall::leaf(ExprKind::Error, span)
     }
@@ -258,7 +287,7 @@ impl<'s> Context<'s> {
                         .unwrap_or_else(|| "an aggregation is one of `+ * > < = argmax argmin`".to_string()),
                 };
                 self.diagnostics
-                    .push(Diagnostic::error("E0003", span, format!("`{name}` is no aggregation")).help(help));
+                    .push(Diagnostic::error("E0003", span, format!("unknown aggregation `{name}`")).help(help));
                 Aggregation::Sum
             }
         }
@@ -271,7 +300,7 @@ impl<'s> Context<'s> {
             match (suffix, &default) {
                 (Suffix::NoDefract, _) => no_defract = true,
                 (Suffix::Default(_, second), Some((_, first))) => self.diagnostics.push(
-                    Diagnostic::error("E0003", second, "a contraction has one `default` at most")
+                    Diagnostic::error("E0003", second, "expected one `default`, found a second")
                         .also(*first, "the first one"),
                 ),
                 (Suffix::Default(name, span), None) => default = Some((name, span)),
@@ -280,7 +309,7 @@ impl<'s> Context<'s> {
         (default.map(|(name, _)| name), no_defract)
     }
 
-    /// Says in plain words what is wrong at a token.
+    /// Reports a syntax error at a token in plain words.
     pub fn syntax_error(&mut self, error: SyntaxError<'s>) {
         let (found, expected) = match error {
             ParseError::UnrecognizedToken { token, expected } => (Some(token), expected),
@@ -289,108 +318,38 @@ impl<'s> Context<'s> {
             ParseError::InvalidToken { .. } | ParseError::User { .. } => (None, Vec::new()),
         };
         if let Some((_, Token::Invalid, _)) = found {
-            return; // The lexer has told of it.
+            return; // The lexer reported it.
+        }
+        if self.budget.check().is_err() {
+            return;
         }
         let end = self.base + self.source.len() as u32;
         let place = found.map_or(Span::new(end, end), |(start, _, end)| Span::new(start, end));
-        let next = self.tokens.partition_point(|(_, span)| span.start < place.start);
-        let before = next.checked_sub(1).and_then(|index| self.tokens.get(index)).map(|(_, span)| *span);
-        let found = match found {
-            Some(_) => format!("`{}`", self.text(place)),
-            None => "the end of the file".to_string(),
+        if let Err(exceeded) = self.budget.spend(ERROR_UNITS) {
+            return self.diagnostics.push(exceeded.at(place));
+        }
+        let at = self.tokens.partition_point(|(_, span)| span.start < place.start);
+        let statement = statement_of(&self.tokens[..at]);
+        // A second error in one line of a statement mostly follows from the first.
+        let start = at - statement.len();
+        let start = start.checked_sub(1).map_or(self.base, |before| self.tokens[before].1.start);
+        let last = self.last_error.replace(place).filter(|last| last.start >= start);
+        if last.is_some_and(|last| !self.text(last.to(place)).contains('\n')) {
+            return;
+        }
+        let complaint = Complaint {
+            source: self.source,
+            base: self.base,
+            statement,
+            found: found.map(|(_, token, _)| token),
+            next: self.tokens.get(at + 1).map(|(token, _)| *token),
+            place,
+            expected,
         };
-        let expects = |token: &str| expected.iter().any(|item| item.trim_matches('"') == token);
-        let new_line = before.is_some_and(|before| self.text(Span::new(before.end, place.start)).contains('\n'));
-
-        let ends = matches!(found.as_str(), "`}`" | "`function`" | "`layer`" | "`model`" | "`import`");
-        let error = if expects(";") && (new_line || ends) {
-            // Where it is missing, not where that was noticed.
-            let place = before.map_or(place, Span::after);
-            Diagnostic::error("E0003", place, "expected `;` after this statement")
-        } else {
-            let message = match expected_words(&expects) {
-                Some(words) => format!("expected {words}, found {found}"),
-                None => format!("{found} cannot stand here"),
-            };
-            Diagnostic::error("E0003", place, message)
-        };
-        let help = match found.as_str() {
-            "`==`" if expects("=") => Some("put a space in between: `= =(…)` is the assign aggregation"),
-            "`<=`" | "`>`" | "`>=`" if expects("<") && !expects("<=") => {
-                Some("a constraint has the form `p < n`, and also says `0 <= p`")
-            }
-            "`=`" if expects("==") || expects("]") => Some("write `==` to compare"),
-            "`=`" if expects("[") => {
-                Some("the sizes of a weight come after its name, as in `param Bias[units] = zeros();`; `[]` is rank 0")
-            }
-            "`+`" | "`-`" | "`*`" | "`/`" if expects("|>") => {
-                Some("`|>` binds more loosely than any operator: put it in parentheses, as in `(X |> f) + 1`")
-            }
-            _ if expects("+") && expects("=") && !expects("/") => {
-                Some("an output with indices is aggregated, as in `O[i: N] = +(X[i, j])`; elementwise is `O = X + 1`")
-            }
-            _ => None,
-        };
-        let word = found.trim_matches('`');
-        let help = help.map(str::to_string).or_else(|| {
-            let definitions = expects("function").then_some(["function", "layer", "model", "import"])?;
-            did_you_mean(word, definitions)
-        });
-        self.diagnostics.push(match help {
-            Some(help) => error.help(help),
-            None => error,
-        });
+        self.diagnostics.push(complaint.diagnostic());
     }
 
     fn text(&self, span: Span) -> &'s str {
-        let range = span.start.saturating_sub(self.base) as usize..span.end.saturating_sub(self.base) as usize;
-        self.source.get(range).unwrap_or_default()
-    }
-}
-
-/// The tokens that could stand there, summed up; None for too many.
-fn expected_words(expects: &dyn Fn(&str) -> bool) -> Option<String> {
-    let mut words: Vec<String> = Vec::new();
-    if expects("function") {
-        words.push("`function`, `layer`, `model` or `import`".to_string());
-    }
-    let statement = expects("}") && expects(";") && expects("Capital");
-    if statement {
-        words.push("a statement".to_string());
-    } else if expects("Int") && expects("(") {
-        words.push("an expression".to_string());
-    } else if expects("Capital") && expects("Name") {
-        words.push("a name".to_string());
-    } else if expects("Capital") {
-        words.push("a size name".to_string());
-    } else if expects("(") && !expects("/") {
-        words.push("`(`".to_string());
-    }
-    if expects("/") {
-        words.push("an operator".to_string());
-    } else if expects("+") && expects(">") {
-        words.push("an aggregation (`+ * > < = argmax argmin`)".to_string());
-    } else if expects("<") {
-        words.push("`<`".to_string());
-    }
-    for token in ["=", "->", ",", ":", ")", "]", "{", "}", ";"] {
-        let told = (token == "=" && expects("+")) || (token == ";" && statement);
-        if expects(token) && !told {
-            words.push(format!("`{token}`"));
-        }
-    }
-    for word in ["in", "along"].into_iter().filter(|word| expects(word) && !expects("Name")) {
-        words.push(format!("`{word}`"));
-    }
-    if words.is_empty() && expects("Text") {
-        words.push("a file in quotes, as in `\"layers.tile\"`".to_string());
-    } else if words.is_empty() && expects("[") {
-        words.push("`[`".to_string());
-    }
-    let last = words.pop()?;
-    match words.len() {
-        0 => Some(last),
-        1..4 => Some(format!("{} or {last}", words.join(", "))),
-        _ => None,
+        span.of(self.source, self.base)
     }
 }

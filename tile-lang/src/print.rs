@@ -1,5 +1,5 @@
-//! Tokens and trees as text, for `--emit tokens` and `--emit ast`. Neither says anything about layout, so that two
-//! programs with the same tree text are the same program.
+//! Prints tokens and trees as text, for `--emit tokens` and `--emit ast`. The text of a tree has no
+//! layout, so programs with equal text are equal.
 
 use std::fmt::{self, Write};
 
@@ -9,7 +9,7 @@ use crate::ast::{
 };
 use crate::lexer::{KEYWORDS, tokenize};
 
-/// One token a line: its line and column, counted from 1, and its text.
+/// Prints one token per line: its line and column, counted from 1, and its text.
 pub fn tokens_text(source: &str) -> String {
     let mut text = String::new();
     let (mut line, mut column, mut seen) = (1, 1, 0);
@@ -24,7 +24,7 @@ pub fn tokens_text(source: &str) -> String {
     text
 }
 
-/// The tree as S-expressions, a statement a line.
+/// Prints the tree as S-expressions, one statement per line.
 pub fn ast_text(file: &File) -> String {
     let imports = file.imports.iter().map(|import| format!("{import}\n"));
     let aliases = file.aliases.iter().map(|alias| format!("{alias}\n"));
@@ -49,7 +49,7 @@ impl fmt::Display for Function {
         if let Some(name) = &self.name {
             write!(f, " {name}")?;
         }
-        // An empty list is not the same as none.
+        // An empty list differs from no list.
         if self.parameters.as_ref().is_some_and(Vec::is_empty) {
             f.write_str("\n  (parameters)")?;
         }
@@ -66,7 +66,7 @@ impl fmt::Display for Function {
     }
 }
 
-/// Its name, dimensions, choices and default.
+/// Prints the name, dimensions, choices and default.
 impl fmt::Display for Input {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.name)?;
@@ -110,6 +110,8 @@ impl fmt::Display for Statement {
                 f.write_char(')')
             }
             StatementKind::Scan { sequences, body } => write!(f, "(scan{}{})", Spaced(sequences), Block(body)),
+            StatementKind::Call(call) => write!(f, "(statement {call})"),
+            StatementKind::Adapt { body } => write!(f, "(adapt{})", Block(body)),
             StatementKind::Yield { target, value } => write!(f, "(yield {target} {value})"),
             StatementKind::Error => f.write_str("(error)"),
         }
@@ -118,13 +120,14 @@ impl fmt::Display for Statement {
 
 impl fmt::Display for Weight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Weight { kind, name, shape, initializer, regularizer, condition, otherwise } = self;
+        let Weight { kind, name, shape, initializer, regularizer, constraint, condition, otherwise } = self;
         match shape {
             WeightShape::Sizes(sizes) => write!(f, "({} {name} (sizes{})", kind.keyword(), Spaced(sizes))?,
             WeightShape::Like(tensor) => write!(f, "({} {name} (like {tensor})", kind.keyword())?,
         }
         write!(f, " {initializer}")?;
         write_part(f, "regularizer", regularizer.as_ref())?;
+        write_part(f, "constraint", constraint.as_ref())?;
         write_part(f, "if", condition.as_ref())?;
         write_part(f, "else", otherwise.as_ref())?;
         f.write_char(')')
@@ -203,7 +206,8 @@ impl fmt::Display for Ident {
     }
 }
 
-/// A name as a program has it: quoted where it would be a keyword or of the other class, or would start an `if`.
+/// Writes a name as it must appear in a program. It is quoted if it would be a keyword, belong to
+/// the other letter class or start an `if` or `else`.
 fn write_name(f: &mut fmt::Formatter<'_>, name: &str, capital: bool) -> fmt::Result {
     let starts_capital = name.starts_with(|c: char| c.is_ascii_uppercase());
     if starts_capital != capital || KEYWORDS.contains(&name) || matches!(name, "if" | "else") {
@@ -212,12 +216,12 @@ fn write_name(f: &mut fmt::Formatter<'_>, name: &str, capital: bool) -> fmt::Res
     f.write_str(name)
 }
 
-/// ` (name expr)`, if there is one.
+/// Writes ` (name expr)` if the expression is present.
 fn write_part(f: &mut fmt::Formatter<'_>, name: &str, expr: Option<&Expr>) -> fmt::Result {
     expr.map_or(Ok(()), |expr| write!(f, " ({name} {expr})"))
 }
 
-/// Each after a space.
+/// Prints each item after a space.
 struct Spaced<'a, T>(&'a [T]);
 
 impl<T: fmt::Display> fmt::Display for Spaced<'_, T> {
@@ -226,7 +230,7 @@ impl<T: fmt::Display> fmt::Display for Spaced<'_, T> {
     }
 }
 
-/// Each statement on a line of its own, indented.
+/// Prints each statement on its own line, indented.
 struct Block<'a>(&'a [Statement]);
 
 impl fmt::Display for Block<'_> {

@@ -1,8 +1,9 @@
-//! A checked program: what later phases take.
+//! [`Program`]: a checked program, the input of later phases.
 
 use std::borrow::Cow;
 
 use crate::ast::{File, Function, FunctionKind, Ident};
+use crate::budget::Budget;
 use crate::builtin::{Builtin, builtin, builtin_names};
 use crate::diagnostic::Diagnostic;
 use crate::import::Loaded;
@@ -10,31 +11,32 @@ use crate::library;
 use crate::names::{Names, add_aliases, add_imports, names_of};
 use crate::sources::Sources;
 use crate::span::Span;
-use crate::suggest::did_you_mean;
+use crate::suggest::{did_you_mean, listed};
 
-/// The definitions of a file, of those that it imports, and what they reach of the library. No function reaches itself by
-/// calls of names, and no chain of such calls is longer than [`crate::ast::MAX_DEPTH`].
+/// The definitions of a file and of the files that it imports, with the library definitions that
+/// they reach. Calls of names do not recurse, and no chain of them is longer than
+/// [`crate::ast::MAX_DEPTH`].
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// The main file's in its order, then the imported files', then the library's.
+    /// The main file's definitions in source order, then the imported files', then the library's.
     functions: Vec<Function>,
-    /// How many are the main file's.
+    /// The number of definitions in the main file.
     own: usize,
-    /// How many are the user's.
+    /// The number of definitions in the user's files.
     written: usize,
-    /// By the positions of the user's files.
+    /// The visible names of each of the user's files, sorted by position.
     files: Vec<FileNames>,
     library: Names,
 }
 
-/// What a file of the user's sees, the library apart.
+/// The names that are visible in one of the user's files, without the library's.
 #[derive(Clone, Debug)]
 struct FileNames {
     base: u32,
     names: Names,
 }
 
-/// What a name in a call stands for.
+/// The target of a call.
 #[derive(Clone, Copy, Debug)]
 pub enum Callee<'p> {
     Function(&'p Function),
@@ -42,8 +44,14 @@ pub enum Callee<'p> {
 }
 
 impl Program {
-    /// Of the user's files, the first of which is the main one, and what they reach of the library.
-    pub(crate) fn new(sources: &Sources, loaded: Vec<Loaded>, diagnostics: &mut Vec<Diagnostic>) -> Program {
+    /// Creates a program from the user's files, the main file first, and the library definitions
+    /// that they reach.
+    pub(crate) fn new(
+        sources: &Sources,
+        loaded: Vec<Loaded>,
+        budget: &Budget,
+        diagnostics: &mut Vec<Diagnostic>,
+    ) -> Program {
         let own = loaded.first().map_or(0, |file| file.functions.len());
         let reached = library::reached(sources.files().iter().map(|source| source.text.as_str()));
         let mut functions = Vec::new();
@@ -56,18 +64,18 @@ impl Program {
         }
         let written = functions.len();
         let library = add_library(&mut functions, Names::new(), reached, diagnostics);
-        add_aliases(&mut names, &imports, aliases, &library, diagnostics);
-        add_imports(&mut names, &imports, diagnostics);
+        add_aliases(&mut names, &imports, aliases, &library, budget, diagnostics);
+        add_imports(&mut names, &imports, budget, diagnostics);
         let files = sources.files().iter().zip(names).map(|(source, names)| FileNames { base: source.base, names });
         Program { files: files.collect(), library, functions, own, written }
     }
 
-    /// The functions, layers and models of the main file, in its order.
+    /// Returns the definitions of the main file, in source order.
     pub fn functions(&self) -> &[Function] {
         &self.functions[..self.own]
     }
 
-    /// Those of the files that it imports, too.
+    /// Returns the definitions of the main file and of the files that it imports.
     pub(crate) fn written_functions(&self) -> &[Function] {
         &self.functions[..self.written]
     }
@@ -76,8 +84,9 @@ impl Program {
         &self.functions
     }
 
-    /// What `name` calls in the body of `caller`: a function, layer or model of the caller's file, else of one that this
-    /// imports, else of the library, else of the language. The library itself never sees those of the files.
+    /// Resolves `name` in the body of `caller`. The caller's file is searched first, then the files
+    /// that it imports, then the library, then the built-in functions. Library functions never see
+    /// definitions of the user's files.
     pub fn callee(&self, name: &str, caller: &Function) -> Option<Callee<'_>> {
         let index = self.callee_index(name, caller);
         index.map(|index| Callee::Function(&self.functions[index])).or_else(|| builtin(name).map(Callee::Builtin))
@@ -90,7 +99,8 @@ impl Program {
         named.map(|named| named.function)
     }
 
-    /// How `model` is trained: the main file's `train` block of it, else that of the first imported file with one.
+    /// Returns the `train` block of `model`: the main file's, or else the first one of the imported
+    /// files.
     pub fn training(&self, model: &Function) -> Option<&Function> {
         let is_of_model = |train: &&Function| {
             let name = train.name.as_ref().filter(|_| train.kind == FunctionKind::Train);
@@ -100,12 +110,12 @@ impl Program {
         self.written_functions().iter().find(is_of_model)
     }
 
-    /// What the library defines by this name, of what the program has of it.
+    /// Returns the library's definition of `name`, if the program reaches it.
     pub fn library_function(&self, name: &str) -> Option<&Function> {
         Some(&self.functions[self.library.get(name)?.function])
     }
 
-    /// The program that also has these definitions of the library, if it has them not.
+    /// Returns the program with the given library definitions added, if they are missing.
     pub fn with<'p>(&'p self, names: &[&str]) -> Cow<'p, Program> {
         let missing = names.iter().filter(|name| !self.library.contains_key(**name)).copied();
         let reached = library::reached(missing);
@@ -114,20 +124,22 @@ impl Program {
         }
         let mut program = self.clone();
         let library = std::mem::take(&mut program.library);
-        // The library is in order, so nothing is told.
+        // The library is free of errors, so there are no diagnostics.
         program.library = add_library(&mut program.functions, library, reached, &mut Vec::new());
         Cow::Owned(program)
     }
 
-    /// All names that can be called somewhere, those of the library that nothing reaches included.
+    /// Returns all names that can be called somewhere. Includes library definitions that nothing
+    /// reaches.
     pub fn callable_names(&self) -> impl Iterator<Item = &str> + '_ {
         let written = self.files.iter().flat_map(|file| file.names.keys().map(String::as_str));
         let library = library::names().chain(builtin_names()).map(|name| -> &str { name });
         written.chain(library)
     }
 
-    /// What to run: what has that name in the main file or one that it imports; without a name, the main file's last
-    /// model, or where there is none, its last function.
+    /// Returns the definition to run. A given name is looked up in the main file and the files that
+    /// it imports. Without a name, the result is the main file's last model, or its last function
+    /// if it has no model.
     pub fn entry(&self, name: Option<&str>) -> Result<&Function, Diagnostic> {
         let error = |message: String| Diagnostic::error("E0119", Span::default(), message);
         let names = || self.functions().iter().filter_map(|function| Some(function.name.as_ref()?.name.as_str()));
@@ -136,26 +148,27 @@ impl Program {
             return last(FunctionKind::Model).or_else(|| last(FunctionKind::Function)).ok_or_else(|| {
                 let layers: Vec<&str> = names().collect();
                 match layers.is_empty() {
-                    true => error("this file has no function".to_string()),
-                    false => error("this file has neither a model nor a function".to_string())
-                        .help(format!("one of its layers runs where it is asked for: {}", layers.join(", "))),
+                    true => error("expected a model or a function, found none in this file".to_string()),
+                    false => error("expected a model or a function, found only other definitions".to_string())
+                        .help(format!("choose a layer with `--entry`: {}", listed(&layers))),
                 }
             });
         };
         let found = self.files.first().and_then(|main| main.names.get(wanted));
         found.map(|named| &self.functions[named.function]).ok_or_else(|| {
-            let error = error(format!("this file has no function `{wanted}`"));
+            let error = error(format!("unknown model or function `{wanted}`"));
             let names: Vec<&str> = names().collect();
             match did_you_mean(wanted, names.iter().copied()) {
                 Some(help) => error.help(help),
-                None if names.is_empty() => error.help("its functions have no names"),
-                None => error.help(format!("it has {}", names.join(", "))),
+                None if names.is_empty() => error.help("the functions of this file have no names"),
+                None => error.help(format!("the file has {}", listed(&names))),
             }
         })
     }
 }
 
-/// Adds those definitions of the library to `functions` that `library` does not name yet; gives the names of all.
+/// Adds the library definitions in `reached` that `library` lacks. Returns the names of all library
+/// definitions.
 fn add_library(
     functions: &mut Vec<Function>,
     library: Names,
@@ -170,7 +183,8 @@ fn add_library(
     let mut names = [library];
     names[0].extend(names_of(&new, functions.len(), diagnostics));
     functions.extend(new);
-    add_aliases(&mut names, &[Vec::new()], vec![aliases], &Names::new(), diagnostics);
+    let budget = Budget::unlimited();
+    add_aliases(&mut names, &[Vec::new()], vec![aliases], &Names::new(), &budget, diagnostics);
     let [library] = names;
     library
 }

@@ -1,34 +1,35 @@
-//! The texts that a program was read from.
+//! The source texts of a program.
 
 use std::fmt;
 
 use crate::library;
 use crate::span::{LIBRARY_BASE, Span};
 
-/// The user's files: the one that was asked for, and those that it imports. The library's need not be given.
+/// The user's files: the main file and the files that it imports. The library's files are not
+/// included.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Sources {
-    /// In the order of their positions.
+    /// The files, sorted by position.
     files: Vec<SourceFile>,
 }
 
-/// One text.
+/// One source text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceFile {
-    /// What messages call it: its path.
+    /// The name in messages: the path of the file.
     pub name: String,
     pub text: String,
-    /// The position of its first byte.
+    /// The position of the first byte.
     pub base: u32,
 }
 
 impl Sources {
-    /// A program of one file.
+    /// Creates the sources of a program with one file.
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Sources {
         Sources { files: vec![SourceFile { name: name.into(), text: text.into(), base: 0 }] }
     }
 
-    /// Adds a file and gives the position of its first byte; none where it is too long.
+    /// Adds a file. Returns the position of its first byte, or `None` if the texts are too long.
     pub(crate) fn add(&mut self, name: String, text: String) -> Option<u32> {
         let base = self.files.last().map_or(0, |last| last.base as usize + last.text.len() + 1);
         if base + text.len() >= LIBRARY_BASE as usize {
@@ -39,7 +40,7 @@ impl Sources {
         Some(base)
     }
 
-    /// The same texts, of which the first is called `name`.
+    /// Returns the same texts with the main file renamed to `name`.
     pub fn named(mut self, name: impl Into<String>) -> Sources {
         if let Some(main) = self.files.first_mut() {
             main.name = name.into();
@@ -47,12 +48,12 @@ impl Sources {
         self
     }
 
-    /// All the user's files, first the one that was asked for.
+    /// Returns all of the user's files, the main file first.
     pub fn files(&self) -> &[SourceFile] {
         &self.files
     }
 
-    /// The name, the text and the position of the file that a span is in.
+    /// Returns the name, the text and the position of the file that contains a span.
     pub fn file(&self, span: Span) -> (String, &str, u32) {
         if span.in_library() {
             let found = library::files().take_while(|(_, base)| *base <= span.start).last();
@@ -65,7 +66,7 @@ impl Sources {
     }
 }
 
-/// Without the texts.
+/// Prints the names of the files, without their texts.
 impl fmt::Debug for Sources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.files.iter().map(|file| &file.name)).finish()

@@ -1,13 +1,14 @@
-//! Where in the source text something stands.
+//! Positions in the source texts of a program.
 //!
-//! Positions of all texts of one program live in one number space, so that a span alone says which text it is in: the
-//! user's files follow each other from 0 on, the files of the shipped library from [`LIBRARY_BASE`] on.
-//! [`crate::Sources`] knows the texts.
+//! All texts of a program share one range of positions, so a span also identifies its text. The
+//! user's files follow each other from 0 on, and the files of the shipped library follow each other
+//! from [`LIBRARY_BASE`] on. [`crate::Sources`] maps a span to its text.
 
-/// The position of the first byte of the shipped library. The user's files must be shorter than this, together.
+/// The position of the first byte of the shipped library. The user's files together must be shorter
+/// than this.
 pub const LIBRARY_BASE: u32 = 1 << 31;
 
-/// A half-open range of byte positions, `start <= end`.
+/// A half-open range of byte positions with `start <= end`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Span {
     pub start: u32,
@@ -19,17 +20,24 @@ impl Span {
         Span { start, end }
     }
 
-    /// The smallest span that covers both.
+    /// Returns the smallest span that covers both spans.
     pub fn to(self, other: Span) -> Span {
         Span::new(self.start.min(other.start), self.end.max(other.end))
     }
 
-    /// The empty span at the end of this one.
+    /// Returns the empty span at the end of this span.
     pub fn after(self) -> Span {
         Span::new(self.end, self.end)
     }
 
-    /// Whether it lies in the shipped library and not in a user's file.
+    /// Returns the part of a text whose first byte is at position `base`. Empty if the text does
+    /// not have it.
+    pub(crate) fn of(self, text: &str, base: u32) -> &str {
+        let range = self.start.saturating_sub(base) as usize..self.end.saturating_sub(base) as usize;
+        text.get(range).unwrap_or_default()
+    }
+
+    /// Returns whether the span lies in the shipped library.
     pub fn in_library(self) -> bool {
         self.start >= LIBRARY_BASE
     }

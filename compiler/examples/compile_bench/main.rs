@@ -1,4 +1,5 @@
-//! How long compilation takes, phase by phase: `cargo run --release -p tile-compiler --example compile_bench [NAME]`.
+//! Measures the time of compilation, phase by phase:
+//! `cargo run --release -p tile-compiler --example compile_bench [NAME]`.
 
 mod models;
 
@@ -10,14 +11,14 @@ use tile_compiler::passes::fuse;
 use tile_compiler::pipeline;
 use tile_compiler::profile::Profile;
 
-/// The least of several measurements, in milliseconds, and what was made.
+/// Returns the least time of several runs, in milliseconds, and the last result.
 fn least<T>(mut work: impl FnMut() -> T) -> (f64, T) {
     let mut best = f64::INFINITY;
     loop {
         let start = Instant::now();
         let result = work();
         let time = start.elapsed().as_secs_f64() * 1e3;
-        // Until three measurements in a row are no better.
+        // Stop at the first run that is not at least 3% faster than the best one.
         if time > best * 0.97 {
             return (best.min(time), result);
         }

@@ -1,15 +1,16 @@
-//! Graphs like those of well-known models, as the text form of IR 1, node for node about what lowering makes of them.
+//! Graphs like those of well-known models, in the text form of IR 1, close to the output of
+//! lowering.
 
 use std::fmt::Write;
 
-/// A tensor: its number, and its shape.
+/// The number and shape of a tensor.
 #[derive(Clone)]
 struct Value {
     number: usize,
     shape: Vec<usize>,
 }
 
-/// A graph that grows.
+/// A graph under construction.
 struct Model {
     name: &'static str,
     nodes: String,
@@ -25,9 +26,9 @@ impl Model {
         format!("graph {}(%0) -> (Y = %{})\n{}", self.name, output.number, self.nodes)
     }
 
-    /// A line `%n = operation : dtype[shape]  # origin`.
+    /// Adds a line `%n = operation : dtype[shape]  # origin`.
     fn typed(&mut self, operation: &str, dtype: &str, shape: &[usize], origin: &str) -> Value {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(self.nodes, "%{} = {operation} : {dtype}{shape:?}{origin}", self.count);
         self.count += 1;
         Value { number: self.count - 1, shape: shape.into() }
@@ -67,7 +68,7 @@ impl Model {
         self.node(&format!("select %{} %{} %{}", below.number, zero.number, x.number), &x.shape, &origin)
     }
 
-    /// `same` padding; NHWC and HWIO.
+    /// Adds a convolution with `same` padding: NHWC data and HWIO weights.
     fn conv(&mut self, x: &Value, filters: usize, k: usize, stride: usize, path: &str) -> Value {
         let [n, h, w, c] = x.shape[..] else { unreachable!("images have four axes") };
         let (ho, wo, p) = (h.div_ceil(stride), w.div_ceil(stride), (k - 1) / 2);
@@ -96,7 +97,7 @@ impl Model {
         self.node(&text, &[n, ho, wo, c], &format!("Y in DepthwiseConv2D at {path}"))
     }
 
-    /// In inference: from moving averages.
+    /// Adds batch normalisation for inference, with moving averages.
     fn batch_norm(&mut self, x: &Value, path: &str) -> Value {
         let c = [x.shape[x.shape.len() - 1]];
         let origin = |value: &str| format!("{value} in BatchNormalization at {path}");
@@ -142,7 +143,7 @@ impl Model {
         self.binary("div", &sum, &count, origin)
     }
 
-    /// The last axis of `x` times a weight, plus a bias.
+    /// Adds a product of the last axis of `x` with a weight, plus a bias.
     fn dense(&mut self, x: &Value, units: usize, path: &str) -> Value {
         let (outer, k) = (&x.shape[..x.shape.len() - 1], x.shape[x.shape.len() - 1]);
         let kernel = self.weight(&format!("{path}.Kernel"), &[k, units]);
@@ -161,7 +162,7 @@ impl Model {
         self.binary("add", &product, &bias, &origin)
     }
 
-    /// `aggregation` over the last axis, which stays as 1.
+    /// Adds an aggregation over the last axis, which becomes 1.
     fn reduce(&mut self, aggregation: &str, x: &Value, origin: &str) -> Value {
         let (outer, last) = (&x.shape[..x.shape.len() - 1], x.shape[x.shape.len() - 1]);
         let place: Vec<String> = (0..outer.len()).map(|a| format!("a{a}")).collect();
@@ -211,7 +212,7 @@ impl Model {
         self.binary("mul", &halved, &shifted, &origin)
     }
 
-    /// A projection to or from heads: an EinsumDense with a bias.
+    /// Adds a projection to or from heads: an EinsumDense with a bias.
     fn heads(&mut self, x: &Value, heads: usize, size: usize, path: &str) -> Value {
         let [n, t, d] = x.shape[..] else { unreachable!("sequences have three axes") };
         let kernel = self.weight(&format!("{path}.Kernel"), &[d, heads, size]);
@@ -269,7 +270,8 @@ impl Model {
         self.typed(&text, "u32", &shape, "  # X in threefry")
     }
 
-    /// Threefry-2x32-20 of a key and a counter for each element, as floats in [0, 1).
+    /// Adds Threefry-2x32-20 of a key and a counter for each element, converted to floats in [0,
+    /// 1).
     fn random_uniform(&mut self, seed: &Value, stream: u32, shape: &[usize]) -> Value {
         let elements: usize = shape.iter().product();
         let index = self.typed("index 0", "i32", &[elements], "  # Index in random_uniform");
@@ -397,7 +399,7 @@ pub fn transformer(layers: usize) -> String {
     m.text(&x)
 }
 
-/// The first values of as many weights.
+/// Returns a graph of the initial values of `weights` weights.
 pub fn initial(weights: usize) -> String {
     let mut m = Model::new("initial");
     let seed = m.input("seed", "u32", &[2]);
@@ -407,7 +409,7 @@ pub fn initial(weights: usize) -> String {
     format!("graph initial(%0) -> ({})\n{}", outputs.join(", "), m.nodes)
 }
 
-/// A sum of the squares of as many weights, as regularizers make it.
+/// Returns a graph of the sum of squares of `weights` weights, as regularizers build it.
 pub fn penalty(weights: usize) -> String {
     let mut m = Model::new("penalty");
     let factor = m.input("Factor", "f32", &[]);
@@ -423,7 +425,8 @@ pub fn penalty(weights: usize) -> String {
     m.text(&sum)
 }
 
-/// As many features one after the other, as concatenation makes it: each is written over what was there before.
+/// Returns a graph that concatenates `parts` features as the library does: each is written over the
+/// previous result.
 pub fn concatenation(parts: usize) -> String {
     let mut m = Model::new("concatenation");
     let x = m.input("X", "f32", &[16, 8]);

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-/// `Σ coefficient * variable + constant`, exactly, in 64-bit integers.
+/// `Σ coefficient * variable + constant`, exact in 64-bit integers.
 ///
-/// The terms are sorted by variable and no coefficient is zero, so that equal expressions are equal values.
-/// Every operation that can leave the range of `i64` answers `None` instead.
+/// The terms are sorted by variable and no coefficient is zero, so equal expressions are equal
+/// values. Operations that may leave the range of `i64` return `None` in that case.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Affine {
     terms: Vec<(usize, i64)>,
@@ -13,17 +13,17 @@ pub struct Affine {
 }
 
 impl Affine {
-    /// The expression that is always `value`.
+    /// Returns the constant expression `value`.
     pub fn constant(value: i64) -> Self {
         Self { terms: Vec::new(), constant: value }
     }
 
-    /// The expression that is variable number `variable`.
+    /// Returns the expression that is variable number `variable`.
     pub fn var(variable: usize) -> Self {
         Self { terms: vec![(variable, 1)], constant: 0 }
     }
 
-    /// The sum of `terms` (in any order, repeats are added up) and `constant`.
+    /// Returns the sum of `constant` and `terms`, which may be in any order and repeat variables.
     pub fn new(terms: impl IntoIterator<Item = (usize, i64)>, constant: i64) -> Option<Self> {
         let mut terms: Vec<_> = terms.into_iter().collect();
         terms.sort_by_key(|&(variable, _)| variable);
@@ -38,17 +38,17 @@ impl Affine {
         Some(Self { terms: merged, constant })
     }
 
-    /// The terms, sorted by variable; no coefficient is zero.
+    /// Returns the terms, sorted by variable, with nonzero coefficients.
     pub fn terms(&self) -> &[(usize, i64)] {
         &self.terms
     }
 
-    /// The part without a variable.
+    /// Returns the constant term.
     pub fn offset(&self) -> i64 {
         self.constant
     }
 
-    /// The coefficient of `variable`, zero where it does not occur.
+    /// Returns the coefficient of `variable`, or zero if it does not occur.
     pub fn coefficient(&self, variable: usize) -> i64 {
         match self.terms.binary_search_by_key(&variable, |&(v, _)| v) {
             Ok(at) => self.terms[at].1,
@@ -56,17 +56,17 @@ impl Affine {
         }
     }
 
-    /// The variables that occur, in ascending order.
+    /// Returns the variables that occur, in ascending order.
     pub fn variables(&self) -> impl Iterator<Item = usize> + '_ {
         self.terms.iter().map(|&(variable, _)| variable)
     }
 
-    /// The value, where no variable occurs.
+    /// Returns the value if no variable occurs.
     pub fn as_constant(&self) -> Option<i64> {
         self.is_constant().then_some(self.constant)
     }
 
-    /// The variable, where the expression is one variable and nothing else.
+    /// Returns the variable if the expression is a single variable with coefficient 1.
     pub fn as_variable(&self) -> Option<usize> {
         match (self.terms.as_slice(), self.constant) {
             ([(variable, 1)], 0) => Some(*variable),
@@ -74,23 +74,23 @@ impl Affine {
         }
     }
 
-    /// Whether no variable occurs.
+    /// Returns whether no variable occurs.
     pub fn is_constant(&self) -> bool {
         self.terms.is_empty()
     }
 
-    /// `self + other`.
+    /// Returns `self + other`.
     pub fn add(&self, other: &Self) -> Option<Self> {
         let constant = self.constant.checked_add(other.constant)?;
         Self::new(self.terms.iter().chain(&other.terms).copied(), constant)
     }
 
-    /// `self - other`.
+    /// Returns `self - other`.
     pub fn sub(&self, other: &Self) -> Option<Self> {
         self.add(&other.scale(-1)?)
     }
 
-    /// `factor * self`.
+    /// Returns `factor * self`.
     pub fn scale(&self, factor: i64) -> Option<Self> {
         let mut terms = Vec::with_capacity(self.terms.len());
         if factor != 0 {
@@ -101,7 +101,7 @@ impl Affine {
         Some(Self { terms, constant: self.constant.checked_mul(factor)? })
     }
 
-    /// `self` with `value` in the place of `variable`.
+    /// Replaces `variable` by `value`.
     pub fn substitute(&self, variable: usize, value: &Self) -> Option<Self> {
         let coefficient = self.coefficient(variable);
         if coefficient == 0 {
@@ -111,7 +111,8 @@ impl Affine {
         Self { terms: rest.collect(), constant: self.constant }.add(&value.scale(coefficient)?)
     }
 
-    /// `self` with `values[v]` in the place of every variable `v`; `None` also where `values` lacks one that occurs.
+    /// Replaces every variable `v` by `values[v]`. Returns `None` on overflow or if `values` lacks
+    /// a variable.
     pub fn substitute_all(&self, values: &[Self]) -> Option<Self> {
         let mut sum = Self::constant(self.constant);
         for &(variable, coefficient) in &self.terms {
@@ -120,14 +121,15 @@ impl Affine {
         Some(sum)
     }
 
-    /// `self` with variable `f(v)` in the place of every variable `v`. Variables that become one are added up.
+    /// Renames every variable `v` to `f(v)`. Terms with the same new variable are added.
     pub fn map_variables(&self, mut f: impl FnMut(usize) -> usize) -> Option<Self> {
         Self::new(self.terms.iter().map(|&(v, c)| (f(v), c)), self.constant)
     }
 
-    /// The value where variable `v` is `point[v]`; `None` also where `point` lacks a variable that occurs.
+    /// Returns the value at `point`, where variable `v` is `point[v]`. Returns `None` on overflow
+    /// or if `point` lacks a variable.
     pub fn evaluate(&self, point: &[i64]) -> Option<i64> {
-        // In 128 bits no sum of fewer than 2⁶³ products overflows, so that only the result is checked.
+        // A sum of fewer than 2⁶³ products fits 128 bits, so only the result needs a check.
         let mut sum = i128::from(self.constant);
         for &(variable, coefficient) in &self.terms {
             sum = sum.checked_add(i128::from(coefficient) * i128::from(*point.get(variable)?))?;
@@ -135,7 +137,8 @@ impl Affine {
         i64::try_from(sum).ok()
     }
 
-    /// The smallest and the largest value where variable `v` runs over the inclusive range `ranges[v]`.
+    /// Returns the least and greatest value where variable `v` runs over the inclusive range
+    /// `ranges[v]`.
     pub fn bounds(&self, ranges: &[(i64, i64)]) -> Option<(i64, i64)> {
         let (mut low, mut high) = (i128::from(self.constant), i128::from(self.constant));
         for &(variable, coefficient) in &self.terms {
@@ -147,13 +150,13 @@ impl Affine {
         Some((i64::try_from(low).ok()?, i64::try_from(high).ok()?))
     }
 
-    /// The text form, `2*i + j - 1`, with `name(v)` for variable `v`.
+    /// Returns the text form, such as `2*i + j - 1`, with `name(v)` for variable `v`.
     pub fn display<N: fmt::Display>(&self, name: impl Fn(usize) -> N) -> impl fmt::Display {
         Text { affine: self, name }
     }
 
-    /// Reads the text form back; `variable(name)` gives the number of a name. The order of the terms is free.
-    /// Errors are one sentence.
+    /// Parses the text form, with terms in any order; `variable(name)` returns the number of a
+    /// name. Errors are one sentence.
     pub fn parse(text: &str, mut variable: impl FnMut(&str) -> Option<usize>) -> Result<Self, String> {
         let wrong = || format!("`{text}` is not an affine expression such as `2*i + j - 1`");
         let overflow = || format!("`{text}` does not fit 64-bit integers");

@@ -1,26 +1,31 @@
-//! [`hermite`]: variables that number the places an index map writes, and those that reduce into one place.
+//! [`hermite`]: variables that number the places an index map writes, and variables that reduce
+//! into one place.
 
 use super::Affine;
 
-/// A change of integer variables that takes an index map apart.
+/// A change of integer variables that separates places from reduction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hermite {
-    /// Every old variable as an expression of as many new ones: a bijection of the integer points.
+    /// Each old variable in terms of as many new ones: a bijection of the integer points.
     pub old: Vec<Affine>,
-    /// The place is a one-to-one function of the first `rank` new variables, and the others do not occur in it.
+    /// Number of leading new variables that determine the place, one-to-one. The other ones do not
+    /// occur in it.
     pub rank: usize,
 }
 
-/// The Hermite normal form of the index map `outputs` over the variables `0..extents.len()`. `None`: overflow.
+/// Returns the Hermite normal form of the index map `outputs` over the variables
+/// `0..extents.len()`, or `None` on overflow.
 ///
-/// - The first new variables belong to independent coordinates of `outputs`, in their order, each with a positive
-///   coefficient there; in a coordinate whose coefficients have no common divisor it is 1 and no other occurs.
+/// - The first new variables belong to independent coordinates of `outputs`, in order. Each has a
+///   positive coefficient in its coordinate. The coefficient is 1, and no other variable occurs, if
+///   the coefficients left by the coordinates eliminated before (single variables come first) have
+///   no common divisor.
 /// - A coordinate that is a single variable with coefficient 1 keeps that variable.
-/// - Where there is a choice, the variables with the larger extents are spent on coordinates, so that the reduction
-///   runs over the smaller ones: of `i + j` with i in 0..100 and j in 0..3, it runs over `j`.
+/// - If there is a choice, variables with larger extents go to coordinates, so that the reduction
+///   runs over smaller ones: for `i + j` with i in 0..100 and j in 0..3, it runs over `j`.
 pub fn hermite(outputs: &[Affine], extents: &[i64]) -> Option<Hermite> {
     let variables = extents.len();
-    // The columns are the new variables: what each adds to an old variable, and to a coordinate.
+    // Each column is a new variable: its coefficients in the old variables, and in the coordinates.
     let mut columns = Vec::with_capacity(variables);
     for v in 0..variables {
         let mut old = vec![0; variables];
@@ -29,7 +34,7 @@ pub fn hermite(outputs: &[Affine], extents: &[i64]) -> Option<Hermite> {
     }
     let mut free: Vec<usize> = (0..variables).collect();
     let mut pivots: Vec<(usize, usize)> = Vec::new();
-    // Single variables come first, before they are mixed into others.
+    // Coordinates with a single variable come first, before elimination mixes variables.
     let mut order: Vec<usize> = (0..outputs.len()).collect();
     order.sort_by_key(|&row| !matches!(outputs[row].terms(), [(_, 1 | -1)]));
     for row in order {
@@ -76,7 +81,8 @@ impl Column {
     }
 }
 
-/// Euclid's algorithm on the entries of `row`, until at most one of the `free` columns has one: that column.
+/// Applies Euclid's algorithm to the entries of `row` until at most one of the `free` columns has a
+/// nonzero entry. Returns that column.
 fn eliminate(columns: &mut [Column], free: &[usize], row: usize, extents: &[i64]) -> Option<Option<usize>> {
     loop {
         let nonzero: Vec<usize> = free.iter().copied().filter(|&c| columns[c].places[row] != 0).collect();
@@ -131,10 +137,10 @@ mod tests {
             let affine = |a: &[i64; 4]| Affine::new(a.iter().copied().enumerate(), 0).unwrap();
             let outputs: Vec<Affine> = rows.iter().map(affine).collect();
             let form = hermite(&outputs, &[9, 8, 7, 6]).unwrap();
-            // A bijection of the integer points: determinant 1 or -1, by expansion.
+            // A bijection of the integer points has determinant 1 or -1.
             let m: Vec<Vec<i64>> = form.old.iter().map(|a| (0..4).map(|v| a.coefficient(v)).collect()).collect();
             prop_assert_eq!(determinant(&m).abs(), 1);
-            // The reduction variables do not occur in the place, and the others have full column rank.
+            // Reduction variables do not occur in the place, and the others have full column rank.
             let places: Vec<Affine> = outputs.iter().map(|o| o.substitute_all(&form.old).unwrap()).collect();
             prop_assert!(places.iter().all(|p| p.variables().all(|v| v < form.rank)));
             prop_assert_eq!(form.rank, rank(&rows));
@@ -154,7 +160,7 @@ mod tests {
         (0..m.len()).map(|c| m[0][c] * determinant(&minor(c)) * if c % 2 == 0 { 1 } else { -1 }).sum()
     }
 
-    /// By elimination over the integers, without division.
+    /// Returns the rank by elimination over the integers, without division.
     fn rank(rows: &[[i64; 4]]) -> usize {
         let mut rows: Vec<[i128; 4]> = rows.iter().map(|r| r.map(i128::from)).collect();
         let mut rank = 0;

@@ -1,29 +1,30 @@
-//! [`injective`]: whether an index map writes each place at most once.
+//! [`injective`]: decides whether an index map writes each place at most once.
 
 use super::{Affine, Ranges, hermite, ranges};
 
-/// What [`injective`] found.
+/// The result of [`injective`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Injectivity {
     /// No two valid assignments write the same place.
     Yes,
-    /// These two do.
+    /// These two assignments write the same place.
     No(Vec<i64>, Vec<i64>),
-    /// The search was given up.
+    /// The search exceeded its budget.
     Unknown,
 }
 
-/// How many subproblems the search for a collision looks at.
+/// Maximum number of subproblems in the search for a collision.
 const BUDGET: usize = 400;
 
-/// Whether no two integer points of the box `extents` (inclusive ranges) where all `constraints` are `>= 0` have the
-/// same value of all `outputs`. `None`: overflow.
+/// Decides whether no two integer points of the box `extents` (inclusive ranges), at which all
+/// `constraints` are `>= 0`, have equal values of all `outputs`. Returns `None` on overflow.
 ///
-/// Independent coordinates prove it at once. Else two such points p and p + d with d ≠ 0 are looked for exactly, as an
-/// integer program over p and d: `4*i + j` with j in 0..4 has none, as 4*di + dj = 0 has no other solution.
+/// Independent coordinates prove it at once. Otherwise two such points p and p + d with d ≠ 0 are
+/// searched exactly, as an integer program over p and d. For example, `4*i + j` with j in 0..4 has
+/// none, because 4*di + dj = 0 has no other solution.
 pub fn injective(outputs: &[Affine], extents: &[(i64, i64)], constraints: &[Affine]) -> Option<Injectivity> {
     let variables = extents.len();
-    // A variable with one value is none.
+    // A variable with a single value is a constant.
     let fixed: Vec<Affine> = extents
         .iter()
         .enumerate()
@@ -54,7 +55,7 @@ pub fn injective(outputs: &[Affine], extents: &[(i64, i64)], constraints: &[Affi
     }
     let mut budget = BUDGET;
     let mut unknown = false;
-    // The first coordinate where the points differ, which is larger in the second.
+    // `first` is the first coordinate in which the points differ. It is larger in the second point.
     for first in 0..variables {
         let mut case = program.clone();
         for equal in 0..first {
@@ -81,7 +82,7 @@ enum Search {
     GaveUp,
 }
 
-/// An integer point where every constraint is `>= 0`, by branch and bound over the ranges.
+/// Searches an integer point where every constraint is `>= 0`, by branch and bound over the ranges.
 fn search(variables: usize, constraints: &mut Vec<Affine>, budget: &mut usize) -> Option<Search> {
     if *budget == 0 {
         return Some(Search::GaveUp);
@@ -101,7 +102,7 @@ fn search(variables: usize, constraints: &mut Vec<Affine>, budget: &mut usize) -
         }
         return Some(Search::Point(point));
     };
-    // Its lowest value, then all the others.
+    // One branch takes the lowest value, the other one all larger values.
     let (low, _) = found[variable];
     for branch in
         [Affine::new([(variable, -1)], low)?, Affine::new([(variable, 1)], low.checked_add(1)?.checked_neg()?)?]
@@ -139,7 +140,7 @@ mod tests {
         insta::assert_snapshot!(found(&["k + 30*i + 6*j"], &[1000, 5, 6], &[]), @"Yes");
         insta::assert_snapshot!(found(&["i"], &[9, 2], &[]), @"No([0, 0], [0, 1])");
         insta::assert_snapshot!(found(&["i"], &[9, 1], &[]), @"Yes");
-        // j may be 4 only at the last i.
+        // The constraint allows j = 4 only at the last i.
         insta::assert_snapshot!(found(&["4*i + j"], &[3, 5], &["i - 2*j + 6"]), @"Yes");
     }
 

@@ -1,16 +1,17 @@
-//! [`integral_points`]: the integer points where fractional expressions are integers.
+//! [`integral_points`]: the integer points at which fractional expressions are integers.
 
 use super::{Affine, RationalAffine};
 
-/// Old variables as affine expressions of as many new ones that run over all integers, such that the old ones run over
-/// exactly the integer points at which every one of `expressions` is an integer: of `i/2`, `i = 2*y`.
-/// `Some(None)` where there is no such point, `None` on overflow.
+/// Returns the old variables as affine expressions of as many new ones that run over all integers.
+/// The old variables then run over exactly the integer points at which all of `expressions` are
+/// integers: for `i/2`, `i = 2*y`. Returns `Some(None)` if there is no such point, and `None` on
+/// overflow.
 ///
-/// A variable is left alone (the new one of the same number) where it can be.
+/// A variable stays the same, under its number, if possible.
 pub fn integral_points(variables: usize, expressions: &[RationalAffine]) -> Option<Option<Vec<Affine>>> {
     let mut points: Vec<Affine> = (0..variables).map(Affine::var).collect();
     for expression in expressions {
-        // The condition is `numerator ≡ 0` modulo the denominator, in the variables so far.
+        // The condition is `numerator ≡ 0` modulo the denominator, in the current variables.
         let condition = expression.substitute_all(&points)?;
         let Some(solution) = solve(variables, condition.numerator(), condition.denominator())? else {
             return Some(None);
@@ -20,13 +21,14 @@ pub fn integral_points(variables: usize, expressions: &[RationalAffine]) -> Opti
     Some(Some(points))
 }
 
-/// All solutions of `condition ≡ 0` modulo `modulus`, as [`integral_points`] gives them.
+/// Returns all solutions of `condition ≡ 0` modulo `modulus`, in the form of [`integral_points`].
 fn solve(variables: usize, condition: &Affine, modulus: i64) -> Option<Option<Vec<Affine>>> {
     let mut solution: Vec<Affine> = (0..variables).map(Affine::var).collect();
     if modulus == 1 {
         return Some(Some(solution));
     }
-    // With a coefficient of 1 or -1, the new variable is the quotient itself: of `(i + j)/2`, `i = 2*y - j`.
+    // With a coefficient of 1 or -1, the new variable is the quotient itself: for `(i + j)/2`,
+    // `i = 2*y - j`.
     if let Some(&(variable, sign)) = condition.terms().iter().find(|(_, c)| matches!(c, 1 | -1)) {
         let quotient = Affine::new([(variable, modulus)], 0)?;
         let rest = condition.substitute(variable, &Affine::constant(0))?;
@@ -34,8 +36,9 @@ fn solve(variables: usize, condition: &Affine, modulus: i64) -> Option<Option<Ve
         return Some(Some(solution));
     }
     let mut condition = reduce(condition, modulus)?;
-    // Euclid's algorithm on two coefficients at a time, until one coefficient has an inverse or only one is left:
-    // substituting `j = j' - q*i` for the smaller coefficient's variable takes q times it from that of `i`.
+    // Euclid's algorithm on pairs of coefficients, until one has an inverse or only one is left:
+    // substituting `j = j' - q*i`, where `j` has the smaller coefficient, subtracts q times it from
+    // the coefficient of `i`.
     loop {
         let unit = condition.terms().iter().find(|&&(_, c)| inverse(c, modulus).is_some());
         if let Some(&(variable, coefficient)) = unit {
@@ -52,7 +55,8 @@ fn solve(variables: usize, condition: &Affine, modulus: i64) -> Option<Option<Ve
         match *condition.terms() {
             [] => return Some((condition.offset() % modulus == 0).then_some(solution)),
             [(variable, coefficient)] => {
-                // Not a unit: divide by the common divisor with the modulus, which must divide the constant too.
+                // It is not a unit: divide by the common divisor with the modulus, which must
+                // divide the constant.
                 let divisor = gcd(coefficient, modulus);
                 if condition.offset() % divisor != 0 {
                     return Some(None);
@@ -74,14 +78,14 @@ fn solve(variables: usize, condition: &Affine, modulus: i64) -> Option<Option<Ve
     }
 }
 
-/// The same condition modulo `modulus` with the smallest coefficients.
+/// Returns an equivalent condition modulo `modulus` with the least coefficients.
 fn reduce(condition: &Affine, modulus: i64) -> Option<Affine> {
     let small = |c: i64| symmetric(i128::from(c), modulus);
     let terms = condition.terms().iter().map(|&(v, c)| Some((v, small(c)?)));
     Affine::new(terms.collect::<Option<Vec<_>>>()?, small(condition.offset())?)
 }
 
-/// The representative of `value` in `-modulus/2 < r <= modulus/2`.
+/// Returns the representative of `value` in `-modulus/2 < r <= modulus/2`.
 fn symmetric(value: i128, modulus: i64) -> Option<i64> {
     let modulus = i128::from(modulus);
     let rest = value.rem_euclid(modulus);
@@ -89,11 +93,11 @@ fn symmetric(value: i128, modulus: i64) -> Option<i64> {
 }
 
 fn gcd(a: i64, b: i64) -> i64 {
-    // Both are at most `modulus` in absolute value, so that it fits.
+    // Both are at most `modulus` in absolute value, so the result fits.
     super::rational::gcd(i128::from(a), i128::from(b)).and_then(|g| i64::try_from(g).ok()).unwrap_or(1)
 }
 
-/// The inverse of `value` modulo `modulus`, where they have no common divisor.
+/// Returns the inverse of `value` modulo `modulus` if they are coprime.
 fn inverse(value: i64, modulus: i64) -> Option<i64> {
     let modulus = i128::from(modulus);
     let (mut old, mut new) = ((modulus, 0), (i128::from(value).rem_euclid(modulus), 1));
@@ -152,12 +156,13 @@ mod tests {
                 prop_assert!(wanted.is_empty());
                 return Ok(());
             };
-            // Sound: every point reached is one.
+            // Sound: the expressions are integers at every point reached.
             for new in cube(3) {
                 let old: Vec<i64> = points.iter().map(|p| p.evaluate(&new).unwrap()).collect();
                 prop_assert!(numerators.iter().all(|(n, d)| n.evaluate(&old).unwrap() % d == 0));
             }
-            // Complete and one-to-one: the lattice has as many points as there are solutions, one in `determinant` points.
+            // Complete and one-to-one: the density of the lattice, one in `determinant` points, is
+            // that of the solutions.
             let period = numerators.iter().map(|(_, d)| *d).product::<i64>();
             let residues = (0..period.pow(3)).filter(|at| {
                 let p = [at % period, at / period % period, at / period / period];

@@ -1,13 +1,12 @@
-//! Exact index arithmetic.
+//! Exact index arithmetic over the integers and the rationals, without rounding. Functions return
+//! `None` or an error if a number leaves its range: nothing wraps and nothing panics.
 //!
-//! Everything here is over the integers or the rationals, without rounding, and answers `None` or an error where a
-//! number would leave its range: nothing wraps and nothing panics.
-//!
-//! - [`Affine`] and [`RationalAffine`]: index expressions such as `2*i + j - 1` and `i/2`;
-//! - [`ranges`]: the values that each variable takes under affine constraints;
-//! - [`integral_points`]: the integer points where fractional expressions are integers;
-//! - [`hermite`]: variables that number the places an index map writes, and those that reduce into one place;
-//! - [`injective`]: whether an index map writes each place at most once.
+//! - [`Affine`] and [`RationalAffine`]: index expressions such as `2*i + j - 1` and `i/2`.
+//! - [`ranges`]: the range of each variable under affine constraints.
+//! - [`integral_points`]: the integer points at which fractional expressions are integers.
+//! - [`hermite`]: variables that number the places an index map writes, and variables that reduce
+//!   into one place.
+//! - [`injective`]: decides whether an index map writes each place at most once.
 
 mod expression;
 mod hermite;

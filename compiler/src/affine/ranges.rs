@@ -1,27 +1,29 @@
-//! [`ranges`]: the values that each variable takes under affine constraints.
+//! [`ranges`]: the range of each variable under affine constraints.
 
 use super::Affine;
 use super::rational::{Rational, gcd};
 use super::simplex::{Maximum, Simplex};
 
-/// What [`ranges`] found.
+/// The result of [`ranges`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ranges {
     /// No integer point satisfies the constraints.
     Empty,
-    /// Nothing bounds this variable from above, or from below.
+    /// The constraints do not bound this variable from above, or from below.
     Unbounded { variable: usize, above: bool },
-    /// The first and last value of every variable. They are exact over the rationals, and rounded inwards until no
-    /// range shrinks any further; seldom, the first or last value of a range occurs in no integer point.
+    /// The first and last value of every variable. They are exact over the rationals, and rounded
+    /// inwards until no range shrinks further. Rarely, the first or last value occurs in no integer
+    /// point.
     Bounded(Vec<(i64, i64)>),
 }
 
-/// Rounding inwards shrinks the polytope, which can bring in other bounds, and so on. Nearly always once is enough;
-/// the limit is for thin polytopes, whose ranges are then a little wider than they could be, which is sound.
+/// Maximum number of rounds. Rounding inwards shrinks the polytope, which may activate other
+/// bounds. One round nearly always suffices. Thin polytopes may reach the limit; their ranges are
+/// then wider than necessary, which is sound.
 const ROUNDS: usize = 16;
 
-/// The range of each of the variables `0..variables` over the integer points where every constraint is `>= 0`.
-/// `None`: overflow.
+/// Returns the range of each variable `0..variables` over the integer points where every constraint
+/// is `>= 0`, or `None` on overflow.
 pub fn ranges(variables: usize, constraints: &[Affine]) -> Option<Ranges> {
     let mut bounds = vec![Bounds { low: None, high: None }; variables];
     let mut rows = Vec::new();
@@ -46,7 +48,7 @@ pub fn ranges(variables: usize, constraints: &[Affine]) -> Option<Ranges> {
         if bounds.iter().any(Bounds::is_empty) {
             return Some(Ranges::Empty);
         }
-        // A constraint that the bounds imply says nothing; the others fall apart into independent programs.
+        // Drop constraints that the bounds imply. The others split into independent programs.
         rows.retain(|row| !implied(row, &bounds));
         let mut rounded = false;
         for (members, rows) in components(variables, &rows) {
@@ -95,8 +97,8 @@ impl Bounds {
     }
 }
 
-/// The constraint divided by the common divisor of its coefficients, and its constant rounded down: the same integer
-/// points satisfy it. `2*i - 1 >= 0` becomes `i - 1 >= 0`.
+/// Divides the constraint by the common divisor of its coefficients and rounds the constant down,
+/// which keeps the integer points: `2*i - 1 >= 0` becomes `i - 1 >= 0`.
 fn tighten(constraint: &Affine) -> Option<Affine> {
     let mut divisor = 0;
     for &(_, coefficient) in constraint.terms() {
@@ -121,7 +123,7 @@ fn implied(row: &Affine, bounds: &[Bounds]) -> bool {
     low >= 0
 }
 
-/// The sets of variables that constraints connect, each with its constraints.
+/// Returns the sets of variables that constraints connect, each with its constraints.
 fn components(variables: usize, rows: &[Affine]) -> Vec<(Vec<usize>, Vec<&Affine>)> {
     let mut label: Vec<usize> = (0..variables).collect();
     for row in rows {
@@ -145,13 +147,13 @@ fn components(variables: usize, rows: &[Affine]) -> Vec<(Vec<usize>, Vec<&Affine
 enum Refined {
     Empty,
     Exact,
-    /// A bound was not an integer.
+    /// A bound was fractional.
     Rounded,
 }
 
-/// Sets the bounds of the `members` to those of the polytope that `rows` and the bounds themselves make.
+/// Tightens the bounds of the `members` to the polytope of `rows` and the bounds themselves.
 fn refine(members: &[usize], rows: &[&Affine], bounds: &mut [Bounds]) -> Option<Refined> {
-    // Every member in non-negative columns: `low + x`, else `high - x`, else `x - x'`.
+    // Represent every member by non-negative columns: `low + x`, else `high - x`, else `x - x'`.
     let mut columns: Vec<(usize, Rational)> = Vec::new();
     let mut origin = vec![Rational::ZERO; bounds.len()];
     for &member in members {
@@ -221,7 +223,7 @@ mod tests {
 
     const NAMES: [&str; 4] = ["i", "j", "k", "l"];
 
-    /// The ranges under constraints written `p >= 0`, without the `>= 0`.
+    /// Returns the ranges under constraints written without `>= 0`.
     fn found(variables: usize, constraints: &[&str]) -> String {
         let parse = |text: &&str| Affine::parse(text, |name| NAMES.iter().position(|n| *n == name)).unwrap();
         let constraints: Vec<Affine> = constraints.iter().map(parse).collect();
@@ -236,14 +238,16 @@ mod tests {
 
     #[test]
     fn what_is_found() {
-        // A strided window, `I[2*i + j]` of 10 with j in 0..3, whose last full place is i = 3.
+        // A strided window, `I[2*i + j]` over 10 elements with j in 0..3. The last full window is i
+        // = 3.
         insta::assert_snapshot!(found(2, &["2*i + j", "9 - 2*i - j", "j", "2 - j", "i", "3 - i"]), @"i 0..=3, j 0..=2");
-        // Only together bounded: 0 <= i + j < 4 and 0 <= i - j < 3.
+        // Bounded only jointly: 0 <= i + j < 4 and 0 <= i - j < 3.
         insta::assert_snapshot!(found(2, &["i + j", "3 - i - j", "i - j", "2 - i + j"]), @"i 0..=2, j -1..=1");
         insta::assert_snapshot!(found(2, &["i + j", "3 - i - j", "i"]), @"Unbounded { variable: 0, above: true }");
         insta::assert_snapshot!(found(2, &["i", "3 - i", "7 - j"]), @"Unbounded { variable: 1, above: false }");
         insta::assert_snapshot!(found(2, &["i - j - 1", "j - i"]), @"Empty");
-        // 2*i = 2*j + 1 has rational points and no integer ones, although both are unbounded.
+        // 2*i = 2*j + 1 has rational points but no integer ones, although both variables are
+        // unbounded.
         insta::assert_snapshot!(found(2, &["2*i - 2*j - 1", "2*j - 2*i + 1"]), @"Empty");
         // 3*i = 2*j + 1 with 0 <= j < 7.
         insta::assert_snapshot!(found(2, &["3*i - 2*j - 1", "2*j + 1 - 3*i", "j", "6 - j"]), @"i 1..=3, j 1..=4");
@@ -251,7 +255,8 @@ mod tests {
     }
 
     proptest! {
-        /// Against all the points of a box: nothing is lost, and the ends are those of the rational polytope or better.
+        /// Compares with all points of a box: no point is lost, and the ends are within the
+        /// rational polytope.
         #[test]
         fn ranges_hold_every_point(
             rows in prop::collection::vec((prop::array::uniform3(-3..4i64), -6..7i64), 0..5),

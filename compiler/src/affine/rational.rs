@@ -3,18 +3,18 @@
 use super::Affine;
 use std::cmp::Ordering;
 
-/// A fraction in lowest terms with a positive denominator. Operations answer `None` on overflow.
+/// A fraction in lowest terms with a positive denominator. Operations return `None` on overflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Rational {
     numerator: i128,
     denominator: i128,
 }
 
-/// The greatest common divisor; of 0 and 0 it is 0. `None` only for 2¹²⁷.
+/// Returns the greatest common divisor, or 0 for 0 and 0. `None` only if the result is 2¹²⁷.
 pub(super) fn gcd(a: i128, b: i128) -> Option<i128> {
     let (mut a, mut b) = (a.unsigned_abs(), b.unsigned_abs());
     while b != 0 {
-        // Division of 64-bit numbers is many times faster, and nearly all are.
+        // Division of 64-bit numbers is many times faster, and nearly all numbers fit.
         (a, b) = match (u64::try_from(a), u64::try_from(b)) {
             (Ok(x), Ok(y)) => (b, u128::from(x % y)),
             _ => (b, a % b),
@@ -27,7 +27,7 @@ impl Rational {
     pub const ZERO: Self = Self { numerator: 0, denominator: 1 };
     pub const ONE: Self = Self { numerator: 1, denominator: 1 };
 
-    /// `numerator / denominator`; `None` also where the denominator is zero.
+    /// Returns `numerator / denominator`, or `None` on overflow or if the denominator is zero.
     pub fn new(numerator: i128, denominator: i128) -> Option<Self> {
         let divisor = gcd(numerator, denominator)?;
         let divisor = if denominator < 0 { -divisor } else { divisor };
@@ -41,7 +41,7 @@ impl Rational {
         Self { numerator: i128::from(value), denominator: 1 }
     }
 
-    /// Always positive.
+    /// Returns the denominator, which is positive.
     pub fn denominator(self) -> i128 {
         self.denominator
     }
@@ -73,17 +73,17 @@ impl Rational {
         if denominator == 1 { Some(Self { numerator, denominator }) } else { Self::new(numerator, denominator) }
     }
 
-    /// `None` also where `other` is zero.
+    /// Returns `self / other`, or `None` on overflow or if `other` is zero.
     pub fn div(self, other: Self) -> Option<Self> {
         self.mul(Self::new(other.denominator, other.numerator)?)
     }
 
-    /// The largest integer that is not larger.
+    /// Rounds towards negative infinity.
     pub fn floor(self) -> i128 {
         self.numerator.div_euclid(self.denominator)
     }
 
-    /// The smallest integer that is not smaller.
+    /// Rounds towards positive infinity.
     pub fn ceil(self) -> i128 {
         self.floor() + i128::from(self.denominator != 1)
     }
@@ -108,7 +108,8 @@ impl PartialOrd for Rational {
 }
 
 impl Ord for Rational {
-    /// By the whole parts, and where these are equal by the reciprocals of the rests: nothing can overflow.
+    /// Compares the integer parts, and if they are equal the reciprocals of the fractional parts.
+    /// This cannot overflow.
     fn cmp(&self, other: &Self) -> Ordering {
         let (mut a, mut b) = (*self, *other);
         let mut swapped = false;
@@ -131,7 +132,7 @@ impl Ord for Rational {
     }
 }
 
-/// `numerator / denominator` in lowest terms, where the numerator is an integer affine expression.
+/// `numerator / denominator` in lowest terms, with an integer affine expression as the numerator.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RationalAffine {
     numerator: Affine,
@@ -139,7 +140,7 @@ pub struct RationalAffine {
 }
 
 impl RationalAffine {
-    /// `numerator / denominator`; `None` also where the denominator is zero.
+    /// Returns `numerator / denominator`, or `None` on overflow or if the denominator is zero.
     pub fn new(numerator: &Affine, denominator: i64) -> Option<Self> {
         let mut divisor = i128::from(denominator);
         for value in numerator.terms().iter().map(|&(_, c)| c).chain([numerator.offset()]) {
@@ -157,12 +158,12 @@ impl RationalAffine {
         &self.numerator
     }
 
-    /// Always positive.
+    /// Returns the denominator, which is positive.
     pub fn denominator(&self) -> i64 {
         self.denominator
     }
 
-    /// The expression, where its coefficients are integers.
+    /// Returns the expression if its coefficients are integers.
     pub fn as_affine(&self) -> Option<&Affine> {
         (self.denominator == 1).then_some(&self.numerator)
     }
@@ -172,12 +173,13 @@ impl RationalAffine {
         Self::new(&a.add(&b)?, self.denominator.checked_mul(other.denominator)?)
     }
 
-    /// `self * numerator / denominator`.
+    /// Returns `self * numerator / denominator`.
     pub fn scale(&self, numerator: i64, denominator: i64) -> Option<Self> {
         Self::new(&self.numerator.scale(numerator)?, self.denominator.checked_mul(denominator)?)
     }
 
-    /// `self` with `values[v]` in the place of every variable `v`; `None` also where `values` lacks one that occurs.
+    /// Replaces every variable `v` by `values[v]`. Returns `None` on overflow or if `values` lacks
+    /// a variable.
     pub fn substitute_all(&self, values: &[Affine]) -> Option<Self> {
         Self::new(&self.numerator.substitute_all(values)?, self.denominator)
     }

@@ -1,12 +1,14 @@
-//! A linear program over the rationals, solved exactly: the simplex method on a dictionary with Bland's rule, which
-//! never cycles.
+//! Solves linear programs over the rationals exactly: the simplex method on a dictionary with
+//! Bland's rule, which never cycles.
 
 use super::rational::Rational;
 
-/// Non-negative variables `0..columns` and one slack variable a constraint, `slack = a·x + b >= 0`.
+/// A dictionary of non-negative variables `0..columns` and one slack variable a constraint,
+/// `slack = a·x + b >= 0`.
 ///
-/// Always true: every variable is either in `nonbasic`, and zero at the current point, or in `basic`, and given by its
-/// row as an affine function of the nonbasic ones: `row[c]` belongs to `nonbasic[c]`, the last entry is the constant.
+/// Invariant: every variable is either in `nonbasic`, and zero at the current point, or in `basic`.
+/// The row of a basic variable expresses it as an affine function of the nonbasic ones: `row[c]`
+/// belongs to `nonbasic[c]`, and the last entry is the constant.
 pub(super) struct Simplex {
     basic: Vec<usize>,
     nonbasic: Vec<usize>,
@@ -19,15 +21,17 @@ pub(super) enum Maximum {
 }
 
 impl Simplex {
-    /// Each of `constraints` holds the `columns` entries of `a` and then `b`.
+    /// Creates a dictionary. Each of `constraints` holds the `columns` entries of `a`, then `b`.
     pub fn new(columns: usize, constraints: Vec<Vec<Rational>>) -> Self {
         let basic = (columns..columns + constraints.len()).collect();
         Self { basic, nonbasic: (0..columns).collect(), rows: constraints }
     }
 
-    /// Moves to a point that satisfies every constraint; false where there is none. `None`: overflow.
+    /// Moves to a point that satisfies every constraint. Returns false if there is none, and `None`
+    /// on overflow.
     ///
-    /// This is the dual simplex method for a zero objective, for which every dictionary is dual feasible.
+    /// This is the dual simplex method with a zero objective, for which every dictionary is dual
+    /// feasible.
     pub fn make_feasible(&mut self) -> Option<bool> {
         loop {
             let violated = (0..self.rows.len()).filter(|&r| constant(&self.rows[r]).is_negative());
@@ -42,7 +46,8 @@ impl Simplex {
         }
     }
 
-    /// The maximum of `Σ factor * variable` from a feasible point, where it also leaves the dictionary. `None`: overflow.
+    /// Returns the maximum of `Σ factor * variable`. The dictionary must be feasible, and moves to
+    /// the maximum. Returns `None` on overflow.
     pub fn maximum(&mut self, objective: &[(usize, Rational)]) -> Option<Maximum> {
         let mut goal = vec![Rational::ZERO; self.nonbasic.len() + 1];
         for &(variable, factor) in objective {
@@ -74,7 +79,7 @@ impl Simplex {
         }
     }
 
-    /// Exchanges the basic variable of `row` with the nonbasic one of `column`, in `goal` too.
+    /// Exchanges the basic variable of `row` with the nonbasic one of `column`, also in `goal`.
     fn pivot(&mut self, row: usize, column: usize, goal: Option<&mut Vec<Rational>>) -> Option<()> {
         let mut solved = std::mem::take(&mut self.rows[row]);
         let inverse = Rational::ONE.div(solved[column])?;
@@ -95,12 +100,12 @@ impl Simplex {
     }
 }
 
-/// The value of a row at the current point.
+/// Returns the value of a row at the current point.
 fn constant(row: &[Rational]) -> Rational {
     row.last().copied().unwrap_or(Rational::ZERO)
 }
 
-/// `sum += factor * row`.
+/// Computes `sum += factor * row`.
 fn add_scaled(sum: &mut [Rational], row: &[Rational], factor: Rational) -> Option<()> {
     for (entry, value) in sum.iter_mut().zip(row) {
         if !value.is_zero() {

@@ -1,13 +1,14 @@
-//! SPIR-V for readers: one instruction a line, as SPIR-V's own tools print it.
+//! Disassembles SPIR-V for readers: one instruction a line, in the format of SPIR-V's own tools.
 //!
-//! Knows the form of the instructions that kernels become; of others, every operand prints as an id.
+//! It knows the operand kinds of the instructions that kernels use. All operands of other
+//! instructions print as ids.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::{Debug, Write};
 
 use spirv::{BuiltIn, Capability, Decoration, ExecutionMode, GlslStd450Op, Op, StorageClass};
 
-/// The words of a module as text; words that are no module give the part that reads as one.
+/// Returns the words of a module as text. For invalid words, it returns the part that is readable.
 pub(super) fn disassemble(words: &[u32]) -> String {
     let names = names(words);
     let mut text = String::new();
@@ -43,7 +44,7 @@ pub(super) fn disassemble(words: &[u32]) -> String {
                 _ => id_name(&names, word),
             };
             let _ = write!(text, " {operand}");
-            // What a decoration says more is a number, or a built-in value's name.
+            // The extra operand of a decoration is a number, or the name of a built-in value.
             if last == 'd' {
                 form = if word == Decoration::BuiltIn as u32 { "b" } else { "n" }.chars();
             }
@@ -53,7 +54,7 @@ pub(super) fn disassemble(words: &[u32]) -> String {
     text
 }
 
-/// The instructions with their operands, up to the first that does not fit.
+/// Returns the instructions with their operands, up to the first invalid one.
 fn instructions(words: &[u32]) -> impl Iterator<Item = (Op, &[u32])> {
     let mut rest = words.get(5..).unwrap_or(&[]);
     std::iter::from_fn(move || {
@@ -64,7 +65,8 @@ fn instructions(words: &[u32]) -> impl Iterator<Item = (Op, &[u32])> {
     })
 }
 
-/// Whether an instruction has a result type and a result, and the kinds of its other operands; the last kind repeats.
+/// Returns whether an instruction has a result type, whether it has a result, and the kinds of its
+/// other operands. The last kind repeats.
 fn shape(op: Op) -> (bool, bool, &'static str) {
     match op {
         Op::Capability => (false, false, "p"),
@@ -100,7 +102,7 @@ fn shape(op: Op) -> (bool, bool, &'static str) {
     }
 }
 
-/// The ids that have a name of their own.
+/// Returns the names of the ids that have one.
 fn names(words: &[u32]) -> HashMap<u32, String> {
     let mut taken = HashSet::new();
     let mut names = HashMap::new();
@@ -128,7 +130,7 @@ fn bytes(words: &[u32]) -> impl Iterator<Item = u8> {
     words.iter().flat_map(|word| word.to_le_bytes())
 }
 
-/// A string that starts with `word` and goes on in `operands`; a zero byte ends it.
+/// Reads a string that starts with `word`, continues in `operands` and ends with a zero byte.
 fn string(word: u32, operands: &mut impl Iterator<Item = u32>) -> String {
     let mut string = String::new();
     let mut word = Some(word);

@@ -1,8 +1,10 @@
-//! Index arithmetic: i32 expressions over launch positions, loop counters and literals, computed as u32.
+//! Index arithmetic: i32 expressions over launch positions, loop counters and literals, computed as
+//! u32.
 //!
-//! Sums and products that wrap have the same bits either way, and quotients and remainders are of values of at least 0.
-//! But u32 is what every language writes plainly: in MSL and HLSL naga spells a signed sum that wraps with four casts,
-//! and signed division with a helper function. Where the sign matters, a comparison say, the value is read as i32.
+//! Wrapping sums and products have the same bits in both types, and quotients and remainders are of
+//! values of at least 0. Every language can express u32 arithmetic plainly: in MSL and HLSL, naga
+//! writes a wrapping signed sum with four casts, and signed division with a helper function. Where
+//! the sign matters, as in a comparison, the value is converted to i32.
 
 use naga::{BinaryOperator as B, Expression, Handle};
 
@@ -13,8 +15,9 @@ use crate::kernel::{Builtin, Expr};
 use crate::scalar::BinaryOp;
 
 impl Emitter<'_> {
-    /// Whether an expression is index arithmetic. Looks at right operands first: a long sum is a chain of left ones, and
-    /// one that is none is mostly found out at its end.
+    /// Returns whether an expression is index arithmetic. It looks at right operands first: a long
+    /// sum is a chain of left operands, and an operand that is not index arithmetic is usually at
+    /// its end.
     pub fn is_index(&self, expr: &Expr) -> bool {
         match expr {
             Expr::Literal(scalar) => scalar.dtype == DType::I32,
@@ -26,12 +29,12 @@ impl Emitter<'_> {
         }
     }
 
-    /// Whether an expression is known to be at least 0 at a glance.
+    /// Returns whether an expression is obviously at least 0.
     pub fn is_natural(&self, expr: &Expr) -> bool {
         matches!(expr, Expr::Builtin(_)) || expr.as_i32().is_some_and(|value| value >= 0)
     }
 
-    /// The bits of an i32 expression, as u32.
+    /// Returns the bits of an i32 expression as u32.
     pub fn unsigned(&mut self, expr: &Expr) -> Result<Handle<Expression>, EmitError> {
         let (op, left, right) = match expr {
             Expr::Literal(value) => return Ok(self.unsigned_literal(value.bits() as u32)),

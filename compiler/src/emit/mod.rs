@@ -1,11 +1,15 @@
-//! From IR 2 to what devices take: a kernel becomes a naga module, and the module a listing in a shading language.
+//! Emits IR 2 for devices: a kernel becomes a naga module, and the module a listing in a shading
+//! language.
 //!
-//! Nothing is decided here: every statement of a kernel is one of the module, in order. Listings are written without
-//! bounds checks, loop bounds, or zeroing of workgroup memory, as kernels are proven to need none; they are the same
-//! bytes for the same kernel, everywhere.
+//! Emission decides nothing: every statement of a kernel becomes one of the module, in order.
+//! Listings have no bounds checks, loop bounds or zeroing of workgroup memory, since kernels are
+//! proven to need none. A kernel has the same listing on every machine, byte for byte.
 //!
-//! Always true of a module: it passes naga's validator; buffer number n is binding n of group 0, and the steps come after
-//! the buffers; the entry point has the kernel's name; a value evaluated by a statement of the kernel is evaluated there.
+//! Invariants of a module:
+//! - It passes naga's validator.
+//! - Buffer n is binding n of group 0. The steps come after the buffers.
+//! - The entry point has the name of the kernel.
+//! - Values are evaluated at the statements of the kernel that evaluate them.
 
 mod disassembly;
 mod index;
@@ -23,10 +27,10 @@ pub use target::{Listing, Target, write};
 
 use crate::kernel::Kernel;
 
-/// Why a kernel has no module, or no listing for a target.
+/// The reason that a kernel has no module, or no listing for a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EmitError {
-    /// The kernel's name.
+    /// Name of the kernel.
     pub kernel: String,
     /// One sentence.
     pub message: String,

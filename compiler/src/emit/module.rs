@@ -1,4 +1,4 @@
-//! The naga module of a kernel: its types, buffers, workgroup memory and entry point.
+//! Creates the naga module of a kernel: types, buffers, workgroup memory and entry point.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -14,21 +14,22 @@ use super::EmitError;
 use crate::dtype::{DType, Scalar};
 use crate::kernel::{Access, Builtin, Kernel, Type, VariableId};
 
-/// The kernel as a validated naga module with one compute entry point. The launch grid is not part of it.
+/// Returns the kernel as a validated naga module with one compute entry point. The launch grid is
+/// not part of it.
 ///
-/// Fails for a kernel that does not verify, and for an array of more bytes than a shader's can have.
+/// Fails if the kernel does not verify, or if an array exceeds the size limit of shaders.
 pub fn module(kernel: &Kernel) -> Result<Module, EmitError> {
     Ok(validated(kernel)?.0)
 }
 
-/// The module with what the validator found out about it, which the writers want.
+/// Returns the module and the validator's information, which the writers need.
 pub(super) fn validated(kernel: &Kernel) -> Result<(Module, ModuleInfo), EmitError> {
     kernel.verify().map_err(|invalid| EmitError { kernel: invalid.kernel, message: invalid.message })?;
     let mut emitter = Emitter::new(kernel)?;
     let body = emitter.statements(&kernel.body)?;
     emitter.block.extend_block(body);
     let module = emitter.finish();
-    // Which types a target has, its writer knows; here all are allowed.
+    // All types are allowed here: the writer of each target checks its own.
     let capabilities = Capabilities::SHADER_FLOAT16
         | Capabilities::SHADER_INT64
         | Capabilities::FLOAT64
@@ -48,17 +49,17 @@ pub(super) fn validated(kernel: &Kernel) -> Result<(Module, ModuleInfo), EmitErr
     }
 }
 
-/// What a variable of the kernel is in the module.
+/// The representation of a kernel's variable in the module.
 #[derive(Clone, Copy)]
 pub(super) enum Variable {
     Value(Handle<Expression>),
-    /// Of an i32 value, its bits as u32: see `index.rs`.
+    /// The bits of an i32 value as u32; see `index.rs`.
     Index(Handle<Expression>),
-    /// The pointer to a local variable.
+    /// A pointer to a local variable.
     Local(Handle<Expression>),
 }
 
-/// A module being written; `block` is the innermost block of its function.
+/// A module under construction. `block` is the innermost block of its function.
 pub(super) struct Emitter<'a> {
     pub kernel: &'a Kernel,
     pub module: Module,
@@ -67,17 +68,17 @@ pub(super) struct Emitter<'a> {
     /// Pointers to the kernel's buffers and workgroup arrays, by number.
     pub buffers: Vec<Handle<Expression>>,
     pub shared: Vec<Handle<Expression>>,
-    /// Pointers to the local variables that hold its matrices, by number.
+    /// Pointers to the local variables that hold the matrices, by number.
     pub matrices: Vec<Handle<Expression>>,
     pub workgroup_id: Handle<Expression>,
     pub local_id: Handle<Expression>,
-    /// What the kernel asks of subgroups, u32: arguments of the function.
+    /// The subgroup built-ins that the kernel reads, as u32 arguments of the function.
     subgroup_inputs: HashMap<Builtin, Handle<Expression>>,
-    /// The values of the kernel's steps, u32.
+    /// The values of the kernel's steps, as u32.
     pub steps: Vec<Handle<Expression>>,
-    /// By number, once declared.
+    /// The variables declared so far, by number.
     pub variables: HashMap<VariableId, Variable>,
-    /// Finite literals, and pointers to what holds the bits of the others: each is written once.
+    /// Finite literals, and pointers to the bits of other ones. Each is written once.
     pub literals: HashMap<Scalar, Handle<Expression>>,
 }
 
@@ -137,7 +138,7 @@ impl<'a> Emitter<'a> {
         Ok(emitter)
     }
 
-    /// A global array, and the pointer to it.
+    /// Adds a global array and returns the pointer to it.
     fn array(
         &mut self,
         name: &str,
@@ -159,7 +160,7 @@ impl<'a> Emitter<'a> {
         Ok(self.global(name, space, ty, binding))
     }
 
-    /// A global variable, and the pointer to it.
+    /// Adds a global variable and returns the pointer to it.
     fn global(
         &mut self,
         name: &str,
@@ -173,7 +174,7 @@ impl<'a> Emitter<'a> {
         self.function.expressions.append(Expression::GlobalVariable(global), Span::UNDEFINED)
     }
 
-    /// The module's type for one of the kernel's.
+    /// Returns the module's type for a type of the kernel.
     pub fn ty(&mut self, ty: Type) -> Handle<naga::Type> {
         let scalar = scalar(ty.dtype);
         let inner = match size(ty.lanes) {
@@ -183,7 +184,7 @@ impl<'a> Emitter<'a> {
         self.module.types.insert(naga::Type { name: None, inner }, Span::UNDEFINED)
     }
 
-    /// What the launch says of subgroups.
+    /// Returns the argument for a subgroup built-in, and adds it if necessary.
     pub fn subgroup_input(&mut self, builtin: Builtin) -> Handle<Expression> {
         if let Some(&known) = self.subgroup_inputs.get(&builtin) {
             return known;
@@ -219,10 +220,10 @@ impl<'a> Emitter<'a> {
     }
 }
 
-/// naga's limit, and that of indices, which are i32.
+/// Size limit of naga. It also limits indices, which are i32.
 const MAX_ARRAY_BYTES: u32 = naga::valid::MAX_TYPE_SIZE;
 
-/// The element type in naga's terms, for the types that kernels have.
+/// Returns naga's type for an element type of kernels.
 pub(super) fn scalar(dtype: DType) -> naga::Scalar {
     match dtype {
         DType::Bool => naga::Scalar::BOOL,
@@ -236,7 +237,7 @@ pub(super) fn scalar(dtype: DType) -> naga::Scalar {
     }
 }
 
-/// The size of a vector; `None` for a scalar.
+/// Returns the size of a vector, or `None` for a scalar.
 pub(super) fn size(lanes: u8) -> Option<VectorSize> {
     match lanes {
         2 => Some(VectorSize::Bi),

@@ -1,4 +1,4 @@
-//! Statements of kernels as statements of naga.
+//! Translates statements of kernels to naga.
 
 use naga::{
     Barrier, BinaryOperator, Block, CollectiveOperation, CooperativeData, CooperativeRole, CooperativeSize, Expression,
@@ -12,7 +12,7 @@ use crate::kernel::{Expr, Matrix, Place, Role, Stmt, Type, VariableId};
 use crate::scalar::BinaryOp;
 
 impl Emitter<'_> {
-    /// The statements as a block, which is not put anywhere.
+    /// Returns the statements as a block, without adding it anywhere.
     pub fn statements(&mut self, statements: &[Stmt]) -> Result<Block, EmitError> {
         let outer = std::mem::take(&mut self.block);
         for statement in statements {
@@ -90,8 +90,8 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    /// `var counter = from; loop { if counter >= to { break; } body; counter = counter + step; }`: this form, with the
-    /// test at the head and nothing in `continuing`, is a plain `while` in every language.
+    /// Emits `var counter = from; loop { if counter >= to { break; } body; counter += step; }`.
+    /// With the test first and an empty `continuing`, it is a plain `while` in every language.
     fn for_loop(
         &mut self,
         counter: VariableId,
@@ -137,7 +137,7 @@ impl Emitter<'_> {
         Ok(CooperativeData { pointer: self.element(self.shared[place.shared], &place.first)?, stride, row_major })
     }
 
-    /// The module's type for a matrix.
+    /// Returns the module's type for a matrix.
     pub fn matrix_type(&mut self, matrix: &Matrix) -> Handle<naga::Type> {
         self.ty(Type::scalar(matrix.dtype));
         let inner = TypeInner::CooperativeMatrix {
@@ -149,7 +149,8 @@ impl Emitter<'_> {
         self.module.types.insert(naga::Type { name: None, inner }, Span::UNDEFINED)
     }
 
-    /// Declares a variable; its value is known by its name, unless it has one already or is a literal.
+    /// Declares a variable. Its name becomes that of its value, unless the value has one already or
+    /// is a literal.
     fn name(&mut self, id: VariableId, variable: Variable) {
         self.variables.insert(id, variable);
         let (Variable::Value(value) | Variable::Index(value) | Variable::Local(value)) = variable;
@@ -159,13 +160,13 @@ impl Emitter<'_> {
         }
     }
 
-    /// A local variable of the function, and the pointer to it.
+    /// Adds a local variable to the function and returns the pointer to it.
     pub fn local(&mut self, name: &str, ty: Type, init: Option<Handle<Expression>>) -> Handle<Expression> {
         let ty = self.ty(ty);
         self.local_of(name, ty, init)
     }
 
-    /// The same of one of the module's types.
+    /// Adds a local variable with a type of the module and returns the pointer to it.
     pub fn local_of(
         &mut self,
         name: &str,

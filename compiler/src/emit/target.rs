@@ -1,4 +1,4 @@
-//! Listings: a kernel's module in the languages that devices take.
+//! Listings of a kernel's module in the shading languages of devices.
 
 use naga::back::{glsl, hlsl, msl, spv, wgsl};
 use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
@@ -10,25 +10,26 @@ use super::disassembly::disassemble;
 use super::module::validated;
 use crate::kernel::Kernel;
 
-/// A shading language. Where a kernel is given steps, they are numbered after its buffers.
+/// A shading language. The steps of a kernel are numbered after its buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Target {
-    /// As browsers take it.
+    /// WGSL for browsers.
     Wgsl,
-    /// Metal 2.4: buffer n is in slot n.
+    /// Metal 2.4. Buffer n is in slot n.
     Msl,
-    /// SPIR-V 1.3, which Vulkan 1.1 takes: buffer n is binding n of set 0.
+    /// SPIR-V 1.3, for Vulkan 1.1. Buffer n is binding n of set 0.
     Spirv,
-    /// Shader model 6.2: buffer n is `t` or `u` register n of space 0, step n a `b` register.
+    /// HLSL with shader model 6.2. Buffer n is `t` or `u` register n of space 0, and step n a `b`
+    /// register.
     Hlsl,
-    /// GLSL 4.50: buffer n is binding n.
+    /// GLSL 4.50. Buffer n is binding n.
     Glsl,
 }
 
 impl Target {
     pub const ALL: [Target; 5] = [Target::Wgsl, Target::Msl, Target::Spirv, Target::Hlsl, Target::Glsl];
 
-    /// The name on the command line: `msl`.
+    /// Returns the name on the command line: `msl`.
     pub fn name(self) -> &'static str {
         match self {
             Target::Wgsl => "wgsl",
@@ -39,12 +40,12 @@ impl Target {
         }
     }
 
-    /// The target with this name.
+    /// Returns the target with this name.
     pub fn parse(name: &str) -> Option<Target> {
         Target::ALL.into_iter().find(|target| target.name() == name)
     }
 
-    /// How the name of a file with a listing ends: `metal`.
+    /// Returns the file name extension of listings: `metal`.
     pub fn extension(self) -> &'static str {
         match self {
             Target::Wgsl => "wgsl",
@@ -55,7 +56,7 @@ impl Target {
         }
     }
 
-    /// Whether the language has the type, without extensions that devices rarely have.
+    /// Returns whether the language has the type, without extensions that devices rarely support.
     fn has(self, scalar: Scalar) -> bool {
         match self {
             Target::Wgsl => ![Scalar::I64, Scalar::U64, Scalar::F64].contains(&scalar),
@@ -75,7 +76,7 @@ pub enum Listing {
 }
 
 impl Listing {
-    /// What a file holds: text, or words in little-endian order.
+    /// Returns the contents of a file: text, or words in little-endian order.
     pub fn bytes(&self) -> Vec<u8> {
         match self {
             Listing::Text(text) => text.clone().into_bytes(),
@@ -83,7 +84,7 @@ impl Listing {
         }
     }
 
-    /// What a reader sees: text, or words disassembled.
+    /// Returns a readable form: text, or disassembled words.
     pub fn text(&self) -> String {
         match self {
             Listing::Text(text) => text.clone(),
@@ -92,9 +93,9 @@ impl Listing {
     }
 }
 
-/// The kernel's listing for a target: exactly what [`super::module`] says, in the target's language.
+/// Returns the kernel's listing: the content of [`super::module`] in the target's language.
 ///
-/// Fails as [`super::module`] does, and for a type that the target lacks.
+/// Fails as [`super::module`] does, and for types that the target lacks.
 pub fn write(kernel: &Kernel, target: Target) -> Result<Listing, EmitError> {
     let (module, info) = validated(kernel)?;
     for (_, ty) in module.types.iter() {
@@ -136,7 +137,7 @@ const UNCHECKED: BoundsCheckPolicies = BoundsCheckPolicies {
     binding_array: BoundsCheckPolicy::Unchecked,
 };
 
-/// The place in the module of each buffer and step, and its number.
+/// Returns the resource binding of each buffer and step, and its number.
 fn bindings(kernel: &Kernel) -> impl Iterator<Item = (ResourceBinding, u32)> {
     (0..(kernel.buffers.len() + kernel.steps.len()) as u32)
         .map(|binding| (ResourceBinding { group: 0, binding }, binding))
@@ -144,7 +145,7 @@ fn bindings(kernel: &Kernel) -> impl Iterator<Item = (ResourceBinding, u32)> {
 
 fn write_wgsl(module: &Module, info: &ModuleInfo) -> Result<String, wgsl::Error> {
     let text = wgsl::write_string(module, info, wgsl::WriterFlags::empty())?;
-    // Browsers want to be told of subgroups, which naga does not.
+    // Browsers require this directive for subgroup operations, but naga does not write it.
     let collects = |expression: &Expression| matches!(expression, Expression::SubgroupOperationResult { .. });
     let mut expressions = module.entry_points.iter().flat_map(|entry| entry.function.expressions.iter());
     let enable = if expressions.any(|(_, expression)| collects(expression)) { "enable subgroups;\n" } else { "" };
@@ -171,7 +172,7 @@ fn write_msl(kernel: &Kernel, module: &Module, info: &ModuleInfo) -> Result<Stri
 fn write_spirv(kernel: &Kernel, module: &Module, info: &ModuleInfo) -> Result<Vec<u32>, spv::Error> {
     let options = spv::Options {
         lang_version: (1, 3),
-        // Names are for readers; the same in debug and release builds.
+        // Names are for readers. They are in debug and release builds alike.
         flags: spv::WriterFlags::DEBUG,
         fake_missing_bindings: false,
         binding_map: bindings(kernel)
@@ -218,7 +219,7 @@ fn write_glsl(kernel: &Kernel, module: &Module, info: &ModuleInfo) -> Result<Str
     Ok(text)
 }
 
-/// The name of a type in kernels.
+/// Returns the name of a type in kernels.
 fn name(scalar: Scalar) -> String {
     let letter = match scalar.kind {
         naga::ScalarKind::Sint => "i",

@@ -6,7 +6,7 @@ use crate::dtype::DType;
 use crate::kernel::Expr;
 use crate::kernel::arbitrary::{self, Printed};
 
-/// A kernel with a loop, workgroup memory, a vector, a value that is not finite, and a division.
+/// A kernel with a loop, workgroup memory, a vector, an infinite value and a division.
 const KERNEL: &str = "\
 kernel sums workgroup(4, 1, 1) grid(2, 1, 1) {
     read x: f32x2[40];
@@ -295,6 +295,20 @@ fn f16_is_enabled_wherever_it_is_used() {
     assert_snapshot!(write(&kernel, Target::Glsl).unwrap_err(), @"kernel `sums`: glsl has no f16");
 }
 
+/// naga's decimals for the greatest f32 exceed it, and browsers reject them.
+#[test]
+fn the_greatest_floats_are_written_by_their_bits() {
+    for (value, bits) in [(f32::MAX, 0x7f7f_ffffu32), (f32::MIN, 0xff7f_ffff)] {
+        let mut b = crate::kernel::Builder::new("greatest", [64, 1, 1], [1; 3]);
+        let ty = crate::kernel::Type::scalar(DType::F32);
+        let (x, out) = (b.read("x", ty, 64), b.write("out", ty, 64));
+        b.store(out, Expr::local(0), Expr::load(x, Expr::local(0)).max(value));
+        let kernel = b.finish().unwrap();
+        let text = write(&kernel, Target::Wgsl).unwrap().text();
+        assert!(text.contains(&format!("{bits}u")) && !text.contains("3402823"), "{text}");
+    }
+}
+
 #[test]
 fn what_has_no_listing() {
     let error = |old, new| {
@@ -306,7 +320,8 @@ fn what_has_no_listing() {
     assert_snapshot!(error("barrier;", "if true { barrier; }"), @"kernel `sums`: a barrier that some invocations may not reach");
 }
 
-/// Thousands of statements take time in proportion: nothing in emission looks at all of a kernel for one statement.
+/// Emission time is linear in the number of statements: no statement requires a pass over the
+/// kernel.
 #[test]
 fn long_kernels_are_emitted() {
     let mut b = crate::kernel::Builder::new("long", [64, 1, 1], [1; 3]);

@@ -1,4 +1,4 @@
-//! Expressions of kernels as expressions of naga, each evaluated at the statement being written.
+//! Translates expressions of kernels to naga. Each is evaluated at the current statement.
 
 use naga::{
     BinaryOperator as B, Expression, Handle, Literal, MathFunction as M, Range, Span, Statement, UnaryOperator,
@@ -16,7 +16,7 @@ impl Emitter<'_> {
     /// Adds an expression that is evaluated here.
     pub fn emit(&mut self, expression: Expression) -> Value {
         let value = self.function.expressions.append(expression, Span::UNDEFINED);
-        // One statement evaluates a run of expressions.
+        // One statement evaluates a run of consecutive expressions.
         if let Some(Statement::Emit(range)) = self.block.last_mut()
             && let Some((first, last)) = range.first_and_last()
             && last.index() + 1 == value.index()
@@ -47,11 +47,7 @@ impl Emitter<'_> {
                 let (arg, arg1, arg2) = (self.value(a)?, Some(self.value(b)?), Some(self.value(c)?));
                 self.emit(Expression::Math { fun: M::Fma, arg, arg1, arg2, arg3: None })
             }
-            Expr::Select(condition, then, otherwise) => {
-                let (accept, reject) = (self.value(then)?, self.value(otherwise)?);
-                let condition = self.value(condition)?;
-                self.emit(Expression::Select { condition, accept, reject })
-            }
+            Expr::Select(condition, then, otherwise) => self.select(condition, then, otherwise)?,
             Expr::Cast(dtype, a) => {
                 let value = self.value(a)?;
                 let from = self.type_of(a)?;
@@ -83,6 +79,34 @@ impl Emitter<'_> {
         })
     }
 
+    /// Emits a select. If one side is infinity or NaN, it selects between bits: compilers that
+    /// assume finite floats would always take the other side.
+    fn select(&mut self, condition: &Expr, then: &Expr, otherwise: &Expr) -> Result<Value, EmitError> {
+        let ty = self.type_of(then)?;
+        if !ty.dtype.is_float() || !(is_not_finite(then) || is_not_finite(otherwise)) {
+            let (accept, reject) = (self.value(then)?, self.value(otherwise)?);
+            let condition = self.value(condition)?;
+            return Ok(self.emit(Expression::Select { condition, accept, reject }));
+        }
+        let (accept, reject) = (self.bits(then)?, self.bits(otherwise)?);
+        let condition = self.value(condition)?;
+        let expr = self.emit(Expression::Select { condition, accept, reject });
+        let value = self.emit(Expression::As { expr, kind: naga::ScalarKind::Float, convert: None });
+        Ok(if ty.dtype == DType::F32 { value } else { self.cast(value, ty.dtype) })
+    }
+
+    /// Returns the bits of a float after conversion to f32.
+    fn bits(&mut self, expr: &Expr) -> Result<Value, EmitError> {
+        if let Some(constant) = constant(expr) {
+            let lanes = self.type_of(expr)?.lanes;
+            let bits = self.literal(Scalar::from_bits(DType::U32, constant.cast(DType::F32).bits()));
+            return Ok(self.splat(bits, lanes));
+        }
+        let value = self.value(expr)?;
+        let value = if self.type_of(expr)?.dtype == DType::F32 { value } else { self.cast(value, DType::F32) };
+        Ok(self.emit(Expression::As { expr: value, kind: naga::ScalarKind::Uint, convert: None }))
+    }
+
     fn type_of(&self, expr: &Expr) -> Result<Type, EmitError> {
         self.kernel.ty(expr).map_err(|invalid| EmitError::new(self.kernel, invalid.message))
     }
@@ -92,7 +116,7 @@ impl Emitter<'_> {
         Ok(self.emit(Expression::Load { pointer }))
     }
 
-    /// The pointer to an element of an array.
+    /// Returns the pointer to an element of an array.
     pub fn element(&mut self, base: Value, index: &Expr) -> Result<Value, EmitError> {
         let constant = index.as_i32().and_then(|index| u32::try_from(index).ok());
         let access = match constant {
@@ -112,7 +136,7 @@ impl Emitter<'_> {
             UnaryOp::BitNot => {
                 let ty = self.type_of(a)?;
                 if ty.dtype == DType::Bool && ty.lanes > 1 {
-                    // `!` of a vector is not in every compiler of MSL.
+                    // Not every MSL compiler supports `!` on vectors.
                     let no = self.literal(Scalar::bool(false));
                     let right = self.splat(no, ty.lanes);
                     return Ok(self.emit(Expression::Binary { op: B::Equal, left: value, right }));
@@ -155,7 +179,7 @@ impl Emitter<'_> {
     fn binary(&mut self, op: BinaryOp, a: &Expr, b: &Expr) -> Result<Value, EmitError> {
         let left = self.value(a)?;
         let right = match (op, b) {
-            // Counts are u32.
+            // naga requires u32 shift counts.
             (BinaryOp::ShiftLeft | BinaryOp::ShiftRight, Expr::Literal(count)) => self.literal(count.cast(DType::U32)),
             (BinaryOp::ShiftLeft | BinaryOp::ShiftRight, _) => {
                 let count = self.value(b)?;
@@ -168,6 +192,9 @@ impl Emitter<'_> {
             BinaryOp::Max => return Ok(self.emit(math(M::Max))),
             BinaryOp::Min => return Ok(self.emit(math(M::Min))),
             BinaryOp::Pow => return Ok(self.emit(math(M::Pow))),
+            BinaryOp::Rem => {
+                return Err(EmitError::new(self.kernel, format!("shaders have no `{}`", op.name())));
+            }
             BinaryOp::ShiftLeft => B::ShiftLeft,
             BinaryOp::ShiftRight => B::ShiftRight,
             BinaryOp::Add => B::Add,
@@ -182,29 +209,31 @@ impl Emitter<'_> {
             BinaryOp::Ge => B::GreaterEqual,
             BinaryOp::BitAnd => B::And,
             BinaryOp::BitOr => B::InclusiveOr,
-            // naga has no exclusive or of bool.
+            // naga has no exclusive or for bool.
             BinaryOp::BitXor if self.type_of(a)?.dtype == DType::Bool => B::NotEqual,
             BinaryOp::BitXor => B::ExclusiveOr,
         };
         Ok(self.emit(Expression::Binary { op, left, right }))
     }
 
-    /// Index arithmetic, read as i32.
+    /// Emits index arithmetic and converts it to i32.
     fn signed(&mut self, expr: &Expr) -> Result<Value, EmitError> {
         let value = self.unsigned(expr)?;
         Ok(self.cast(value, DType::I32))
     }
 
     pub fn cast(&mut self, expr: Value, dtype: DType) -> Value {
-        // So that the module names every type it computes with: writers look there for what to enable.
+        // Registers the type in the module, where writers look for types to enable.
         self.ty(Type::scalar(dtype));
         let naga::Scalar { kind, width } = scalar(dtype);
         self.emit(Expression::As { expr, kind, convert: Some(width) })
     }
 
-    /// An integer of 32 bits as one of 64. The writer of SPIR-V extends the sign where the result is signed, not where the
-    /// operand is: so zeros extend it. And Mesa 22.3 compares an integer whose sign was extended with a constant as if
-    /// both were unsigned: so a signed one is moved up by 2^31, and back down when it is wide.
+    /// Widens a 32-bit integer to 64 bits, with two workarounds:
+    /// - naga's SPIR-V writer extends the sign if the result is signed, whatever the operand is.
+    ///   Unsigned operands therefore go through u64.
+    /// - Mesa 22.3 compares a sign-extended integer with a constant as if both were unsigned.
+    ///   Signed operands are therefore raised by 2^31 before widening, and lowered again after it.
     fn widen(&mut self, value: Value, from: Type, dtype: DType) -> Value {
         if !from.dtype.is_signed_integer() {
             let wide = self.cast(value, DType::U64);
@@ -229,8 +258,8 @@ impl Emitter<'_> {
     }
 
     pub fn literal(&mut self, value: Scalar) -> Value {
-        if value.dtype.is_float() && !value.to_f64().is_finite() {
-            return self.not_finite(value);
+        if value.dtype.is_float() && !has_decimals(value) {
+            return self.by_bits(value);
         }
         if let Some(known) = self.literals.get(&value) {
             return *known;
@@ -251,9 +280,9 @@ impl Emitter<'_> {
         handle
     }
 
-    /// No shading language has a literal for infinity or NaN, and WGSL refuses constant expressions that are one: so the
-    /// bits, as f32, come from a variable.
-    fn not_finite(&mut self, value: Scalar) -> Value {
+    /// Returns a float whose bits, as f32, come from a variable. No shading language has literals
+    /// for infinity and NaN, and WGSL rejects constant expressions with these values.
+    fn by_bits(&mut self, value: Scalar) -> Value {
         let pointer = match self.literals.get(&value) {
             Some(pointer) => *pointer,
             None => {
@@ -267,4 +296,24 @@ impl Emitter<'_> {
         let value_f32 = self.emit(Expression::As { expr, kind: naga::ScalarKind::Float, convert: None });
         if value.dtype == DType::F32 { value_f32 } else { self.cast(value_f32, value.dtype) }
     }
+}
+
+/// Returns the value of a constant, or of a splat of one.
+fn constant(expr: &Expr) -> Option<Scalar> {
+    match expr {
+        Expr::Literal(scalar) => Some(*scalar),
+        Expr::Splat(_, scalar) => constant(scalar),
+        _ => None,
+    }
+}
+
+fn is_not_finite(expr: &Expr) -> bool {
+    constant(expr).is_some_and(|scalar| !scalar.to_f64().is_finite())
+}
+
+/// Returns whether every shading language accepts naga's decimals for a float. For the greatest
+/// f32, they round up to a number that browsers reject.
+fn has_decimals(value: Scalar) -> bool {
+    let value = value.to_f64();
+    value.is_finite() && (value as f32).abs() != f32::MAX
 }

@@ -1,13 +1,15 @@
-//! Which part of a place's gradient each point has.
+//! The share of a place's gradient that each point gets, by aggregation:
 //!
-//! - A sum, and `=`: all of it.
-//! - A product: that times the product of the other points of the place. Zeros among them need no care, as nothing is
-//!   divided; it takes as many multiplications as there are pairs of points.
-//! - A maximum or minimum over whole axes (`>(X[i, j])` for each i): the points that have it share evenly, as in PyTorch's
-//!   `amax`, Keras and JAX.
-//! - A maximum or minimum over windows, as pooling is: the first point that has it, in the row-major order of the window, has all.
-//!   Windows are where an index mixes a variable of the place with one that is reduced, as `2*i + j` in `>(X[2*i + j])`: the places'
-//!   parts of an axis then lie side by side, or overlap.
+//! - Sum and `=`: each point gets all of it.
+//! - Product: the gradient times the product of the place's other points. Zeros need no special
+//!   case, because nothing is divided. The number of multiplications is the number of pairs of
+//!   points.
+//! - Maximum or minimum over whole axes (`>(X[i, j])` for each i): the points with the extreme
+//!   value share evenly, as in PyTorch's `amax`, Keras and JAX.
+//! - Maximum or minimum over windows, as in pooling: the first point with the extreme value, in the
+//!   window's row-major order, gets all of it. Windows are recognized by an index that mixes a
+//!   variable of the place with a reduced one, such as `2*i + j` in `>(X[2*i + j])`: the windows of
+//!   the places then adjoin or overlap.
 
 use super::contraction::{Points, read};
 use super::prune::prune;
@@ -19,22 +21,26 @@ use crate::graph::{Aggregation, Contraction, ContractionLeaf, Graph, Index, Inde
 use crate::scalar::{BinaryOp, Inst, Program, Value};
 use crate::tensor::TensorType;
 
-/// What multiplies the gradient of a place, at each point that falls on it.
+/// The factor of a place's gradient at each point of the place.
 pub(super) enum Share {
-    /// 1.
+    /// The factor is 1.
     All,
-    /// The product of the other points: a tensor over the points themselves, from the first value of each variable.
+    /// The factor is the product of the other points: a tensor over the points, whose axes start at
+    /// each variable's first value.
     Others(NodeId),
-    /// 1 where `number`, the point's among those of its place, is that in the tensor `position` over the places; else 0.
+    /// The factor is 1 if `number`, the point's number among those of its place, equals the place's
+    /// element of `position`; else 0.
     First { position: NodeId, number: Affine },
-    /// 1 where the point has the place's value; else 0. The gradient of the places is this one, divided by their number.
+    /// The factor is 1 if the point has the place's value, else 0. It applies to this tensor: the
+    /// gradient of the places, divided by the number of such points.
     Ties(NodeId),
 }
 
-/// `g` is the gradient of the contraction. `None`: overflow.
+/// Returns the share of each point. `g` is the gradient of the contraction. Returns `None` on
+/// overflow.
 pub(super) fn share(graph: &mut Graph, points: &Points, g: NodeId) -> Option<Share> {
     let op = points.op;
-    // A variable with one value is none.
+    // Substitute variables that have only one value.
     let moving = |v: usize| op.indices[v].varies();
     let fixed = |v: usize| if moving(v) { Affine::var(v) } else { Affine::constant(op.indices[v].low) };
     let fixed: Vec<Affine> = (0..op.indices.len()).map(fixed).collect();
@@ -63,7 +69,8 @@ pub(super) fn share(graph: &mut Graph, points: &Points, g: NodeId) -> Option<Sha
     })
 }
 
-/// A point's number among those of its place, as the arg forms count; `None` where an i32 cannot hold it.
+/// Returns a point's number among those of its place, counted as argmax and argmin do. `None` if it
+/// does not fit an i32.
 fn numbers(op: &Contraction) -> Option<Affine> {
     let mut number = Affine::constant(0);
     let mut stride = 1i64;
@@ -76,7 +83,7 @@ fn numbers(op: &Contraction) -> Option<Affine> {
     i32::try_from(stride).ok().map(|_| number)
 }
 
-/// The number of the first point that has the extreme value of each place.
+/// Returns the number of the first point with the extreme value of each place.
 fn first(graph: &mut Graph, points: &Points) -> Option<NodeId> {
     let aggregation = if points.op.aggregation == Aggregation::Max { Aggregation::ArgMax } else { Aggregation::ArgMin };
     let op = Contraction { aggregation, default: false, ..points.op.clone() };
@@ -85,7 +92,8 @@ fn first(graph: &mut Graph, points: &Points) -> Option<NodeId> {
     Some(Tensors::new(graph, points.id).add(Op::Contraction(Box::new(op)), ty, &operands))
 }
 
-/// The gradient divided by the number of points that have the value of the place.
+/// Returns the gradient divided by the number of points that have the place's value. 16-bit types
+/// cannot represent every number of points, so both are computed in f32 for them.
 fn ties(graph: &mut Graph, points: &Points, g: NodeId) -> Option<NodeId> {
     let ty = graph.node(points.id).ty.clone();
     let mut op = Contraction { aggregation: Aggregation::Sum, default: false, ..points.op.clone() };
@@ -93,20 +101,28 @@ fn ties(graph: &mut Graph, points: &Points, g: NodeId) -> Option<NodeId> {
     let best = read(&mut op, &mut operands, points.id, &points.op.output);
     let best = op.body.push(Inst::Leaf(ContractionLeaf::Access(best)), ty.dtype);
     let among = op.body.binary(BinaryOp::Eq, op.body.results[0], best);
-    let (one, zero) = (op.body.constant(Scalar::one(ty.dtype)), op.body.constant(Scalar::zero(ty.dtype)));
+    let wide = TensorType::new(if ty.dtype.size() == 2 { DType::F32 } else { ty.dtype }, &*ty.shape);
+    let (one, zero) = (op.body.constant(Scalar::one(wide.dtype)), op.body.constant(Scalar::zero(wide.dtype)));
     op.body.results[0] = op.body.select(among, one, zero);
     let (op, operands) = prune(graph, op, &ty.shape, &operands, None)?;
     let mut tensors = Tensors::new(graph, points.id);
-    let count = tensors.add(Op::Contraction(Box::new(op)), ty, &operands);
-    // A place with none, whose points are all NaN or which has no points, is not read; it may be multiplied by 0.
+    let count = tensors.add(Op::Contraction(Box::new(op)), wide.clone(), &operands);
+    // If no point has the value, because all are NaN or there are none, the quotient is not read,
+    // but may be multiplied by 0.
     let one = tensors.number(count, 1.0);
     let count = tensors.binary(BinaryOp::Max, count, one);
-    Some(tensors.binary(BinaryOp::Div, g, count))
+    if wide.dtype == ty.dtype {
+        return Some(tensors.binary(BinaryOp::Div, g, count));
+    }
+    let g = tensors.add(Op::Cast, wide, &[g]);
+    let shared = tensors.binary(BinaryOp::Div, g, count);
+    Some(tensors.add(Op::Cast, ty, &[shared]))
 }
 
-/// For each point the product of all others that fall on its place, 1 where there are none.
+/// Returns for each point the product of all other points of its place, or 1 if there are none.
 ///
-/// The Hermite form gives the points as `x(z, r)`, where z says the place: the others are `x(z, s)` with s unlike r.
+/// The Hermite form parametrizes the points as `x(z, r)`, where z identifies the place. The other
+/// points are `x(z, s)` with s ≠ r.
 fn others(graph: &mut Graph, points: &Points) -> Option<NodeId> {
     let op = points.op;
     let dtype = graph.dtype(points.id);

@@ -1,4 +1,4 @@
-//! The derivative of a contraction's body with respect to what its accesses read.
+//! The derivative of a contraction's body with respect to its accesses.
 
 use super::rules::{self, Algebra};
 use crate::dtype::{DType, Scalar};
@@ -40,8 +40,9 @@ impl Algebra for Body {
     }
 }
 
-/// Appends to `body` the gradient of the value `of`, multiplied by the value `g`, with respect to each access for which
-/// `wanted`; `None` where that is 0 everywhere. A product of accesses gives a product: `g` times the others.
+/// Appends to `body` the gradient of the value `of`, multiplied by the value `g`, with respect to
+/// each access that is `wanted`. The gradient is `None` if it is 0 everywhere. For a product of
+/// accesses, it is `g` times the other accesses.
 pub(super) fn derivatives(body: &mut Body, of: Value, g: Value, wanted: &[bool]) -> Vec<Option<Value>> {
     let mut found = vec![None; wanted.len()];
     let count = body.insts.len();

@@ -1,9 +1,14 @@
-//! The gradient of a contraction: for each access a contraction over the same points, in which the place that was written
-//! is read and the one that was read is written.
+//! The gradient of a contraction: for each access, a contraction over the same points that reads
+//! the place that was written, and writes the one that was read.
 //!
-//! Of `O[o(x)] = +(… A[f(x)] …)` it is `dA[f(x)] = +(dO[o(x)] * d(…)/dA)`, and a nest finds, for either, which points fall on a
-//! place ([`crate::nest`]): so the gradients of a convolution, whatever its strides, are convolutions, and no mask is made
-//! where none is needed. In a product or a maximum, `dO` is first multiplied by each point's share ([`super::aggregation`]).
+//! Example: for `O[o(x)] = +(… A[f(x)] …)` the gradient is `dA[f(x)] = +(dO[o(x)] * d(…)/dA)`. A
+//! nest determines for both which points fall on a place ([`crate::nest`]). So the gradients of a
+//! convolution are convolutions, whatever its strides, and masks are made only where needed. In a
+//! product or a maximum, `dO` is first multiplied by each point's share ([`super::aggregation`]).
+//!
+//! Why it is sound: by the chain rule, each access at each point contributes `dO[o(x)] * d(…)/dA`
+//! to the element that it reads, and the new contraction sums exactly these contributions, over the
+//! points that count.
 
 use super::aggregation::Share;
 use super::gather::gathered;
@@ -16,7 +21,8 @@ use crate::dtype::{DType, Scalar};
 use crate::graph::{Access, Aggregation, Contraction, ContractionLeaf, Graph, Index, IndexRange, NodeId, Op, equals};
 use crate::scalar::{BinaryOp, Inst, Program};
 
-/// Contributions to the gradients of the operands, by position, of those that are wanted; `g` is the gradient of the node.
+/// Returns the contributions to the gradients of the wanted operands, with the operands' positions.
+/// `g` is the gradient of the node.
 pub(super) fn gradient(
     graph: &mut Graph,
     id: NodeId,
@@ -28,7 +34,7 @@ pub(super) fn gradient(
     points.gradients(graph, g, wanted).ok_or_else(|| Error::TooLarge { value: graph.value_name(id) })
 }
 
-/// A contraction that is differentiated.
+/// A contraction to differentiate.
 pub(super) struct Points<'a> {
     pub id: NodeId,
     pub op: &'a Contraction,
@@ -36,12 +42,12 @@ pub(super) struct Points<'a> {
 }
 
 impl Points<'_> {
-    /// The tensors that are accessed.
+    /// Returns the accessed tensors.
     pub fn tensors(&self) -> &[NodeId] {
         &self.operands[..self.operands.len() - usize::from(self.op.default)]
     }
 
-    /// `None`: overflow.
+    /// Returns the contributions to the gradients of the wanted operands, or `None` on overflow.
     fn gradients(&self, graph: &mut Graph, g: NodeId, wanted: &[bool]) -> Option<Vec<(usize, NodeId)>> {
         let mut found = Vec::new();
         let tensors = self.tensors().len();
@@ -61,7 +67,7 @@ impl Points<'_> {
         let mut program = Program::default();
         let place = &self.op.output;
         let mut read = |tensor: NodeId, index: &[Affine]| {
-            // That the place is in range counts even where what is there is known.
+            // The access stays even if its value is known: it requires that the place is in range.
             let access = read(&mut op, &mut operands, tensor, index);
             match uniform(graph, tensor) {
                 Some(scalar) => program.constant(scalar),
@@ -108,7 +114,7 @@ impl Points<'_> {
         Some(found)
     }
 
-    /// `op`, which writes what its access of this number reads.
+    /// Returns `op` writing to the place that its access `number` reads.
     fn written(&self, graph: &mut Graph, mut op: Contraction, operands: &[NodeId], number: usize) -> Option<NodeId> {
         let access = op.accesses[number].clone();
         let ty = graph.node(operands[access.operand]).ty.clone();
@@ -118,7 +124,8 @@ impl Points<'_> {
                 op.output.push(index.affine.clone());
                 continue;
             };
-            // An index known at run time is a variable over the whole axis that must be equal to it.
+            // An index known at run time becomes a variable over the whole axis that must equal the
+            // index.
             let place = Affine::var(op.indices.len());
             op.indices.push(IndexRange { name: unused_name(&op), low: 0, high: i64::try_from(size).ok()? });
             let rest = place.sub(&index.affine)?;
@@ -143,7 +150,8 @@ impl Points<'_> {
         })
     }
 
-    /// The gradient of the default tensor: that of the places that nothing is written to.
+    /// Returns the gradient of the default tensor: the gradient at the places to which nothing is
+    /// written.
     fn default(&self, graph: &mut Graph, g: NodeId) -> Option<NodeId> {
         let ty = graph.node(g).ty.clone();
         let mut op = Contraction { aggregation: Aggregation::Sum, ..self.op.clone() };
@@ -155,7 +163,8 @@ impl Points<'_> {
     }
 }
 
-/// What each place of `shape` is, where exactly one point falls on each: a number, or what is at that place of a tensor.
+/// Returns what each place of `shape` holds if exactly one point falls on each: a constant, or the
+/// element of a tensor at the same place.
 fn plain<'a>(op: &'a Contraction, shape: &[usize]) -> Option<&'a Inst<ContractionLeaf>> {
     let is_whole = |(affine, &size): (&Affine, &usize)| {
         let range = &op.indices[affine.as_variable()?];
@@ -177,7 +186,7 @@ fn plain<'a>(op: &'a Contraction, shape: &[usize]) -> Option<&'a Inst<Contractio
     }
 }
 
-/// The number that a tensor has at every place, where that is plain to see.
+/// Returns the constant that a tensor has at every place, if this is obvious.
 pub(super) fn uniform(graph: &Graph, node: NodeId) -> Option<Scalar> {
     match &graph.node(node).op {
         Op::Constant(scalar) => Some(*scalar),
@@ -189,7 +198,7 @@ pub(super) fn uniform(graph: &Graph, node: NodeId) -> Option<Scalar> {
     }
 }
 
-/// Adds an access of a tensor that `op` does not read yet, and answers its number.
+/// Adds an access to a tensor that `op` does not read yet. Returns its number.
 pub(super) fn read(op: &mut Contraction, operands: &mut Vec<NodeId>, tensor: NodeId, index: &[Affine]) -> usize {
     let index = index.iter().map(|affine| Index { affine: affine.clone(), access: None }).collect();
     op.accesses.push(Access { operand: operands.len(), index });
@@ -197,7 +206,7 @@ pub(super) fn read(op: &mut Contraction, operands: &mut Vec<NodeId>, tensor: Nod
     op.accesses.len() - 1
 }
 
-/// A name for another index variable.
+/// Returns an unused name for another index variable.
 fn unused_name(op: &Contraction) -> String {
     let mut name = "place".to_owned();
     while op.indices.iter().any(|index| index.name == name) {

@@ -1,10 +1,10 @@
-//! A variable that must be equal to what an access reads becomes that access.
+//! Replaces a variable that must equal an access by the access itself.
 //!
-//! Example: the gradient of `scatter`, `dE[i, d] = +(dO[v, d])` over all v, where `v == I[i]`, is `dE[i, d] = +(dO[I[i], d])`: one read
-//! for each place, and not one for each v.
+//! Example: the gradient of `scatter`, `dE[i, d] = +(dO[v, d])` over all v with `v == I[i]`,
+//! becomes `dE[i, d] = +(dO[I[i], d])`: one read for each place instead of one for each v.
 //!
-//! Why it is sound: at most one v counts, and it is in the variable's range wherever the access is in the axis that the
-//! variable runs over.
+//! Why it is sound: at most one v counts. It is in the variable's range if the access is within the
+//! axis over which the variable runs.
 
 use super::prune::{live, prune};
 use crate::affine::Affine;
@@ -12,7 +12,8 @@ use crate::dtype::DType;
 use crate::graph::{Contraction, ContractionLeaf, Graph, NodeId};
 use crate::scalar::{BinaryOp, Inst, Program, Value};
 
-/// The same contraction, which writes places of `shape`, without such variables. `None`: overflow.
+/// Returns the same contraction, which writes places of `shape`, without such variables. Returns
+/// `None` on overflow.
 pub(super) fn gathered(
     graph: &Graph,
     mut op: Contraction,
@@ -25,7 +26,7 @@ pub(super) fn gathered(
     Some((op, operands))
 }
 
-/// `op` without one such variable, if it has any.
+/// Returns `op` without one such variable, if it has any.
 fn resolved(graph: &Graph, op: &Contraction, operands: &[NodeId]) -> Option<Option<Contraction>> {
     let mut conditions = Vec::new();
     conjuncts(&op.body, *op.body.results.get(1)?, &mut conditions);
@@ -42,7 +43,7 @@ fn resolved(graph: &Graph, op: &Contraction, operands: &[NodeId]) -> Option<Opti
     })
 }
 
-/// The conditions of which `value` is the conjunction.
+/// Collects the conditions of which `value` is the conjunction.
 fn conjuncts(body: &Program<ContractionLeaf>, value: Value, found: &mut Vec<Value>) {
     match body.insts[value].0 {
         Inst::Binary(BinaryOp::BitAnd, a, b) if body.dtype(value) == DType::Bool => {
@@ -53,12 +54,12 @@ fn conjuncts(body: &Program<ContractionLeaf>, value: Value, found: &mut Vec<Valu
     }
 }
 
-/// The access and the variable that a condition compares.
+/// Returns the access and the variable that a condition compares.
 fn equality(body: &Program<ContractionLeaf>, condition: Value) -> Option<(usize, usize)> {
     let Inst::Binary(BinaryOp::Eq, a, b) = body.insts[condition].0 else { return None };
     let leaf = |mut value: Value| loop {
         match &body.insts[value].0 {
-            // A cast between integers keeps which are equal, as [`crate::graph::equals`] makes it.
+            // A cast between integers, as [`crate::graph::equals`] adds it, preserves equality.
             Inst::Cast(inner) if body.dtype(value).is_integer() => value = *inner,
             Inst::Leaf(leaf) => return Some(leaf),
             _ => return None,
@@ -71,7 +72,7 @@ fn equality(body: &Program<ContractionLeaf>, condition: Value) -> Option<(usize,
     }
 }
 
-/// Whether the access can stand wherever the variable does.
+/// Returns whether the access can replace the variable everywhere.
 fn is_free(graph: &Graph, op: &Contraction, operands: &[NodeId], access: usize, variable: usize) -> bool {
     let lacks = |affine: &Affine| affine.coefficient(variable) == 0;
     let in_body = live(&op.body).leaves().any(|leaf| match leaf {
@@ -91,21 +92,22 @@ fn is_free(graph: &Graph, op: &Contraction, operands: &[NodeId], access: usize, 
                 return false;
             }
             let range = &op.indices[variable];
-            let covers = range.low <= 0 && i64::try_from(size).is_ok_and(|size| range.high >= size);
+            // An axis without elements has nothing to read, whatever the access is.
+            let covers = size > 0 && range.low <= 0 && i64::try_from(size).is_ok_and(|size| range.high >= size);
             whole |= covers && index.affine.as_variable() == Some(variable);
         }
     }
     whole && !depends(op, access, variable)
 }
 
-/// Whether where an access reads depends on a variable.
+/// Returns whether the place that an access reads depends on a variable.
 fn depends(op: &Contraction, access: usize, variable: usize) -> bool {
     op.accesses[access].index.iter().any(|index| {
         index.affine.coefficient(variable) != 0 || index.access.is_some_and(|inner| depends(op, inner, variable))
     })
 }
 
-/// `op` with the access in the place of the variable. `None`: overflow.
+/// Replaces the variable by the access. Returns `None` on overflow.
 fn replaced(mut op: Contraction, access: usize, variable: usize) -> Option<Contraction> {
     for index in op.accesses.iter_mut().flat_map(|read| &mut read.index) {
         if index.affine.coefficient(variable) != 0 {
@@ -123,7 +125,7 @@ fn replaced(mut op: Contraction, access: usize, variable: usize) -> Option<Contr
     }
     for (inst, _) in &mut op.body.insts {
         if let Inst::Leaf(ContractionLeaf::Index(affine)) = inst {
-            // One that is not needed any more may still have the variable.
+            // An instruction that is no longer needed may still mention the variable.
             *affine = renumbered(&affine.substitute(variable, &Affine::constant(0))?)?;
         }
     }

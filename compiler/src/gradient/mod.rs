@@ -1,21 +1,38 @@
-//! Gradients, graph to graph: reverse accumulation over the nodes between what is differentiated and what for.
+//! Gradients, graph to graph: reverse accumulation over the nodes between the differentiated output
+//! and the nodes with respect to which it is differentiated.
 //!
-//! Example: of `%3 = contract sum [n, u] (…) { v0 = %0[n, k]; v1 = %1[k, u]; v2 = mul v0 v1; yield v2 }`, whose own gradient
-//! is `%4`, the gradient with respect to `%1` is `contract sum [k, u] (…) { v0 = %4[n, u]; v1 = %0[n, k]; v2 = mul v0 v1; yield v2 }`.
+//! Example: let `%4` be the gradient of `%3`, with
 //!
-//! Always true:
-//! - only nodes of IR 1 as it is are added, so that passes and devices see nothing new, and a gradient has a gradient;
-//! - the gradient of a node has the node's type; what is no float has none, and its part is left out;
-//! - nothing is computed for a node that does not depend on what the gradient is with respect to.
+//! ```text
+//! %3 = contract sum [n, u] (…) { v0 = %0[n, k]; v1 = %1[k, u]; v2 = mul v0 v1; yield v2 }
+//! ```
 //!
-//! Where a function has a kink: `abs` has 0 at 0; `max` and `min` of two equal values give half to each, as in PyTorch and JAX;
-//! a condition has no gradient, so that `select` gives all to what it takes.
+//! Then the gradient with respect to `%1` is
 //!
-//! - `rules`: each scalar operation's derivative, once for whole tensors and for the bodies of contractions;
-//! - `tensors`: the former; `body`: the latter;
-//! - `contraction`: a contraction's gradient is another one; `aggregation`: the share of each point in a product or a
-//!   maximum; `gather`: indices known at run time; `prune`: what the new body does not need;
-//! - `scan`: a loop backwards.
+//! ```text
+//! contract sum [k, u] (…) { v0 = %4[n, u]; v1 = %0[n, k]; v2 = mul v0 v1; yield v2 }
+//! ```
+//!
+//! Invariants:
+//! - Only ordinary nodes of IR 1 are added, so passes and devices need no support for gradients,
+//!   and a gradient has a gradient.
+//! - The gradient of a node has the node's type. Nodes that are no floats have no gradient, and
+//!   contribute nothing.
+//! - Nothing is computed for a node that does not depend on the nodes to differentiate with respect
+//!   to.
+//!
+//! At points without a derivative: `abs` has gradient 0 at 0; `max` and `min` of two equal values
+//! give half to each, as in PyTorch and JAX; conditions have no gradient, so `select` gives all to
+//! the selected operand.
+//!
+//! The parts:
+//! - `rules`: the derivative of each scalar operation, for whole tensors and for bodies of
+//!   contractions.
+//! - `tensors`: elementwise operations on whole tensors; `body`: bodies of contractions.
+//! - `contraction`: the gradient of a contraction, which is another contraction; `aggregation`: the
+//!   share of each point in a product or a maximum; `gather`: indices known at run time; `prune`:
+//!   removal of what the new body does not need.
+//! - `scan`: the gradient of a scan, which is a scan backwards.
 
 mod aggregation;
 mod body;
@@ -37,19 +54,25 @@ use crate::tensor::TensorType;
 use rules::Algebra;
 use tensors::Tensors;
 
-/// Why there is no gradient.
+/// Units of work for a node that a gradient goes through.
+const NODE_UNITS: u64 = 15;
+
+/// The reason why there is no gradient.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// Only a tensor of one element has a gradient; this one has another type.
+    /// The differentiated tensor, whose type this is, is not a float with one element.
     NotOneValue(TensorType),
-    /// The index arithmetic of a node's gradient leaves 64 bits, or a tensor that it needs any memory.
+    /// The gradient of a node needs index arithmetic beyond 64 bits, or a tensor beyond any memory.
     TooLarge { value: String },
+    /// Its nodes exceed the budget of the graph.
+    Exceeded,
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::NotOneValue(ty) => write!(f, "a gradient is that of one float, and this is {ty}"),
+            Error::Exceeded => f.write_str("the gradient exceeds the budget of the graph"),
             Error::TooLarge { value } => {
                 write!(f, "the gradient of {value} needs more than 64-bit indices or any memory")
             }
@@ -59,8 +82,9 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// The gradient of `of`, which has one element, with respect to each of `with_respect_to`: nodes of the same types, which
-/// are added to the graph. It is zeros where `of` does not depend on the node, and for what is no float.
+/// Adds the gradient of `of`, which has one element, with respect to each node of
+/// `with_respect_to`. The gradients have the types of these nodes. A gradient is zeros if `of` does
+/// not depend on the node, or if the node is no float.
 pub fn gradient(graph: &mut Graph, of: NodeId, with_respect_to: &[NodeId]) -> Result<Vec<NodeId>, Error> {
     let found = paths(graph, of, with_respect_to)?;
     Ok(with_respect_to
@@ -70,7 +94,8 @@ pub fn gradient(graph: &mut Graph, of: NodeId, with_respect_to: &[NodeId]) -> Re
         .collect())
 }
 
-/// As [`gradient`]; `None` where `of` does not depend on the node, or by nothing that hands a gradient on.
+/// Adds gradients as [`gradient`] does. Returns `None` for a node that `of` does not depend on, or
+/// only through operations that propagate no gradient.
 pub fn paths(graph: &mut Graph, of: NodeId, with_respect_to: &[NodeId]) -> Result<Vec<Option<NodeId>>, Error> {
     let ty = graph.node(of).ty.clone();
     if ty.elements() != 1 || !ty.dtype.is_float() {
@@ -80,13 +105,14 @@ pub fn paths(graph: &mut Graph, of: NodeId, with_respect_to: &[NodeId]) -> Resul
     reverse(graph, &[(of, seed)], with_respect_to)
 }
 
-/// The gradient of what does not depend on a node.
+/// Adds the gradient of a value that does not depend on a node: zeros.
 pub fn zeros_like(graph: &mut Graph, node: NodeId) -> NodeId {
     let ty = graph.node(node).ty.clone();
     Tensors::new(graph, node).filled(Scalar::zero(ty.dtype), &ty.shape)
 }
 
-/// The sum of the gradients of `of`, each multiplied by the seed beside it, which has its node's type: as [`gradient`].
+/// Adds the sums of the gradients of the nodes in `of`, each multiplied by its seed, which has the
+/// node's type. Otherwise as [`gradient`].
 pub fn gradients(graph: &mut Graph, of: &[(NodeId, NodeId)], with_respect_to: &[NodeId]) -> Result<Vec<NodeId>, Error> {
     let found = reverse(graph, of, with_respect_to)?;
     Ok(with_respect_to
@@ -96,13 +122,15 @@ pub fn gradients(graph: &mut Graph, of: &[(NodeId, NodeId)], with_respect_to: &[
         .collect())
 }
 
-/// As [`gradients`]; `None` where a gradient is zero because nothing depends on the node.
+/// Adds gradients as [`gradients`] does. Returns `None` for a gradient that is zero because nothing
+/// depends on the node.
 fn reverse(
     graph: &mut Graph,
     of: &[(NodeId, NodeId)],
     with_respect_to: &[NodeId],
 ) -> Result<Vec<Option<NodeId>>, Error> {
     let order = graph.topological();
+    let _ = graph.budget.spend(NODE_UNITS * order.len() as u64);
     let active = active(graph, &order, of, with_respect_to);
     let mut parts: HashMap<NodeId, Vec<NodeId>> = HashMap::new();
     for &(node, seed) in of {
@@ -111,6 +139,9 @@ fn reverse(
     let mut total: HashMap<NodeId, NodeId> = HashMap::new();
     let before: HashSet<NodeId> = order.iter().copied().collect();
     for id in order.into_iter().rev().filter(|id| active.contains(id)) {
+        if graph.budget.check().is_err() {
+            return Err(Error::Exceeded);
+        }
         if let Op::Scan(_) = graph.node(id).op {
             for (operand, part) in scan::gradient(graph, id, &total, &active)? {
                 parts.entry(operand).or_default().push(part);
@@ -137,7 +168,8 @@ fn reverse(
     Ok(with_respect_to.iter().map(|node| total.get(node).copied()).collect())
 }
 
-/// The nodes that carry a gradient: floats that depend on one of `with_respect_to`, and on which one of `of` depends.
+/// Returns the nodes that propagate a gradient: floats that depend on a node of `with_respect_to`,
+/// and on which a node of `of` depends.
 fn active(graph: &Graph, order: &[NodeId], of: &[(NodeId, NodeId)], with_respect_to: &[NodeId]) -> HashSet<NodeId> {
     let with_respect_to: HashSet<&NodeId> = with_respect_to.iter().collect();
     let mut reached: HashSet<NodeId> = HashSet::new();

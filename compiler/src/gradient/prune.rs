@@ -1,15 +1,19 @@
-//! Leaves out of a contraction what its body does not need, without changing which points are valid.
+//! Removes from a contraction what its body does not need, without changing which points count.
 //!
-//! Example: the gradient of `+(A[i + k] + B[i])` for B is `+(dO[i])` over the same points. It does not read A any more, but still
-//! counts only where `i + k` is in range: that becomes constraints, where the ranges of i and k do not imply it.
+//! Example: the gradient of `+(A[i + k] + B[i])` for B is `+(dO[i])` over the same points. It no
+//! longer reads A, but a point still counts only if `i + k` is in range of A. Constraints replace
+//! the access, unless the ranges of i and k imply them.
+//!
+//! Why it is sound: the conditions of a removed access are those of its fixed indices, which the
+//! constraints state. Accesses at run-time indices stay.
 
 use crate::affine::Affine;
 use crate::graph::{Contraction, ContractionLeaf, Graph, NodeId};
 use crate::scalar::{Inst, Program};
 
-/// The contraction, which writes places of `shape`, without instructions, accesses and operands that it does not need, and
-/// the operands left. Its accesses may be in any order. The access `implied` is in range wherever the place is. `None`:
-/// overflow.
+/// Removes the instructions, accesses and operands that a contraction, which writes places of
+/// `shape`, does not need. Returns the contraction and its remaining operands, or `None` on
+/// overflow. Accesses may be in any order. The access `implied` is in range wherever the place is.
 pub(super) fn prune(
     graph: &Graph,
     mut contraction: Contraction,
@@ -25,12 +29,12 @@ pub(super) fn prune(
         }
     }
     for (number, access) in contraction.accesses.iter().enumerate().filter(|(number, _)| implied != Some(*number)) {
-        // That an index known at run time is in range cannot be said but by the access.
+        // Only the access itself can state that a run-time index is in range.
         if !access.is_fixed() {
             visit(&contraction, number, &mut order);
         }
     }
-    // What is known to be at least 0, and less than a size.
+    // Expressions that are known to be at least 0, and less than a size.
     let size_of = |size: usize| i64::try_from(size).ok();
     let mut known: Vec<(Affine, i64)> = Vec::new();
     for (affine, &size) in contraction.output.iter().zip(shape) {
@@ -74,7 +78,7 @@ pub(super) fn prune(
     Some((contraction, kept))
 }
 
-/// Appends an access to `order`, after those that its indices need.
+/// Appends an access to `order`, after the accesses that its indices need.
 fn visit(contraction: &Contraction, access: usize, order: &mut Vec<usize>) {
     if order.contains(&access) {
         return;
@@ -85,7 +89,7 @@ fn visit(contraction: &Contraction, access: usize, order: &mut Vec<usize>) {
     order.push(access);
 }
 
-/// Drops constraints that the ranges imply, or that stand there already.
+/// Drops duplicate constraints, and constraints that the ranges imply.
 fn simplify(contraction: &mut Contraction) {
     let bounds: Vec<(i64, i64)> = contraction.indices.iter().map(|i| (i.low, i.high.max(i.low + 1) - 1)).collect();
     let mut kept: Vec<Affine> = Vec::new();
@@ -98,7 +102,7 @@ fn simplify(contraction: &mut Contraction) {
     contraction.constraints = kept;
 }
 
-/// The instructions on which the results depend.
+/// Returns the instructions on which the results depend.
 pub(super) fn live(body: &Program<ContractionLeaf>) -> Program<ContractionLeaf> {
     let mut needed = vec![false; body.insts.len()];
     body.results.iter().for_each(|&result| needed[result] = true);

@@ -1,12 +1,12 @@
-//! What each scalar operation's derivative is, once for whole tensors and for the values of a program.
+//! The derivative of each scalar operation, for whole tensors and for the values of a program.
 //!
-//! A rule multiplies the gradient `g` of `y = f(x)` by f'(x). It is written from y where that is cheaper than from x
-//! (`exp`, `tanh`, `sqrt`), and without cancellation: `1 - x²` as `(1 - x)(1 + x)`.
+//! A rule multiplies the gradient `g` of `y = f(x)` by f'(x). It uses y where that is cheaper than
+//! x (`exp`, `tanh`, `sqrt`), and avoids cancellation: `1 - x²` is `(1 - x)(1 + x)`.
 
 use crate::dtype::{DType, Scalar};
 use crate::scalar::{BinaryOp, UnaryOp};
 
-/// Values on which scalar operations can be made.
+/// Values that support scalar operations.
 pub(super) trait Algebra {
     type Value: Copy;
 
@@ -16,13 +16,13 @@ pub(super) trait Algebra {
     fn binary(&mut self, op: BinaryOp, a: Self::Value, b: Self::Value) -> Self::Value;
     fn select(&mut self, condition: Self::Value, then: Self::Value, otherwise: Self::Value) -> Self::Value;
 
-    /// A constant of the type that `like` has.
+    /// Returns a constant of the type of `like`.
     fn number(&mut self, like: Self::Value, value: f64) -> Self::Value {
         let dtype = self.dtype(like);
         self.scalar(Scalar::from_f64(dtype, value))
     }
 
-    /// One of them, where the other is 1.
+    /// Returns the product, or one of the operands if the other is 1.
     fn product(&mut self, a: Self::Value, b: Self::Value) -> Self::Value;
 
     fn sum(&mut self, a: Self::Value, b: Self::Value) -> Self::Value {
@@ -30,7 +30,7 @@ pub(super) trait Algebra {
     }
 }
 
-/// The gradient of the operand of `y = op(x)`; `None` where it is 0 everywhere.
+/// Returns the gradient of the operand of `y = op(x)`, or `None` if it is 0 everywhere.
 pub(super) fn unary<A: Algebra>(on: &mut A, op: UnaryOp, x: A::Value, y: A::Value, g: A::Value) -> Option<A::Value> {
     use UnaryOp::*;
     let scaled = |on: &mut A, factor: f64| {
@@ -130,20 +130,21 @@ pub(super) fn unary<A: Algebra>(on: &mut A, op: UnaryOp, x: A::Value, y: A::Valu
     })
 }
 
-/// `(1 - x)(1 + x)`
+/// Returns `(1 - x)(1 + x)`.
 fn complement<A: Algebra>(on: &mut A, x: A::Value) -> A::Value {
     let one = on.number(x, 1.0);
     let (less, more) = (on.binary(BinaryOp::Sub, one, x), on.sum(one, x));
     on.product(less, more)
 }
 
-/// `x² + 1`
+/// Returns `x² + 1`.
 fn one_more<A: Algebra>(on: &mut A, x: A::Value) -> A::Value {
     let (one, square) = (on.number(x, 1.0), on.product(x, x));
     on.sum(square, one)
 }
 
-/// The gradients of the operands of `y = op(a, b)`, of those that are wanted; `None` where one is 0 everywhere.
+/// Returns the gradients of the wanted operands of `y = op(a, b)`, or `None` for one that is 0
+/// everywhere.
 pub(super) fn binary<A: Algebra>(
     on: &mut A,
     op: BinaryOp,
@@ -170,7 +171,8 @@ pub(super) fn binary<A: Algebra>(
                 on.product(negated, y)
             });
         }
-        // b a^(b-1), which is 0 where b is 0 (and a, too, may be); y log(a), which is 0 where a is 0 and b is not negative.
+        // b a^(b-1), which is 0 if b is 0 (even if a is 0, too); and y log(a), which is 0 if a is 0
+        // and b is not negative.
         Pow => {
             let zero = on.number(a, 0.0);
             found[0] = wanted[0].then(|| {
@@ -188,7 +190,16 @@ pub(super) fn binary<A: Algebra>(
                 on.select(none, zero, full)
             });
         }
-        // `max` is `a < b ? b : a`, `min` the other way about; equal operands get half each.
+        // 1, and -trunc(a / b) = (y - a) / b
+        Rem => {
+            found[0] = Some(g);
+            found[1] = wanted[1].then(|| {
+                let multiple = on.binary(Sub, y, a);
+                let whole = on.binary(Div, multiple, b);
+                on.product(g, whole)
+            });
+        }
+        // `max` is `a < b ? b : a`, and `min` is `a > b ? b : a`. Equal operands get half each.
         Max | Min => {
             let (zero, half) = (on.number(a, 0.0), on.number(a, 0.5));
             let half = on.product(g, half);
@@ -207,7 +218,8 @@ pub(super) fn binary<A: Algebra>(
     [found[0].filter(|_| wanted[0]), found[1].filter(|_| wanted[1])]
 }
 
-/// The gradients of `then` and `otherwise` in `condition ? then : otherwise`, of those that are wanted.
+/// Returns the gradients of the wanted ones of `then` and `otherwise` in
+/// `condition ? then : otherwise`.
 pub(super) fn select<A: Algebra>(
     on: &mut A,
     condition: A::Value,

@@ -1,15 +1,22 @@
 //! The gradient of a scan: a scan from the last step to the first.
 //!
-//! Its body is the forward one, of which the gradient is taken. What it carries is the gradient of what the forward scan
-//! carries, and the sum of a capture's gradients so far; what it yields are the gradients of the slices.
+//! The body of the backward scan is the gradient of the forward body. It carries the gradients of
+//! the forward carries, and the running sum of a capture's gradients. It yields the gradients of
+//! the slices.
 //!
-//! The values before each step are not computed again: the forward scan yields what it carries, and those of its contractions
-//! that the gradient reads. All else is elementwise, and computed again. So the memory grows once with the length.
+//! Values of a step are kept rather than recomputed: the forward scan yields its carries, and the
+//! contractions that the gradient reads. All other values are elementwise, and are recomputed. So
+//! the memory is proportional to the length.
 //!
-//! Steps count upwards in either scan: what the second one reads of the first is turned round before, and what it yields after.
+//! Both scans count steps upwards: what the backward scan reads of the forward one is reversed
+//! before, and what it yields is reversed after.
 //!
-//! A capture's gradient that is a sum of products in each step, as that of a recurrent kernel, is one product over all steps
-//! after the loop: see [`lift`].
+//! If a capture's gradient is a sum of products in each step, as for a recurrent kernel, it becomes
+//! one product over all steps after the loop. See [`lift`].
+//!
+//! Why it is sound: by the chain rule, the gradient of a carry before a step is determined by the
+//! gradient of the carry after it, so walking backwards over the steps has every gradient when it
+//! is needed. The gradient of a capture is the sum of its gradients in all steps.
 
 mod backward;
 mod flow;
@@ -24,8 +31,8 @@ use crate::graph::{Graph, NodeId, Op, Scan};
 use backward::Backward;
 use flow::Flow;
 
-/// Contributions to the gradients of the scan's operands. `total` has the gradients of its results; `active` are the nodes
-/// of which a gradient is wanted.
+/// Returns the contributions to the gradients of the scan's operands. `total` has the gradients of
+/// its results; `active` has the nodes that need a gradient.
 pub(super) fn gradient(
     graph: &mut Graph,
     id: NodeId,
@@ -48,7 +55,7 @@ pub(super) fn gradient(
     Ok(found.into_iter().filter(|(operand, _)| active.contains(operand)).collect())
 }
 
-/// The gradient of each result.
+/// Returns the gradient of each result.
 fn of_results(graph: &mut Graph, id: NodeId, scan: &Scan, total: &HashMap<NodeId, NodeId>) -> Vec<Option<NodeId>> {
     let mut given: Vec<Option<NodeId>> = vec![None; scan.body.outputs.len()];
     for user in graph.users(id) {

@@ -11,7 +11,7 @@ use crate::scalar::{BinaryOp, Program, UnaryOp};
 use crate::tensor::{TensorType, broadcast};
 use tile_lang::span::Span;
 
-/// The graph, for the gradient of one of its nodes.
+/// A graph to which parts of the gradient of one of its nodes are added.
 pub(super) struct Tensors<'a> {
     pub graph: &'a mut Graph,
     id: NodeId,
@@ -20,7 +20,7 @@ pub(super) struct Tensors<'a> {
 }
 
 impl<'a> Tensors<'a> {
-    /// What is added is a part of the gradient of node `id`.
+    /// Returns a builder whose nodes are parts of the gradient of node `id`.
     pub fn new(graph: &'a mut Graph, id: NodeId) -> Tensors<'a> {
         let node = graph.node(id);
         let (origin, span) = (node.origin.clone(), node.span);
@@ -34,7 +34,7 @@ impl<'a> Tensors<'a> {
         id
     }
 
-    /// Names the gradient of `of`, where it has no name yet.
+    /// Names the gradient of `of`, unless it has a name already.
     pub fn name(&mut self, gradient: NodeId, of: NodeId) {
         let name = self.graph.node(of).name.as_deref().or(self.graph.node(of).op.given_name());
         let name = name.map(|name| format!("d{name}"));
@@ -44,7 +44,7 @@ impl<'a> Tensors<'a> {
         }
     }
 
-    /// One number at every place of a shape.
+    /// Adds a tensor with the same number at every place of a shape.
     pub fn filled(&mut self, scalar: Scalar, shape: &[usize]) -> NodeId {
         if shape.is_empty() {
             return self.scalar(scalar);
@@ -64,19 +64,22 @@ impl<'a> Tensors<'a> {
         self.add(Op::Contraction(Box::new(op)), TensorType::new(scalar.dtype, shape), &[])
     }
 
-    /// `value` at the places of `shape`: `axes[a]` is the axis of `shape` along which axis `a` of `value` goes.
+    /// Adds `value` at the places of `shape`. Axis `a` of `value` runs along axis `axes[a]` of
+    /// `shape`.
     pub fn rearranged(&mut self, value: NodeId, shape: &[usize], axes: &[usize]) -> NodeId {
         self.read_at(value, axes.iter().map(|&axis| Affine::var(axis)).collect(), shape, None)
     }
 
-    /// `value[index]` at the places of `shape`, which number the variables; around them, there is the default.
+    /// Adds `value[index]` at the places of `shape`, whose axes number the variables. Places
+    /// outside of `shape` have the default.
     pub fn read_at(&mut self, value: NodeId, index: Vec<Affine>, shape: &[usize], default: Option<NodeId>) -> NodeId {
         let output = (0..shape.len()).map(Affine::var).collect();
         let whole = default.map_or(shape, |default| self.graph.shape(default)).to_vec();
         self.copied(Aggregation::Assign, value, shape, (output, whole), index, default)
     }
 
-    /// The aggregate of `value[index]` at `place` of a shape, over variables that run to `extents`.
+    /// Adds the aggregate of `value[index]` at the places `output` of a shape, over variables that
+    /// run over `extents`.
     fn copied(
         &mut self,
         aggregation: Aggregation,
@@ -93,7 +96,8 @@ impl<'a> Tensors<'a> {
         self.add(Op::Contraction(Box::new(op)), TensorType::new(dtype, shape), &operands)
     }
 
-    /// The gradient of a tensor of `shape` that was broadcast to the shape of `g`: the sum over where it was read.
+    /// Adds the gradient of a tensor of `shape` that was broadcast to the shape of `g`: the sum
+    /// over all reads of each element.
     pub fn summed_to(&mut self, g: NodeId, shape: &[usize]) -> NodeId {
         let from = self.graph.shape(g).to_vec();
         if from == shape {
@@ -108,7 +112,8 @@ impl<'a> Tensors<'a> {
         self.copied(Aggregation::Sum, g, &from, (output, shape.to_vec()), index, None)
     }
 
-    /// The gradients of a node's operands, by position, of those that are wanted; `g` is its own. Not for contractions.
+    /// Adds the gradients of the wanted operands of a node, and returns them with the operands'
+    /// positions. `g` is the node's own gradient. Contractions are not supported here.
     pub fn gradient(&mut self, g: NodeId, wanted: &[bool]) -> Vec<(usize, NodeId)> {
         let (id, operands) = (self.id, self.graph.operands(self.id));
         let found = match (self.graph.node(id).op.clone(), operands.as_slice()) {
@@ -130,7 +135,7 @@ impl<'a> Tensors<'a> {
                 let same = uniform(self.graph, g).map(|scalar| self.filled(scalar, &ty.shape));
                 vec![(0, Some(same.unwrap_or_else(|| self.add(Op::Reshape, ty, &[g]))))]
             }
-            // The others have no operands that are floats, or pass nothing.
+            // All other operations have no float operands, or propagate no gradient.
             _ => vec![],
         };
         let mut parts = Vec::with_capacity(found.len());
@@ -170,7 +175,7 @@ impl Algebra for Tensors<'_> {
         self.add(Op::Binary(op), ty, &[a, b])
     }
 
-    /// A number that fills a tensor multiplies as a number.
+    /// Multiplies by a scalar if one operand is filled with it.
     fn product(&mut self, a: NodeId, b: NodeId) -> NodeId {
         let shape = self.broadcast(&[a, b]);
         for (number, other) in [(a, b), (b, a)] {
@@ -193,7 +198,8 @@ impl Algebra for Tensors<'_> {
 }
 
 impl Tensors<'_> {
-    /// The shape that operands have together: they are a node's operands, that node, or its gradient, so there is one.
+    /// Returns the common shape of operands. It exists, because they are a node's operands, that
+    /// node, or its gradient.
     fn broadcast(&self, operands: &[NodeId]) -> Vec<usize> {
         broadcast(operands.iter().map(|&id| self.graph.shape(id))).unwrap_or_default()
     }

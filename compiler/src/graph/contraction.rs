@@ -4,16 +4,16 @@ use crate::affine::Affine;
 use crate::dtype::{DType, Scalar};
 use crate::scalar::{BinaryOp, Inst, Program, Value};
 
-/// How the values that fall on one place are combined.
+/// The combination of the values that fall on one place of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Aggregation {
     Sum,
     Product,
     Max,
     Min,
-    /// At most one value falls on each place: lowering has proven it.
+    /// At most one value falls on each place, which lowering has proven.
     Assign,
-    /// The position of the greatest value: see [`Contraction`].
+    /// The position of the greatest value; see [`Contraction`].
     ArgMax,
     ArgMin,
 }
@@ -29,7 +29,7 @@ impl Aggregation {
         Aggregation::ArgMin,
     ];
 
-    /// The name in text forms.
+    /// Returns the name in text forms.
     pub fn name(self) -> &'static str {
         match self {
             Aggregation::Sum => "sum",
@@ -46,7 +46,7 @@ impl Aggregation {
         Aggregation::ALL.into_iter().find(|a| a.name() == name)
     }
 
-    /// The operation that combines two values; `None` for assignments and the arg forms.
+    /// Returns the operation that combines two values. `None` for assignments and the arg forms.
     pub fn operation(self) -> Option<BinaryOp> {
         match self {
             Aggregation::Sum => Some(BinaryOp::Add),
@@ -57,7 +57,8 @@ impl Aggregation {
         }
     }
 
-    /// The value with which aggregation of `dtype` starts; for the arg forms, the best value so far.
+    /// Returns the initial value of an aggregation of `dtype`: for the arg forms, the initial best
+    /// value.
     pub fn identity(self, dtype: DType) -> Scalar {
         match self {
             Aggregation::Sum | Aggregation::Assign => Scalar::zero(dtype),
@@ -68,7 +69,7 @@ impl Aggregation {
     }
 }
 
-/// An index variable and the integers it runs over: `low..high`.
+/// An index variable and its range, `low..high`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct IndexRange {
     pub name: String,
@@ -76,42 +77,43 @@ pub struct IndexRange {
     pub high: i64,
 }
 
-/// One coordinate of an access: `affine`, plus the value of an earlier access of an integer type where there is one.
+/// One coordinate of an access: `affine`, plus the value of an earlier access of an integer type if
+/// there is one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Index {
     pub affine: Affine,
-    /// The number of an access before this one.
+    /// Number of an earlier access.
     pub access: Option<usize>,
 }
 
 /// A read of one element of an operand.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Access {
-    /// The position of the tensor among the node's operands.
+    /// Position of the tensor among the node's operands.
     pub operand: usize,
     /// One coordinate for each axis of the tensor.
     pub index: Vec<Index>,
 }
 
 impl Access {
-    /// Of the element at an index without values that are known at run time.
+    /// Creates an access at an index without run-time values.
     pub fn fixed(operand: usize, index: Vec<Affine>) -> Access {
         Access { operand, index: index.into_iter().map(|affine| Index { affine, access: None }).collect() }
     }
 
-    /// Whether no coordinate depends on a value that is known at run time.
+    /// Returns whether no coordinate depends on a run-time value.
     pub fn is_fixed(&self) -> bool {
         self.index.iter().all(|index| index.access.is_none())
     }
 
-    /// Whether a coordinate names the variable.
+    /// Returns whether a coordinate mentions the variable.
     pub fn mentions(&self, variable: usize) -> bool {
         self.index.iter().any(|index| index.affine.coefficient(variable) != 0)
     }
 }
 
 impl IndexRange {
-    /// Variables that run from 0 to these extents.
+    /// Returns variables that run from 0 to these extents.
     pub fn all(extents: &[usize]) -> Vec<IndexRange> {
         let range = |(number, &extent): (usize, &usize)| {
             let high = i64::try_from(extent).unwrap_or(i64::MAX);
@@ -120,13 +122,13 @@ impl IndexRange {
         extents.iter().enumerate().map(range).collect()
     }
 
-    /// Whether the variable takes more than one value.
+    /// Returns whether the variable takes more than one value.
     pub fn varies(&self) -> bool {
         self.high - self.low > 1
     }
 }
 
-/// What the leaves of a contraction's body read.
+/// A leaf of a contraction's body.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ContractionLeaf {
     /// The element that the access of this number reads.
@@ -137,20 +139,22 @@ pub enum ContractionLeaf {
 
 /// `output[place] = aggregation over the valid points of body`.
 ///
-/// Variables are numbered as in `indices`; every affine expression is over them. A point (an integer for each
-/// variable, within its range) is *valid* where the place and every access are in range, every constraint is at least
-/// 0, and the body's second result, where it has one, is true. A place on which no valid point falls is 0, or the
-/// element of the default tensor.
+/// Variables are numbered as in `indices`, and all affine expressions are over them. A point
+/// assigns each variable an integer in its range. It is *valid* if the place and every access are
+/// in bounds, every constraint is at least 0, and the body's second result, if there is one, is
+/// true. A place without valid points is 0, or the element of the default tensor.
 ///
-/// Operands: the tensors of `accesses` (each is read by one at least), then the default tensor (of the node's type and
-/// shape) where `default` is set. The names of the variables are words, and distinct.
+/// Operands are the tensors of `accesses`, each of which is read at least once. If `default` is
+/// set, the default tensor, of the node's type and shape, is the last operand. Variable names are
+/// words, and distinct.
 ///
-/// The body's first result has the node's type, except for the arg forms: there the body gives the values compared, and
-/// the node (i32) the row-major position, within the ranges of the variables that `output` does not mention, of the
-/// greatest (least) value among the valid points; of equals, the least; 0 (or the default) where nothing is valid. A NaN
-/// is never better than a number, and any number is better than it.
+/// The body's first result has the node's type, except for the arg forms. There the body computes
+/// the values to compare, and the node (i32) is the position of the greatest (least) value among
+/// the valid points: row-major in the ranges of the variables that `output` does not mention. Ties
+/// go to the least position. Without valid points it is 0, or the default. Any number is better
+/// than a NaN.
 ///
-/// Max and min leave NaNs out: they give the identity where every valid value is one.
+/// Max and min ignore NaNs: if every valid value is NaN, the result is the identity.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Contraction {
     pub aggregation: Aggregation,
@@ -158,15 +162,24 @@ pub struct Contraction {
     /// The place written: one coordinate for each axis of the node's shape.
     pub output: Vec<Affine>,
     pub accesses: Vec<Access>,
-    /// Each must be at least 0.
+    /// Expressions that must be at least 0.
     pub constraints: Vec<Affine>,
-    /// Results: the value, then optionally a bool: whether the point counts.
+    /// Results: the value, then optionally a bool that is true if the point counts.
     pub body: Program<ContractionLeaf>,
     pub default: bool,
 }
 
 impl Contraction {
-    /// The aggregate, at a place, of the elements at an index of one tensor, of type `dtype`: over variables that run to `extents`.
+    /// Returns how many points the index variables have, those that constraints exclude included.
+    /// `None` if that does not fit an `isize`.
+    pub fn points(&self) -> Option<usize> {
+        let extents = self.indices.iter().map(|range| usize::try_from(range.high.checked_sub(range.low)?.max(1)).ok());
+        let points = extents.into_iter().try_fold(1usize, |points, extent| points.checked_mul(extent?))?;
+        isize::try_from(points).ok().map(|_| points)
+    }
+
+    /// Returns the aggregation of one tensor's elements: reads `index` and writes `place`, over
+    /// variables that run to `extents`.
     pub fn of_tensor(
         aggregation: Aggregation,
         dtype: DType,
@@ -187,31 +200,33 @@ impl Contraction {
         }
     }
 
-    /// The elements of a tensor of type `dtype` at the places of `shape`, each at its own.
+    /// Returns a copy of a tensor of type `dtype` and `shape`.
     pub fn copy(dtype: DType, shape: &[usize]) -> Contraction {
         let places: Vec<Affine> = (0..shape.len()).map(Affine::var).collect();
         Contraction::of_tensor(Aggregation::Assign, dtype, shape, places.clone(), places)
     }
 
-    /// Whether it sums products of two values.
+    /// Returns whether the contraction sums products of two values.
     pub fn is_sum_of_products(&self) -> bool {
         let is_product = |value: &Value| matches!(self.body.insts[*value].0, Inst::Binary(BinaryOp::Mul, ..));
         self.aggregation == Aggregation::Sum && self.body.results.len() == 1 && self.body.results.iter().all(is_product)
     }
 
-    /// Whether what an access reads for one place it reads for others, too: along an axis of the result that has places.
+    /// Returns whether an access reads the same element for several places: some variable of the
+    /// output that varies does not occur in the access.
     pub fn reads_again(&self, access: &Access) -> bool {
         let mut of_places = self.output.iter().flat_map(Affine::variables);
         of_places.any(|variable| self.indices[variable].varies() && !access.mentions(variable))
     }
 }
 
-/// Whether what an access of an integer type reads is the value of an affine expression, which is at least 0 where the type
-/// is unsigned: a value of the body, for the second result of one whose place is known only at run time.
+/// Appends a comparison: whether the value of an integer access equals an affine expression. The
+/// expression must be at least 0 if the type is unsigned. As the second result of a body, it
+/// selects points whose place is known only at run time.
 pub fn equals(body: &mut Program<ContractionLeaf>, access: usize, dtype: DType, affine: &Affine) -> Value {
     let value = body.push(Inst::Leaf(ContractionLeaf::Access(access)), dtype);
     let place = body.push(Inst::Leaf(ContractionLeaf::Index(affine.clone())), DType::I32);
-    // Both are compared in a type that holds either exactly.
+    // Compares in a type that represents both exactly.
     let dtype = if dtype.bits() < 32 { DType::I32 } else { dtype };
     let (value, place) = (body.cast(value, dtype), body.cast(place, dtype));
     body.binary(BinaryOp::Eq, value, place)

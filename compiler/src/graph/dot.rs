@@ -1,25 +1,25 @@
-//! A [`Graph`] as a drawing, in the DOT language of Graphviz.
+//! Draws a [`Graph`] in Graphviz's DOT language.
 
 use std::fmt::Write;
 
 use super::{Graph, Op};
 
 impl Graph {
-    /// A box for each node, with its operation, source name and type, an arrow from each operand, and an ellipse for each
-    /// output. A scan is a frame around the drawing of its body.
+    /// Returns a drawing: a box for each node with its operation, source name and type, an arrow
+    /// from each operand, and an ellipse for each output. A scan is a frame around its body.
     pub fn dot(&self) -> String {
         let numbers = self.numbers();
         let mut text = format!("digraph {} {{\n    node [shape=box]\n", quoted(&self.name));
         self.draw(&mut text, "n");
         for (position, (name, id)) in self.outputs.iter().enumerate() {
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             let _ = writeln!(text, "    o{position} [label={}, shape=ellipse]", quoted(name));
             let _ = writeln!(text, "    n{} -> o{position}", numbers[id]);
         }
         text + "}\n"
     }
 
-    /// Draws the nodes, the names of whose boxes start with `prefix`.
+    /// Draws the nodes. The names of their boxes start with `prefix`.
     fn draw(&self, text: &mut String, prefix: &str) {
         let numbers = self.numbers();
         for id in self.topological() {

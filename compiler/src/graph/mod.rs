@@ -1,21 +1,25 @@
-//! IR 1, the tensor graph: what is computed, with every shape and type known, and nothing about how.
+//! IR 1, the tensor graph: a computation with every shape and type known, and no decision about how
+//! to run it.
 //!
-//! A graph is directed and acyclic. A node computes one tensor; the edges into it are its operands, numbered by
-//! position. Elementwise operations broadcast their operands as NumPy does. All index arithmetic is integral: lowering
-//! has already turned fractional indices into lattices.
+//! A graph is directed and acyclic. A node computes one tensor; the edges into it are its operands,
+//! numbered by position. Elementwise operations broadcast their operands as NumPy does. All index
+//! arithmetic is integral: lowering has already turned fractional indices into lattices.
 //!
-//! Always true ([`Graph::verify`] holds it):
-//! - a node has as many operands as its operation takes, numbered `0..n`, of the types that [`Op`] states;
-//! - `ty` is what the operation gives for its operands; its size in bytes fits `isize`;
-//! - `inputs` and `weights` list every input and every weight node once, `weights` in node order; every output is a node;
-//!   no two inputs, no two weights and no two outputs have one name;
-//! - only [`Op::Result`]s read a scan, and the body of a scan is itself such a graph, without weights.
+//! Invariants, which [`Graph::verify`] checks:
+//! - A node has the number of operands that its operation takes, numbered `0..n`, of the types that
+//!   [`Op`] states.
+//! - `ty` is the result type of the operation on its operands; its size in bytes fits `isize`.
+//! - `inputs` and `weights` list every input and weight node once, and `weights` is in node order.
+//!   Every output is a node. Input names are distinct, and so are weight paths and output names.
+//! - Only [`Op::Result`]s read a scan. The body of a scan is itself a valid graph, without weights.
 //!
-//! The text form ([`Graph`]'s `Display`, described in [`text`]) parses back to an equal graph: see [`Graph::parse`].
+//! The text form ([`Graph`]'s `Display`, described in [`text`]) parses back to an equal graph; see
+//! [`Graph::parse`].
 
 mod contraction;
 mod dot;
 mod parse;
+mod positions;
 pub mod scan;
 pub mod text;
 mod verify;
@@ -32,110 +36,147 @@ use std::sync::Arc;
 use petgraph::Direction;
 use petgraph::stable_graph::{NodeIndex, StableDiGraph};
 use petgraph::visit::EdgeRef;
+use tile_lang::Budget;
 use tile_lang::span::Span;
 
 use crate::dtype::{DType, Scalar};
 use crate::scalar::{BinaryOp, UnaryOp};
 use crate::tensor::TensorType;
 
-/// A node's name in the graph; stays valid while other nodes are removed.
+/// Identifies a node in its graph. It stays valid when other nodes are removed.
 pub type NodeId = NodeIndex<u32>;
 
-/// What a node computes.
+/// The operation of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
-    /// A tensor from outside, by its name, given for each run.
+    /// A tensor that the caller passes for each run, by name.
     Input(String),
-    /// A tensor from outside, by its path, that stays on the device between runs.
+    /// A tensor that stays on the device between runs, by path.
     Weight(String),
     /// A rank-0 constant of the node's type.
     Constant(Scalar),
     /// A rank-1 constant.
     Elements(Vec<Scalar>),
-    /// The coordinate along `axis` of each place of the node's shape, as i32. No operands.
+    /// The coordinate along `axis` of each element of the node's shape, as i32. No operands.
     Index { axis: usize },
-    /// Elementwise on one operand, same type and shape.
+    /// Elementwise operation on one operand; the result has its type and shape.
     Unary(UnaryOp),
-    /// Elementwise on two operands of one type, broadcast; comparisons give bool.
+    /// Elementwise operation on two operands of one type, with broadcasting. Comparisons return
+    /// bool.
     Binary(BinaryOp),
-    /// Elementwise `operand 0 ? operand 1 : operand 2`, broadcast; the first is bool, the others have one type.
+    /// Elementwise `operand 0 ? operand 1 : operand 2` with broadcasting. The first operand is
+    /// bool, and the others have one type.
     Select,
     /// Elementwise conversion of one operand to the node's type, as [`Scalar::cast`] does.
     Cast,
-    /// The operand's elements in row-major order under another shape with as many elements.
+    /// The operand's elements in row-major order, in another shape of the same size.
     Reshape,
-    /// The operand itself, through which no gradient goes: see [`crate::gradient`]. [`crate::passes::fold`] drops it.
+    /// The operand, with gradients stopped; see [`crate::gradient`]. [`crate::passes::fold`]
+    /// removes it.
     StopGradient,
-    /// Aggregation over an index space: see [`Contraction`].
+    /// Aggregation over an index space; see [`Contraction`].
     Contraction(Box<Contraction>),
-    /// PlaidML's three-word Tausworthe generator. Operand: the state u32[3, 2048]; result f32 of the node's shape.
+    /// PlaidML's Tausworthe generator with three words. The operand is the state, u32[3, 2048]; the
+    /// result is f32 of the node's shape.
     ///
-    /// Lane `i` of 2048 makes elements `i, i + 2048, …`, stepping its three words `a, b, c` (column `i` of the state)
-    /// before each. A step, in 32 bits, is `a = ((a & !1) << 12) ^ (((a << 13) ^ a) >> 19)`,
-    /// `b = ((b & !7) << 4) ^ (((b << 2) ^ b) >> 25)`, `c = ((c & !15) << 17) ^ (((c << 3) ^ c) >> 11)`; the element is
-    /// `(a ^ b ^ c) * 2^-32`, the word rounded to f32 first, as PlaidML has it: at most 1.
+    /// Lane `i` of 2048 generates the elements `i, i + 2048, …`, and steps its three words
+    /// `a, b, c` (column `i` of the state) before each. A step, in 32 bits, is
+    /// `a = ((a & !1) << 12) ^ (((a << 13) ^ a) >> 19)`,
+    /// `b = ((b & !7) << 4) ^ (((b << 2) ^ b) >> 25)`,
+    /// `c = ((c & !15) << 17) ^ (((c << 3) ^ c) >> 11)`. The element is `(a ^ b ^ c) * 2^-32`. The
+    /// word is rounded to f32 first, as in PlaidML, so the element is at most 1.
     PrngValue,
-    /// The state after [`Op::PrngValue`] made `elements` elements; u32[3, 2048].
+    /// The state, u32[3, 2048], after [`Op::PrngValue`] generated `elements` elements.
     PrngState { elements: usize },
-    /// A loop over steps: see [`Scan`].
+    /// A loop over steps; see [`Scan`].
     Scan(Box<Scan>),
-    /// The scan's result of this number. Operand: the scan.
+    /// The result of this number of a scan, which is the operand.
     Result { number: usize },
 }
 
 impl Op {
-    /// The name under which the caller gives the tensor: an input's name, a weight's path.
+    /// Returns the name by which the caller passes the tensor: an input's name or a weight's path.
     pub fn given_name(&self) -> Option<&str> {
         match self {
             Op::Input(name) | Op::Weight(name) => Some(name),
             _ => None,
         }
     }
+
+    /// Returns how many parts it is described by, a measure of the work and memory it takes.
+    fn parts(&self) -> usize {
+        match self {
+            Op::Elements(elements) => elements.len(),
+            Op::Contraction(contraction) => {
+                let read: usize = contraction.accesses.iter().map(|access| access.index.len()).sum();
+                let Contraction { indices, output, constraints, body, .. } = &**contraction;
+                indices.len() + output.len() + read + constraints.len() + body.insts.len()
+            }
+            _ => 1,
+        }
+    }
 }
 
-/// The part of the source's structure that a value belongs to, for readers.
+/// The part of the source's structure that a value belongs to. Only for people to read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Origin {
-    /// The innermost layer or function, by its name in the source: `Conv2D`, `relu`.
+    /// Name in the source of the innermost layer or function: `Conv2D`, `relu`.
     pub function: String,
-    /// The path of the innermost layer instance, `encoder[3].ff1`; empty where there is none.
+    /// Path of the innermost layer instance, such as `encoder[3].ff1`. Empty if there is none.
     pub path: String,
 }
 
-/// One tensor computed.
+/// The computation of one tensor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
     pub op: Op,
     pub ty: TensorType,
-    /// The source name of the value, for readable kernels; not part of the meaning.
+    /// Name of the value in the source, for readable kernels. Not part of the meaning.
     pub name: Option<String>,
-    /// What the source computes it for; shared by the nodes of one call. Not part of the meaning.
+    /// The part of the source that the value belongs to; the nodes of one call share it. Not part
+    /// of the meaning.
     pub origin: Option<Arc<Origin>>,
-    /// Where the source computes it; not part of the meaning.
+    /// Location in the source. Not part of the meaning.
     pub span: Option<Span>,
 }
 
-/// A tensor program: see the module's head.
+/// A tensor program; see the [module documentation](self).
 #[derive(Clone, Debug, Default)]
 pub struct Graph {
-    /// The entry's name in the source.
+    /// Name of the entry in the source.
     pub name: String,
     nodes: StableDiGraph<Node, usize, u32>,
-    /// Inputs in the order of the entry's header; an unused one stays.
+    /// Inputs in the order of the entry's header, including unused ones.
     pub inputs: Vec<NodeId>,
-    /// Weights in order of creation; an unused one stays.
+    /// Weights in order of creation, including unused ones.
     pub weights: Vec<NodeId>,
-    /// Outputs by name, in the order of the entry's header. Two may name one node.
+    /// Outputs by name, in the order of the entry's header. Several may refer to one node.
     pub outputs: Vec<(String, NodeId)>,
+    /// The budget of the compilation, which methods of the graph count their work against. It is
+    /// not part of the graph's meaning.
+    pub budget: Budget,
 }
+
+/// Units of work and bytes for each node, besides its parts.
+const NODE_UNITS: u64 = 8;
+const NODE_BYTES: u64 = 300;
 
 impl Graph {
     pub fn new(name: impl Into<String>) -> Graph {
         Graph { name: name.into(), ..Graph::default() }
     }
 
-    /// Adds a node without name, origin or span. Nothing is checked here: see [`Graph::verify`].
+    /// Returns an empty graph whose work is counted in `budget`.
+    pub fn within(name: impl Into<String>, budget: &Budget) -> Graph {
+        Graph { name: name.into(), budget: budget.clone(), ..Graph::default() }
+    }
+
+    /// Adds a node without name, origin or span. It is not checked; see [`Graph::verify`].
     pub fn add(&mut self, op: Op, ty: TensorType, operands: &[NodeId]) -> NodeId {
+        let (parts, rank) = (op.parts() as u64, ty.rank() as u64);
+        // The phase that adds nodes looks at the budget.
+        let _ = self.budget.take_bytes(NODE_BYTES + 100 * parts + 16 * rank);
+        let _ = self.budget.spend(NODE_UNITS + 2 * parts + rank);
         let id = self.nodes.add_node(Node { op, ty, name: None, origin: None, span: None });
         for (position, &operand) in operands.iter().enumerate() {
             self.nodes.add_edge(operand, id, position);
@@ -156,18 +197,18 @@ impl Graph {
         &mut self.nodes[id]
     }
 
-    /// The element type of a node.
+    /// Returns the element type of a node.
     pub fn dtype(&self, id: NodeId) -> DType {
         self.nodes[id].ty.dtype
     }
 
-    /// The shape of a node.
+    /// Returns the shape of a node.
     pub fn shape(&self, id: NodeId) -> &[usize] {
         &self.nodes[id].ty.shape
     }
 
-    /// What readers call a node, `encoder[3].ff1.Y`: what the caller gives it as, or its source name after the path of its
-    /// layer; `%n` where the source has no name for it.
+    /// Returns a name for messages: the name by which the caller passes the tensor, or the source
+    /// name after the layer's path (`encoder[3].ff1.Y`), or `%n` if the source has no name for it.
     pub fn value_name(&self, id: NodeId) -> String {
         let node = &self.nodes[id];
         let path = node.origin.as_ref().map_or("", |origin| &origin.path);
@@ -179,7 +220,7 @@ impl Graph {
         }
     }
 
-    /// A node's operands in order.
+    /// Returns the operands of a node in order.
     pub fn operands(&self, id: NodeId) -> Vec<NodeId> {
         let mut edges: Vec<(usize, NodeId)> =
             self.nodes.edges_directed(id, Direction::Incoming).map(|e| (*e.weight(), e.source())).collect();
@@ -187,7 +228,7 @@ impl Graph {
         edges.into_iter().map(|(_, source)| source).collect()
     }
 
-    /// The positions of a node's operands in ascending order: `0..n` in a verified graph.
+    /// Returns the operand positions in ascending order: `0..n` in a verified graph.
     fn operand_positions(&self, id: NodeId) -> Vec<usize> {
         let mut positions: Vec<usize> =
             self.nodes.edges_directed(id, Direction::Incoming).map(|e| *e.weight()).collect();
@@ -195,7 +236,7 @@ impl Graph {
         positions
     }
 
-    /// Makes a node compute `op` of `operands` instead; its type, name and readers stay.
+    /// Replaces the operation and operands of a node. Its type, name and readers stay.
     pub fn set(&mut self, id: NodeId, op: Op, operands: &[NodeId]) {
         let edges: Vec<_> = self.nodes.edges_directed(id, Direction::Incoming).map(|e| e.id()).collect();
         for edge in edges {
@@ -207,10 +248,14 @@ impl Graph {
         self.nodes[id].op = op;
     }
 
-    /// The nodes that read `id`, once for each operand position, in node order; outputs of the graph are not among them.
+    /// Returns the nodes that read `id`, once for each operand position, in node order. Outputs of
+    /// the graph are not included.
     pub fn users(&self, id: NodeId) -> Vec<NodeId> {
         let mut users: Vec<NodeId> = self.nodes.edges_directed(id, Direction::Outgoing).map(|e| e.target()).collect();
         users.sort_unstable();
+        if users.len() > 16 {
+            let _ = self.budget.spend(users.len() as u64 / 4);
+        }
         users
     }
 
@@ -218,7 +263,7 @@ impl Graph {
         self.outputs.iter().any(|(_, node)| *node == id)
     }
 
-    /// Makes every reader of `old`, and every output that names it, use `new` instead. `old` stays, unread.
+    /// Redirects every reader of `old`, and every output that refers to it, to `new`. `old` stays.
     pub fn replace(&mut self, old: NodeId, new: NodeId) {
         let edges: Vec<_> = self
             .nodes
@@ -237,7 +282,8 @@ impl Graph {
         }
     }
 
-    /// [`replace`](Graph::replace)s `old` by `new`, which computes the same and takes over the source name if it has none.
+    /// Redirects the uses of `old` to `new`, which computes the same value; see [`Graph::replace`].
+    /// `new` takes over the source name if it has none.
     pub fn stand_in(&mut self, old: NodeId, new: NodeId) {
         let (name, origin) = (self.nodes[old].name.clone(), self.nodes[old].origin.clone());
         if self.nodes[new].op.given_name().is_none() && self.nodes[new].name.is_none() {
@@ -255,7 +301,8 @@ impl Graph {
         }
     }
 
-    /// The graph with these outputs instead: what they need, and all inputs and weights. Nodes have other ids there. Scans stay whole.
+    /// Returns the graph with these outputs: the nodes that they need, and all inputs and weights.
+    /// Node ids change. Scans stay whole.
     pub fn part(&self, outputs: Vec<(String, NodeId)>) -> Graph {
         let mut pending: Vec<NodeId> = outputs.iter().map(|(_, id)| *id).collect();
         pending.extend(self.inputs.iter().chain(&self.weights));
@@ -265,7 +312,8 @@ impl Graph {
                 pending.extend(self.nodes.neighbors_directed(id, Direction::Incoming));
             }
         }
-        let mut part = Graph::new(self.name.clone());
+        let _ = self.budget.spend(4 * needed.len() as u64);
+        let mut part = Graph::within(self.name.clone(), &self.budget);
         let to: HashMap<NodeId, NodeId> =
             needed.iter().map(|&id| (id, part.nodes.add_node(self.nodes[id].clone()))).collect();
         for id in &needed {
@@ -279,7 +327,8 @@ impl Graph {
         part
     }
 
-    /// Names everything by its number, so that graphs that compute the same from the same inputs are equal.
+    /// Replaces all names by numbers. Graphs that perform the same computation on the same inputs
+    /// then compare equal.
     pub fn forget_names(&mut self) {
         self.name.clear();
         for id in self.nodes.node_indices().collect::<Vec<_>>() {
@@ -294,13 +343,15 @@ impl Graph {
         self.outputs.iter_mut().enumerate().for_each(|(number, (name, _))| *name = number.to_string());
     }
 
-    /// All nodes in order of creation.
+    /// Returns all nodes in order of creation.
     pub fn ids(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.nodes.node_indices()
     }
 
-    /// All nodes, operands before their readers, and otherwise in order of creation, so that the order is deterministic.
+    /// Returns all nodes, operands before their readers, and otherwise in order of creation. The
+    /// order is deterministic.
     pub fn topological(&self) -> Vec<NodeId> {
+        let _ = self.budget.spend(self.nodes.node_count() as u64);
         let mut missing: Vec<usize> = vec![0; self.nodes.node_indices().map(|n| n.index() + 1).max().unwrap_or(0)];
         let mut ready = std::collections::BTreeSet::new();
         for id in self.nodes.node_indices() {
@@ -323,13 +374,14 @@ impl Graph {
         order
     }
 
-    /// The position of each node in the topological order: its number in the text form.
+    /// Returns the position of each node in topological order, which is its number in the text
+    /// form.
     pub fn numbers(&self) -> HashMap<NodeId, usize> {
         self.topological().into_iter().enumerate().map(|(number, id)| (id, number)).collect()
     }
 }
 
-/// Equal but for origins and spans and for how nodes are identified: the topological orders are the same.
+/// Compares graphs by their topological orders; ids, origins and spans do not matter.
 impl PartialEq for Graph {
     fn eq(&self, other: &Graph) -> bool {
         let (left, right) = (self.topological(), other.topological());

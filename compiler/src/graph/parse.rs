@@ -1,4 +1,5 @@
-//! Reads the text form of a [`Graph`] (see [`super::text`]) back. Line breaks count as spaces.
+//! Reads the text form of a [`Graph`], which [`super::text`] describes. Line breaks count as
+//! spaces.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,10 +12,10 @@ use crate::dtype::{DType, Scalar};
 use crate::scalar::{BinaryOp, Inst, Program, UnaryOp, Value};
 use crate::tensor::TensorType;
 
-/// Why a text is not a graph.
+/// The line and reason of a syntax error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
-    /// The line, from 1, at which reading stopped.
+    /// Line number, from 1, at which reading stopped.
     pub line: usize,
     /// One sentence.
     pub message: String,
@@ -45,11 +46,11 @@ struct Cursor<'a> {
     rest: &'a str,
 }
 
-/// The nodes read so far, by their number in the text.
+/// The nodes read so far, by number.
 type Numbers = HashMap<usize, NodeId>;
 
 impl<'a> Cursor<'a> {
-    /// The longest start of the text, after spaces, whose characters all pass.
+    /// Consumes leading spaces, then the longest run of characters that pass, and returns the run.
     fn take(&mut self, pass: impl Fn(char) -> bool) -> &'a str {
         self.rest = self.rest.trim_start();
         let (taken, rest) = self.rest.split_at(self.rest.find(|c| !pass(c)).unwrap_or(self.rest.len()));
@@ -67,7 +68,7 @@ impl<'a> Cursor<'a> {
         if self.eat(text) { Ok(()) } else { Err(format!("expected `{text}` at {}", self.here())) }
     }
 
-    /// What comes next, for messages.
+    /// Returns the next characters, for messages.
     fn here(&self) -> String {
         let next: String = self.rest.trim_start().chars().take_while(|&c| c != '\n').take(20).collect();
         if next.is_empty() { "the end".into() } else { format!("`{next}`") }
@@ -82,7 +83,7 @@ impl<'a> Cursor<'a> {
         self.take(|c| c.is_ascii_digit() || c == '-').parse().map_err(|_| format!("expected an integer at {here}"))
     }
 
-    /// `item`s with commas between, up to `end`.
+    /// Reads `item`s separated by commas, up to and including `end`.
     fn list<T>(&mut self, end: &str, mut item: impl FnMut(&mut Self) -> Parsed<T>) -> Parsed<Vec<T>> {
         let mut items = Vec::new();
         while !self.eat(end) {
@@ -138,7 +139,7 @@ impl<'a> Cursor<'a> {
         Ok(TensorType { dtype, shape: self.list("]", Self::number)? })
     }
 
-    /// The text of a scalar, which is read once its type is known.
+    /// Returns the text of a scalar. It is parsed once the type is known.
     fn scalar(&mut self) -> Parsed<&'a str> {
         Ok(self.take(|c| c.is_alphanumeric() || matches!(c, '.' | '-' | '+')))
     }
@@ -153,7 +154,7 @@ impl<'a> Cursor<'a> {
         self.expect("graph")?;
         let mut graph = Graph::new(self.name()?);
         self.expect("(")?;
-        // The header names nodes that come later.
+        // The header refers to nodes that follow.
         let number = |cursor: &mut Self| cursor.expect("%").and_then(|()| cursor.number::<usize>());
         let inputs = self.list(")", number)?;
         self.expect("->")?;
@@ -268,7 +269,7 @@ impl<'a> Cursor<'a> {
         let word = self.word();
         let aggregation = Aggregation::parse(word).ok_or_else(|| format!("`{word}` is not an aggregation"))?;
         self.expect("[")?;
-        // The index names come after the places that use them.
+        // Index names follow the output places that use them.
         let output = self.list("]", |cursor| Ok(cursor.affine_text()))?;
         self.expect("(")?;
         let indices = self.list(")", |cursor| {
@@ -309,12 +310,12 @@ impl<'a> Cursor<'a> {
         Ok((Contraction { aggregation, indices, output, accesses, constraints, body: program, default }, operands))
     }
 
-    /// The text up to where an affine expression ends.
+    /// Returns the text up to the end of an affine expression.
     fn affine_text(&mut self) -> &'a str {
         self.take(|c| !matches!(c, ',' | ']' | ';' | '>' | '}'))
     }
 
-    /// Reads statements up to the closing brace.
+    /// Reads statements up to and including the closing brace.
     fn body(&mut self, body: &mut Body<'_>, affine: &impl Fn(&str) -> Parsed<Affine>) -> Parsed<()> {
         loop {
             if self.eat("yield") {
@@ -340,14 +341,14 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A value that is computed already.
+    /// Reads the number of a value, which must be computed already.
     fn value(&mut self, body: &Body<'_>) -> Parsed<Value> {
         self.expect("v")?;
         let value = self.number()?;
         if value < body.program.insts.len() { Ok(value) } else { Err(format!("v{value} is not computed before")) }
     }
 
-    /// Reads `%0[i, k]` and returns the number of the access and the type it reads.
+    /// Reads `%0[i, k]` and returns the number of the access and the type that it reads.
     fn access(&mut self, body: &mut Body<'_>, affine: &impl Fn(&str) -> Parsed<Affine>) -> Parsed<(usize, DType)> {
         let node = self.node(body.numbers)?;
         let operand = if self.eat(":") { self.number()? } else { usual_operand(&node, &body.so_far) };
@@ -384,7 +385,7 @@ impl<'a> Cursor<'a> {
             return Ok((Inst::Leaf(ContractionLeaf::Access(access)), body.graph.dtype(*node)));
         }
         let text = self.scalar()?;
-        // An operation's name has `_`, which a scalar does not.
+        // Names of operations may have `_`, but scalars do not.
         let word = format!("{text}{}", if self.rest.starts_with('_') { self.word() } else { "" });
         if word == "index" {
             return Ok((Inst::Leaf(ContractionLeaf::Index(affine(self.affine_text())?)), DType::I32));
@@ -416,7 +417,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// A contraction's body as far as it is read.
+/// A contraction's body while it is read.
 struct Body<'a> {
     numbers: &'a Numbers,
     graph: &'a Graph,

@@ -1,7 +1,8 @@
-//! Scans: loops over steps at run time, whose body is a graph of its own.
+//! Scans: loops over steps at run time, whose body is a graph.
 //!
-//! A scan has several results, but a node has one type: so the scan node has the type of its first result, and a node
-//! [`Op::Result`] over it is a result. Nothing else reads a scan, and no output of the graph is one.
+//! A scan has several results, but a node has one type. The scan node therefore has the type of its
+//! first result, and each result is an [`Op::Result`] node that reads it. Nothing else reads a
+//! scan, and it is no output of the graph.
 //!
 //! ```text
 //! %3 = scan 5 sequences (%0 along 1) carries (%1) captures (%2) yields (along 0) {
@@ -25,22 +26,22 @@ pub use parts::{Capture, Carry, Parts, Sequence, Yield};
 use super::{Graph, NodeId, Op};
 use crate::tensor::TensorType;
 
-/// `body`, run for `length` steps one after the other.
+/// A loop that runs `body` for `length` steps.
 ///
-/// Operands: the sequences; the first value of each carry; then the captures, which every step reads. The inputs of
-/// `body` are in the same order: of each sequence its slice at the number of the step, with the sequence's axis left
-/// out; the carries; the captures. Its outputs are the next value of each carry, of the carry's type, then what the step
-/// yields.
+/// Operands: the sequences, then the first value of each carry, then the captures, which every step
+/// reads whole. The inputs of `body` are in the same order: the slice of each sequence at the
+/// current step, without the sequence's axis; the carries; the captures. Its outputs are the next
+/// value of each carry, with the carry's type, then the values that the step yields.
 ///
-/// Results: the last value of each carry (the first one, if there are no steps); then what was yielded, stacked. There
-/// is one at least.
+/// Results: the last value of each carry (the first one if there are no steps), then the stacked
+/// yielded values. There is at least one result.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Scan {
-    /// The number of steps, which may be 0.
+    /// Number of steps, which may be 0.
     pub length: usize,
     /// For each sequence, the axis along which the steps go. Its size is `length`.
     pub sequences: Vec<usize>,
-    /// The number of carries.
+    /// Number of carries.
     pub carries: usize,
     /// For each yielded value, the axis of its result along which the steps are stacked.
     pub yields: Vec<usize>,
@@ -48,12 +49,12 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// The number of operands that every step reads whole.
+    /// Returns the number of captures, which every step reads whole.
     pub fn captures(&self) -> usize {
         self.body.inputs.len().saturating_sub(self.sequences.len() + self.carries)
     }
 
-    /// The types of the results.
+    /// Returns the types of the results.
     pub fn results(&self) -> impl Iterator<Item = TensorType> {
         self.body.outputs.iter().enumerate().map(|(number, (_, id))| {
             let mut ty = self.body.node(*id).ty.clone();
@@ -64,7 +65,8 @@ impl Scan {
         })
     }
 
-    /// Checks all but the body's own invariants; `operands` are the types of the scan's operands.
+    /// Checks all invariants except those of the body. `operands` are the types of the scan's
+    /// operands.
     pub(super) fn verify(&self, operands: &[&TensorType]) -> Result<(), String> {
         let inputs: Vec<&TensorType> = self.body.inputs.iter().map(|&id| &self.body.node(id).ty).collect();
         let (sequences, carries) = (self.sequences.len(), self.carries);
@@ -111,7 +113,8 @@ impl Scan {
 }
 
 impl Graph {
-    /// Adds a scan, and for each of its results the node that is it. Nothing is checked: see [`Graph::verify`].
+    /// Adds a scan and its result nodes, and returns the latter. They are not checked; see
+    /// [`Graph::verify`].
     pub fn add_scan(&mut self, scan: Scan, operands: &[NodeId]) -> Vec<NodeId> {
         let types: Vec<TensorType> = scan.results().collect();
         let Some(first) = types.first().cloned() else { return Vec::new() };
@@ -122,7 +125,7 @@ impl Graph {
 
 impl Eq for Graph {}
 
-/// What equal graphs have in common.
+/// Hashes the operations, types and operands in topological order, on which equal graphs agree.
 impl Hash for Graph {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let numbers = self.numbers();

@@ -2,7 +2,7 @@ use super::{Graph, Op};
 use crate::dtype::DType;
 use crate::tensor::TensorType;
 
-/// What verifying and printing the parsed text gives, or the error of the step that fails.
+/// Parses, verifies and prints a graph. Returns the text, or the first error.
 fn round_trip(text: &str) -> String {
     let graph = match Graph::parse(text) {
         Ok(graph) => graph,

@@ -1,22 +1,24 @@
-//! The text form of a [`Graph`]: a header, then a line for each node, operands before their readers.
+//! The text form of a [`Graph`]: a header, then one line a node, operands before their readers.
 //!
 //! ```text
-//! graph smooth(%0) -> (Y = %2)
+//! graph smooth(%0, %1) -> (Y = %2)
 //! %0 = input X : f32[5]
-//! %1 = constant 0.5 : f32[]
-//! %2 = contract sum [i] (i: 0..3, j: -1..2) where i + j >= 0 default %3 { v0 = %0[i + j]; v1 = mul v0 v0; yield v1 } : f32[3]  # Y
+//! %1 = input Rest : f32[3]
+//! %2 = contract sum [i] (i: 0..3, j: -1..2) where i + j >= 0 default %1 {
+//!     v0 = %0[i + j]; v1 = mul v0 v0; yield v1 } : f32[3]  # Y
 //! ```
 //!
-//! Nodes are numbered in topological order. The header lists the inputs and outputs; weights (`weight dense.Kernel`) stand
-//! in their order.  A node's source name follows `#`, and its
-//! origin that: `# Y in Dense at encoder[3].ff1`. A name that is not a plain word is quoted.
+//! Nodes are numbered in topological order. The header lists the inputs and outputs; weights
+//! (`weight dense.Kernel`) stay in their order. A node's source name follows `#`, and its origin
+//! follows the name: `# Y in Dense at encoder[3].ff1`. Names that are not plain words are quoted.
 //!
-//! In the body of a contraction, `v2 = mul v0 v1` computes a value; only constants and casts carry their type. `%0[i, k]`
-//! reads operand `%0`: it is both an access and the leaf that reads it. An access that an index needs is numbered,
-//! `@0 = %1[b, t]`, and then read as `@0`: `%0[i + @0, d]`. Accesses are numbered in the order in which they stand. The
-//! second result of `yield` is the condition under which a point counts.
+//! In the body of a contraction, `v2 = mul v0 v1` computes a value; only constants and casts state
+//! their type. `%0[i, k]` reads operand `%0`: it is both an access and the leaf that reads it. An
+//! access that an index needs is numbered, `@0 = %1[b, t]`, and then read as `@0`: `%0[i + @0, d]`.
+//! Accesses are numbered in order of appearance. The second result of `yield` is the condition that
+//! a point counts.
 //!
-//! The body of a scan is a graph in braces, numbered by itself: see [`super::scan`].
+//! The body of a scan is a graph in braces with its own numbers; see [`super::scan`].
 
 use std::fmt::{self, Display, Formatter};
 
@@ -24,12 +26,12 @@ use super::{Access, Contraction, ContractionLeaf, Graph, Index, NodeId, Op, Scan
 use crate::affine::Affine;
 use crate::scalar::Inst;
 
-/// Whether `c` can stand in a name without quotes.
+/// Returns whether `c` can occur in a name without quotes.
 pub(super) fn is_plain(c: char) -> bool {
     !(c.is_whitespace() || c.is_control() || matches!(c, ',' | ':' | '=' | '(' | ')' | '"' | '#'))
 }
 
-/// A name as the text form has it.
+/// Displays a name, with quotes if it needs them.
 struct Name<'a>(&'a str);
 
 impl Display for Name<'_> {
@@ -42,7 +44,7 @@ impl Display for Name<'_> {
     }
 }
 
-/// The items with `, ` between them.
+/// Joins the items by `, `.
 fn list<T: Display>(items: impl IntoIterator<Item = T>) -> String {
     items.into_iter().map(|item| item.to_string()).collect::<Vec<_>>().join(", ")
 }
@@ -95,7 +97,8 @@ impl Display for Graph {
     }
 }
 
-/// The operand position that an access of a node gets when its text does not say one, given the positions so far.
+/// Returns the default operand position of an access to a node, given the positions so far. The
+/// text states other positions explicitly.
 pub(super) fn usual_operand<T: PartialEq>(node: &T, so_far: &[(T, usize)]) -> usize {
     match so_far.iter().find(|(seen, _)| seen == node) {
         Some((_, operand)) => *operand,
@@ -143,7 +146,7 @@ impl ContractionText<'_> {
         }
     }
 
-    /// `%0[i, k]`, or `%0:1[i, k]` where the operand's position is not the usual one.
+    /// Returns `%0[i, k]`, or `%0:1[i, k]` if the operand's position is not the default one.
     fn access(&self, access: &Access, so_far: &mut Vec<(String, usize)>) -> String {
         let node = self.operands.get(access.operand).cloned().unwrap_or_else(|| "%?".into());
         let index = list(access.index.iter().map(|index| self.index(index)));
@@ -173,7 +176,8 @@ impl Display for ContractionText<'_> {
         let mut so_far = Vec::new();
         let is_index = |n: usize| c.accesses.iter().flat_map(|a| &a.index).any(|index| index.access == Some(n));
         for (value, (inst, dtype)) in c.body.insts.iter().enumerate() {
-            // The accesses up to the one that this instruction reads; that one itself is its right side where it can be.
+            // Print the accesses before the one that this instruction reads. That one becomes its
+            // right-hand side if possible.
             if let Inst::Leaf(ContractionLeaf::Access(access)) = inst {
                 while so_far.len() < c.accesses.len()
                     && (so_far.len() < *access || so_far.len() == *access && is_index(*access))

@@ -1,4 +1,4 @@
-//! Holds what the module's head, [`Op`] and [`Contraction`] say is always true of a [`Graph`].
+//! Checks the invariants of graphs that [`crate::graph`], [`Op`] and [`Contraction`] state.
 
 use std::collections::HashSet;
 
@@ -8,11 +8,12 @@ use crate::dtype::DType;
 use crate::scalar::select_result;
 use crate::tensor::{TensorType, broadcast};
 
-/// Words of the state of [`Op::PrngValue`], and the lanes that each has.
+/// Shape of the state of [`Op::PrngValue`]: words, and lanes.
 pub const PRNG_SHAPE: [usize; 2] = [3, 2048];
 
 impl Graph {
-    /// Checks every invariant of the graph. An error is one sentence, which numbers the node as the text form does.
+    /// Checks every invariant of the graph. Errors are one sentence, and number nodes as the text
+    /// form does.
     pub fn verify(&self) -> Result<(), String> {
         let numbers = self.numbers();
         if numbers.len() != self.ids().count() {
@@ -69,7 +70,7 @@ impl Graph {
 
     fn verify_node(&self, id: NodeId) -> Result<(), String> {
         let node = self.node(id);
-        let bytes = node.ty.checked_elements().and_then(|n| n.checked_mul(node.ty.dtype.size()));
+        let bytes = node.ty.checked_bytes();
         if bytes.is_none_or(|n| isize::try_from(n).is_err()) {
             return Err(format!("{} is larger than memory can be", node.ty));
         }
@@ -88,7 +89,10 @@ impl Graph {
                 return if ty == node.ty { Ok(()) } else { Err(message()) };
             }
             (Op::Result { .. }, _) => return Err("a result is that of one scan".into()),
-            (Op::Contraction(contraction), _) => return contraction.verify(&node.ty, &operands),
+            (Op::Contraction(contraction), _) => {
+                contraction.verify(&node.ty, &operands)?;
+                return node.op.verify_positions(&node.ty, &operands);
+            }
             (Op::Scan(scan), _) => return self.verify_scan(id, scan, &operands),
             _ => {}
         }
@@ -99,7 +103,10 @@ impl Graph {
                 Some(scalar) => return Err(format!("an element is {}, not {}", scalar.dtype, node.ty.dtype)),
                 None => (vec![scalars.len()], node.ty.dtype),
             },
-            (Op::Index { axis }, []) if *axis < node.ty.rank() => (node.ty.shape.clone(), DType::I32),
+            (Op::Index { axis }, []) if *axis < node.ty.rank() => {
+                node.op.verify_positions(&node.ty, &[])?;
+                (node.ty.shape.clone(), DType::I32)
+            }
             (Op::Index { axis }, []) => return Err(format!("{} has no axis {axis}", node.ty)),
             (Op::Unary(op), [a]) => (a.shape.clone(), op.result(a.dtype)?),
             (Op::Binary(op), [a, b]) => (broadcast_all(&operands)?, op.result(a.dtype, b.dtype)?),
@@ -152,7 +159,7 @@ fn broadcast_all(operands: &[&TensorType]) -> Result<Vec<usize>, String> {
 }
 
 impl Contraction {
-    /// Checks every invariant of a contraction that makes a tensor of type `ty` from `operands`.
+    /// Checks every invariant of a contraction that computes a tensor of type `ty` from `operands`.
     fn verify(&self, ty: &TensorType, operands: &[&TensorType]) -> Result<(), String> {
         let mut names = HashSet::new();
         for index in &self.indices {
@@ -187,9 +194,6 @@ impl Contraction {
         match results.as_slice() {
             [_] | [_, DType::Bool] if arg && ty.dtype != DType::I32 => {
                 Err(format!("a position is i32, not {}", ty.dtype))
-            }
-            [_] | [_, DType::Bool] if arg && self.searched() > i32::MAX as i128 => {
-                Err("it searches more places than an i32 can number".into())
             }
             [value] | [value, DType::Bool] if arg || *value == ty.dtype => Ok(()),
             [value] | [value, DType::Bool] => Err(format!("the body gives {value}, but the node is {ty}")),
@@ -226,19 +230,13 @@ impl Contraction {
         }
     }
 
-    /// Checks that an expression is over the contraction's variables and fits 64 bits wherever they run.
+    /// Checks that an expression mentions only variables of the contraction, and fits 64 bits for
+    /// all their values.
     fn in_range(&self, affine: &Affine) -> Result<(), String> {
         let bounds: Vec<(i64, i64)> = self.indices.iter().map(|i| (i.low, i.high.max(i.low + 1) - 1)).collect();
         match affine.bounds(&bounds) {
             Some(_) => Ok(()),
             None => Err("an index expression has an unknown variable or does not fit 64-bit integers".into()),
         }
-    }
-
-    /// How many positions the variables that `output` does not mention have.
-    fn searched(&self) -> i128 {
-        let searched = |v: &usize| self.output.iter().all(|affine| affine.coefficient(*v) == 0);
-        let extents = (0..self.indices.len()).filter(searched).map(|v| self.indices[v].high - self.indices[v].low);
-        extents.fold(1, |product: i128, extent| product.saturating_mul(extent.into()))
     }
 }

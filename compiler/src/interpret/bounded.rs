@@ -1,37 +1,39 @@
-//! [`Bounded`]: a value as the reference computes it, and how far from it a correct device may be.
+//! [`Bounded`]: a value that the reference computes, and the maximum error of a correct device.
 //!
-//! The bound is carried from operation to operation (running error analysis, Wilkinson 1963): what the operands may be off by,
-//! through the operation, and what the device's own rounding adds. Where all is exact, as with small whole numbers, it is 0: then
-//! a device must give the same. It is infinite where a device may give anything.
+//! The bound is propagated through every operation (running error analysis, Wilkinson 1963): errors
+//! of the operands, through the operation, plus the device's own rounding. If all values are exact,
+//! as small integers are, the bound is 0 and a device must give the same value. It is infinite
+//! where a device may give any value.
 
 use crate::dtype::{DType, Scalar};
 use crate::graph::Aggregation;
 use crate::scalar::{BinaryOp, UnaryOp};
 
-/// See the module's head.
+/// A value of the reference, and the maximum error of a correct device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounded {
     pub value: Scalar,
-    /// The most by which a device's value may differ.
+    /// Maximum difference of a device's value.
     pub error: f64,
 }
 
-/// What a device's division and square root may be off by, in roundings.
+/// Error of a device's division and square root, in roundings.
 const QUOTIENT: f64 = 6.0;
 
-/// How far a sum in any order of so many terms may be off: roundings that are independent of each other add up as their root
-/// (Higham and Mary 2019), but for a factor that makes more than that most unlikely.
+/// Safety factor for the error of a sum in any order. The error of independent roundings grows with
+/// the square root of their number (Higham and Mary 2019); more than this factor times that is most
+/// unlikely.
 const UNLIKELY: f64 = 8.0;
 
-/// What so many roundings add to a value of this magnitude.
+/// Returns the error that `roundings` add to a value of this magnitude.
 fn rounding(dtype: DType, magnitude: f64, roundings: f64) -> f64 {
     if dtype.is_float() { roundings * (dtype.epsilon() * magnitude + dtype.smallest()) } else { 0.0 }
 }
 
-/// How exact a device's functions are where they are not too large: shading languages promise no more of a sine.
-const FUNCTION: f64 = 1.0 / 2048.0;
+/// Roundings of an elementary function: 4 units in the last place, and a rounding to the type.
+const FUNCTION: f64 = 10.0;
 
-/// The most by which `f` changes within `error` of `x`, as far as its ends tell.
+/// Returns the maximum change of `f` within `error` of `x`, judging by the ends of the interval.
 fn spread(x: f64, error: f64, f: impl Fn(f64) -> f64) -> f64 {
     if error == 0.0 {
         return 0.0;
@@ -46,12 +48,12 @@ impl Bounded {
         Bounded { value, error: 0.0 }
     }
 
-    /// Whether something is known of what a device must give.
+    /// Returns whether the value of a correct device is known.
     pub fn is_decided(&self) -> bool {
         self.error.is_finite() && self.value.to_f64().is_finite()
     }
 
-    /// Whether a correct device may give `other`.
+    /// Returns whether a correct device may give `other`.
     pub fn allows(&self, other: Scalar) -> bool {
         let (own, other) = (self.value.to_f64(), other.to_f64());
         !self.is_decided() || (own - other).abs() <= self.error
@@ -72,9 +74,9 @@ impl Bounded {
         let own = match op {
             UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Ceil | UnaryOp::Floor | UnaryOp::Round | UnaryOp::BitNot => 0.0,
             UnaryOp::Recip | UnaryOp::Sqrt | UnaryOp::Rsqrt => rounding(dtype, y, QUOTIENT),
+            // The exponential of a softmax is the device's own implementation.
             UnaryOp::Exp => rounding(dtype, y, 16.0 + 4.0 * x.abs()),
-            UnaryOp::Sin | UnaryOp::Cos => FUNCTION * (1.0 + x.abs()) + rounding(dtype, y, 4.0),
-            _ => FUNCTION * y.max(1.0) + rounding(dtype, y, 4.0),
+            _ => rounding(dtype, y, FUNCTION),
         };
         Bounded { value, error: inherited + own }
     }
@@ -97,7 +99,7 @@ impl Bounded {
             return Bounded { value, error: if errors > 0.0 { f64::INFINITY } else { 0.0 } };
         }
         let z = value.to_f64().abs();
-        // Of operations whose result needs no rounding, no device rounds it.
+        // If the exact result is representable, no device rounds it.
         let rounded = |exact: f64| if exact == value.to_f64() { 0.0 } else { rounding(dtype, z, 1.0) };
         let error = match op {
             BinaryOp::Add => errors + rounded(x + y),
@@ -113,7 +115,7 @@ impl Bounded {
                     let x = x + side * a.error;
                     (at(x, y) - at(a.number(), y)).abs() + spread(y, b.error, |y| at(x, y))
                 });
-                ends[0].max(ends[1]) + FUNCTION * z.max(1.0) + rounding(dtype, z, 4.0)
+                ends[0].max(ends[1]) + rounding(dtype, z, FUNCTION)
             }
         };
         Bounded { value, error: if error.is_nan() { f64::INFINITY } else { error } }
@@ -151,27 +153,29 @@ impl Bounded {
     }
 }
 
-/// What the terms of an aggregation come to.
+/// The state of an aggregation.
 pub(super) struct Total {
     aggregation: Aggregation,
     count: f64,
-    /// Of floats, in f64: their sum or product, the sum or product of the most that they may be, and the sum of errors.
+    /// For floats, in f64: the sum or product of the terms, the sum or product of their maximum
+    /// magnitudes, and the sum of their errors.
     total: f64,
     most: f64,
     error: f64,
-    /// Whether all are exact, and whole numbers.
+    /// True if all terms are exact, and true if all are integers.
     exact: bool,
     whole: bool,
-    /// Of everything else.
+    /// For all other types and aggregations.
     best: Scalar,
     best_error: f64,
     position: i32,
-    /// The most that any value but the best may be, for the arg forms; the least is the most of the opposites.
+    /// For the arg forms: the maximum that any value except the best may have. For argmin, values
+    /// are negated.
     rival: f64,
 }
 
 impl Total {
-    /// Of no terms, which are of type `dtype`.
+    /// Returns an aggregation without terms, which have type `dtype`.
     pub fn new(aggregation: Aggregation, dtype: DType) -> Total {
         let start = if aggregation == Aggregation::Product { 1.0 } else { 0.0 };
         Total {
@@ -193,7 +197,7 @@ impl Total {
         self.count > 0.0
     }
 
-    /// A term; of the arg forms with its position.
+    /// Adds a term. The arg forms also use its position.
     pub fn add(&mut self, term: Bounded, position: i32) {
         let Bounded { value, error } = term;
         let x = value.to_f64();
@@ -227,7 +231,7 @@ impl Total {
         if new.is_nan() {
             self.error = f64::INFINITY;
         }
-        // By the values themselves: large integers may differ where floats do not.
+        // Compares the values themselves: large integers may differ where their floats do not.
         let holds = |op: BinaryOp| op.evaluate(term.value, self.best).to_f64() != 0.0;
         let better = if self.aggregation == Aggregation::ArgMax { BinaryOp::Gt } else { BinaryOp::Lt };
         let wins = holds(better) || holds(BinaryOp::Eq) && position < self.position;
@@ -241,10 +245,10 @@ impl Total {
         self.rival = self.rival.max(loser);
     }
 
-    /// The aggregate; of the arg forms its position.
+    /// Returns the aggregate, or its position for the arg forms.
     pub fn result(&self) -> Bounded {
         let dtype = self.best.dtype;
-        // Devices aggregate f16 and bf16 in f32.
+        // Devices accumulate f16 and bf16 in f32.
         let wide = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
         let of_floats = |inherited: f64, roundings: f64| {
             let value = Scalar::from_f64(dtype, self.total);

@@ -1,15 +1,15 @@
-//! Contractions, point by point.
+//! Executes contractions point by point.
 
 use crate::affine::Affine;
-use crate::dtype::Scalar;
+use crate::dtype::{DType, Scalar};
 use crate::graph::{Access, Aggregation, Contraction, ContractionLeaf};
-use crate::scalar::BinaryOp;
+use crate::scalar::{BinaryOp, Inst};
 use crate::tensor::{Tensor, TensorType};
 
 use super::walk::Walk;
 use super::{Error, blank, filled};
 
-/// The tensor that `contraction` makes of `operands`.
+/// Returns the tensor that `contraction` computes from `operands`.
 pub(super) fn run(contraction: &Contraction, ty: &TensorType, operands: &[&Tensor]) -> Result<Tensor, Error> {
     let mut points = Points::new(contraction, ty, operands);
     let start = Place {
@@ -17,6 +17,16 @@ pub(super) fn run(contraction: &Contraction, ty: &TensorType, operands: &[&Tenso
         total: if contraction.aggregation == Aggregation::Product { 1.0 } else { 0.0 },
         best: contraction.aggregation.identity(contraction.body.dtype(contraction.body.results[0])),
         position: 0,
+    };
+    // A product of 16-bit floats that is summed or multiplied is not rounded first.
+    let result = contraction.body.results[0];
+    let factors = match contraction.body.insts[result] {
+        (Inst::Binary(BinaryOp::Mul, a, b), DType::F16 | DType::BF16)
+            if matches!(contraction.aggregation, Aggregation::Sum | Aggregation::Product) =>
+        {
+            Some((a, b))
+        }
+        _ => None,
     };
     let mut places = filled(ty.elements(), start)?;
     let mut values = Vec::with_capacity(contraction.body.insts.len());
@@ -32,7 +42,10 @@ pub(super) fn run(contraction: &Contraction, ty: &TensorType, operands: &[&Tenso
             let counts = contraction.body.results.get(1).is_none_or(|&counts| values[counts].is_true());
             if counts {
                 let place = &mut places[forms[points.place] as usize];
-                place.add(contraction.aggregation, values[contraction.body.results[0]], forms[points.position] as i32);
+                let exact =
+                    |(a, b): (usize, usize)| Scalar::from_f64(DType::F64, values[a].to_f64() * values[b].to_f64());
+                let value = factors.map_or(values[result], exact);
+                place.add(contraction.aggregation, value, forms[points.position] as i32);
             }
         }
         remaining = points.walk.advance();
@@ -49,33 +62,33 @@ pub(super) fn run(contraction: &Contraction, ty: &TensorType, operands: &[&Tenso
     Ok(result)
 }
 
-/// The points of a contraction's index space, and what each reads.
+/// The points of a contraction's index space, and the reads at each.
 struct Points<'a> {
     walk: Walk,
     /// Forms that must be at least 0 and less than the limit.
     conditions: Vec<(usize, i64)>,
-    /// The form that is the row-major position of the place written.
+    /// Form of the row-major position of the place written.
     place: usize,
-    /// The form that is the row-major position among the variables that the place does not mention.
+    /// Form of the row-major position in the variables that the place does not mention.
     position: usize,
     reads: Vec<Read<'a>>,
-    /// The forms of the body's index leaves, in their order.
+    /// Forms of the body's index leaves, in order.
     leaves: Vec<usize>,
-    /// What each access reads at the current point.
+    /// Values that the accesses read at the current point.
     elements: Vec<Scalar>,
 }
 
 /// An access.
 struct Read<'a> {
     operand: &'a Tensor,
-    /// The form that is the row-major position, without the values of other accesses.
+    /// Form of the row-major position, without the values of other accesses.
     offset: usize,
     dynamic: Vec<Dynamic>,
 }
 
 /// A coordinate of an access that another access shifts.
 struct Dynamic {
-    /// The form that is the coordinate without that access.
+    /// Form of the coordinate without that access.
     form: usize,
     access: usize,
     size: i64,
@@ -86,7 +99,8 @@ impl<'a> Points<'a> {
     fn new(contraction: &Contraction, ty: &TensorType, operands: &[&'a Tensor]) -> Points<'a> {
         let extents = contraction.indices.iter().map(|index| (index.high - index.low) as usize).collect();
         let mut walk = Walk::new(extents);
-        // An affine expression over the variables, which start at `low`, as a form of the walk, where they start at 0.
+        // Adds an affine expression over the variables, which start at `low`, as a form of the
+        // walk, whose variables start at 0.
         let mut add = |terms: &[(&Affine, i64)]| {
             let sum = |f: &dyn Fn(&Affine) -> i64| {
                 terms.iter().fold(0i64, |sum, (affine, factor)| sum.wrapping_add(f(affine).wrapping_mul(*factor)))
@@ -132,7 +146,7 @@ impl<'a> Points<'a> {
         Points { walk, conditions, place, position, reads, leaves, elements }
     }
 
-    /// Reads every access at the current point; false where the point is not valid.
+    /// Reads every access at the current point. Returns false if the point is not valid.
     fn read(&mut self) -> bool {
         let forms = self.walk.values();
         if !self.conditions.iter().all(|&(form, limit)| (0..limit).contains(&forms[form])) {
@@ -158,7 +172,8 @@ fn strides(ty: &TensorType) -> impl Iterator<Item = i64> {
     ty.strides().into_iter().map(|stride| stride as i64)
 }
 
-/// The row-major position, from 0, within the ranges of the variables that the place does not mention.
+/// Returns the form of the row-major position, from 0, in the ranges of the variables that the
+/// place does not mention.
 fn position_form(contraction: &Contraction, walk: &mut Walk) -> usize {
     let mut coefficients = vec![0; contraction.indices.len()];
     let mut stride = 1i64;
@@ -171,15 +186,18 @@ fn position_form(contraction: &Contraction, walk: &mut Walk) -> usize {
     walk.add_form(coefficients, 0)
 }
 
-/// What has fallen on one place of the result.
+/// The bytes that a contraction takes for each element of its result while it is computed.
+pub(super) const PLACE_BYTES: u64 = size_of::<Place>() as u64;
+
+/// The aggregation state of one place of the result.
 #[derive(Clone)]
 struct Place {
     written: bool,
-    /// Sums and products of floats.
+    /// Total of sums and products of floats.
     total: f64,
-    /// Everything else.
+    /// State of all other aggregations.
     best: Scalar,
-    /// Where the best value is, for the arg forms.
+    /// Position of the best value, for the arg forms.
     position: i32,
 }
 

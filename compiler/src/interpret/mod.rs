@@ -1,8 +1,12 @@
-//! The reference: executes a graph directly and slowly, node by node and point by point, as the documentation of [`Op`]
-//! and [`Contraction`](crate::graph::Contraction) reads. What every back end is checked against.
+//! The reference interpreter: executes a graph directly and slowly, node by node and point by
+//! point, as the documentation of [`Op`] and [`Contraction`](crate::graph::Contraction) specifies.
+//! Every back end is checked against it.
 //!
-//! Always true: a value is computed by [`crate::scalar`]'s definitions alone; sums and products of floats are kept in
-//! f64 and rounded once, though each term is rounded as it is computed; memory that cannot be had is an error.
+//! Invariants:
+//! - Values follow the definitions in [`crate::scalar`] only.
+//! - Sums and products of floats are accumulated in f64 and rounded once. Each term is rounded as
+//!   it is computed, except for products of 16-bit floats that are summed or multiplied.
+//! - A failed memory allocation is an error.
 
 mod bounded;
 mod contraction;
@@ -24,18 +28,18 @@ pub use bounded::Bounded;
 pub use random::prng_step;
 use walk::Walk;
 
-/// Why a graph has no results.
+/// The reason that a graph has no results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// The graph does not verify: a bug of what made it.
+    /// The graph does not verify, which is a bug in the code that built it.
     Malformed(String),
-    /// An input or a weight was not given.
+    /// An input or a weight is missing.
     Missing { name: String },
-    /// A tensor was given that the graph does not read.
+    /// The graph has no input or weight with the name of a given tensor.
     Unknown { name: String },
-    /// A tensor given has the wrong element type or shape.
+    /// A given tensor has the wrong element type or shape.
     WrongType { name: String, expected: TensorType, given: TensorType },
-    /// There is no memory for a tensor, or for aggregating it.
+    /// The allocation of a tensor, or of the state to aggregate it, failed.
     OutOfMemory { bytes: usize },
 }
 
@@ -53,7 +57,8 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// The outputs of the graph, in its order, for inputs by name and weights by path (in any order, each of its node's type).
+/// Returns the outputs of the graph, in its order. `given` has the inputs by name and the weights
+/// by path, in any order, each with the type of its node.
 pub fn run<N: AsRef<str>>(graph: &Graph, given: &[(N, Tensor)]) -> Result<Vec<(String, Tensor)>, Error> {
     graph.verify().map_err(Error::Malformed)?;
     let known: HashSet<&str> = graph.ids().filter_map(|id| graph.node(id).op.given_name()).collect();
@@ -63,7 +68,7 @@ pub fn run<N: AsRef<str>>(graph: &Graph, given: &[(N, Tensor)]) -> Result<Vec<(S
     let mut values: HashMap<NodeId, Tensor> = HashMap::new();
     for id in graph.topological() {
         if matches!(graph.node(id).op, Op::Result { .. }) {
-            continue; // The scan has put it there.
+            continue; // the scan inserted its value
         }
         let operands = graph.operands(id);
         let operands: Vec<&Tensor> = operands.iter().map(|operand| &values[operand]).collect();
@@ -82,10 +87,31 @@ pub fn run<N: AsRef<str>>(graph: &Graph, given: &[(N, Tensor)]) -> Result<Vec<(S
     graph.outputs.iter().map(|(name, id)| Ok((name.clone(), copy(&values[id], &graph.node(*id).ty)?))).collect()
 }
 
-/// The value of a node that depends on no input and no weight, where neither it nor what it is made of has more than `most`
-/// elements. `known` has the values of some nodes, and is given those that are found out, or that there is none.
+/// Returns the bytes that [`run`] allocates at most at once: the values of all nodes, and what one
+/// contraction or one step of a scan takes while it is computed.
+pub fn memory(graph: &Graph) -> u64 {
+    let sum = |bytes: u64, more: u64| bytes.saturating_add(more);
+    let of_type = |ty: &TensorType| (ty.elements() as u64).saturating_mul(ty.dtype.size() as u64);
+    let value = |id: NodeId| of_type(&graph.node(id).ty);
+    let while_computed = |id: NodeId| match &graph.node(id).op {
+        Op::Contraction(_) => (graph.node(id).ty.elements() as u64).saturating_mul(contraction::PLACE_BYTES),
+        Op::Scan(scan) => {
+            let body = &scan.body;
+            let inputs = body.inputs.iter().map(|&id| of_type(&body.node(id).ty));
+            let results = scan.results().map(|ty| of_type(&ty));
+            inputs.chain(results).fold(memory(body), sum)
+        }
+        _ => 0,
+    };
+    let values = graph.ids().map(value).chain(graph.outputs.iter().map(|(_, id)| value(*id))).fold(0, sum);
+    values.saturating_add(graph.ids().map(while_computed).max().unwrap_or(0))
+}
+
+/// Returns the value of a node that depends on no input and no weight, if neither the node nor its
+/// operands, direct or indirect, have more than `most` elements. `known` caches the values of
+/// nodes, and `None` for nodes without one.
 pub fn constant(graph: &Graph, id: NodeId, most: usize, known: &mut HashMap<NodeId, Option<Tensor>>) -> Option<Tensor> {
-    // Operands first, without recursion: chains may be long.
+    // Operands first, without recursion, since chains may be long.
     let mut open = vec![id];
     while let Some(&next) = open.last() {
         if known.contains_key(&next) {
@@ -105,13 +131,18 @@ pub fn constant(graph: &Graph, id: NodeId, most: usize, known: &mut HashMap<Node
         }
         let operands: Option<Vec<&Tensor>> = operands.iter().map(|operand| known[operand].as_ref()).collect();
         let nothing: &[(&str, Tensor)] = &[];
-        let value = operands.and_then(|operands| node(op, ty, &operands, nothing).ok());
+        let ranges = if let Op::Contraction(op) = op { op.indices.as_slice() } else { &[] };
+        let extents = ranges.iter().map(|range| u64::try_from(range.high - range.low).unwrap_or(0));
+        let points = extents.fold(1, u64::saturating_mul).max(ty.elements() as u64);
+        let counted = graph.budget.take_bytes((ty.elements() * ty.dtype.size()) as u64);
+        let counted = counted.and_then(|()| graph.budget.spend(1 + points));
+        let value = operands.filter(|_| counted.is_ok()).and_then(|operands| node(op, ty, &operands, nothing).ok());
         known.insert(next, value);
     }
     known[&id].clone()
 }
 
-/// The value of one node.
+/// Returns the value of one node.
 fn node<N: AsRef<str>>(op: &Op, ty: &TensorType, operands: &[&Tensor], given: &[(N, Tensor)]) -> Result<Tensor, Error> {
     match op {
         Op::Input(name) | Op::Weight(name) => match given.iter().find(|(given, _)| given.as_ref() == name) {
@@ -141,20 +172,20 @@ fn node<N: AsRef<str>>(op: &Op, ty: &TensorType, operands: &[&Tensor], given: &[
     }
 }
 
-/// All zeros.
+/// Returns a tensor of zeros.
 fn blank(ty: &TensorType) -> Result<Tensor, Error> {
     let zeros = filled(ty.elements().saturating_mul(ty.dtype.size()), 0)?;
     Tensor::from_bytes(ty.clone(), zeros).ok_or(Error::OutOfMemory { bytes: usize::MAX })
 }
 
-/// The elements of `tensor` as a tensor of type `ty`, which takes as many bytes.
+/// Returns the elements of `tensor` as a tensor of type `ty`, which has the same size in bytes.
 fn copy(tensor: &Tensor, ty: &TensorType) -> Result<Tensor, Error> {
     let mut result = blank(ty)?;
     result.bytes_mut().copy_from_slice(tensor.bytes());
     Ok(result)
 }
 
-/// `count` copies of `value`.
+/// Returns `count` copies of `value`.
 fn filled<T: Clone>(count: usize, value: T) -> Result<Vec<T>, Error> {
     let mut items = Vec::new();
     let bytes = count.saturating_mul(size_of::<T>());
@@ -163,7 +194,7 @@ fn filled<T: Clone>(count: usize, value: T) -> Result<Vec<T>, Error> {
     Ok(items)
 }
 
-/// `f` of the operands' elements at each place, the operands broadcast.
+/// Applies `f` to the elements of the broadcast operands at each place.
 fn elementwise(ty: &TensorType, operands: &[&Tensor], f: impl Fn(&[Scalar]) -> Scalar) -> Result<Tensor, Error> {
     let mut result = blank(ty)?;
     let mut walk = Walk::new(ty.shape.clone());

@@ -1,6 +1,6 @@
-//! The reference for a single nest: what it computes for one of its rows, point by point, as the documentation of
-//! [`crate::nest`] reads. It knows of no schedule, and takes as much time as the row has points: a kernel's results are looked
-//! at in as many places as there is time for.
+//! The reference for a single nest: computes one of its rows, point by point, as the documentation
+//! of [`crate::nest`] specifies. It uses no schedule. Its time is proportional to the points of the
+//! row, so tests check a kernel at as many places as time permits.
 
 use crate::affine::Affine;
 use crate::dtype::{DType, Scalar};
@@ -15,22 +15,23 @@ use super::bounded::{Bounded, Total};
 /// An element that a row of a nest writes.
 #[derive(Clone, Copy, Debug)]
 pub struct Written {
-    /// Which output.
+    /// Number of the output.
     pub output: usize,
-    /// Its row-major position there.
+    /// Row-major position in the output.
     pub position: usize,
     pub value: Bounded,
 }
 
-/// The number of rows of a nest: of its places, where it knows no statistics of rows.
+/// Returns the number of rows of a nest: of its places, if it has no row statistics.
 pub fn rows(nest: &Nest) -> usize {
     nest.points(0..nest.rows)
 }
 
-/// What `nest` writes for row number `row`, at these turns of the loops around it.
+/// Returns the elements that `nest` writes for row number `row`; `turns` are the steps of the loops
+/// around it.
 ///
 /// # Errors
-/// [`Error::Malformed`] where it reads or writes what is not there, or an operand is not of its type.
+/// [`Error::Malformed`] if the nest reads or writes out of bounds, or an operand has another type.
 pub fn row(nest: &Nest, operands: &[Tensor], row: usize, turns: &[usize]) -> Result<Vec<Written>, Error> {
     let malformed = |what: &str| Error::Malformed(format!("nest {}: {what}", nest.name));
     if !nest.operands.iter().eq(operands.iter().map(Tensor::ty)) || turns.len() != nest.loops || row >= rows(nest) {
@@ -51,7 +52,7 @@ pub fn row(nest: &Nest, operands: &[Tensor], row: usize, turns: &[usize]) -> Res
                 None => None,
             });
         }
-        // Instruction by instruction, as statistics need a value in all columns.
+        // Instruction by instruction, since statistics need a value in all columns.
         let epilogue = &nest.epilogue;
         let mut values: Vec<Vec<Bounded>> = Vec::with_capacity(epilogue.insts.len());
         for (inst, dtype) in &epilogue.insts {
@@ -88,7 +89,7 @@ pub fn row(nest: &Nest, operands: &[Tensor], row: usize, turns: &[usize]) -> Res
     run(&mut point).ok_or_else(|| malformed("it reads or writes what is not there"))
 }
 
-/// What an instruction computes of the values before it; `leaf` gives what a leaf reads.
+/// Returns the result of an instruction. `value` returns earlier values, and `leaf` reads leaves.
 fn instruction(
     inst: &Inst<Leaf>,
     dtype: DType,
@@ -109,12 +110,12 @@ fn instruction(
 struct Point<'a> {
     nest: &'a Nest,
     operands: &'a [Tensor],
-    /// The values of the axes, then of the derived variables.
+    /// Values of the axes, then of the derived variables.
     at: Vec<i64>,
 }
 
 impl Point<'_> {
-    /// Goes to point `number` of these axes, in row-major order.
+    /// Moves to point `number` of these axes, in row-major order.
     fn set(&mut self, axes: std::ops::Range<usize>, mut number: usize) {
         for axis in axes.rev() {
             let extent = self.nest.axes[axis].extent;
@@ -131,7 +132,7 @@ impl Point<'_> {
         affine.evaluate(&self.at)
     }
 
-    /// The aggregate of all points of this place.
+    /// Returns the aggregate over all points at this place.
     fn total(&mut self) -> Option<Total> {
         let nest = self.nest;
         let body = &nest.body;
@@ -158,7 +159,8 @@ impl Point<'_> {
         Some(total)
     }
 
-    /// The same where the body reads inner sums, and the values of its instructions at all points.
+    /// Returns the aggregate at this place for a body with inner sums, and the values of the body's
+    /// instructions at all points.
     fn total_of_sums(&mut self, scores: &[Vec<Bounded>]) -> Option<(Total, Vec<Vec<Bounded>>)> {
         let nest = self.nest;
         let points = nest.reduction_points();
@@ -186,7 +188,7 @@ impl Point<'_> {
         Some((total, values))
     }
 
-    /// The inner sums at all points; they depend on no column.
+    /// Returns the inner sums at all points. They do not depend on columns.
     fn scores(&mut self) -> Option<Vec<Vec<Bounded>>> {
         let nest = self.nest;
         let of_sum = |sum: &Inner| {
@@ -199,7 +201,7 @@ impl Point<'_> {
         nest.inner.iter().map(of_sum).collect()
     }
 
-    /// An inner sum at this point.
+    /// Returns an inner sum at this point.
     fn inner_sum(&mut self, Inner { axes, body }: &Inner) -> Option<Bounded> {
         let dtype = body.dtype(body.results[0]);
         let mut total = Total::new(Aggregation::Sum, dtype);
@@ -212,7 +214,7 @@ impl Point<'_> {
         Some(total.result())
     }
 
-    /// The values of a program's instructions at this point.
+    /// Computes the values of a program's instructions at this point.
     fn evaluate(&self, program: &Program<Leaf>, values: &mut Vec<Bounded>) -> Option<()> {
         values.clear();
         for (inst, dtype) in &program.insts {
@@ -223,7 +225,7 @@ impl Point<'_> {
         Some(())
     }
 
-    /// What a leaf reads at this point, of operands or of the axes.
+    /// Reads a leaf at this point, if it depends only on operands and axes.
     fn read(&self, leaf: &Leaf, value: impl Fn(usize) -> Bounded) -> Option<Bounded> {
         match leaf {
             Leaf::Load(load) => self.load(load, value),

@@ -1,4 +1,4 @@
-//! PlaidML's random generator: see [`Op::PrngValue`](crate::graph::Op::PrngValue).
+//! PlaidML's random generator; see [`Op::PrngValue`](crate::graph::Op::PrngValue).
 
 use crate::dtype::Scalar;
 use crate::graph::PRNG_SHAPE;
@@ -8,7 +8,7 @@ use super::{Error, blank, copy};
 
 const LANES: usize = PRNG_SHAPE[1];
 
-/// The three words of one lane after a step.
+/// Returns the three words of one lane after a step.
 pub fn prng_step([a, b, c]: [u32; 3]) -> [u32; 3] {
     [
         ((a & !1) << 12) ^ (((a << 13) ^ a) >> 19),
@@ -21,7 +21,7 @@ fn lane(state: &Tensor, lane: usize) -> [u32; 3] {
     [0, 1, 2].map(|word| state.get(word * LANES + lane).bits() as u32)
 }
 
-/// The elements that the generator makes from `state`.
+/// Returns the elements that the generator produces from `state`.
 pub(super) fn values(state: &Tensor, ty: &TensorType) -> Result<Tensor, Error> {
     let mut result = blank(ty)?;
     for first in 0..LANES.min(ty.elements()) {
@@ -35,7 +35,7 @@ pub(super) fn values(state: &Tensor, ty: &TensorType) -> Result<Tensor, Error> {
     Ok(result)
 }
 
-/// `state` after it made `elements` elements.
+/// Returns `state` after the generator produced `elements` elements.
 pub(super) fn state(state: &Tensor, elements: usize) -> Result<Tensor, Error> {
     let mut result = copy(state, state.ty())?;
     for first in 0..LANES.min(elements) {

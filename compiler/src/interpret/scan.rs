@@ -1,10 +1,10 @@
-//! Scans, step by step.
+//! Executes scans step by step.
 
 use super::{Error, blank, copy, run};
 use crate::graph::{NodeId, Op, Scan};
 use crate::tensor::{Tensor, TensorType};
 
-/// Every result of a scan.
+/// Returns every result of a scan.
 pub(super) fn results(scan: &Scan, operands: &[&Tensor]) -> Result<Vec<Tensor>, Error> {
     let body = &scan.body;
     let ty = |id: NodeId| &body.node(id).ty;
@@ -43,7 +43,8 @@ pub(super) fn results(scan: &Scan, operands: &[&Tensor]) -> Result<Vec<Tensor>, 
 
 type Bytes = std::ops::Range<usize>;
 
-/// Calls `f` with the bytes of each piece of slice number `step` of a tensor: in the tensor, and in the slice.
+/// Calls `f` for each contiguous piece of slice number `step`, with its byte ranges in the tensor
+/// and in the slice.
 fn pieces(whole: &TensorType, axis: usize, step: usize, mut f: impl FnMut(Bytes, Bytes)) {
     let outer: usize = whole.shape[..axis].iter().product();
     let length = whole.shape[axis + 1..].iter().product::<usize>() * whole.dtype.size();
@@ -63,7 +64,7 @@ mod tests {
         Tensor::from_f32(shape, values).unwrap()
     }
 
-    /// h = tanh(x W + h U), the states stacked along the middle axis of [batch, time, unit].
+    /// h = tanh(x W + h U); the states are stacked along the middle axis of [batch, time, unit].
     #[test]
     fn a_recurrent_layer() {
         let graph = Graph::parse("\
@@ -93,7 +94,7 @@ graph rnn(%0, %1, %2, %3) -> (Last = %5, All = %6)
             ("U", f32s(&[2, 2], &[-0.5, 0.25, 0.125, 1.0])),
         ];
         let results = run(&graph, &inputs).unwrap();
-        // In f64, by the loop `h = np.tanh(X[:, t] @ W + h @ U)`.
+        // Computed in f64 by the loop `h = np.tanh(X[:, t] @ W + h @ U)`.
         let golden: [&[f64]; 2] = [
             &[0.66067954, 0.77335839, -0.48162193, -0.73302114],
             &[
@@ -118,7 +119,7 @@ graph rnn(%0, %1, %2, %3) -> (Last = %5, All = %6)
         }
     }
 
-    /// `cumsum` and the final sum of integers, from another start.
+    /// Computes `cumsum` and the final sum of integers, from a start value.
     #[test]
     fn a_cumulative_sum_of_any_length() {
         let of = |values: &[f32]| {

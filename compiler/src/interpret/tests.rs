@@ -4,7 +4,7 @@ use crate::tensor::{Tensor, TensorType};
 
 use super::run;
 
-/// Runs a graph given as text. An input is given as its name, its type and its elements.
+/// Runs a graph given as text. Each input is a name, a type and its elements.
 fn results(text: &str, inputs: &[(&str, DType, &[usize], &str)]) -> String {
     let graph = Graph::parse(text).unwrap();
     let tensor = |&(name, dtype, shape, values): &(&str, DType, &[usize], &str)| {
@@ -17,7 +17,7 @@ fn results(text: &str, inputs: &[(&str, DType, &[usize], &str)]) -> String {
     }
 }
 
-/// One node `%1` over the input X.
+/// Runs one node, `%1`, over the input X.
 fn over_x(dtype: DType, shape: &[usize], values: &str, node: &str) -> String {
     let ty = TensorType::new(dtype, shape);
     let text = format!("graph g(%0) -> (Y = %1)\n%0 = input X : {ty}\n%1 = {node}");
@@ -69,7 +69,7 @@ fn a_sum_rounds_once() {
 
 #[test]
 fn places_on_which_nothing_falls() {
-    // Every other place; a window that reaches over the end; a maximum over -inf is not nothing.
+    // Unwritten places; windows over the end; a maximum of -inf counts as written.
     let node = "contract assign [2*i] (i: 0..2) { v0 = %0[i]; yield v0 } : f32[4]";
     insta::assert_snapshot!(over_x(DType::F32, &[2], "5 6", node), @"Y = f32[4] [5.0, 0.0, 6.0, 0.0]");
     let node = "contract max [i] (i: 0..3, j: 0..2) where j - 1 >= 0 { v0 = %0[i + j]; yield v0 } : f32[3]";
@@ -131,6 +131,6 @@ fn errors_name_the_input() {
     insta::assert_snapshot!(results(text, &[]), @"X is missing");
     insta::assert_snapshot!(results(text, &[("X", DType::F32, &[1], "1")]), @"X is f32[1], but must be f32[2]");
     insta::assert_snapshot!(results(text, &[("X", DType::F32, &[2], "1 2"), ("Z", DType::F32, &[], "1")]), @"there is no input or weight Z");
-    let text = "graph g() -> (Y = %0)\n%0 = index 0 : i32[1152921504606846976]";
+    let text = "graph g() -> (Y = %0)\n%0 = index 0 : i32[1073741824, 1073741824]";
     insta::assert_snapshot!(results(text, &[]), @"there is no memory for 4611686018427387904 bytes");
 }

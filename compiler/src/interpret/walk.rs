@@ -1,30 +1,32 @@
-//! [`Walk`]: the points of a box in order, with affine forms kept up to date by one addition a step.
+//! [`Walk`]: the points of a box in order, with affine forms updated by one addition a step.
 
-/// Visits the points of the box `0..extents[0], 0..extents[1], …`, the last variable fastest, and knows the value of
-/// each form at the point. Values wrap at 64 bits; one that fits is exact whatever the others do.
+/// Visits the points of the box `0..extents[0], 0..extents[1], …`, the last variable fastest, and
+/// keeps the value of each form at the current point. Values wrap at 64 bits, but a value that fits
+/// is exact.
 pub(super) struct Walk {
     extents: Vec<usize>,
     point: Vec<usize>,
-    /// `coefficients[variable][form]`
+    /// Indexed as `coefficients[variable][form]`.
     coefficients: Vec<Vec<i64>>,
     values: Vec<i64>,
 }
 
 impl Walk {
-    /// At the first point, without forms.
+    /// Returns a walk at its first point, without forms.
     pub fn new(extents: Vec<usize>) -> Walk {
         let variables = extents.len();
         Walk { extents, point: vec![0; variables], coefficients: vec![vec![]; variables], values: vec![] }
     }
 
-    /// Adds the form `Σ coefficients[v] * v + constant`, and returns its number. The walk is at its first point.
+    /// Adds the form `Σ coefficients[v] * v + constant` and returns its number. The walk must be at
+    /// its first point.
     pub fn add_form(&mut self, coefficients: Vec<i64>, constant: i64) -> usize {
         self.coefficients.iter_mut().zip(coefficients).for_each(|(forms, coefficient)| forms.push(coefficient));
         self.values.push(constant);
         self.values.len() - 1
     }
 
-    /// The values of the forms at this point.
+    /// Returns the values of the forms at the current point.
     pub fn values(&self) -> &[i64] {
         &self.values
     }
@@ -33,7 +35,7 @@ impl Walk {
         self.extents.contains(&0)
     }
 
-    /// Goes to the next point; false, and back at the first one, after the last.
+    /// Moves to the next point. After the last one, returns false and moves back to the first.
     pub fn advance(&mut self) -> bool {
         for variable in (0..self.extents.len()).rev() {
             let steps =

@@ -1,10 +1,10 @@
-//! Random kernels that verify: for the laws of the text form and of emission.
+//! Random valid kernels for property tests of the text form and of emission.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// A kernel that shows as its text where a test fails.
+/// A kernel whose `Debug` form is its text.
 pub(crate) struct Printed(pub Kernel);
 
 impl std::fmt::Debug for Printed {
@@ -13,7 +13,7 @@ impl std::fmt::Debug for Printed {
     }
 }
 
-/// Any kernel over elements of `dtypes` and i32 and bool.
+/// Generates kernels over elements of `dtypes`, i32 and bool.
 pub(crate) fn kernel(dtypes: &'static [DType]) -> impl Strategy<Value = Printed> {
     prop::collection::vec(any::<u32>(), 20..400).prop_map(move |entropy| {
         let mut source = Source { entropy, at: 0, dtypes, scope: Vec::new(), matrices: None };
@@ -38,20 +38,21 @@ struct Source {
     entropy: Vec<u32>,
     at: usize,
     dtypes: &'static [DType],
-    /// Variables that may be read, and whether they may be assigned.
+    /// Variables in scope, with their types and whether they may be assigned.
     scope: Vec<(Expr, Type, bool)>,
-    /// The workgroup array of the first matrix, whose numbers are those of a left one, a right one and a sum, where there are some.
+    /// Number of the first matrix's workgroup array, if there are matrices. Matrix 0 is a left one,
+    /// 1 a right one and 2 a sum; each has an array in this order.
     matrices: Option<usize>,
 }
 
 impl Source {
-    /// A number below `n`; 0 once the entropy is used up, so that everything ends.
+    /// Returns a number below `n`, or 0 once the entropy is used up, so that generation ends.
     fn below(&mut self, n: usize) -> usize {
         self.at += 1;
         self.entropy.get(self.at - 1).map_or(0, |word| *word as usize % n)
     }
 
-    /// A matrix of each role, with an array to read it from.
+    /// Adds a matrix of each role, with an array for each.
     fn matrices(&mut self, b: &mut Builder) {
         let (size, dtype) = ([8, 16][self.below(2)], [DType::F16, DType::F32][self.below(2)]);
         for (role, dtype) in [(Role::Left, dtype), (Role::Right, dtype), (Role::Sum, DType::F32)] {
@@ -147,7 +148,7 @@ impl Source {
         self.scope.truncate(visible);
     }
 
-    /// Within every array.
+    /// Returns an index within every array.
     fn index(&mut self, b: &Builder, depth: usize) -> Expr {
         self.expr(b, Type::I32, depth).and(7)
     }
@@ -156,7 +157,7 @@ impl Source {
         Box::new(self.expr(b, ty, depth))
     }
 
-    /// An expression of type `ty`, built without folding.
+    /// Returns an expression of type `ty`, built without folding.
     fn expr(&mut self, b: &Builder, ty: Type, depth: usize) -> Expr {
         let Type { dtype, lanes } = ty;
         if depth == 0 || self.at >= self.entropy.len() {
@@ -184,7 +185,7 @@ impl Source {
                     return self.leaf(ty);
                 }
                 let left = self.boxed(b, of, d);
-                // No divisor is 0 and no count is beyond the width.
+                // Divisors are not 0, and shift counts are below the width.
                 let right = match op {
                     BinaryOp::Div | BinaryOp::ShiftLeft | BinaryOp::ShiftRight if of.dtype.is_integer() => {
                         Box::new(Expr::from(Scalar::from_i64(of.dtype, 1 + self.below(7) as i64)).splat(lanes))

@@ -7,8 +7,9 @@ use super::{Access, Buffer, Expr, Invalid, Kernel, Matrix, Place, Role, Shared, 
 use crate::dtype::DType;
 use crate::scalar::BinaryOp;
 
-/// A kernel being written. Statements go to the innermost open block; names are made unique; the first mistake (a value
-/// without a type, an assignment to no variable) is kept and comes out of [`Builder::finish`].
+/// Builds a kernel. Statements go to the innermost open block, and names are made unique. The first
+/// mistake, such as an ill-typed value or an assignment to no variable, is kept, and
+/// [`Builder::finish`] returns it.
 ///
 /// ```
 /// use tile_compiler::{dtype::DType, kernel::*};
@@ -25,17 +26,18 @@ use crate::scalar::BinaryOp;
 /// ```
 #[derive(Debug)]
 pub struct Builder {
-    /// Its body is empty until the end.
+    /// The kernel so far. Its body is empty until `finish`.
     kernel: Kernel,
-    /// The open block; those around it are on the stack of [`Builder::block`]'s callers.
+    /// The open block. Enclosing blocks are on the stack, in the callers of [`Builder::block`].
     block: Vec<Stmt>,
-    /// Those taken, each with the number that its next namesake gets.
+    /// Names in use, each with the number that the next duplicate gets.
     names: HashMap<String, usize>,
     mistake: Option<Invalid>,
 }
 
 impl Builder {
-    /// An empty kernel with its launch: invocations in a workgroup, and workgroups, along x, y, z.
+    /// Creates an empty kernel with its launch: invocations in a workgroup, and workgroups, along
+    /// x, y, z.
     pub fn new(name: &str, workgroup: [u32; 3], grid: [u32; 3]) -> Builder {
         let kernel = Kernel {
             name: name.to_string(),
@@ -51,17 +53,17 @@ impl Builder {
         Builder { kernel, block: Vec::new(), names: HashMap::new(), mistake: None }
     }
 
-    /// Adds a buffer of `length` elements of `ty` to read; answers its number.
+    /// Adds a buffer of `length` elements of `ty` for reading and returns its number.
     pub fn read(&mut self, name: &str, ty: Type, length: usize) -> usize {
         self.buffer(name, ty, length, Access::Read)
     }
 
-    /// Adds a buffer of `length` elements of `ty` to write; answers its number.
+    /// Adds a buffer of `length` elements of `ty` for writing and returns its number.
     pub fn write(&mut self, name: &str, ty: Type, length: usize) -> usize {
         self.buffer(name, ty, length, Access::Write)
     }
 
-    /// Adds a buffer of `length` elements of `ty` to read and write; answers its number.
+    /// Adds a buffer of `length` elements of `ty` for reading and writing and returns its number.
     pub fn update(&mut self, name: &str, ty: Type, length: usize) -> usize {
         self.buffer(name, ty, length, Access::Update)
     }
@@ -72,32 +74,32 @@ impl Builder {
         self.kernel.buffers.len() - 1
     }
 
-    /// Adds an array of `length` elements of `ty` in workgroup memory; answers its number.
+    /// Adds an array of `length` elements of `ty` in workgroup memory and returns its number.
     pub fn shared(&mut self, name: &str, ty: Type, length: usize) -> usize {
         let name = self.unique(name);
         self.kernel.shared.push(Shared { name, ty, length });
         self.kernel.shared.len() - 1
     }
 
-    /// Adds a matrix of `size` rows and columns; answers its number.
+    /// Adds a matrix of `size` rows and columns and returns its number.
     pub fn matrix(&mut self, name: &str, role: Role, dtype: DType, size: u8) -> usize {
         let name = self.unique(name);
         self.kernel.matrices.push(Matrix { name, role, dtype, size });
         self.kernel.matrices.len() - 1
     }
 
-    /// Adds a number that each launch gives; its n-th is [`Expr::step`] n.
+    /// Adds a step number that each launch passes. [`Expr::step`] n reads the n-th one.
     pub fn step(&mut self, name: &str) {
         let name = self.unique(name);
         self.kernel.steps.push(name);
     }
 
-    /// The type of an expression over what is declared so far.
+    /// Returns the type of an expression over what is declared so far.
     pub fn ty(&self, expr: &Expr) -> Result<Type, Invalid> {
         self.kernel.ty(expr)
     }
 
-    /// A name for a value that never changes; a literal needs none and is answered as it is.
+    /// Declares an immutable value and returns it. A literal is returned as it is.
     pub fn let_(&mut self, name: &str, value: impl Into<Expr>) -> Expr {
         let value = value.into();
         if matches!(value, Expr::Literal(_)) {
@@ -108,7 +110,7 @@ impl Builder {
         Expr::Variable(id)
     }
 
-    /// A variable and its first value.
+    /// Declares a mutable variable with its first value.
     pub fn var(&mut self, name: &str, value: impl Into<Expr>) -> Expr {
         let value = value.into();
         let id = self.declare(name, &value);
@@ -116,7 +118,7 @@ impl Builder {
         Expr::Variable(id)
     }
 
-    /// A name for what the subgroup's invocations have of a value, combined.
+    /// Declares the combination of a value over the invocations of the subgroup.
     pub fn collect(&mut self, name: &str, op: BinaryOp, value: impl Into<Expr>) -> Expr {
         let value = value.into();
         let id = self.declare(name, &value);
@@ -124,7 +126,7 @@ impl Builder {
         Expr::Variable(id)
     }
 
-    /// `variable` is what [`Builder::var`] answered.
+    /// Assigns to `variable`, which [`Builder::var`] returned.
     pub fn assign(&mut self, variable: &Expr, value: impl Into<Expr>) {
         match variable {
             Expr::Variable(id) => self.block.push(Stmt::Assign(*id, value.into())),
@@ -161,7 +163,8 @@ impl Builder {
         self.block.push(Stmt::Barrier);
     }
 
-    /// A loop over `from, from + step, …` below `to`, whose body gets the counter. One known to turn once is its body.
+    /// Adds a loop over `from, from + step, …` below `to`; `body` gets the counter. A loop known to
+    /// run once becomes its body.
     pub fn for_<R>(
         &mut self,
         counter: &str,
@@ -182,7 +185,7 @@ impl Builder {
         result
     }
 
-    /// Runs `then` where the condition holds. One known to hold is its body.
+    /// Adds `then` under a condition. If the condition is known to hold, adds `then` alone.
     pub fn if_<R>(&mut self, condition: impl Into<Expr>, then: impl FnOnce(&mut Builder) -> R) -> R {
         let condition = condition.into();
         if condition.as_bool() == Some(true) {
@@ -193,7 +196,7 @@ impl Builder {
         result
     }
 
-    /// Runs `then` where the condition holds, and `otherwise` elsewhere.
+    /// Adds `then` under a condition, and `otherwise` under its negation.
     pub fn if_else<R, S>(
         &mut self,
         condition: impl Into<Expr>,
@@ -206,7 +209,7 @@ impl Builder {
         (first, second)
     }
 
-    /// The kernel, verified.
+    /// Returns the kernel after verifying it.
     pub fn finish(mut self) -> Result<Kernel, Invalid> {
         if let Some(mistake) = self.mistake {
             return Err(mistake);
@@ -216,7 +219,7 @@ impl Builder {
         Ok(self.kernel)
     }
 
-    /// The statements that `write` writes, apart.
+    /// Collects the statements that `write` adds, without adding them to the open block.
     fn block<R>(&mut self, write: impl FnOnce(&mut Builder) -> R) -> (Vec<Stmt>, R) {
         let outer = std::mem::take(&mut self.block);
         let result = write(self);
@@ -237,7 +240,7 @@ impl Builder {
         self.mistake.get_or_insert(mistake);
     }
 
-    /// `name` as it may stand in a kernel, numbered where it is taken.
+    /// Returns `name` as a valid name, with a number appended if it is taken.
     fn unique(&mut self, name: &str) -> String {
         let mut base: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
         if !base.starts_with(|c: char| c.is_ascii_alphabetic()) {

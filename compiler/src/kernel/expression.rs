@@ -1,7 +1,8 @@
-//! Constructors of [`Expr`] that keep the code that builds kernels short, and fold what is known.
+//! Constructors of [`Expr`] that keep kernel-building code short, and fold constants.
 //!
-//! `+`, `-` and `*` work on expressions, references to them, and literals: `&row * 64 + column`. Folded are operations
-//! on i32 literals and on conditions, never float arithmetic: an expression's value is exactly the unfolded one's.
+//! `+`, `-` and `*` take expressions, references to them, and literals: `&row * 64 + column`.
+//! Folding applies to operations on i32 literals and on conditions, never to float arithmetic: the
+//! value is exactly that of the unfolded expression.
 
 use std::ops::{Add, Mul, Sub};
 
@@ -70,17 +71,17 @@ macro_rules! methods {
 impl Expr {
     methods! { lt Lt le Le gt Gt ge Ge equals Eq differs Ne max Max min Min and BitAnd or BitOr }
 
-    /// The workgroup's place in the grid along an axis.
+    /// The position of the workgroup in the grid along an axis.
     pub fn workgroup(axis: u8) -> Expr {
         Expr::Builtin(Builtin::WorkgroupId(axis))
     }
 
-    /// The invocation's place in its workgroup along an axis.
+    /// The position of the invocation in its workgroup along an axis.
     pub fn local(axis: u8) -> Expr {
         Expr::Builtin(Builtin::LocalId(axis))
     }
 
-    /// The number that the launch gives for `steps[number]` of the kernel.
+    /// The number that the launch passes for `steps[number]` of the kernel.
     pub fn step(number: usize) -> Expr {
         Expr::Builtin(Builtin::Step(number))
     }
@@ -95,7 +96,7 @@ impl Expr {
         Expr::LoadShared { shared, index: Box::new(index.into()) }
     }
 
-    /// The value of an i32 literal.
+    /// Returns the value of an i32 literal.
     pub fn as_i32(&self) -> Option<i32> {
         match self {
             Expr::Literal(s) if s.dtype == DType::I32 => Some(s.to_i64() as i32),
@@ -103,7 +104,7 @@ impl Expr {
         }
     }
 
-    /// The value of a bool literal.
+    /// Returns the value of a bool literal.
     pub fn as_bool(&self) -> Option<bool> {
         match self {
             Expr::Literal(s) if s.dtype == DType::Bool => Some(s.is_true()),
@@ -125,7 +126,7 @@ impl Expr {
         {
             return folded;
         }
-        // A literal goes right, where the folds below look for it.
+        // Literals move to the right, where the folds below expect them.
         if matches!(op, BinaryOp::Add | BinaryOp::Mul) && self.as_i32().is_some() {
             return right.binary(op, self);
         }
@@ -135,7 +136,8 @@ impl Expr {
                 (BinaryOp::Mul, 0) => return right,
                 _ => {}
             }
-            // (x + a) + b = x + (a + b), (x + a) - b = x + (a - b), (x * a) * b = x * (a * b): all wrap.
+            // (x + a) + b = x + (a + b), (x + a) - b = x + (a - b), (x * a) * b = x * (a * b): all
+            // of them wrap.
             if let Expr::Binary(inner, x, a) = &self
                 && let Some(a) = a.as_i32()
                 && let (BinaryOp::Add, BinaryOp::Add | BinaryOp::Sub) | (BinaryOp::Mul, BinaryOp::Mul) = (inner, op)
@@ -156,13 +158,13 @@ impl Expr {
         Expr::Binary(op, Box::new(self), Box::new(right))
     }
 
-    /// `!self` of a condition.
+    /// Negates a condition.
     #[expect(clippy::should_implement_trait, reason = "reads better beside `and` and `or`")]
     pub fn not(self) -> Expr {
         self.unary(UnaryOp::BitNot)
     }
 
-    /// `self / divisor` of an i32 that is at least 0; `divisor` is in `1..2^31`.
+    /// Divides an i32 of at least 0 by `divisor`, which is in `1..2^31`.
     pub fn quotient(self, divisor: u32) -> Expr {
         match (self.as_i32(), self.multiple_of(divisor)) {
             _ if divisor == 1 => self,
@@ -172,7 +174,7 @@ impl Expr {
         }
     }
 
-    /// `self mod divisor` of an i32 that is at least 0; `divisor` is in `1..2^31`.
+    /// Returns the remainder of an i32 of at least 0 and `divisor`, which is in `1..2^31`.
     pub fn remainder(self, divisor: u32) -> Expr {
         match (self.as_i32(), self.multiple_of(divisor)) {
             (Some(x), _) if divisor > 0 => ((x as u32 % divisor) as i32).into(),
@@ -182,7 +184,7 @@ impl Expr {
         }
     }
 
-    /// `x * (a / divisor)` where this is `x * a` and the division leaves nothing over.
+    /// Returns `x * (a / divisor)` if the expression is `x * a` and `divisor` divides `a`.
     fn multiple_of(&self, divisor: u32) -> Option<Expr> {
         let Expr::Binary(BinaryOp::Mul, x, a) = self else { return None };
         let (a, divisor) = (a.as_i32()?, i32::try_from(divisor).ok()?);
@@ -203,7 +205,7 @@ impl Expr {
         }
     }
 
-    /// [`Expr::Cast`]; give it no value that has the type already.
+    /// Casts to `dtype`, which must differ from the expression's type; see [`Expr::Cast`].
     pub fn cast(self, dtype: DType) -> Expr {
         Expr::Cast(dtype, Box::new(self))
     }
@@ -212,12 +214,12 @@ impl Expr {
         Expr::Bitcast(dtype, Box::new(self))
     }
 
-    /// A vector of `lanes` times this scalar; the scalar itself for one lane.
+    /// Returns a vector of `lanes` copies of this scalar, or the scalar itself for one lane.
     pub fn splat(self, lanes: u8) -> Expr {
         if lanes == 1 { self } else { Expr::Splat(lanes, Box::new(self)) }
     }
 
-    /// A vector of scalars; a single one is itself.
+    /// Returns a vector of scalars, or the scalar itself if there is one.
     pub fn vector(mut parts: Vec<Expr>) -> Expr {
         match parts.pop() {
             Some(part) if parts.is_empty() => part,
@@ -225,7 +227,7 @@ impl Expr {
         }
     }
 
-    /// The operands, in order.
+    /// Returns the operands in order.
     pub fn operands(&self) -> Vec<&Expr> {
         match self {
             Expr::Literal(_) | Expr::Variable(_) | Expr::Builtin(_) => vec![],
@@ -238,7 +240,8 @@ impl Expr {
         }
     }
 
-    /// The first of this expression and those within it, operands first, that is `wanted`.
+    /// Returns the first expression for which `wanted` holds: operands first, then the expression
+    /// itself.
     pub fn find(&self, wanted: &mut impl FnMut(&Expr) -> bool) -> Option<&Expr> {
         let within = self.operands().into_iter().find_map(|operand| operand.find(wanted));
         within.or_else(|| wanted(self).then_some(self))
@@ -254,7 +257,7 @@ impl Expr {
     }
 }
 
-/// `a op b` where that needs no care.
+/// Folds `a op b` for operations without special cases.
 fn fold(op: BinaryOp, a: i32, b: i32) -> Option<Expr> {
     use BinaryOp::*;
     Some(match op {

@@ -1,24 +1,28 @@
 //! IR 2, the kernel: one scheduled loop nest as structured code for a grid of workgroups.
 //!
-//! Everything that scheduling decides is explicit here: which invocation computes what, loops, unrolling, vector
-//! accesses, workgroup memory, barriers. Emission ([`crate::emit`]) only spells it in naga's terms: what a kernel says
-//! is what a device runs and what `--emit` prints.
+//! Everything that scheduling decides is explicit here: the work of each invocation, loops,
+//! unrolling, vector accesses, workgroup memory and barriers. Emission ([`crate::emit`]) only
+//! translates a kernel to naga IR, so a listing of the kernel shows what a device runs.
 //!
-//! Types are those that shaders have: bool, i32, u32, i64, u64, f16, f32, f64, alone or in vectors of 2 or 4; narrower
-//! ones have been legalised (see [`crate::schedule`]). Indices and loop counters are i32.
+//! Types are those of shaders: bool, i32, u32, i64, u64, f16, f32 and f64, alone or in vectors of 2
+//! or
+//! 4. Narrower types are legalised before (see [`crate::schedule`]). Indices and loop counters are
+//!    i32.
 //!
-//! Always true ([`Kernel::verify`] holds it):
-//! - names are letters, digits and `_`, start with a letter, differ from each other and from the words of the text form;
-//! - a variable is declared once, before its uses, in their block or one around it; variables are numbered in the order
-//!   of their declarations; only `Var`s are assigned;
-//! - operand types match as the variants say; indices are i32 scalars; conditions are bool scalars;
-//! - operations are those that shaders have: [`is_native_unary`], [`is_native_binary`];
-//! - a kernel reads only `Read` and `Update` buffers, and writes only `Write` and `Update` ones;
-//! - barriers, `Collect` and what is done to matrices stand where control flow is uniform: outside any `If` and any loop whose
-//!   bounds depend on the invocation.
+//! Invariants, which [`Kernel::verify`] checks:
+//! - Names consist of letters, digits and `_`, and start with a letter. They are distinct, and
+//!   differ from the words of the text form.
+//! - A variable is declared once, before its uses, in their block or an enclosing one. Variables
+//!   are numbered in order of declaration. Only `Var`s are assigned.
+//! - Operand types match as the variants state. Indices are i32 scalars, and conditions of
+//!   statements are bool scalars.
+//! - Shaders have every operation: [`is_native_unary`], [`is_native_binary`].
+//! - A kernel reads only `Read` and `Update` buffers, and writes only `Write` and `Update` ones.
+//! - Barriers, `Collect` and matrix operations occur in uniform control flow only: outside any
+//!   `If`, and outside any loop whose bounds depend on the invocation.
 //!
-//! The text form ([`Kernel`]'s `Display`) parses back to an equal kernel ([`Kernel::parse`]), one statement a line.
-//! [`Builder`] and the constructors of [`Expr`] are how kernels are written.
+//! The text form ([`Kernel`]'s `Display`) has one statement a line and parses back to an equal
+//! kernel ([`Kernel::parse`]). [`Builder`] and the constructors of [`Expr`] construct kernels.
 
 #[cfg(test)]
 pub(crate) mod arbitrary;
@@ -60,26 +64,26 @@ impl Type {
     }
 }
 
-/// How a kernel uses a buffer.
+/// The use that a kernel makes of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
     Read,
     Write,
-    /// Both: no invocation touches an element that another one touches.
+    /// Both. No two invocations access the same element.
     Update,
 }
 
-/// A storage buffer: binding number = position in [`Kernel::buffers`], group 0.
+/// A storage buffer. Its binding number is its position in [`Kernel::buffers`], in group 0.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Buffer {
     pub name: String,
     pub ty: Type,
-    /// In elements of `ty`. Never 0. No bool: those are stored as u32.
+    /// Length in elements of `ty`, at least 1. Bools are stored as u32, so `ty` is never bool.
     pub length: usize,
     pub access: Access,
 }
 
-/// An array in workgroup memory; undefined when the workgroup starts.
+/// An array in workgroup memory. It is undefined when the workgroup starts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Shared {
     pub name: String,
@@ -87,34 +91,37 @@ pub struct Shared {
     pub length: usize,
 }
 
-/// What a matrix is in a product.
+/// The role of a matrix in a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     Left,
     Right,
-    /// Of products: the accumulator.
+    /// The accumulator of products.
     Sum,
 }
 
-/// A square matrix that the invocations of each subgroup hold together, in registers: none of them sees an element of it. It
-/// is undefined when the workgroup starts. The subgroups of a kernel that has matrices must all be whole.
+/// A square matrix that the invocations of a subgroup hold together in registers. No invocation can
+/// access its elements. It is undefined when the workgroup starts. A kernel with matrices requires
+/// full subgroups.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Matrix {
     pub name: String,
     pub role: Role,
-    /// f16 or f32; a sum's is f32.
+    /// f16 or f32. Always f32 for a sum.
     pub dtype: DType,
-    /// Rows, and columns: 8 or 16.
+    /// Number of rows and columns: 8 or 16.
     pub size: u8,
 }
 
-/// Where a matrix lies in workgroup memory, in an array of scalars of its type: from `first` on, one line `pitch` elements after
-/// the other. Lines are columns of a left matrix, and rows of the others. It is the same in all invocations of a subgroup.
+/// The location of a matrix in an array of workgroup memory with scalars of its type. It starts at
+/// element `first`, and each line starts `pitch` elements after the previous one. Lines are the
+/// columns of a left matrix, and the rows of other matrices. The location is the same for all
+/// invocations of a subgroup.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Place {
     pub shared: usize,
     pub first: Expr,
-    /// Both `pitch` and `first` are multiples of 16 bytes.
+    /// Distance of lines in elements. Both `pitch` and `first` are multiples of 16 bytes.
     pub pitch: u32,
 }
 
@@ -124,22 +131,23 @@ pub type VariableId = usize;
 /// A `Let`, a `Var` or a loop counter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Variable {
-    /// Unique in the kernel.
+    /// Distinct from the other names of the kernel.
     pub name: String,
     pub ty: Type,
 }
 
-/// Values that the launch gives to an invocation, all i32.
+/// Values that the launch passes to an invocation, all i32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Builtin {
-    /// The workgroup's place in the grid along an axis (0, 1, 2).
+    /// Position of the workgroup in the grid along an axis (0, 1, 2).
     WorkgroupId(u8),
-    /// The invocation's place in its workgroup along an axis (0, 1, 2).
+    /// Position of the invocation in its workgroup along an axis (0, 1, 2).
     LocalId(u8),
-    /// The number of [`Kernel::steps`] at this position.
+    /// The step of this number in [`Kernel::steps`].
     Step(usize),
-    /// The number of the invocation's subgroup in the workgroup, its own in the subgroup, and how many subgroups there are.
-    /// A subgroup has 4 to 128 invocations, the last one perhaps fewer.
+    /// The number of the invocation's subgroup in the workgroup. The two variants after it are the
+    /// number of the invocation in its subgroup, and the number of subgroups. A subgroup has 4 to
+    /// 128 invocations; the last one may have fewer.
     Subgroup,
     SubgroupLane,
     Subgroups,
@@ -151,7 +159,8 @@ pub enum Expr {
     Literal(Scalar),
     Variable(VariableId),
     Builtin(Builtin),
-    /// An element of a `Read` or `Update` buffer. Here and below an index is within its array: nothing checks it on the device.
+    /// An element of a `Read` or `Update` buffer. All indices must be within their array: devices
+    /// do not check them.
     Load {
         buffer: usize,
         index: Box<Expr>,
@@ -161,24 +170,27 @@ pub enum Expr {
         shared: usize,
         index: Box<Expr>,
     },
-    /// Lane by lane. Integer operations wrap.
+    /// Lanewise. Integer operations wrap.
     Unary(UnaryOp, Box<Expr>),
-    /// Lane by lane, both of one type. Where an operand is NaN, `Max` and `Min` give either operand. Integer `Div` wants a
-    /// divisor that is never 0, nor -1 under the least integer; shifts want counts in 0..width; `Pow` wants a base of at
-    /// least 0.
+    /// Lanewise, on two operands of one type:
+    /// - `Max` and `Min` return either operand if one is NaN.
+    /// - Integer `Div` requires a divisor other than 0, and other than -1 for the least integer.
+    /// - Shifts require counts in `0..width`.
+    /// - `Pow` requires a base of at least 0.
     Binary(BinaryOp, Box<Expr>, Box<Expr>),
-    /// `a * b + c` of floats, rounded once where the device has it.
+    /// `a * b + c` of floats, with a single rounding where the device supports it.
     Fma(Box<Expr>, Box<Expr>, Box<Expr>),
-    /// `x / divisor` for an i32 `x >= 0`; the divisor is in `1..2^31`.
+    /// `x / divisor` for an i32 `x >= 0` and a divisor in `1..2^31`.
     Quotient(Box<Expr>, u32),
-    /// `x mod divisor` for an i32 `x >= 0`; the divisor is in `1..2^31`.
+    /// `x mod divisor` for an i32 `x >= 0` and a divisor in `1..2^31`.
     Remainder(Box<Expr>, u32),
-    /// `condition ? then : otherwise`; both sides are evaluated. Conditions and sides have the same number of lanes.
+    /// `condition ? then : otherwise`. Both sides are evaluated. The condition has as many lanes as
+    /// the sides.
     Select(Box<Expr>, Box<Expr>, Box<Expr>),
-    /// Lane by lane to another element type, as [`Scalar::cast`]: but a float outside an integer type's range, or NaN,
-    /// gives any value: clamp first.
+    /// Lanewise conversion to another element type, as [`Scalar::cast`]. A float that is NaN or
+    /// outside the range of an integer type gives an arbitrary value: clamp first.
     Cast(DType, Box<Expr>),
-    /// The same bits as another type of the same size, lane by lane; not bool.
+    /// Lanewise reinterpretation of the bits as another type of the same size; not bool.
     Bitcast(DType, Box<Expr>),
     /// A vector of equal lanes.
     Splat(u8, Box<Expr>),
@@ -188,31 +200,32 @@ pub enum Expr {
     Lane(Box<Expr>, u8),
 }
 
-/// An action.
+/// A statement.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Stmt {
-    /// A value that never changes.
+    /// Declares an immutable value.
     Let(VariableId, Expr),
-    /// A variable and its first value.
+    /// Declares a mutable variable with its first value.
     Var(VariableId, Expr),
     Assign(VariableId, Expr),
-    /// A value that never changes: those of all invocations of the subgroup, combined by `Add`, `Mul`, `Max` or `Min`, of
-    /// which the sum and the product are rounded in some order.
+    /// Declares an immutable value: the combination of the values of all invocations in the
+    /// subgroup by `Add`, `Mul`, `Max` or `Min`. The order in which sums and products are rounded
+    /// is unspecified.
     Collect(VariableId, BinaryOp, Expr),
-    /// To an element of a `Write` or `Update` buffer.
+    /// Writes an element of a `Write` or `Update` buffer.
     Store {
         buffer: usize,
         index: Expr,
         value: Expr,
     },
-    /// To an element of workgroup memory.
+    /// Writes an element of workgroup memory.
     StoreShared {
         shared: usize,
         index: Expr,
         value: Expr,
     },
-    /// `for counter = from; counter < to; counter += step`, with bounds evaluated once, before the loop; `step` is at
-    /// least 1, and `to + step` fits in i32.
+    /// `for counter = from; counter < to; counter += step`. The bounds are evaluated once, before
+    /// the loop. `step` is at least 1, and `to + step` must fit i32.
     For {
         counter: VariableId,
         from: Expr,
@@ -230,7 +243,8 @@ pub enum Stmt {
         matrix: usize,
         from: Place,
     },
-    /// Adds the product of a left and a right matrix to a sum, all of one size, the factors of one type. Sums are rounded in some order.
+    /// Adds the product of a left and a right matrix to a sum. All three have one size, and both
+    /// factors have one type. The order of rounding is unspecified.
     MultiplyAdd {
         sum: usize,
         left: usize,
@@ -241,23 +255,25 @@ pub enum Stmt {
         matrix: usize,
         to: Place,
     },
-    /// Waits for the whole workgroup, and makes its writes to workgroup memory visible to it.
+    /// Waits for all invocations of the workgroup, and makes their writes to workgroup memory
+    /// visible to each other.
     Barrier,
 }
 
-/// One compute kernel with its launch.
+/// A compute kernel and its launch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kernel {
     pub name: String,
-    /// Invocations in a workgroup, along x, y, z.
+    /// Number of invocations in a workgroup along x, y, z.
     pub workgroup: [u32; 3],
-    /// Workgroups to launch, along x, y, z.
+    /// Number of workgroups along x, y, z.
     pub grid: [u32; 3],
     pub buffers: Vec<Buffer>,
     pub shared: Vec<Shared>,
     pub matrices: Vec<Matrix>,
-    /// The names of numbers, at least 0, that each launch gives: at which step it is of the plan's loops around it, the
-    /// outermost first. Binding number = the number of buffers + the position here, group 0: a uniform u32.
+    /// Names of the step numbers, at least 0, that each launch passes: the current step of each
+    /// loop of the plan around the kernel, outermost first. The binding number is the number of
+    /// buffers plus the position here, in group 0; each is a uniform u32.
     pub steps: Vec<String>,
     pub variables: Vec<Variable>,
     pub body: Vec<Stmt>,

@@ -1,4 +1,4 @@
-//! Reads the text form that `text.rs` prints, and describes.
+//! Reads the text form that `text.rs` describes and prints.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,10 +8,10 @@ use super::{Access, Buffer, Builtin, Expr, Kernel, Matrix, Place, Role, Shared, 
 use crate::dtype::{DType, Scalar};
 use crate::scalar::{BinaryOp, UnaryOp};
 
-/// Where and why a text is no kernel.
+/// The line and reason of a syntax error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
-    /// Counted from 1.
+    /// Line number, from 1.
     pub line: usize,
     pub message: String,
 }
@@ -25,7 +25,7 @@ impl fmt::Display for ParseError {
 impl std::error::Error for ParseError {}
 
 impl Type {
-    /// The type that prints as `text`: `f32`, `f32x4`.
+    /// Reads a type as it prints: `f32`, `f32x4`.
     pub fn parse(text: &str) -> Option<Type> {
         let lanes = [("x2", 2), ("x4", 4)];
         let (dtype, lanes) = lanes.iter().find_map(|(end, n)| Some((text.strip_suffix(end)?, *n))).unwrap_or((text, 1));
@@ -34,7 +34,8 @@ impl Type {
 }
 
 impl Kernel {
-    /// Reads a kernel's text form. Expressions are typed; everything else is for [`Kernel::verify`] to check.
+    /// Reads a kernel's text form. Expressions are typed; [`Kernel::verify`] checks all other
+    /// invariants.
     pub fn parse(text: &str) -> Result<Kernel, ParseError> {
         let kernel = Kernel {
             name: String::new(),
@@ -58,7 +59,7 @@ impl Kernel {
     }
 }
 
-/// What a name stands for, by number.
+/// The number of a named item, by kind.
 #[derive(Clone, Copy)]
 enum Named {
     Buffer(usize),
@@ -69,7 +70,7 @@ enum Named {
 }
 
 struct Parser<'a> {
-    /// What has not been read.
+    /// The unread text.
     rest: &'a str,
     names: HashMap<&'a str, Named>,
     kernel: Kernel,
@@ -78,13 +79,14 @@ struct Parser<'a> {
 type Parsed<T> = Result<T, String>;
 
 impl<'a> Parser<'a> {
-    /// The next token, without reading it; empty at the end.
+    /// Returns the next token without consuming it, or an empty string at the end.
     fn peek(&self) -> &'a str {
         let rest = self.rest.trim_start();
         let word = |s: &str| s.len() - s.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_').len();
         let length = match rest.as_bytes() {
             [b'0'..=b'9', ..] => {
-                // `1.5e-7_f16`: a fraction only where a digit follows the point, as `0..4` is a range.
+                // `1.5e-7_f16`: a fraction requires a digit after the point, since `0..4` is a
+                // range.
                 let mut length = word(rest);
                 if rest[length..].starts_with('.') && rest[length + 1..].starts_with(|c: char| c.is_ascii_digit()) {
                     length += 1 + word(&rest[length + 1..]);
@@ -112,7 +114,7 @@ impl<'a> Parser<'a> {
         token
     }
 
-    /// Reads `token` if it is next.
+    /// Consumes `token` if it is next.
     fn eat(&mut self, token: &str) -> bool {
         let found = self.peek() == token;
         if found {
@@ -130,7 +132,7 @@ impl<'a> Parser<'a> {
         token.parse().map_err(|_| format!("a number expected, not `{token}`"))
     }
 
-    /// `word(1, 2, 3)`
+    /// Reads `word(1, 2, 3)`.
     fn triple(&mut self, word: &str) -> Parsed<[u32; 3]> {
         self.expect(word)?;
         self.expect("(")?;
@@ -195,7 +197,7 @@ impl<'a> Parser<'a> {
         if self.rest.trim().is_empty() { Ok(()) } else { Err("text after the kernel".into()) }
     }
 
-    /// `left a: f16[8];`
+    /// Reads `left a: f16[8];`.
     fn matrix(&mut self) -> Parsed<()> {
         let word = self.next();
         let role = Role::ALL.into_iter().find(|role| role.name() == word);
@@ -213,7 +215,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Statements up to and with `}`.
+    /// Reads statements up to and including `}`.
     fn block(&mut self) -> Parsed<Vec<Stmt>> {
         let mut block = Vec::new();
         while !self.eat("}") {
@@ -329,7 +331,7 @@ impl<'a> Parser<'a> {
         Ok(index)
     }
 
-    /// An expression whose infix signs bind at least as tightly as `least`.
+    /// Reads an expression whose infix signs have at least the binding power `least`.
     fn expr(&mut self, least: u8) -> Parsed<Expr> {
         let mut left = self.postfix()?;
         loop {
@@ -417,7 +419,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Expressions between commas, up to and with `end`.
+    /// Reads expressions separated by commas, up to and including `end`.
     fn list(&mut self, end: &str) -> Parsed<Vec<Expr>> {
         let mut items = vec![self.expr(0)?];
         while !self.eat(end) {
@@ -450,7 +452,7 @@ fn call(word: &str, operands: Vec<Expr>) -> Option<Expr> {
     })
 }
 
-/// `3`, `-1.5`, `true`, `inf`, `7_u32`.
+/// Reads a literal: `3`, `-1.5`, `true`, `inf`, `7_u32`.
 fn literal(text: &str) -> Option<Expr> {
     let (value, dtype) = match text.split_once('_') {
         Some((value, dtype)) => (value, DType::parse(dtype)?),

@@ -47,7 +47,7 @@ proptest! {
     }
 }
 
-/// The message for `SUM` with one piece replaced.
+/// Returns the error for `SUM` with one piece replaced.
 fn refused(old: &str, new: &str) -> String {
     assert!(SUM.contains(old));
     match Kernel::parse(&SUM.replacen(old, new, 1)) {
@@ -59,7 +59,7 @@ fn refused(old: &str, new: &str) -> String {
 #[test]
 fn what_the_verifier_refuses() {
     let messages = [
-        // A barrier in a loop that invocations turn a different number of times, or in an `if`.
+        // A barrier in a loop with a varying number of iterations, and one in an `if`.
         refused("0..16", "0..local.x"),
         refused("out[row] = f32(7_u32);", "barrier;"),
         refused("(4, 1, 1)", "(4, 0, 1)"),
@@ -144,7 +144,7 @@ fn constructors_fold_what_is_known() {
     assert_eq!((x() * 12).remainder(4), 0.into());
     assert_eq!(x().lt(4).and(Expr::from(3).lt(4)), x().lt(4));
     assert_eq!(Expr::vector(vec![x(), 7.into()]).lane(1), 7.into());
-    // Not of floats: 0 * x is not 0 for every x.
+    // Floats do not fold: 0 * x is not 0 for every x.
     assert!(matches!(Expr::from(0.0) * Expr::from(1.0), Expr::Binary(..)));
 }
 

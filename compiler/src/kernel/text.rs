@@ -1,11 +1,11 @@
-//! The text form: readable pseudo-code, one statement a line, that parses back (see `parse.rs`).
+//! The text form of kernels: pseudo-code, one statement a line. `parse.rs` reads it back.
 //!
 //! ```text
 //! kernel sum workgroup(64, 1, 1) grid(4, 1, 1) {
 //!     read a: f32x4[4096];
 //!     write out: f32[256];
 //!     shared tile: f32[64];
-//!     matrix sum total: f32[8];
+//!     matrix sum products: f32[8];
 //!     step t;
 //!     let row = workgroup.x * 64 + local.x;
 //!     var total = 0.0;
@@ -19,10 +19,14 @@
 //! }
 //! ```
 //!
-//! `step` declares a number that each launch gives; `subgroup total = add(x);` is [`Stmt::Collect`]. Of matrices,
-//! `a = tile[first] by 24;` reads one from workgroup memory, where its lines are 24 elements apart, `tile[first] by 24 = a;` writes it, and
-//! `total += a * b;` is [`Stmt::MultiplyAdd`]. `//` and `%` are [`Expr::Quotient`] and [`Expr::Remainder`]; `f32(x)` casts; operations without an infix sign are
-//! calls by name. A literal that is neither i32, f32 nor bool carries its type: `3_u32`, `inf_f16`.
+//! `step` declares a number that each launch passes. `subgroup total = add(x);` is
+//! [`Stmt::Collect`]. For matrices, `a = tile[first] by 24;` reads one from workgroup memory with
+//! lines 24 elements apart, `tile[first] by 24 = a;` writes one, and `products += a * b;` is
+//! [`Stmt::MultiplyAdd`].
+//!
+//! `//` and `%` are [`Expr::Quotient`] and [`Expr::Remainder`]. `f32(x)` is a cast. Operations
+//! without an infix sign are calls by name. A literal that is neither i32, f32 nor bool has its
+//! type as a suffix: `3_u32`, `inf_f16`.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -30,7 +34,7 @@ use super::{Access, Builtin, Expr, Kernel, Place, Role, Stmt, Type};
 use crate::dtype::{DType, Scalar};
 use crate::scalar::BinaryOp;
 
-/// Words that can't be names.
+/// Words that cannot be names.
 const RESERVED: [&str; 19] = [
     "kernel",
     "read",
@@ -53,12 +57,12 @@ const RESERVED: [&str; 19] = [
     "false",
 ];
 
-/// Whether a name would be read as something else.
+/// Returns whether the parser would read a name as something else.
 pub(super) fn is_reserved(name: &str) -> bool {
     RESERVED.contains(&name) || matches!(name.split('_').next(), Some("inf" | "NaN"))
 }
 
-/// The infix sign of an operation and how tightly it binds.
+/// Returns the infix sign of an operation and its binding power.
 pub(super) fn infix(op: BinaryOp) -> Option<(&'static str, u8)> {
     Some(match op {
         BinaryOp::BitOr => ("|", 1),
@@ -76,13 +80,13 @@ pub(super) fn infix(op: BinaryOp) -> Option<(&'static str, u8)> {
         BinaryOp::Sub => ("-", 6),
         BinaryOp::Mul => ("*", MULTIPLICATIVE),
         BinaryOp::Div => ("/", MULTIPLICATIVE),
-        BinaryOp::Max | BinaryOp::Min | BinaryOp::Pow => return None,
+        BinaryOp::Max | BinaryOp::Min | BinaryOp::Pow | BinaryOp::Rem => return None,
     })
 }
 
-/// How tightly `*`, `/`, `//` and `%` bind.
+/// Binding power of `*`, `/`, `//` and `%`.
 pub(super) const MULTIPLICATIVE: u8 = 7;
-/// How tightly `.x` and the like bind.
+/// Binding power of `.x` and other lanes.
 const POSTFIX: u8 = 8;
 
 pub(super) const LANES: [&str; 4] = ["x", "y", "z", "w"];
@@ -99,7 +103,7 @@ impl Display for Type {
 impl Role {
     pub(super) const ALL: [Role; 3] = [Role::Left, Role::Right, Role::Sum];
 
-    /// The word for it: `left`.
+    /// Returns the word for the role: `left`.
     pub(super) fn name(self) -> &'static str {
         match self {
             Role::Left => "left",
@@ -134,7 +138,7 @@ impl Display for Kernel {
     }
 }
 
-/// An expression of a kernel.
+/// Displays an expression of a kernel.
 pub(super) struct ExprText<'a>(pub &'a Kernel, pub &'a Expr);
 
 impl Display for ExprText<'_> {
@@ -143,7 +147,7 @@ impl Display for ExprText<'_> {
     }
 }
 
-/// A statement of a kernel; of a compound one, its first line.
+/// Displays a statement of a kernel, or the first line of a compound one.
 pub(super) struct StmtText<'a>(pub &'a Kernel, pub &'a Stmt);
 
 impl Display for StmtText<'_> {
@@ -185,7 +189,8 @@ impl Display for StmtText<'_> {
     }
 }
 
-/// The name of item `at`; a kernel that refers to nothing still prints, for the verifier's messages.
+/// Returns the name of item `at`, or `?` if there is none, so that invalid kernels print in
+/// messages.
 fn name<T>(items: &[T], at: usize, name: impl Fn(&T) -> &String) -> &str {
     items.get(at).map_or("?", |item| name(item))
 }
@@ -213,7 +218,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// Prints `expr`, in parentheses where it binds less tightly than `outer`.
+    /// Prints `expr`, in parentheses if its binding power is below `outer`.
     fn expr(&self, f: &mut Formatter<'_>, expr: &Expr, outer: u8) -> fmt::Result {
         let text = |expr| ExprText(self, expr);
         match expr {

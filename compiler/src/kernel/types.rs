@@ -1,11 +1,11 @@
-//! The types of expressions, and the operations that shaders have.
+//! The types of expressions, and the operations that shaders support.
 
 use super::{Access, Builtin, Expr, Invalid, Kernel, Type};
 use crate::dtype::DType;
 use crate::scalar::{BinaryOp, UnaryOp};
 
-/// Whether kernels may compute `op` on elements of `dtype`: it has a direct equivalent in every shading language that has
-/// the type. The others are legalised before (see [`crate::schedule`]).
+/// Returns whether kernels may apply `op` to elements of `dtype`: every shading language with the
+/// type has a direct equivalent. Other operations are legalised before (see [`crate::schedule`]).
 pub fn is_native_unary(op: UnaryOp, dtype: DType) -> bool {
     use UnaryOp::*;
     match op {
@@ -15,12 +15,12 @@ pub fn is_native_unary(op: UnaryOp, dtype: DType) -> bool {
         Acos | Acosh | Asin | Asinh | Atan | Atanh | Cos | Cosh | Exp | Log | Sin | Sinh | Tan | Tanh => {
             matches!(dtype, DType::F16 | DType::F32)
         }
-        // Shaders have no error function, and round halves to even.
+        // Shaders have no error function, and their `round` rounds halves to even.
         Erf | Round => false,
     }
 }
 
-/// Whether kernels may compute `op` on elements of `dtype`: see [`is_native_unary`].
+/// Returns whether kernels may apply `op` to elements of `dtype`; see [`is_native_unary`].
 pub fn is_native_binary(op: BinaryOp, dtype: DType) -> bool {
     use BinaryOp::*;
     match op {
@@ -29,27 +29,29 @@ pub fn is_native_binary(op: BinaryOp, dtype: DType) -> bool {
         Eq | Ne => true,
         BitAnd | BitOr | BitXor => !dtype.is_float(),
         ShiftLeft | ShiftRight => dtype.is_integer(),
+        // Shaders compute the remainder from a rounded quotient.
+        Rem => false,
     }
 }
 
-/// Whether subgroups combine values of `dtype` by `op`.
+/// Returns whether subgroups can combine values of `dtype` by `op`.
 pub(super) fn is_collective(op: BinaryOp, dtype: DType) -> bool {
     use BinaryOp::*;
     matches!(op, Add | Mul | Max | Min) && matches!(dtype, DType::I32 | DType::U32 | DType::F16 | DType::F32)
 }
 
-/// Whether kernels have the type at all.
+/// Returns whether kernels support the type.
 pub(super) fn is_native(dtype: DType) -> bool {
     !matches!(dtype, DType::I8 | DType::I16 | DType::U8 | DType::U16 | DType::BF16)
 }
 
 impl Kernel {
-    /// The type of an expression of this kernel, all of whose operands are checked, but not their scopes.
+    /// Returns the type of an expression, and checks its operands but not the scopes of variables.
     pub fn ty(&self, expr: &Expr) -> Result<Type, Invalid> {
         self.type_of(expr).map_err(|message| self.invalid(message))
     }
 
-    /// As [`Kernel::ty`]; the error is the sentence alone.
+    /// Returns the type as [`Kernel::ty`] does, with the error as a plain sentence.
     pub(super) fn type_of(&self, expr: &Expr) -> Result<Type, String> {
         match expr {
             Expr::Literal(scalar) => self.native(scalar.dtype),

@@ -1,4 +1,4 @@
-//! What is always true of a kernel: see the head of [`crate::kernel`].
+//! Checks the invariants of kernels that [`crate::kernel`] states.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -8,12 +8,12 @@ use super::types::{is_collective, is_native};
 use super::{Access, Builtin, Expr, Kernel, Place, Role, Stmt, Type, VariableId};
 use crate::dtype::DType;
 
-/// Why a kernel is none.
+/// The reason that a kernel is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invalid {
-    /// The kernel's name.
+    /// Name of the kernel.
     pub kernel: String,
-    /// One sentence, with the statement that is at fault.
+    /// One sentence that quotes the offending statement.
     pub message: String,
 }
 
@@ -26,7 +26,8 @@ impl fmt::Display for Invalid {
 impl std::error::Error for Invalid {}
 
 impl Kernel {
-    /// Checks everything that the module's head says is always true. Takes time linear in the kernel's size.
+    /// Checks the invariants that the [module documentation](super) states, in time linear in the
+    /// kernel's size.
     pub fn verify(&self) -> Result<(), Invalid> {
         self.header().and_then(|()| self.statements()).map_err(|message| self.invalid(message))
     }
@@ -97,23 +98,23 @@ fn array(name: &str, ty: Type, length: usize) -> Result<(), String> {
     if length == 0 { Err(format!("`{name}` has no elements")) } else { Ok(()) }
 }
 
-/// What is known of a variable at some statement.
+/// State of a variable at some statement.
 #[derive(Clone, Copy)]
 struct Declared {
     in_scope: bool,
     assignable: bool,
-    /// Has the same value in all invocations of a workgroup.
+    /// True if the value is the same in all invocations of a workgroup.
     uniform: bool,
 }
 
 struct Walk<'a> {
     kernel: &'a Kernel,
-    /// By number: those declared so far.
+    /// The variables declared so far, by number.
     declared: Vec<Declared>,
 }
 
 impl Walk<'_> {
-    /// `uniform`: all invocations of a workgroup come here together.
+    /// Checks a block. `uniform`: all invocations of a workgroup reach it together.
     fn block(&mut self, block: &[Stmt], uniform: bool) -> Result<(), String> {
         let first = self.declared.len();
         for stmt in block {
@@ -237,7 +238,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The type of `expr`, whose variables are in scope.
+    /// Returns the type of `expr` if its variables are in scope.
     fn ty(&self, expr: &Expr) -> Result<Type, String> {
         let ty = self.kernel.type_of(expr)?;
         let unknown = expr.find(&mut |e| match e {
@@ -250,7 +251,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Reads of buffers count as uniform where the index is: nothing writes a `Read` buffer meanwhile.
+    /// Returns whether all invocations of a workgroup compute the same value. A read of a `Read`
+    /// buffer is uniform if its index is, since nothing writes the buffer meanwhile.
     fn is_uniform(&self, expr: &Expr) -> bool {
         let varies = expr.find(&mut |e| match e {
             Expr::Variable(id) => !self.declared[*id].uniform,

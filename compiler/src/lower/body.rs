@@ -1,5 +1,6 @@
-//! What a contraction aggregates: a scalar program over accesses, and the index polynomials in them.
+//! The body of a contraction: a scalar program over accesses, and the index polynomials in them.
 
+use tile_lang::Budget;
 use tile_lang::ast::{self, BinaryOp as Operator, Expr, ExprKind, Ident, UnaryOp as Sign};
 use tile_lang::builtin::Builtin;
 use tile_lang::diagnostic::Diagnostic;
@@ -8,28 +9,28 @@ use tile_lang::span::Span;
 use super::expression::{Evaluator, Label, Lowered, Spans, Target};
 use super::indices::{Variables, overflow};
 use super::scope::{Scope, axes};
-use super::value::Value;
+use super::value::{List, Value};
 use crate::affine::{Affine, RationalAffine};
 use crate::dtype::{DType, Scalar};
 use crate::graph::{ContractionLeaf, Graph, NodeId};
 use crate::scalar::{self, BinaryOp, Inst, Program, UnaryOp};
 
-/// One coordinate of an access, as it is written.
+/// One coordinate of an access, as written in the source.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Coordinate {
     Affine(RationalAffine),
-    /// The value of an earlier access.
+    /// The value of an earlier access, by its number in [`Body::reads`].
     Access(usize),
 }
 
-/// An access, as it is written.
+/// An access, as written in the source.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Read {
     pub operand: usize,
     pub index: Vec<Coordinate>,
 }
 
-/// The target inside a contraction.
+/// The [`Target`] inside a contraction: its elements are scalars.
 pub(super) struct Body<'a> {
     graph: &'a Graph,
     outer: &'a Scope<'a, NodeId>,
@@ -42,13 +43,15 @@ pub(super) struct Body<'a> {
 }
 
 impl<'a> Body<'a> {
-    /// Of a contraction in `outer`, where `...` stands for axes of the sizes `leading`.
+    /// Creates the body of a contraction in the scope `outer`. `...` stands for axes of the sizes
+    /// `leading`.
     pub fn new(graph: &'a Graph, outer: &'a Scope<'a, NodeId>, leading: Vec<usize>) -> Self {
         let (program, variables) = (Program::default(), Variables::default());
         Self { graph, outer, program, operands: Vec::new(), reads: Vec::new(), variables, leading }
     }
 
-    /// The number of the access of an operand at coordinates that fit its rank.
+    /// Returns the number of the access `tensor[index]`, which is added if it is new. The caller
+    /// has checked that `index` fits the tensor's rank.
     fn read(&mut self, tensor: NodeId, index: Vec<Coordinate>) -> usize {
         let operand = position(&mut self.operands, tensor);
         position(&mut self.reads, Read { operand, index })
@@ -58,7 +61,7 @@ impl<'a> Body<'a> {
         self.graph.dtype(self.operands[self.reads[read].operand])
     }
 
-    /// The element that an access reads.
+    /// Adds the element that an access reads.
     fn leaf(&mut self, read: usize) -> scalar::Value {
         let dtype = self.dtype_of(read);
         self.program.push(Inst::Leaf(ContractionLeaf::Access(read)), dtype)
@@ -73,7 +76,7 @@ fn no_value(name: &Ident) -> Diagnostic {
     Diagnostic::error("E0101", name.span, format!("there is no value `{}` here", name.name))
 }
 
-/// The position of an item, which is added where it is not there yet.
+/// Returns the position of an item, which is appended if it is missing.
 fn position<T: PartialEq>(items: &mut Vec<T>, item: T) -> usize {
     items.iter().position(|i| *i == item).unwrap_or_else(|| {
         items.push(item);
@@ -83,6 +86,10 @@ fn position<T: PartialEq>(items: &mut Vec<T>, item: T) -> usize {
 
 impl Target for Body<'_> {
     type Element = scalar::Value;
+
+    fn budget(&self) -> Budget {
+        self.graph.budget.clone()
+    }
 
     fn dtype(&self, element: scalar::Value) -> DType {
         self.program.dtype(element)
@@ -126,7 +133,7 @@ impl Target for Body<'_> {
         })
     }
 
-    /// A tensor of rank 0 needs no indices.
+    /// Reads a tensor of rank 0, which needs no indices.
     fn outer<'p>(&mut self, name: &Ident) -> Lowered<Value<'p, scalar::Value>> {
         match self.outer.lookup(&name.name) {
             Some(Value::Element(node)) if self.graph.shape(node).is_empty() => {
@@ -208,9 +215,9 @@ impl Target for Body<'_> {
 }
 
 impl<'p> Evaluator<'p, Body<'_>> {
-    /// The value that the contraction aggregates.
+    /// Lowers the expression that the contraction aggregates.
     pub fn aggregated(&mut self, scope: &Scope<'p, scalar::Value>, expr: &'p Expr) -> Lowered<scalar::Value> {
-        // `A[..] == B[..] ? C[..]`: its type is that in which all three meet.
+        // The type of `A[..] == B[..] ? C[..]` is the common type of all three.
         if let ExprKind::Conditional { condition, then, otherwise: None } = &expr.kind
             && let ExprKind::Binary { op: Operator::Eq, left, right } = &condition.kind
         {
@@ -229,7 +236,8 @@ impl<'p> Evaluator<'p, Body<'_>> {
         self.target.element(value, expr.span)
     }
 
-    /// The number of the access `tensor[indices]`; or the constant or tuple that `tensor` is.
+    /// Returns the number of the access `tensor[indices]`, or the constant if `tensor` is one.
+    /// Other values give an empty list, which callers report as an error.
     fn read(
         &mut self,
         scope: &Scope<'p, scalar::Value>,
@@ -261,12 +269,12 @@ impl<'p> Evaluator<'p, Body<'_>> {
                 let message = format!("`{}` is a constant, and is given {} indices", tensor.name, index.len());
                 Err(Diagnostic::error("E0212", span, message).help(format!("write `{}[]`", tensor.name)))
             }
-            Some(_) => Ok(Value::List(Vec::new())),
+            Some(_) => Ok(Value::List(List::default())),
             None => Err(no_value(tensor)),
         }
     }
 
-    /// The coordinates that indices stand for, `...` included.
+    /// Returns the coordinates that the indices stand for, with `...` expanded.
     pub fn coordinates(&mut self, scope: &Scope<'p, scalar::Value>, indices: &'p [Expr]) -> Lowered<Vec<Coordinate>> {
         let mut coordinates = Vec::with_capacity(indices.len());
         for index in indices {
@@ -277,11 +285,11 @@ impl<'p> Evaluator<'p, Body<'_>> {
                         coordinates.push(Coordinate::Affine(Affine::var(variable).into()));
                     }
                 }
-                // An item of a list is a constant.
+                // An item of a compile-time list is a constant, not an access.
                 ExprKind::Access { tensor, indices } if !scope.names.contains_key(tensor.name.as_str()) => {
                     let read = match self.read(scope, tensor, indices, index.span)? {
                         Value::Element(read) => read,
-                        // `S[]` of a constant.
+                        // `S[]` is the constant `S`.
                         _ => {
                             coordinates.push(Coordinate::Affine(self.polynomial(scope, index)?));
                             continue;
@@ -301,7 +309,8 @@ impl<'p> Evaluator<'p, Body<'_>> {
         Ok(coordinates)
     }
 
-    /// An affine polynomial over index variables. Division is exact here: `i/2` is a half where `i` is odd.
+    /// Returns an affine polynomial over index variables. Division is exact here: `i/2` is a half
+    /// for odd `i`.
     pub fn polynomial(&mut self, scope: &Scope<'p, scalar::Value>, expr: &'p Expr) -> Lowered<RationalAffine> {
         let not_affine =
             |what: &str| Diagnostic::error("E0108", expr.span, format!("this index is not affine: {what}"));

@@ -1,4 +1,4 @@
-//! The functions on whole tensors.
+//! The builtin functions on whole tensors.
 
 use tile_lang::diagnostic::Diagnostic;
 
@@ -8,7 +8,7 @@ use super::einsum::einsum;
 use super::expression::{Lowered, Spans, Target};
 use super::network::Network;
 use super::tensors::Tensors;
-use super::value::Value;
+use super::value::{List, Value};
 use crate::affine::Affine;
 use crate::dtype::{DType, Scalar};
 use crate::gradient;
@@ -16,7 +16,7 @@ use crate::graph::{Access, Aggregation, Contraction, ContractionLeaf, Index, Ind
 use crate::scalar::{BinaryOp, Inst, Program};
 use crate::tensor::TensorType;
 
-/// What `name` makes of the arguments.
+/// Applies the builtin function `name` to the arguments.
 pub(super) fn call<'p>(
     tensors: &mut Tensors,
     name: &str,
@@ -52,7 +52,7 @@ pub(super) fn call<'p>(
             call.tensors.penalise(penalty, spans.argument(1))?;
             Ok(arguments[0].clone())
         }
-        "tuple" => Ok(Value::List(arguments.to_vec())),
+        "tuple" => Ok(Value::List(arguments.to_vec().into())),
         "element" => {
             let part = call.integer(1)?;
             call.part(part)
@@ -88,7 +88,7 @@ impl<'p> Call<'_, 'p> {
         Ok((tensor, self.tensors.shape(tensor)))
     }
 
-    /// A tensor of row numbers.
+    /// Returns a tensor of row numbers and its shape.
     fn rows(&mut self, argument: usize) -> Lowered<(NodeId, Vec<usize>)> {
         let (tensor, shape) = self.tensor_shape(argument)?;
         let dtype = self.tensors.dtype(tensor);
@@ -111,7 +111,7 @@ impl<'p> Call<'_, 'p> {
         }
     }
 
-    /// The sizes that follow the first argument.
+    /// Returns the sizes that follow the first argument.
     fn sizes(&self) -> Lowered<Vec<usize>> {
         let mut sizes = Vec::new();
         for argument in 1..self.arguments.len() {
@@ -123,13 +123,13 @@ impl<'p> Call<'_, 'p> {
         Ok(sizes)
     }
 
-    /// A shape, as a list.
+    /// Returns the sizes in a list argument.
     fn list(&self, argument: usize) -> Lowered<Vec<usize>> {
         let wrong = |value: &Value<'p, NodeId>| {
             self.wrong(argument, format!("`{}` takes a list of sizes here, and this is {}", self.name, value.kind()))
         };
         let Some(Value::List(items)) = self.arguments.get(argument) else {
-            return Err(wrong(self.arguments.get(argument).unwrap_or(&Value::List(Vec::new()))));
+            return Err(wrong(self.arguments.get(argument).unwrap_or(&Value::List(List::default()))));
         };
         let sizes = items.iter().map(|item| match item {
             Value::Constant(Constant::Int(size)) => usize::try_from(*size).map_err(|_| {
@@ -144,7 +144,7 @@ impl<'p> Call<'_, 'p> {
         self.tensors.add(op, ty, operands, self.spans.call)
     }
 
-    /// The shape of a tensor, or the shape that a list is.
+    /// Returns the shape of a tensor, or the shape that a list spells out.
     fn shape_of(&mut self, argument: usize) -> Lowered<Vec<usize>> {
         match self.arguments.get(argument) {
             Some(Value::List(_)) => self.list(argument),
@@ -152,7 +152,7 @@ impl<'p> Call<'_, 'p> {
         }
     }
 
-    /// One value at every place of a shape.
+    /// Fills a tensor of a given shape with one value.
     fn fill(&mut self) -> Lowered<NodeId> {
         let shape = self.list(0)?;
         let (value, rank) = self.tensor_shape(1)?;
@@ -168,29 +168,33 @@ impl<'p> Call<'_, 'p> {
         self.add(form.op(), ty, &[value])
     }
 
-    /// The gradient of the first argument with respect to the second, or to each item of it.
+    /// Differentiates the first argument with respect to the second, or to each item of it.
     fn gradient(&mut self) -> Lowered<Value<'p, NodeId>> {
         let of = self.tensor(0)?;
         let (items, is_list) = match self.arguments.get(1) {
-            Some(Value::List(items)) => (items.clone(), true),
+            Some(Value::List(items)) => (items.to_vec(), true),
             Some(value) => (vec![value.clone()], false),
             None => (Vec::new(), false),
         };
         let nodes = items.into_iter().map(|item| self.tensors.element(item, self.spans.argument(1)));
         let nodes = nodes.collect::<Lowered<Vec<NodeId>>>()?;
-        let found = gradient::gradient(&mut self.tensors.graph, of, &nodes).map_err(|error| match error {
+        let found = gradient::gradient(&mut self.tensors.graph, of, &nodes);
+        self.tensors.graph.budget.check().map_err(|exceeded| exceeded.at(self.spans.call))?;
+        let found = found.map_err(|error| match error {
             gradient::Error::NotOneValue(ty) => {
                 let message = format!("`grad` differentiates one float, and this is {ty}");
                 let error = Diagnostic::error("E0236", self.spans.argument(0), message);
                 if ty.dtype.is_float() { error.help("add it up, as in `grad(sum(L), X)`") } else { error }
             }
-            gradient::Error::TooLarge { .. } => Diagnostic::error("E0236", self.spans.call, error.to_string()),
+            gradient::Error::TooLarge { .. } | gradient::Error::Exceeded => {
+                Diagnostic::error("E0236", self.spans.call, error.to_string())
+            }
         })?;
         let mut found = found.into_iter().map(Value::Element);
-        Ok(if is_list { Value::List(found.collect()) } else { found.next().unwrap_or(Value::List(Vec::new())) })
+        Ok(if is_list { Value::List(found.collect()) } else { found.next().unwrap_or(Value::List(List::default())) })
     }
 
-    /// The argument itself; no gradient goes through it.
+    /// Returns the argument itself, and stops gradients.
     fn stop_gradient(&mut self) -> Lowered<Value<'p, NodeId>> {
         if let Some(constant @ Value::Constant(_)) = self.arguments.first() {
             return Ok(constant.clone());
@@ -238,7 +242,7 @@ impl<'p> Call<'_, 'p> {
         self.add(Op::Reshape, new, &[tensor])
     }
 
-    /// The axes in another order: the first is the axis that the list names first.
+    /// Permutes the axes: axis `k` of the result is the axis that item `k` of the list names.
     fn transpose(&mut self) -> Lowered<NodeId> {
         let (tensor, from) = self.tensor_shape(0)?;
         let axes = self.list(1)?;
@@ -259,7 +263,7 @@ impl<'p> Call<'_, 'p> {
         self.add(form.op(), ty, &[tensor])
     }
 
-    /// A list of numbers as a tensor, of the type in which they all meet; a number stays one.
+    /// Makes a tensor from a list of numbers, in their common type. A single number stays a number.
     fn vector(&mut self) -> Lowered<Value<'p, NodeId>> {
         let items = match self.arguments.first() {
             Some(number @ Value::Constant(_)) => return Ok(number.clone()),
@@ -277,7 +281,7 @@ impl<'p> Call<'_, 'p> {
         self.add(Op::Elements(values), ty, &[]).map(Value::Element)
     }
 
-    /// `V[clamp(I[i]), d]` at each `[i, d]`.
+    /// Computes `V[clamp(I[i]), d]` for each `[i, d]`.
     fn gather(&mut self) -> Lowered<NodeId> {
         let (values, from) = self.tensor_shape(0)?;
         let (rows, shape) = self.rows(1)?;
@@ -302,7 +306,7 @@ impl<'p> Call<'_, 'p> {
         self.add(form.op(), ty, &[rows, values])
     }
 
-    /// Row numbers, each moved into `0..count`.
+    /// Clamps row numbers to `0..count`.
     fn clamp(&mut self, rows: NodeId, count: usize) -> Lowered<NodeId> {
         let dtype = self.tensors.dtype(rows);
         let last = i64::try_from(count).unwrap_or(i64::MAX) - 1;
@@ -311,7 +315,7 @@ impl<'p> Call<'_, 'p> {
             let zero = self.tensors.constant(Scalar::zero(dtype));
             rows = self.tensors.binary(BinaryOp::Max, [rows, zero], self.spans.call)?;
         }
-        // A type that cannot hold the last number cannot exceed it.
+        // The limit is left out if the type cannot represent it, since no value can exceed it then.
         let limit = Scalar::from_i64(dtype, last);
         if last >= 0 && limit.to_i64() == last {
             let limit = self.tensors.constant(limit);
@@ -320,7 +324,7 @@ impl<'p> Call<'_, 'p> {
         Ok(rows)
     }
 
-    /// The sum of `E[i, d]` over the `i` with `I[i] == v`, at each `[v, d]`.
+    /// Computes the sum of `E[i, d]` over all `i` with `I[i] == v`, for each `[v, d]`.
     fn scatter(&mut self) -> Lowered<NodeId> {
         let (values, from) = self.tensor_shape(0)?;
         let (rows, shape) = self.rows(1)?;
@@ -345,7 +349,7 @@ impl<'p> Call<'_, 'p> {
         self.add(form.op(), ty, &[rows, values])
     }
 
-    /// A way to aggregate, by its name.
+    /// Returns the aggregation that an argument names.
     fn aggregation(&self, argument: usize) -> Lowered<Aggregation> {
         let ways = [
             ("sum", Aggregation::Sum),
@@ -359,7 +363,8 @@ impl<'p> Call<'_, 'p> {
             .ok_or_else(|| self.wrong(argument, format!("`{}` takes sum, product, max or min here", self.name)))
     }
 
-    /// The aggregate over the axes that the sizes `to` lack, aligned at the last, or have as 1.
+    /// Reduces to the shape `to`, which is aligned at the last axis. Axes that `to` lacks, or has
+    /// with size 1, are aggregated over.
     fn reduce(&mut self, to: Vec<usize>, aggregation: Aggregation) -> Lowered<NodeId> {
         let (tensor, from) = self.tensor_shape(0)?;
         let fits = to.len() <= from.len() && to.iter().rev().zip(from.iter().rev()).all(|(t, f)| t == f || *t == 1);
@@ -391,7 +396,7 @@ impl<'p> Call<'_, 'p> {
         let value = self.add(Op::PrngValue, result, &[state])?;
         let elements = elements.unwrap_or(usize::MAX);
         let state = self.add(Op::PrngState { elements }, ty, &[state])?;
-        Ok(Value::List(vec![Value::Element(state), Value::Element(value)]))
+        Ok(Value::List(vec![Value::Element(state), Value::Element(value)].into()))
     }
 
     fn part(&self, number: usize) -> Lowered<Value<'p, NodeId>> {
@@ -405,7 +410,7 @@ impl<'p> Call<'_, 'p> {
     }
 }
 
-/// A contraction in the making.
+/// A builder of contractions.
 pub(super) struct Form {
     pub contraction: Contraction,
 }
@@ -429,7 +434,8 @@ impl Form {
         }
     }
 
-    /// New variables `name0`, `name1`, … over axes of these sizes. A graph's sizes fit i64, as its tensors fit memory.
+    /// Adds variables `name0`, `name1`, … over axes of these sizes. The sizes of a graph fit an
+    /// i64, since its tensors fit memory.
     pub fn variables(&mut self, name: &str, sizes: &[usize]) -> Vec<Affine> {
         let first = self.contraction.indices.len();
         for (number, &size) in sizes.iter().enumerate() {

@@ -1,30 +1,32 @@
-//! Calls: which argument is which parameter, instances of layers, and bodies, which are written out.
+//! Calls: arguments are matched to parameters, layers are instantiated, and bodies are inlined.
 
 use std::rc::Rc;
 
 use tile_lang::ast::{Expr, ExprKind, Function, FunctionKind, Ident, Input};
 use tile_lang::diagnostic::Diagnostic;
 use tile_lang::span::Span;
-use tile_lang::{Callee, did_you_mean};
+use tile_lang::{Callee, did_you_mean, listed};
 
 use super::expression::{Evaluator, Lowered, Spans, Target};
 use super::frame::Frame;
 use super::scope::Scope;
-use super::value::{Callable, Instance, Value};
+use super::value::{Callable, Instance, List, Value};
 use crate::names::snake_case;
 
-/// An argument of a call, evaluated.
+/// An evaluated argument of a call.
 pub(super) struct Argument<'p, E> {
     pub name: Option<&'p Ident>,
     pub value: Value<'p, E>,
     pub span: Span,
 }
 
-/// The most calls and statements that are written out.
-const MAX_WORK: u32 = 300_000;
+/// Units of work for a call and for a statement.
+const CALL_UNITS: usize = 15;
+pub(super) const STATEMENT_UNITS: usize = 5;
 
 impl<'p, T: Target> Evaluator<'p, T> {
-    /// The callable that a name in a function's body stands for, where nothing in its scope has the name.
+    /// Returns the callable that `name` refers to in the body of `caller`, if no value in its scope
+    /// has that name.
     pub fn callee(&self, name: &str, caller: &'p Function) -> Option<Callable<'p, T::Element>> {
         Some(match self.program.callee(name, caller)? {
             Callee::Function(function) => Callable::Function(function),
@@ -32,7 +34,7 @@ impl<'p, T: Target> Evaluator<'p, T> {
         })
     }
 
-    /// A value as something to call. A symbol is the callable of its name.
+    /// Converts a value to a callable. A symbol stands for the callable of its name.
     pub fn callable(
         &self,
         value: &Value<'p, T::Element>,
@@ -54,7 +56,8 @@ impl<'p, T: Target> Evaluator<'p, T> {
         }
     }
 
-    /// What a call gives: an instance where hyper-parameters are given, else the outputs.
+    /// Calls a function or applies a layer. Returns an instance if the arguments are
+    /// hyper-parameters, else the outputs.
     pub fn apply(
         &mut self,
         callable: &Callable<'p, T::Element>,
@@ -83,7 +86,7 @@ impl<'p, T: Target> Evaluator<'p, T> {
         }
     }
 
-    /// `input |> value`. A list of callables is applied in sequence.
+    /// Evaluates `input |> value`. A list of callables is applied in sequence.
     pub fn pipe(
         &mut self,
         input: Value<'p, T::Element>,
@@ -92,11 +95,15 @@ impl<'p, T: Target> Evaluator<'p, T> {
         span: Span,
     ) -> Lowered<Value<'p, T::Element>> {
         if let Value::List(callables) = value {
-            return callables.iter().try_fold(input, |input, callable| self.pipe(input, callable, caller, span));
+            return callables.iter().try_fold(input, |input, callable| {
+                self.count(1, span)?;
+                self.pipe(input, callable, caller, span)
+            });
         }
         let callable = self.callable(value, caller, span)?;
         let callable = match callable {
-            // With its defaults, even where the input is known at compile time.
+            // A function takes its default hyper-parameters here, even if the input is known at
+            // compile time.
             Callable::Function(function) => Callable::Instance(Instance::new(function, Vec::new(), None)),
             callable => callable,
         };
@@ -116,11 +123,15 @@ impl<'p, T: Target> Evaluator<'p, T> {
         let class = function.name.as_ref().map_or("model", |name| &name.name);
         self.place(instance, &snake_case(class));
         let path = instance.path.borrow().clone().unwrap_or_default();
-        self.frames.push(Frame::new(path.clone()));
-        self.renewals.push(instance.renewal.clone().map(|renewal| (renewal, false)));
+        let drawn = self.drawn.get(&path).copied().unwrap_or(0);
+        self.frames.push(Frame::drawing(path.clone(), drawn));
+        self.renewals.push(instance.renewals.iter().map(|renewal| (renewal.clone(), false)).collect());
         let outputs = self.call(function, &instance.parameters, arguments, span);
-        self.frames.pop();
-        if let (Some(Some((renewal, false))), Ok(_)) = (self.renewals.pop(), &outputs) {
+        if let Some(frame) = self.frames.pop() {
+            self.drawn.insert(path.clone(), frame.drawn());
+        }
+        let missed = self.renewals.pop().and_then(|all| all.into_iter().find(|(_, done)| !done));
+        if let (Some((renewal, _)), Ok(_)) = (missed, &outputs) {
             let message = format!("`{class}` has no weight `{}`", renewal.names.join("` or `"));
             return Err(Diagnostic::error("E0232", span, message));
         }
@@ -138,7 +149,8 @@ impl<'p, T: Target> Evaluator<'p, T> {
         outputs
     }
 
-    /// Gives a layer its path, unless it has one: under the layer that is being applied, by its own or the given name.
+    /// Assigns a layer its path, unless it has one. The path is below the layer that is being
+    /// applied, and ends in the instance's own name or else in `name`.
     fn place(&mut self, instance: &Instance<'p, T::Element>, name: &str) {
         let mut path = instance.path.borrow_mut();
         if let (None, Some(frame)) = (path.as_ref(), self.frames.last_mut()) {
@@ -146,17 +158,26 @@ impl<'p, T: Target> Evaluator<'p, T> {
                 Some(given) => frame.place(given, true),
                 None => frame.place(name, false),
             });
+            let length = path.as_ref().map_or(0, |path| path.len() + 4 * frame.loops.len()) as u64;
+            // The caller that applies the layer checks the budget.
+            let _ = self.budget.take_bytes(400 + 4 * length);
+            let _ = self.budget.spend(length / 4);
         }
     }
 
-    /// Gives the layers in a value that is bound to a name their paths; those in a list are numbered.
+    /// Assigns paths to the layers in a value that is bound to a name. Layers in a list are
+    /// numbered.
     pub fn place_all(&mut self, value: &Value<'p, T::Element>, name: &str) {
         match value {
             Value::Callable(Callable::Instance(instance)) if instance.function.kind != FunctionKind::Function => {
                 self.place(instance, name);
             }
-            Value::List(items) => {
+            Value::List(items) if value.has_callables() => {
+                let _ = self.budget.spend(4 * items.len() as u64);
                 for (number, item) in items.iter().enumerate() {
+                    if self.budget.check().is_err() {
+                        return;
+                    }
                     self.place_all(item, &format!("{name}[{number}]"));
                 }
             }
@@ -164,7 +185,7 @@ impl<'p, T: Target> Evaluator<'p, T> {
         }
     }
 
-    /// What `function` makes of the arguments: its output, or a list of its outputs.
+    /// Inlines `function`. Returns its output, or a list of its outputs.
     fn call(
         &mut self,
         function: &'p Function,
@@ -172,7 +193,7 @@ impl<'p, T: Target> Evaluator<'p, T> {
         arguments: Vec<Argument<'p, T::Element>>,
         span: Span,
     ) -> Lowered<Value<'p, T::Element>> {
-        self.count(span)?;
+        self.count(CALL_UNITS, span)?;
         let arguments = spread(function, arguments);
         let arguments = arrange(function, &function.inputs, arguments, span)?;
         let mut scope = Scope::new(function);
@@ -182,36 +203,46 @@ impl<'p, T: Target> Evaluator<'p, T> {
         let inside = || -> Lowered<Value<'p, T::Element>> {
             self.bind_parameters(&mut scope, parameters)?;
             self.bind(&mut scope, arguments)?;
-            if let (FunctionKind::Optimizer, Some(trained)) = (function.kind, function.inputs.first())
-                && let Some(Value::Element(element)) = scope.names.get(trained.name.name.as_str())
-                && let Some(path) = self.target.path(*element)
-            {
-                scope.weights.insert(&trained.name.name, path);
+            if let (FunctionKind::Optimizer, Some(trained)) = (function.kind, function.inputs.first()) {
+                return self.optimise(&mut scope, &trained.name.name);
             }
             self.run(&mut scope, &function.body)?;
             if let [output] = function.outputs.as_slice() {
                 return self.output(&scope, output);
             }
             let outputs = function.outputs.iter().map(|output| self.output(&scope, output));
-            Ok(Value::List(outputs.collect::<Lowered<_>>()?))
+            let outputs = outputs.collect::<Lowered<_>>()?;
+            self.list(outputs, span)
         };
         let result = inside().map_err(|error| error.also(span, "in this call"));
         self.target.leave(label);
         result
     }
 
-    /// Counts a call or a statement.
-    pub fn count(&mut self, span: Span) -> Lowered<()> {
-        self.calls += 1;
-        if self.calls > MAX_WORK {
-            let message =
-                format!("this program has more than {MAX_WORK} calls and statements when loops are written out");
-            return Err(Diagnostic::error("E0205", span, message).help("`scan` is a loop that is not written out"));
+    /// Runs an optimizer on a trained weight, which its body calls `name`. Returns the weight's
+    /// next value.
+    fn optimise(&mut self, scope: &mut Scope<'p, T::Element>, name: &'p str) -> Lowered<Value<'p, T::Element>> {
+        let before = scope.lookup(name);
+        let path = match &before {
+            Some(Value::Element(element)) => self.target.path(*element),
+            _ => None,
+        };
+        if let Some(path) = path.clone() {
+            scope.weights.insert(name, path);
         }
-        Ok(())
+        self.run(scope, &scope.function.body)?;
+        let after = path.and_then(|path| self.target.next(&path)).map(Value::Element);
+        Ok(after.or(before).unwrap_or(Value::List(List::default())))
     }
 
-    /// Gives the hyper-parameters of the scope's function their values, which may be fewer than there are.
+    /// Counts the units of a call, a statement or a loop iteration.
+    pub fn count(&self, units: usize, span: Span) -> Lowered<()> {
+        let help = "`scan` is a loop that is not written out; or raise the limits";
+        self.spend(units, span).map_err(|error| error.help(help))
+    }
+
+    /// Binds the hyper-parameters of the scope's function. Missing values, and those beyond the end
+    /// of `given`, take the defaults.
     pub fn bind_parameters(
         &mut self,
         scope: &mut Scope<'p, T::Element>,
@@ -231,7 +262,7 @@ impl<'p, T: Target> Evaluator<'p, T> {
         Ok(())
     }
 
-    /// Gives the inputs of the scope's function their values, and its size names theirs.
+    /// Binds the inputs of the scope's function, and its size names.
     pub fn bind(
         &mut self,
         scope: &mut Scope<'p, T::Element>,
@@ -259,7 +290,7 @@ impl<'p, T: Target> Evaluator<'p, T> {
         Ok(())
     }
 
-    /// An error where a parameter must be one of a list, and is not.
+    /// Checks that a parameter with a list of choices has one of them.
     fn choose(
         &mut self,
         scope: &Scope<'p, T::Element>,
@@ -270,11 +301,12 @@ impl<'p, T: Target> Evaluator<'p, T> {
         let Value::List(choices) = self.expression(scope, choices)? else {
             return Err(Diagnostic::error("E0204", choices.span, "the choices must be a list"));
         };
+        self.spend(choices.len() / 4, parameter.span)?;
         if choices.contains(value) {
             return Ok(());
         }
         let choices: Vec<String> = choices.iter().map(Value::to_string).collect();
-        let message = format!("`{}` must be one of {}, and is `{value}`", parameter.name.name, choices.join(", "));
+        let message = format!("`{}` must be one of {}, and is `{value}`", parameter.name.name, listed(&choices));
         let error = Diagnostic::error("E0222", parameter.span, message);
         Err(match did_you_mean(&value.to_string(), choices.iter().map(String::as_str)) {
             Some(help) => error.help(help),
@@ -282,7 +314,7 @@ impl<'p, T: Target> Evaluator<'p, T> {
         })
     }
 
-    /// The arguments of a call, evaluated.
+    /// Evaluates the arguments of a call.
     pub fn arguments(
         &mut self,
         scope: &Scope<'p, T::Element>,
@@ -291,7 +323,7 @@ impl<'p, T: Target> Evaluator<'p, T> {
         let arguments = arguments.iter().map(|argument| {
             let is_name = argument.name.as_ref().is_some_and(|name| name.name == "name");
             let value = match &argument.value.kind {
-                // The name that something is given is as it is written, whatever else has that name.
+                // The value of `name = …` is taken literally, even if a function has that name.
                 ExprKind::Name(text) if is_name && !text.capital && scope.lookup(&text.name).is_none() => {
                     Value::Symbol(text.name.as_str().into())
                 }
@@ -302,7 +334,7 @@ impl<'p, T: Target> Evaluator<'p, T> {
         arguments.collect()
     }
 
-    /// `condition`, decided at compile time.
+    /// Evaluates a condition at compile time.
     pub fn decide(&mut self, scope: &Scope<'p, T::Element>, condition: &'p Expr) -> Lowered<bool> {
         match self.expression(scope, condition)? {
             Value::Constant(constant) => Ok(constant.is_true()),
@@ -315,7 +347,7 @@ impl<'p, T: Target> Evaluator<'p, T> {
     }
 }
 
-/// A function with hyper-parameters.
+/// Instantiates a function with hyper-parameters.
 fn instance<'p, E>(
     function: &'p Function,
     parameters: &'p [Input],
@@ -327,7 +359,7 @@ fn instance<'p, E>(
     if let Some(at) = arguments.iter().position(|a| a.name.is_some_and(|name| name.name == "name"))
         && !declares("name")
     {
-        // It may be that of a function, too.
+        // `value.name()` also accepts the name of a function.
         let Argument { value, span, .. } = arguments.remove(at);
         let Some(text) = value.name() else {
             let message = format!("a layer's name is a name, and this is {}", value.kind());
@@ -345,19 +377,22 @@ fn instance<'p, E>(
     Ok(Value::instance(Instance::new(function, given, name)))
 }
 
-/// Where a function of several inputs is given one list, its items are the inputs.
-fn spread<'p, E>(function: &Function, mut arguments: Vec<Argument<'p, E>>) -> Vec<Argument<'p, E>> {
+/// Spreads a single list argument over the inputs of a function with several inputs. If only one of
+/// them is required, the list must contain tensors.
+fn spread<'p, E: Clone>(function: &Function, mut arguments: Vec<Argument<'p, E>>) -> Vec<Argument<'p, E>> {
     let required = function.inputs.iter().filter(|input| input.default.is_none()).count();
     match arguments.as_slice() {
-        [Argument { name: None, value: Value::List(_), .. }] if required > 1 => {
+        [Argument { name: None, value: value @ Value::List(_), .. }]
+            if required > 1 || function.inputs.len() > 1 && value.has_elements() =>
+        {
             let Some(Argument { value: Value::List(items), span, .. }) = arguments.pop() else { return arguments };
-            items.into_iter().map(|value| Argument { name: None, value, span }).collect()
+            items.iter().map(|value| Argument { name: None, value: value.clone(), span }).collect()
         }
         _ => arguments,
     }
 }
 
-/// The arguments in the order of the parameters: by position, then by name.
+/// Orders the arguments like the parameters: first by position, then by name.
 fn arrange<'p, E>(
     function: &Function,
     parameters: &[Input],

@@ -1,12 +1,12 @@
-//! [`Calls`]: a graph made by one call of the library after another, rather than from a program's text. It is how other front ends
-//! use the library.
+//! [`Calls`] builds a graph from single calls of library functions instead of a program's text.
+//! Other front ends, such as ONNX import, use it.
 
 use std::collections::HashMap;
 
-use tile_lang::Program;
 use tile_lang::ast::Function;
 use tile_lang::diagnostic::Diagnostic;
 use tile_lang::span::Span;
+use tile_lang::{Budget, Program};
 
 use super::call::Argument;
 use super::constant::Constant;
@@ -19,10 +19,10 @@ use crate::graph::{Graph, NodeId, Op};
 use crate::interpret::constant;
 use crate::tensor::{Tensor, TensorType};
 
-/// What a function of the library is given, and gives.
+/// An argument or result of a library function.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Passed {
-    /// For what is left out where the function has no default, as `none` is written.
+    /// An omitted argument without a default: `none` in Tile.
     Nothing,
     Tensor(NodeId),
     Bool(bool),
@@ -32,31 +32,49 @@ pub enum Passed {
     List(Vec<Passed>),
 }
 
-/// A graph in the making.
+/// A graph under construction.
 pub struct Calls<'p> {
     evaluator: Evaluator<'p, Tensors>,
-    /// What is known of values that depend on nothing that is given at run time.
+    /// The values of nodes that are known before run time, and `None` for nodes that have none.
     known: HashMap<NodeId, Option<Tensor>>,
 }
 
 impl<'p> Calls<'p> {
-    /// An empty graph of this name, by functions of the library that the program has.
-    pub fn new(program: &'p Program, name: &str) -> Calls<'p> {
-        Calls { evaluator: Evaluator::new(program, Tensors::new(name), false), known: HashMap::new() }
+    /// Creates an empty graph with this name. The functions to call are those of `program`'s
+    /// library.
+    pub fn new(program: &'p Program, name: &str, budget: &Budget) -> Calls<'p> {
+        Calls { evaluator: Evaluator::new(program, Tensors::new(name, budget), false), known: HashMap::new() }
     }
 
     pub fn graph(&self) -> &Graph {
         &self.evaluator.target.graph
     }
 
-    /// An input of the graph. Where its value is `known` by now, that counts as known below; it is an input all the same.
+    /// Adds an input of the graph. If its value is `known` already, [`Calls::known()`] folds with
+    /// it; the node remains an input.
     pub fn input(&mut self, name: &str, ty: TensorType, known: Option<Tensor>) -> Lowered<NodeId> {
         let node = self.evaluator.target.add(Op::Input(name.to_owned()), ty, &[], Span::default())?;
         self.known.extend(known.map(|tensor| (node, Some(tensor))));
         Ok(node)
     }
 
-    /// A weight, whose value is given once; it may be `known` by now.
+    /// Sets the value of a node for [`Calls::known()`].
+    pub fn reveal(&mut self, node: NodeId, value: Tensor) {
+        // Nodes that depend on this one may have known values now.
+        self.known.retain(|_, known| known.is_some());
+        self.known.insert(node, Some(value));
+    }
+
+    /// Turns a node into an input with this name and a known value. The node no longer depends on
+    /// its operands.
+    pub fn settle(&mut self, node: NodeId, name: &str, value: Tensor) {
+        let graph = &mut self.evaluator.target.graph;
+        graph.set(node, Op::Input(name.to_owned()), &[]);
+        graph.inputs.push(node);
+        self.reveal(node, value);
+    }
+
+    /// Adds a weight with a fixed value, which may be `known` already.
     pub fn weight(&mut self, path: &str, ty: TensorType, known: Option<Tensor>) -> Lowered<NodeId> {
         let tensors = &mut self.evaluator.target;
         let node = tensors.add(Op::Weight(path.to_owned()), ty.clone(), &[], Span::default())?;
@@ -66,7 +84,7 @@ impl<'p> Calls<'p> {
         Ok(node)
     }
 
-    /// A tensor that the graph itself has: for small ones.
+    /// Adds a small tensor as a constant of the graph.
     pub fn constant(&mut self, tensor: &Tensor) -> Lowered<NodeId> {
         let (ty, span) = (tensor.ty(), Span::default());
         let tensors = &mut self.evaluator.target;
@@ -84,13 +102,13 @@ impl<'p> Calls<'p> {
         Ok(node)
     }
 
-    /// The value of a node that depends on nothing that is given at run time, with `most` elements at most, and made of no
-    /// tensor with more.
+    /// Returns the value of a node that does not depend on run-time values, if neither the node nor
+    /// its operands, direct or indirect, have more than `most` elements.
     pub fn known(&mut self, node: NodeId, most: usize) -> Option<Tensor> {
         constant(&self.evaluator.target.graph, node, most, &mut self.known)
     }
 
-    /// The name of the input that a node is.
+    /// Returns the name of the input that a node is, or `None` if it is not an input.
     pub fn input_name(&self, node: NodeId) -> Option<String> {
         match &self.graph().node(node).op {
             Op::Input(name) => Some(name.clone()),
@@ -98,14 +116,15 @@ impl<'p> Calls<'p> {
         }
     }
 
-    /// From here on, what is made belongs to the value `name` of a step of the kind `function` and the name `path`.
+    /// Labels the nodes that are added from here on: they compute the value `name`, in a step of
+    /// the kind `function` that is called `path`.
     pub fn begin(&mut self, name: &str, function: &str, path: &str) {
         self.evaluator.target.label.value = Some((name.to_owned(), Span::default()));
         self.evaluator.target.enter(function, path);
     }
 
-    /// What `function` makes of hyper-parameters by name, and inputs by position. A name that it has not is an error, and so is
-    /// whatever the function itself finds to be wrong.
+    /// Calls `function` with hyper-parameters by name and inputs by position. Returns an error for
+    /// an unknown name, and the errors of the function itself.
     pub fn call(
         &mut self,
         function: &'p Function,
@@ -126,7 +145,8 @@ impl<'p> Calls<'p> {
         passed(value)
     }
 
-    /// The value as a tensor: a number becomes one of rank 0, a list of numbers one of rank 1, of the type that they have in Tile.
+    /// Converts a value to a tensor. A number becomes a tensor of rank 0, a list of numbers one of
+    /// rank 1 with the type of its first number. An integer becomes an i64, a float an f32.
     pub fn tensor(&mut self, value: &Passed) -> Lowered<NodeId> {
         let scalars = |items: &[Passed]| -> Option<Vec<Scalar>> { items.iter().map(scalar).collect() };
         match value {
@@ -145,7 +165,7 @@ impl<'p> Calls<'p> {
         }
     }
 
-    /// The network with these outputs, whose layers are those that were called.
+    /// Returns the network with these outputs. `layers` lists the calls that made it.
     pub fn finish(self, outputs: Vec<(String, NodeId)>, layers: Vec<Layer>) -> Network {
         Network { layers, ..self.evaluator.target.into_network(outputs) }
     }

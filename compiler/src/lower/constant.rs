@@ -1,4 +1,4 @@
-//! Arithmetic at compile time, on sizes and other constants.
+//! Compile-time arithmetic on sizes and other constants.
 
 use tile_lang::diagnostic::Diagnostic;
 use tile_lang::span::Span;
@@ -7,7 +7,8 @@ use super::expression::Lowered;
 use crate::dtype::{DType, Scalar};
 use crate::scalar::{BinaryOp, UnaryOp};
 
-/// A value that is known at compile time. Integers are exact; a result that does not fit is an error.
+/// A value known at compile time. Integers are exact: a result that does not fit 64 bits is an
+/// error.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Constant {
     Bool(bool),
@@ -16,7 +17,8 @@ pub(super) enum Constant {
 }
 
 impl Constant {
-    /// The constant as an element of a tensor.
+    /// Returns the constant as an element of a tensor: an i32 (an i64 if it does not fit), an f32
+    /// or a bool.
     pub fn scalar(self) -> Scalar {
         match self {
             Constant::Bool(value) => Scalar::bool(value),
@@ -25,9 +27,23 @@ impl Constant {
         }
     }
 
-    /// The constant rounded, or wrapped, to a type.
+    /// Rounds or wraps the constant to a type.
     pub fn cast(self, dtype: DType) -> Scalar {
         self.wide().cast(dtype)
+    }
+
+    /// Converts the constant to an i32. The fraction of a float is truncated.
+    pub fn narrow(self, span: Span) -> Lowered<Constant> {
+        let whole = match self {
+            Constant::Bool(value) => Some(i32::from(value)),
+            Constant::Int(value) => i32::try_from(value).ok(),
+            Constant::Float(value) => {
+                let value = value.trunc();
+                (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&value).then_some(value as i32)
+            }
+        };
+        let error = || Diagnostic::error("E0203", span, "this number does not fit a 32-bit integer");
+        whole.map(|value| Constant::Int(value.into())).ok_or_else(error)
     }
 
     pub fn is_true(self) -> bool {
@@ -38,14 +54,14 @@ impl Constant {
         }
     }
 
-    /// Whether both are the same number; `true` is 1.
+    /// Returns whether both are the same number. `true` equals 1.
     pub fn is_equal(self, other: Constant) -> bool {
         let (a, b) = (self.wide(), other.wide());
         let dtype = a.dtype.meet(b.dtype);
         BinaryOp::Eq.evaluate(a.cast(dtype), b.cast(dtype)).is_true()
     }
 
-    /// The value in the widest type of its kind.
+    /// Returns the value in the widest type of its kind.
     fn wide(self) -> Scalar {
         match self {
             Constant::Bool(value) => Scalar::bool(value),
@@ -62,7 +78,7 @@ impl Constant {
         }
     }
 
-    /// `op self`.
+    /// Computes `op self`.
     pub fn unary(self, op: UnaryOp, span: Span) -> Lowered<Constant> {
         match (op, self) {
             (UnaryOp::Neg | UnaryOp::Abs, Constant::Int(i64::MIN)) => Err(overflow(span)),
@@ -72,7 +88,7 @@ impl Constant {
         }
     }
 
-    /// `self op right`, in the type in which the two meet.
+    /// Computes `self op right` in their common type.
     pub fn binary(self, op: BinaryOp, right: Constant, span: Span) -> Lowered<Constant> {
         let (left, right) = (self.wide(), right.wide());
         let dtype = left.dtype.meet(right.dtype);
@@ -86,7 +102,13 @@ impl Constant {
                 BinaryOp::Mul => a.checked_mul(b),
                 BinaryOp::Div if b == 0 => return Err(division_by_zero(span)),
                 BinaryOp::Div => a.checked_div(b),
-                // A power below 1 is 0, but of 1 and -1.
+                BinaryOp::ShiftLeft | BinaryOp::ShiftRight if !(0..64).contains(&b) => {
+                    let message = format!("a 64-bit integer is shifted by 0 to 63 bits, not by {b}");
+                    return Err(Diagnostic::error("E0203", span, message));
+                }
+                BinaryOp::ShiftLeft => i64::try_from(i128::from(a) << b).ok(),
+                // Powers of -1, 0 and 1 never overflow. A negative exponent gives 0, in the last
+                // arm.
                 BinaryOp::Pow if b >= 0 => match (a, u32::try_from(b)) {
                     (-1..=1, _) => return Ok(Constant::from_wide(op.evaluate(left, right))),
                     (_, Ok(exponent)) => a.checked_pow(exponent),

@@ -1,4 +1,4 @@
-//! Contraction statements.
+//! Lowering of contraction statements.
 
 use tile_lang::ast::{self, Expr, ExprKind};
 use tile_lang::diagnostic::Diagnostic;
@@ -6,7 +6,7 @@ use tile_lang::span::Span;
 
 use super::body::{Body, Coordinate};
 use super::expression::{Evaluator, Lowered, Target};
-use super::indices::{Points, overflow, within};
+use super::indices::{Constraint, Points, overflow};
 use super::scope::Scope;
 use super::tensors::Tensors;
 use super::value::Value;
@@ -24,13 +24,15 @@ pub(super) fn lower<'p>(
 ) -> Lowered<NodeId> {
     let span = evaluator.target.span(contraction.output.span);
     let leading = leading(evaluator, scope, &contraction.body).unwrap_or_default();
-    // Where the output has no `...`, those axes are aggregated over.
+    // If the output has no `...`, the leading axes are aggregated over.
     let open = contraction.indices.first().is_some_and(|first| first.kind == ExprKind::Ellipsis);
     let mut shape = if open { leading.clone() } else { Vec::new() };
     for size in contraction.sizes.iter().filter(|size| size.kind != ExprKind::Ellipsis) {
         shape.push(evaluator.size(scope, size)?);
     }
 
+    let sizes = scope.names.values().map(Value::size).fold(scope.names.len(), usize::saturating_add);
+    evaluator.spend(sizes / 2, span)?;
     let constants = scope.constants();
     let graph = std::mem::take(&mut evaluator.target.graph);
     let inside = evaluator.within(Body::new(&graph, scope, leading), |inside| {
@@ -40,7 +42,7 @@ pub(super) fn lower<'p>(
         for constraint in &contraction.constraints {
             let polynomial = inside.polynomial(&constants, &constraint.poly)?;
             let bound = inside.integer(&constants, &constraint.bound, "a bound")?;
-            constraints.extend(within(&polynomial, bound).ok_or_else(|| overflow(constraint.span()))?);
+            constraints.push(Constraint::new(polynomial, bound).ok_or_else(|| overflow(constraint.span()))?);
         }
         Ok((output, value, constraints))
     });
@@ -49,7 +51,8 @@ pub(super) fn lower<'p>(
     evaluator.target.graph = graph;
     let (mut program, mut operands, reads, mut variables, (output, value, constraints)) = inside?;
 
-    // A run-time index of the output becomes a variable over the whole axis, that must be equal to it.
+    // A run-time index of the output becomes a variable over the whole axis, and the body is masked
+    // to the points at which the two are equal.
     let mut matches = Vec::new();
     let places: Vec<RationalAffine> = output
         .into_iter()
@@ -77,7 +80,7 @@ pub(super) fn lower<'p>(
             Coordinate::Access(_) => None,
         }));
     }
-    let points = Points::new(&variables, &indices, &constraints, span)?;
+    let points = Points::new(&variables, &indices, &constraints, &evaluator.budget, span)?;
     let output = places.iter().map(|place| points.affine(place)).collect::<Lowered<Vec<_>>>()?;
     let aggregation = aggregation(contraction.aggregation);
     if aggregation == Aggregation::Assign {
@@ -122,7 +125,7 @@ pub(super) fn lower<'p>(
     evaluator.target.add(op, TensorType::new(dtype, shape), &operands, span)
 }
 
-/// The sizes that `...` stands for in the first access of the body that has it.
+/// Returns the sizes that `...` stands for, from the first access in the body that has it.
 fn leading<'p>(evaluator: &Evaluator<'p, Tensors>, scope: &Scope<'p, NodeId>, expr: &Expr) -> Option<Vec<usize>> {
     let first = |parts: &[&Expr]| parts.iter().find_map(|part| leading(evaluator, scope, part));
     match &expr.kind {
@@ -153,7 +156,7 @@ fn leading<'p>(evaluator: &Evaluator<'p, Tensors>, scope: &Scope<'p, NodeId>, ex
     }
 }
 
-/// The default tensor, in the type of the contraction.
+/// Returns the default tensor, cast to the type of the contraction.
 fn default<'p>(
     evaluator: &mut Evaluator<'p, Tensors>,
     scope: &Scope<'p, NodeId>,
@@ -184,7 +187,7 @@ fn aggregation(aggregation: ast::Aggregation) -> Aggregation {
     }
 }
 
-/// An element is read of a tensor that has none.
+/// Returns the error for an access to an empty tensor.
 pub(super) fn nothing_to_read(span: Span, shape: &[usize]) -> Diagnostic {
     let message =
         format!("an index that is known at run time reads a tensor of the shape {shape:?}, which has nothing to read");

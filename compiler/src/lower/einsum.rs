@@ -1,8 +1,9 @@
-//! `einsum("ab,bc->ac", A, B)`: one contraction from an equation, as NumPy reads it.
+//! `einsum("ab,bc->ac", A, B)`: one contraction from an equation, with NumPy's semantics.
 //!
-//! A letter is an index variable, which has the same size wherever it stands. Those that the output does not name are
-//! summed over. `...` stands for any number of axes, aligned at the last, which broadcast as in elementwise operations.
-//! Without `->` the output has `...`, then the letters that stand once, in the order of the alphabet.
+//! A letter is an index variable. Its axes must agree in size, except that a size of 1 broadcasts.
+//! Letters that the output does not name are summed over. `...` stands for any number of axes,
+//! which are aligned at the last one and broadcast as in elementwise operations. Without `->`, the
+//! output has `...`, then the letters that occur once, in alphabetical order.
 
 use tile_lang::diagnostic::Diagnostic;
 use tile_lang::span::Span;
@@ -34,13 +35,19 @@ pub(super) fn einsum<'p>(
         return Err(Diagnostic::error("E0234", spans.argument(0), message));
     };
     let (terms, output) = read(equation, spans.argument(0))?;
+    // A single list argument stands for its items.
+    let (operands, is_list) = match operands {
+        [Value::List(items)] => (&**items, true),
+        operands => (operands, false),
+    };
+    let span = |number: usize| spans.argument(if is_list { 1 } else { number + 1 });
     if terms.len() != operands.len() {
         let message = format!("this equation is of {} tensors, and {} are given", terms.len(), operands.len());
         return Err(Diagnostic::error("E0234", spans.argument(0), message));
     }
     let mut nodes = Vec::with_capacity(operands.len());
     for (number, operand) in operands.iter().enumerate() {
-        nodes.push(tensors.element(operand.clone(), spans.argument(number + 1))?);
+        nodes.push(tensors.element(operand.clone(), span(number))?);
     }
     let dtype = nodes.iter().map(|node| tensors.dtype(*node)).reduce(|a, b| a.meet(b));
     let Some(dtype) = dtype else {
@@ -51,7 +58,7 @@ pub(super) fn einsum<'p>(
     let mut elided: Vec<Vec<usize>> = Vec::new();
     for (number, (term, node)) in terms.iter().zip(&nodes).enumerate() {
         let shape = tensors.shape(*node);
-        elided.push(sizes(term, &shape, &mut letters, spans.argument(number + 1))?);
+        elided.push(sizes(term, &shape, &mut letters, span(number))?);
     }
     let common = broadcast(elided.iter().map(Vec::as_slice)).ok_or_else(|| {
         let message = format!("the sizes {elided:?} that `...` stands for do not broadcast");
@@ -67,21 +74,20 @@ pub(super) fn einsum<'p>(
     }
     let variable = |letter: char| letters.iter().position(|(known, _)| *known == letter).map(|at| &variables[at]);
     let mut product = None;
-    for (number, (term, sizes)) in terms.iter().zip(&elided).enumerate() {
-        let mut index = Vec::new();
+    for (number, (term, elided)) in terms.iter().zip(&elided).enumerate() {
+        let mut index: Vec<&Affine> = Vec::new();
         for axis in term {
             match axis {
-                Axis::Letter(letter) => index.extend(variable(*letter).map(fixed)),
-                // A size of 1 broadcasts.
-                Axis::Ellipsis => index.extend(
-                    leading[common.len() - sizes.len()..]
-                        .iter()
-                        .zip(sizes)
-                        .map(|(variable, size)| if *size == 1 { fixed(&Affine::constant(0)) } else { fixed(variable) }),
-                ),
+                Axis::Letter(letter) => index.extend(variable(*letter)),
+                Axis::Ellipsis => index.extend(&leading[common.len() - elided.len()..]),
             }
         }
-        form.access(number, index.into_iter());
+        let shape = tensors.shape(nodes[number]);
+        // An axis of size 1 broadcasts: it is always read at 0.
+        let first = Affine::constant(0);
+        let index =
+            index.into_iter().zip(shape).map(|(variable, size)| fixed(if size == 1 { &first } else { variable }));
+        form.access(number, index);
         let value = form.leaf(number, tensors.dtype(nodes[number]));
         let body = &mut form.contraction.body;
         let value = body.cast(value, dtype);
@@ -112,7 +118,7 @@ pub(super) fn einsum<'p>(
     tensors.add(form.op(), TensorType::new(dtype, shape), &nodes, spans.call).map(Value::Element)
 }
 
-/// The axes of each operand and of the output.
+/// Parses an equation into the axes of each operand and of the output.
 fn read(equation: &str, span: Span) -> Lowered<(Vec<Vec<Axis>>, Vec<Axis>)> {
     let (left, right) = match equation.split_once("->") {
         Some((left, right)) => (left, Some(right)),
@@ -148,7 +154,7 @@ fn name(axis: Axis) -> String {
     }
 }
 
-/// The axes that one term names.
+/// Parses the axes of one term.
 fn term(text: &str, span: Span) -> Lowered<Vec<Axis>> {
     let mut axes = Vec::new();
     let mut rest = text.trim();
@@ -174,7 +180,7 @@ fn term(text: &str, span: Span) -> Lowered<Vec<Axis>> {
     Ok(axes)
 }
 
-/// Notes the sizes of a term's letters, and gives those that `...` stands for.
+/// Records the sizes of a term's letters in `letters`, and returns the sizes that `...` stands for.
 fn sizes(term: &[Axis], shape: &[usize], letters: &mut Vec<(char, usize)>, span: Span) -> Lowered<Vec<usize>> {
     let ellipsis = term.iter().position(|axis| *axis == Axis::Ellipsis);
     let named = term.len() - usize::from(ellipsis.is_some());
@@ -186,13 +192,22 @@ fn sizes(term: &[Axis], shape: &[usize], letters: &mut Vec<(char, usize)>, span:
     let start = ellipsis.unwrap_or(shape.len());
     let elided = shape.len() - named;
     let sizes = shape[..start].iter().chain(&shape[start + elided..]);
+    let mut own: Vec<(char, usize)> = Vec::new();
     for (axis, &size) in term.iter().filter(|axis| **axis != Axis::Ellipsis).zip(sizes) {
         let Axis::Letter(letter) = axis else { continue };
-        match letters.iter().find(|(known, _)| known == letter) {
-            Some((_, before)) if *before != size => {
-                let message = format!("`{letter}` is {size} here, but {before} before");
-                return Err(Diagnostic::error("E0213", span, message).help(format!("the shape here is {shape:?}")));
-            }
+        let differs = |before: usize| {
+            let message = format!("`{letter}` is {size} here, but {before} before");
+            Diagnostic::error("E0213", span, message).help(format!("the shape here is {shape:?}"))
+        };
+        // The axes of a diagonal, within one operand, do not broadcast.
+        match own.iter().find(|(known, _)| known == letter) {
+            Some((_, before)) if *before != size => return Err(differs(*before)),
+            Some(_) => continue,
+            None => own.push((*letter, size)),
+        }
+        match letters.iter_mut().find(|(known, _)| known == letter) {
+            Some((_, before)) if *before != size && *before != 1 && size != 1 => return Err(differs(*before)),
+            Some((_, before)) if *before == 1 => *before = size,
             Some(_) => {}
             None => letters.push((*letter, size)),
         }

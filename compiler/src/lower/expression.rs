@@ -1,28 +1,30 @@
-//! Operators and elementwise functions: one definition of their types for whole tensors and inside contractions.
+//! Operators and elementwise functions, with the same typing rules for whole tensors and inside
+//! contractions.
 
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use tile_lang::Program;
 use tile_lang::ast::{self, Expr, ExprKind, Ident};
 use tile_lang::builtin::{Builtin, BuiltinKind};
 use tile_lang::diagnostic::Diagnostic;
 use tile_lang::span::Span;
+use tile_lang::{Budget, Program};
 
 use super::constant::{Constant, bits_of_float};
 use super::frame::Frame;
-use super::list::limit;
+use super::network::Role;
 use super::scope::Scope;
 use super::value::{Callable, Instance, Renewal, Value};
 use crate::dtype::{DType, Scalar};
 use crate::graph::Origin;
 use crate::scalar::{BinaryOp, UnaryOp};
 
-/// What lowering gives, or what is wrong.
+/// The result of lowering, or the first error.
 pub type Lowered<T> = Result<T, Diagnostic>;
 
-/// Where elementwise operations go: nodes of the graph, or instructions of a contraction's body. The operands that
-/// come here already have the types that the operations take.
+/// The destination of elementwise operations: nodes of the graph, or instructions of a
+/// contraction's body. Operands are already cast to the types that the operations take.
 pub(super) trait Target: Sized {
     type Element: Copy + PartialEq;
 
@@ -32,10 +34,10 @@ pub(super) trait Target: Sized {
     fn unary(&mut self, op: UnaryOp, operand: Self::Element) -> Self::Element;
     fn cast(&mut self, operand: Self::Element, dtype: DType) -> Self::Element;
     fn binary(&mut self, op: BinaryOp, operands: [Self::Element; 2], span: Span) -> Lowered<Self::Element>;
-    /// `operands[0] ? operands[1] : operands[2]`
+    /// Adds `operands[0] ? operands[1] : operands[2]`.
     fn select(&mut self, operands: [Self::Element; 3], span: Span) -> Lowered<Self::Element>;
 
-    /// `tensor[indices]`
+    /// Evaluates `tensor[indices]`.
     fn access<'p>(
         evaluator: &mut Evaluator<'p, Self>,
         scope: &Scope<'p, Self::Element>,
@@ -43,35 +45,35 @@ pub(super) trait Target: Sized {
         indices: &'p [Expr],
         span: Span,
     ) -> Lowered<Value<'p, Self::Element>>;
-    /// The value of a name that the scope does not have.
+    /// Resolves a name that the scope does not have.
     fn outer<'p>(&mut self, name: &Ident) -> Lowered<Value<'p, Self::Element>>;
-    /// A function on whole tensors.
+    /// Calls a builtin function on whole tensors.
     fn call<'p>(
         evaluator: &mut Evaluator<'p, Self>,
         function: Builtin,
         arguments: &[Value<'p, Self::Element>],
         spans: &Spans,
     ) -> Lowered<Value<'p, Self::Element>>;
-    /// A contraction statement.
+    /// Lowers a contraction statement.
     fn contraction<'p>(
         evaluator: &mut Evaluator<'p, Self>,
         scope: &Scope<'p, Self::Element>,
         contraction: &'p ast::Contraction,
     ) -> Lowered<Value<'p, Self::Element>>;
-    /// `param` and `state`.
+    /// Lowers a `param` or `state` statement.
     fn weight<'p>(
         evaluator: &mut Evaluator<'p, Self>,
         scope: &mut Scope<'p, Self::Element>,
         weight: &'p ast::Weight,
     ) -> Lowered<()>;
-    /// `update target = value;`
+    /// Lowers `update target = value;`.
     fn update<'p>(
         evaluator: &mut Evaluator<'p, Self>,
         scope: &Scope<'p, Self::Element>,
         target: &Ident,
         value: Value<'p, Self::Element>,
     ) -> Lowered<()>;
-    /// A loop at run time.
+    /// Lowers a run-time loop.
     fn scan<'p>(
         evaluator: &mut Evaluator<'p, Self>,
         scope: &mut Scope<'p, Self::Element>,
@@ -79,20 +81,28 @@ pub(super) trait Target: Sized {
         body: &'p [ast::Statement],
         span: Span,
     ) -> Lowered<()>;
-    /// Told of each layer that the entry has applied.
+    /// Returns the budget of the compilation.
+    fn budget(&self) -> Budget;
+    /// Records a layer that the entry itself has applied.
     fn applied(&mut self, path: String, class: &str, outputs: Vec<Self::Element>);
-    /// From here on, what is made belongs to the statement `target = …` at `span`.
+    /// Labels the elements made from here on with the statement `target = …` at `span`.
     fn begin(&mut self, target: &Ident, span: Span);
-    /// From here on, what is made belongs to a function, in the layer of a path; gives the label for [`Target::leave`].
+    /// Labels the elements made from here on with a function, and with the path of the layer around
+    /// it. Returns the previous label for [`Target::leave`].
     fn enter(&mut self, function: &str, path: &str) -> Label;
     fn leave(&mut self, label: Label);
 
-    /// The path of the weight that an element is, or that it is the next value of.
+    /// Returns the path of the weight whose current or next value this element is.
     fn path(&self, _: Self::Element) -> Option<String> {
         None
     }
 
-    /// The value as an element.
+    /// Returns the next value of a weight, if one has been set so far.
+    fn next(&self, _: &str) -> Option<Self::Element> {
+        None
+    }
+
+    /// Converts a value to an element.
     fn element(&mut self, value: Value<'_, Self::Element>, span: Span) -> Lowered<Self::Element> {
         match value {
             Value::Element(element) => Ok(element),
@@ -102,15 +112,15 @@ pub(super) trait Target: Sized {
     }
 }
 
-/// What new nodes belong to, for readers of the graph.
+/// A label of new nodes, for people who read the graph.
 #[derive(Clone, Default)]
 pub(super) struct Label {
-    /// The name and place of a value.
+    /// The name and source location of a value.
     pub value: Option<(String, Span)>,
     pub origin: Option<Arc<Origin>>,
 }
 
-/// Where a call and its arguments stand.
+/// The source locations of a call and of its arguments.
 pub(super) struct Spans {
     pub call: Span,
     pub arguments: Vec<Span>,
@@ -122,37 +132,48 @@ impl Spans {
     }
 }
 
-/// What `yield` gives a name to.
+/// A name and the value that `yield` gives it.
 pub(super) type Yielded<'p, E> = (&'p Ident, Value<'p, E>);
 
-/// Evaluates expressions and functions of a program into a target.
+/// An evaluator of expressions and functions, which emits into a target.
 pub(super) struct Evaluator<'p, T: Target> {
     pub program: &'p Program,
     pub target: T,
-    /// How deep expressions are nested, those of callers included.
+    /// The nesting depth of the current expression, callers included.
     pub depth: u32,
-    /// How many calls and statements were written out.
-    pub calls: u32,
-    /// What `training` is.
+    /// The budget of the compilation.
+    pub budget: Budget,
+    /// The value of `training`.
     pub training: bool,
-    /// Whether `update`s happen.
+    /// Whether `update` statements take effect.
     pub updates: bool,
-    /// The paths of layers and weights that training leaves as they are.
+    /// The paths of frozen layers and weights.
     pub frozen: Rc<[String]>,
-    /// Whether what regularizers and `with_loss` say is added up.
+    /// Whether regularizers and `with_loss` add to the penalty.
     pub penalises: bool,
-    /// The entry, and the layers that are being applied.
+    /// The entry and the layers that are being applied, outermost first.
     pub frames: Vec<Frame>,
-    /// What the weights of the layers that are being applied are made into, and whether one has been.
-    pub renewals: Vec<Option<(Renewal<'p, T::Element>, bool)>>,
-    /// For each `scan` that evaluation is in, what its step has yielded so far.
+    /// The number of random tensors that each layer has made, by its path.
+    pub drawn: HashMap<String, u32>,
+    /// The renewals of the layers that are being applied, each with a flag that is set once a
+    /// weight has matched it.
+    pub renewals: Vec<Vec<(Renewal<'p, T::Element>, bool)>>,
+    /// The owner of the weights that are made now.
+    pub role: Role,
+    /// The constraints of weights, by path.
+    pub constraints: Vec<(String, Callable<'p, T::Element>)>,
+    /// The path of the layer whose `adapt` block runs.
+    pub adapting: Option<&'p str>,
+    /// The paths of the layers with an `adapt` block that have been applied so far.
+    pub adapts: Vec<String>,
+    /// The values yielded so far in the current step, for each enclosing `scan`.
     pub yields: Vec<Vec<Yielded<'p, T::Element>>>,
 }
 
-/// The deepest nesting of expressions through calls: what a stack of 2 MiB surely holds.
+/// The deepest nesting of expressions through calls. A stack of 2 MiB suffices for it.
 const MAX_DEPTH: u32 = 600;
 
-/// Whether a path is one of these, or of a part of one.
+/// Returns whether `path` is one of `wholes` or lies below one of them.
 pub(super) fn is_part_of(path: &str, wholes: &[String]) -> bool {
     wholes
         .iter()
@@ -163,36 +184,50 @@ impl<'p, T: Target> Evaluator<'p, T> {
     pub fn new(program: &'p Program, target: T, training: bool) -> Self {
         Self {
             program,
+            budget: target.budget(),
             target,
             depth: 0,
-            calls: 0,
             training,
             updates: training,
             frozen: Rc::default(),
             penalises: training,
             frames: vec![Frame::default()],
+            drawn: HashMap::new(),
             renewals: Vec::new(),
+            role: Role::Model,
+            constraints: Vec::new(),
+            adapting: None,
+            adapts: Vec::new(),
             yields: Vec::new(),
         }
     }
 
-    /// Works on another target for a while.
+    /// Spends units of work that is about to be done at `span`.
+    pub fn spend(&self, units: usize, span: Span) -> Lowered<()> {
+        self.budget.spend(units as u64).map_err(|exceeded| exceeded.at(span))
+    }
+
+    /// Runs `work` with an evaluator for another target, then returns that target and the result.
     pub fn within<U: Target, R>(
         &mut self,
         target: U,
         work: impl FnOnce(&mut Evaluator<'p, U>) -> Lowered<R>,
     ) -> Lowered<(U, R)> {
-        let frames = std::mem::take(&mut self.frames);
-        let Evaluator { program, depth, calls, training, updates, penalises, .. } = *self;
-        let (frozen, renewals, yields) = (self.frozen.clone(), Vec::new(), Vec::new());
-        let mut inside =
-            Evaluator { program, target, depth, calls, training, updates, frozen, penalises, frames, renewals, yields };
+        let mut inside = Evaluator {
+            depth: self.depth,
+            updates: self.updates,
+            frozen: self.frozen.clone(),
+            penalises: self.penalises,
+            frames: std::mem::take(&mut self.frames),
+            drawn: std::mem::take(&mut self.drawn),
+            ..Evaluator::new(self.program, target, self.training)
+        };
         let result = work(&mut inside);
-        (self.frames, self.calls) = (inside.frames, inside.calls);
+        (self.frames, self.drawn) = (inside.frames, inside.drawn);
         Ok((inside.target, result?))
     }
 
-    /// Whether the layer that is being applied is one that training leaves as it is.
+    /// Returns whether the layer that is being applied is frozen.
     pub fn is_frozen(&self) -> bool {
         self.frames.last().is_some_and(|frame| is_part_of(&frame.path, &self.frozen))
     }
@@ -202,6 +237,7 @@ impl<'p, T: Target> Evaluator<'p, T> {
             let message = format!("calls and expressions are nested more than {MAX_DEPTH} levels deep here");
             return Err(Diagnostic::error("E0205", expr.span, message));
         }
+        self.spend(1, expr.span)?;
         self.depth += 1;
         let value = self.nested(scope, expr);
         self.depth -= 1;
@@ -217,8 +253,7 @@ impl<'p, T: Target> Evaluator<'p, T> {
             ExprKind::Name(name) => self.name(scope, name),
             ExprKind::List(items) => {
                 let items: Vec<_> = items.iter().map(|item| self.expression(scope, item)).collect::<Lowered<_>>()?;
-                limit(items.iter().map(Value::size).sum(), span)?;
-                Ok(Value::List(items))
+                self.list(items, span)
             }
             ExprKind::Access { tensor, indices } => {
                 if let (Some(Value::List(items)), [index]) = (scope.names.get(tensor.name.as_str()), indices.as_slice())
@@ -244,7 +279,8 @@ impl<'p, T: Target> Evaluator<'p, T> {
             }
             ExprKind::Conditional { condition, then, otherwise } => {
                 let condition = self.expression(scope, condition)?;
-                // In v0 the value has the type in which both meet; else what is not chosen need not make sense.
+                // In v0, the result has the common type of both branches. Otherwise the branch that
+                // is not taken is not evaluated, and may be invalid.
                 if let (Value::Constant(condition), Some(otherwise)) = (&condition, otherwise)
                     && !scope.function.is_v0()
                 {
@@ -260,7 +296,8 @@ impl<'p, T: Target> Evaluator<'p, T> {
             ExprKind::Call { callee, arguments } => {
                 let mut callee = self.expression_to_call(scope, callee)?;
                 let arguments = self.arguments(scope, arguments)?;
-                // v0, whose functions have no names, has no hyper-parameters: `relu(S)` of a constant is its relu.
+                // v0 functions have no names and no hyper-parameters: there, `relu(S)` of a
+                // constant applies `relu` instead of instantiating it.
                 if let (Callable::Function(function), None) = (&callee, &scope.function.name) {
                     callee = Callable::Instance(Instance::new(function, Vec::new(), None));
                 }
@@ -275,7 +312,8 @@ impl<'p, T: Target> Evaluator<'p, T> {
         }
     }
 
-    /// What a name stands for: a value of the scope, a callable, or with a small letter itself.
+    /// Resolves a name: a value of the scope, a callable, or a symbol if it starts with a small
+    /// letter.
     fn name(&mut self, scope: &Scope<'p, T::Element>, name: &'p Ident) -> Lowered<Value<'p, T::Element>> {
         if let Some(value) = scope.lookup(&name.name) {
             return Ok(value);
@@ -297,7 +335,8 @@ impl<'p, T: Target> Evaluator<'p, T> {
         })
     }
 
-    /// What is to be called: a name is first one of a value that can be called, then one of a function.
+    /// Resolves the callee of a call. A value of the scope that can be called takes precedence over
+    /// a function.
     fn expression_to_call(
         &mut self,
         scope: &Scope<'p, T::Element>,
@@ -349,16 +388,13 @@ impl<'p, T: Target> Evaluator<'p, T> {
                 Ok(Value::Element(self.typed(operand.clone(), dtype, span)?))
             }
             (_, [operand, Value::Constant(Constant::Int(bits))]) if name.starts_with("as_") => {
-                let dtype = DType::parse(&format!(
-                    "{}{bits}",
-                    match name {
-                        "as_int" => 'i',
-                        "as_uint" => 'u',
-                        _ => 'f',
-                    }
-                ));
-                let dtype = dtype.ok_or_else(|| {
-                    let widths = if name == "as_float" { "16, 32 or 64" } else { "8, 16, 32 or 64" };
+                let (prefix, widths) = match name {
+                    "as_int" => ("i", "8, 16, 32 or 64"),
+                    "as_uint" => ("u", "8, 16, 32 or 64"),
+                    "as_bfloat" => ("bf", "16"),
+                    _ => ("f", "16, 32 or 64"),
+                };
+                let dtype = DType::parse(&format!("{prefix}{bits}")).ok_or_else(|| {
                     Diagnostic::error("E0208", spans.argument(1), format!("`{name}` makes {widths} bits, not {bits}"))
                 })?;
                 self.cast(operand.clone(), dtype, span)
@@ -377,7 +413,7 @@ impl<'p, T: Target> Evaluator<'p, T> {
         }
     }
 
-    /// The element type that the value has as an element.
+    /// Returns the element type that the value has as an element.
     pub fn dtype(&self, value: &Value<'p, T::Element>, span: Span) -> Lowered<DType> {
         match value {
             Value::Element(element) => Ok(self.target.dtype(*element)),
@@ -386,7 +422,7 @@ impl<'p, T: Target> Evaluator<'p, T> {
         }
     }
 
-    /// The value as an element of a type. A constant is rounded once, to that type.
+    /// Converts a value to an element of a type. A constant is rounded only once, to that type.
     pub fn typed(&mut self, value: Value<'p, T::Element>, dtype: DType, span: Span) -> Lowered<T::Element> {
         match value {
             Value::Element(element) if self.target.dtype(element) == dtype => Ok(element),
@@ -398,9 +434,9 @@ impl<'p, T: Target> Evaluator<'p, T> {
 
     fn cast(&mut self, value: Value<'p, T::Element>, dtype: DType, span: Span) -> Lowered<Value<'p, T::Element>> {
         Ok(match (value, dtype) {
-            // A constant stays one where its type is that of constants.
+            // A constant that is cast to the type of constants stays a constant.
             (Value::Constant(c), DType::Bool) => Value::Constant(Constant::Bool(c.is_true())),
-            (Value::Constant(c), DType::I32) => Value::Constant(Constant::Int(c.cast(dtype).to_i64())),
+            (Value::Constant(c), DType::I32) => Value::Constant(c.narrow(span)?),
             (Value::Constant(c), DType::F32) => Value::Constant(Constant::Float(c.cast(dtype).to_f64())),
             (value, _) => Value::Element(self.typed(value, dtype, span)?),
         })
@@ -427,15 +463,16 @@ impl<'p, T: Target> Evaluator<'p, T> {
                 return left.binary(op, *right, span).map(Value::Constant);
             }
             (Value::Element(_) | Value::Constant(_), Value::Element(_) | Value::Constant(_)) => {}
-            _ if op == BinaryOp::Eq => return Ok(Value::bool(left == right)),
-            _ if op == BinaryOp::Ne => return Ok(Value::bool(left != right)),
+            _ if matches!(op, BinaryOp::Eq | BinaryOp::Ne) => {
+                self.spend(left.size().min(right.size()) / 4, span)?;
+                return Ok(Value::bool((left == right) == (op == BinaryOp::Eq)));
+            }
             (Value::List(left), Value::List(right)) if op == BinaryOp::Add => {
-                limit(left.iter().chain(right).map(Value::size).sum(), span)?;
-                return Ok(Value::List([left.as_slice(), right.as_slice()].concat()));
+                return self.list([&**left, &**right].concat(), span);
             }
             (Value::Symbol(left), Value::Symbol(_) | Value::Constant(Constant::Int(_))) if op == BinaryOp::Add => {
                 let text = format!("{left}{right}");
-                limit(text.len(), span)?;
+                self.budget.take_bytes(text.len() as u64).map_err(|exceeded| exceeded.at(span))?;
                 return Ok(Value::Symbol(text.into()));
             }
             _ => {}
@@ -446,7 +483,7 @@ impl<'p, T: Target> Evaluator<'p, T> {
         self.target.binary(op, operands, span).map(Value::Element)
     }
 
-    /// `condition ? then : otherwise`, whose type is that in which the last two meet.
+    /// Evaluates `condition ? then : otherwise` in the common type of `then` and `otherwise`.
     pub fn conditional(
         &mut self,
         condition: Value<'p, T::Element>,
@@ -471,7 +508,7 @@ impl<'p, T: Target> Evaluator<'p, T> {
         self.target.select(operands, span).map(Value::Element)
     }
 
-    /// An integer that is known at compile time; `what` says what it is.
+    /// Evaluates an integer known at compile time. `what` describes it in error messages.
     pub fn integer(&mut self, scope: &Scope<'p, T::Element>, expr: &'p Expr, what: &str) -> Lowered<i64> {
         let not = |found: &str| {
             Diagnostic::error(
@@ -488,7 +525,7 @@ impl<'p, T: Target> Evaluator<'p, T> {
         }
     }
 
-    /// A size of an axis.
+    /// Evaluates the size of an axis.
     pub fn size(&mut self, scope: &Scope<'p, T::Element>, expr: &'p Expr) -> Lowered<usize> {
         let size = self.integer(scope, expr, "a size")?;
         let negative =
@@ -510,13 +547,13 @@ fn wrong_arguments(name: &str, span: Span) -> Diagnostic {
     Diagnostic::error("E0208", span, format!("`{name}` does not take these arguments"))
 }
 
-/// The functions on sizes: `mod`, `broadcast`, `match` and `assert_NAME`.
+/// Evaluates a function on sizes: `mod`, `broadcast`, `match` or `assert_NAME`.
 fn size_function(name: &str, arguments: &[Constant], span: Span) -> Lowered<Constant> {
     match (name, arguments) {
         ("mod", [Constant::Int(_), Constant::Int(0)]) => {
             Err(Diagnostic::error("E0203", span, "this takes the remainder of a division by zero"))
         }
-        // The remainder has the sign of the dividend, as that of the truncating division.
+        // The remainder has the sign of the dividend, to match truncating division.
         ("mod", [Constant::Int(a), Constant::Int(b)]) => Ok(Constant::Int(a.checked_rem(*b).unwrap_or(0))),
         ("broadcast", [a, b]) if a == b || *b == Constant::Int(1) => Ok(*a),
         ("broadcast", [Constant::Int(1), b]) => Ok(*b),

@@ -1,19 +1,22 @@
-//! Where in the tree of layers evaluation is, which gives weights their paths.
+//! The position of evaluation in the tree of layers, from which weights get their paths.
 //!
-//! Always true: within one application of a layer no two instances get one path, and applying the layer again gives the
-//! same ones. So a path is a function of the program's text, and an instance that is applied twice finds its weights.
+//! Invariant: within one application of a layer, no two instances get the same path, and a repeated
+//! application assigns the same paths again. A path thus depends only on the program's text, and an
+//! instance that is applied twice finds its weights.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// One application of a layer, or the entry.
 #[derive(Default)]
 pub(super) struct Frame {
-    /// Empty for the entry.
+    /// The path of the layer; empty for the entry.
     pub path: String,
     taken: HashSet<String>,
-    /// The numbers of the iterations that evaluation is in.
+    /// The next number to try as a suffix, for each name with its loop indices.
+    numbers: HashMap<String, usize>,
+    /// The indices of the enclosing loop iterations.
     pub loops: Vec<usize>,
-    /// How many random tensors were made.
+    /// The number of random tensors made so far.
     random: u32,
 }
 
@@ -22,24 +25,43 @@ impl Frame {
         Frame { path, ..Frame::default() }
     }
 
-    /// The path of a part of this layer.
+    /// Creates the frame of a layer whose earlier applications have made `random` random tensors.
+    pub fn drawing(path: String, random: u32) -> Frame {
+        Frame { path, random, ..Frame::default() }
+    }
+
+    /// Returns the number of random tensors made so far.
+    pub fn drawn(&self) -> u32 {
+        self.random
+    }
+
+    /// Returns the path of a part of this layer.
     pub fn join(&self, name: &str) -> String {
         if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
     }
 
-    /// A path that nothing has yet, after a name: `conv`, in a loop `conv[2]`; where that is taken `conv_1`. A name that
-    /// was `given` for this place alone stands as it is.
+    /// Returns a path that is not yet taken: `conv`, or `conv[2]` in a loop, or `conv_1` if the
+    /// name is taken. A `given` name is used without loop indices if it is free.
     pub fn place(&mut self, name: &str, given: bool) -> String {
         let loops: String = self.loops.iter().map(|number| format!("[{number}]")).collect();
-        let candidates = (0..).map(|n| if n == 0 { format!("{name}{loops}") } else { format!("{name}_{n}{loops}") });
-        let mut candidates = given.then(|| name.to_owned()).into_iter().chain(candidates);
-        let free = candidates.find(|candidate| !self.taken.contains(candidate)).unwrap_or_default();
+        let plain = format!("{name}{loops}");
+        let next = self.numbers.get(&plain).copied().unwrap_or(0);
+        let numbered = |n: usize| if n == 0 { plain.clone() } else { format!("{name}_{n}{loops}") };
+        let (free, next) = match given && !self.taken.contains(name) {
+            true => (name.to_owned(), next),
+            false => {
+                let free = (next..).find(|n| !self.taken.contains(&numbered(*n))).unwrap_or_default();
+                (numbered(free), free + 1)
+            }
+        };
+        self.numbers.insert(plain, next);
         self.taken.insert(free.clone());
         self.join(&free)
     }
 
-    /// A number for a random tensor, different for each tensor of a model (but for collisions of a 31-bit hash), and
-    /// the same at every compilation. FNV-1a of the path and a count.
+    /// Returns a number for a random tensor: the 31-bit FNV-1a hash of the path and a count. It
+    /// differs between the tensors of a model, except for hash collisions, and is the same in every
+    /// compilation.
     pub fn stream(&mut self) -> u32 {
         let text = format!("{}#{}", self.path, self.random);
         self.random += 1;

@@ -1,11 +1,13 @@
-//! What keeps a step of training whose loss is no finite number, and all that follow it, from changing any weight.
+//! The guard of a training step: after a step whose loss is not finite, neither that step nor any
+//! later one changes a weight.
 //!
 //! ```text
 //! failed' = |loss| <= largest ? failed : 1        next' = failed' == 0 ? next : weight
 //! ```
 //!
-//! A runtime may so begin further steps before it has looked at the loss of this one, with weights written over their old
-//! values: when it sees what has happened, all weights but `failed` are what they were before the step.
+//! A runtime may therefore begin further steps before it has read the loss of this one, and may
+//! overwrite weights in place. When it detects the failure, all weights except `failed` still have
+//! their values from before the failed step.
 
 use std::collections::HashSet;
 
@@ -18,8 +20,9 @@ use crate::dtype::{DType, Scalar};
 use crate::graph::{Graph, Node, NodeId};
 use crate::scalar::{BinaryOp, UnaryOp};
 
-/// Adds this to a step whose updates are all known; `loss` is `f32[]`. The state is [`Network::FAILED`]. What else reads next values,
-/// `results` among them, reads those that have been chosen, so that the others need no memory.
+/// Adds the guard to a step whose updates are all known. `loss` is `f32[]`, and the state is
+/// [`Network::FAILED`]. All other readers of next values, including `results`, read the selected
+/// values instead, so that the original next values need no memory of their own.
 pub(super) fn guard(tensors: &mut Tensors, loss: NodeId, results: &mut [(String, NodeId)], span: Span) -> Lowered<()> {
     let number = |tensors: &mut Tensors, value: f64| tensors.constant(Scalar::from_f64(DType::F32, value));
     let before = tensors.zero_state(Network::FAILED, span)?;
@@ -41,7 +44,7 @@ pub(super) fn guard(tensors: &mut Tensors, loss: NodeId, results: &mut [(String,
         let graph = &mut tensors.graph;
         let Node { name, origin, .. } = graph.node(next).clone();
         (graph.node_mut(choice).name, graph.node_mut(choice).origin) = (name, origin);
-        // What is given is in memory anyway.
+        // Inputs and weights are in memory anyway.
         let users = if graph.operands(next).is_empty() { Vec::new() } else { graph.users(next) };
         for user in users {
             if !decides.contains(&user) && !chosen.contains(&user) {
@@ -57,7 +60,7 @@ pub(super) fn guard(tensors: &mut Tensors, loss: NodeId, results: &mut [(String,
     Ok(())
 }
 
-/// The nodes on which one depends, and that one.
+/// Returns a node and all nodes that it depends on.
 fn ancestors(graph: &Graph, node: NodeId) -> HashSet<NodeId> {
     let (mut found, mut pending) = (HashSet::from([node]), vec![node]);
     while let Some(node) = pending.pop() {

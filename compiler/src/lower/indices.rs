@@ -1,5 +1,6 @@
-//! The values that a contraction's index variables take.
+//! The value ranges of a contraction's index variables.
 
+use tile_lang::Budget;
 use tile_lang::diagnostic::Diagnostic;
 use tile_lang::span::Span;
 
@@ -7,7 +8,7 @@ use super::expression::Lowered;
 use crate::affine::{Affine, Injectivity, Ranges, RationalAffine, injective, integral_points, ranges};
 use crate::graph::IndexRange;
 
-/// The index variables of a contraction, numbered in the order in which they first occur.
+/// The index variables of a contraction, numbered in order of first occurrence.
 #[derive(Default)]
 pub(super) struct Variables {
     names: Vec<Variable>,
@@ -15,14 +16,14 @@ pub(super) struct Variables {
 
 struct Variable {
     name: String,
-    /// Made by lowering, not by the program.
+    /// Whether lowering made the variable, rather than the program.
     own: bool,
-    /// Where it first occurs.
+    /// The first occurrence.
     span: Span,
 }
 
 impl Variables {
-    /// The number of a variable.
+    /// Returns the number of a variable, which is added if it is new.
     pub fn number(&mut self, name: &str, span: Span, own: bool) -> usize {
         self.names.iter().position(|v| v.name == name && v.own == own).unwrap_or_else(|| {
             self.names.push(Variable { name: name.to_owned(), own, span });
@@ -30,7 +31,7 @@ impl Variables {
         })
     }
 
-    /// A name for each, all different.
+    /// Returns a distinct name for each variable.
     fn unique(&self) -> Vec<String> {
         let mut unique: Vec<String> = Vec::with_capacity(self.names.len());
         for variable in &self.names {
@@ -44,37 +45,62 @@ impl Variables {
     }
 }
 
+/// The constraint `0 <= polynomial < bound`, which also requires that the polynomial is an integer.
+pub(super) struct Constraint {
+    polynomial: RationalAffine,
+    /// The expressions that must be at least 0.
+    conditions: [RationalAffine; 2],
+}
+
+impl Constraint {
+    /// Returns `None` on overflow.
+    pub fn new(polynomial: RationalAffine, bound: i64) -> Option<Constraint> {
+        let conditions = within(&polynomial, bound)?;
+        Some(Constraint { polynomial, conditions })
+    }
+}
+
+/// The largest coefficient, offset or bound of an index. No tensor needs larger ones, and addresses
+/// computed from these stay far from the limits of an i64.
+const LARGEST: u64 = 1 << 40;
+
 /// The integer points at which fractional indices are integers and all conditions hold.
 pub(super) struct Points {
     names: Vec<String>,
-    /// The variables of the program in those of the graph.
+    /// The variables of the program, as expressions of the graph's variables.
     old: Vec<Affine>,
-    /// Each is at least 0.
+    /// The expressions that must be at least 0.
     conditions: Vec<Affine>,
-    /// First and last values; none where no point satisfies the conditions.
+    /// The first and last value of each variable; `None` if no point satisfies the conditions.
     ranges: Option<Vec<(i64, i64)>>,
     span: Span,
 }
 
 impl Points {
-    /// Of the contraction at `span`: `indices` are integers within axes of the given sizes, and `constraints` at least 0.
+    /// Finds the points of the contraction at `span`, at which `indices` are integers within axes
+    /// of the given sizes and `constraints` hold.
     pub fn new(
         variables: &Variables,
         indices: &[(&RationalAffine, usize)],
-        constraints: &[RationalAffine],
+        constraints: &[Constraint],
+        budget: &Budget,
         span: Span,
     ) -> Lowered<Points> {
         let overflow = || overflow(span);
         let count = variables.names.len();
-        let mut integral = Vec::with_capacity(indices.len());
-        let mut conditions = constraints.to_vec();
+        let rows = indices.len() + constraints.len();
+        // Elimination visits each variable of each row once for each variable.
+        budget.spend(((count + 1) * (count + rows)) as u64).map_err(|exceeded| exceeded.at(span))?;
+        let mut integral: Vec<RationalAffine> = constraints.iter().map(|c| c.polynomial.clone()).collect();
+        let mut conditions: Vec<RationalAffine> = constraints.iter().flat_map(|c| c.conditions.clone()).collect();
         for &(index, size) in indices {
             let size = i64::try_from(size).ok();
             conditions.extend(size.and_then(|size| within(index, size)).ok_or_else(overflow)?);
             integral.push(index.clone());
         }
         let Some(old) = integral_points(count, &integral).ok_or_else(overflow)? else {
-            let error = Diagnostic::error("E0218", span, "an index of this contraction is never an integer");
+            let message = "an index or constraint of this contraction is never an integer";
+            let error = Diagnostic::error("E0218", span, message);
             return Err(
                 error.help("division in an index is exact: to round a size, give it a name before, as in `H = N / 2;`")
             );
@@ -97,10 +123,8 @@ impl Points {
         Ok(Points { names: variables.unique(), old, conditions, ranges, span })
     }
 
-    /// A polynomial that is an integer at all points, over the graph's variables.
+    /// Converts a polynomial that is an integer at all points to the graph's variables.
     pub fn affine(&self, polynomial: &RationalAffine) -> Lowered<Affine> {
-        /// No tensor is so large that an index in it has larger parts, and addresses made of these are far from the ends of 64 bits.
-        const LARGEST: u64 = 1 << 40;
         let here = polynomial.substitute_all(&self.old).and_then(|here| here.as_affine().cloned());
         let fits = |affine: &Affine| {
             let factors = affine.terms().iter().map(|(_, factor)| *factor);
@@ -109,32 +133,37 @@ impl Points {
         here.filter(fits).ok_or_else(|| overflow(self.span))
     }
 
-    /// The variables and their ranges, for the graph.
+    /// Returns the graph's variables and their ranges.
     pub fn index_ranges(&self) -> Lowered<Vec<IndexRange>> {
         let mut found = Vec::with_capacity(self.names.len());
         for (number, name) in self.names.iter().enumerate() {
             let (low, last) = self.ranges.as_ref().map_or((0, -1), |ranges| ranges[number]);
-            let high = last.checked_add(1).ok_or_else(|| overflow(self.span))?;
-            found.push(IndexRange { name: name.clone(), low, high });
+            if low.unsigned_abs().max(last.unsigned_abs()) > LARGEST {
+                let message =
+                    format!("the index `{name}` runs from {low} to {last}, over more values than any tensor has");
+                return Err(Diagnostic::error("E0219", self.span, message));
+            }
+            found.push(IndexRange { name: name.clone(), low, high: last + 1 });
         }
         Ok(found)
     }
 
-    /// The conditions among `polynomials` (at least 0) that the ranges do not imply.
-    pub fn constraints(&self, polynomials: &[RationalAffine]) -> Lowered<Vec<Affine>> {
+    /// Returns the expressions of `constraints` that must be at least 0 and that the ranges do not
+    /// imply.
+    pub fn constraints(&self, constraints: &[Constraint]) -> Lowered<Vec<Affine>> {
         let Some(ranges) = &self.ranges else { return Ok(Vec::new()) };
         let mut found = Vec::new();
-        for polynomial in polynomials {
-            let condition = polynomial.numerator().substitute_all(&self.old).ok_or_else(|| overflow(self.span))?;
-            let implied = condition.bounds(ranges).is_some_and(|(least, _)| least >= 0);
-            if !implied && !found.contains(&condition) {
+        for condition in constraints.iter().flat_map(|constraint| &constraint.conditions) {
+            let condition = condition.numerator().substitute_all(&self.old).ok_or_else(|| overflow(self.span))?;
+            let (least, _) = condition.bounds(ranges).ok_or_else(|| overflow(self.span))?;
+            if least < 0 && !found.contains(&condition) {
                 found.push(condition);
             }
         }
         Ok(found)
     }
 
-    /// An error unless each place is proven to be written at most once.
+    /// Checks that each element of the output is provably written at most once.
     pub fn written_once(&self, output: &[Affine], name: &str) -> Lowered<()> {
         let Some(ranges) = &self.ranges else { return Ok(()) };
         let overflow = || overflow(self.span);
@@ -155,7 +184,7 @@ impl Points {
         }
     }
 
-    /// `i = 0, j = 1`, of the program's variables.
+    /// Formats a point in the program's variables, as in `i = 0, j = 1`.
     fn assignment(&self, point: &[i64]) -> Lowered<String> {
         let mut parts = Vec::with_capacity(point.len());
         for (name, old) in self.names.iter().zip(&self.old) {
@@ -165,8 +194,9 @@ impl Points {
     }
 }
 
-/// `0 <= polynomial < bound`, as expressions that are at least 0. The polynomial may be a fraction. `None`: overflow.
-pub(super) fn within(polynomial: &RationalAffine, bound: i64) -> Option<[RationalAffine; 2]> {
+/// Returns expressions that are at least 0 exactly if `0 <= polynomial < bound`. The polynomial may
+/// be a fraction. Returns `None` on overflow.
+fn within(polynomial: &RationalAffine, bound: i64) -> Option<[RationalAffine; 2]> {
     let numerator = polynomial.numerator();
     // p/d < b is p < d*b.
     let last = polynomial.denominator().checked_mul(bound)?.checked_sub(1)?;

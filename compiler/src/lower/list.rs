@@ -1,14 +1,16 @@
-//! Functions on lists and other values that are known at compile time.
+//! Functions on lists and other values known at compile time.
 
 use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
+use tile_lang::Budget;
 use tile_lang::diagnostic::Diagnostic;
 use tile_lang::span::Span;
 
 use super::constant::Constant;
 use super::expression::{Evaluator, Lowered, Spans, Target};
-use super::value::{Callable, Instance, Renewal, Value};
+use super::value::{Callable, Instance, List, Renewal, Value};
 
 impl<'p, T: Target> Evaluator<'p, T> {
     pub(super) fn compile_time(
@@ -22,9 +24,13 @@ impl<'p, T: Target> Evaluator<'p, T> {
             ("dims", [Value::Element(tensor)]) => {
                 Ok(Value::List(self.target.shape(*tensor).into_iter().map(Value::int).collect()))
             }
-            ("dims", [Value::Constant(_)]) => Ok(Value::List(Vec::new())),
+            ("dims", [Value::Constant(_)]) => Ok(Value::List(List::default())),
             ("rank", [Value::Element(tensor)]) => Ok(Value::int(self.target.shape(*tensor).len())),
             ("rank", [Value::Constant(_)]) => Ok(Value::int(0)),
+            ("type_of", [value @ (Value::Element(_) | Value::Constant(_))]) => {
+                Ok(Value::Symbol(self.dtype(value, spans.call)?.name().into()))
+            }
+            ("has_states", [value]) => self.has_states(value, &mut HashSet::new(), spans.call).map(Value::bool),
             ("is_list", [value]) => Ok(Value::bool(matches!(value, Value::List(_)))),
             ("is_callable", [value]) => Ok(Value::bool(matches!(value, Value::Callable(_)))),
             ("len", [Value::List(items)]) => Ok(Value::int(items.len())),
@@ -39,14 +45,18 @@ impl<'p, T: Target> Evaluator<'p, T> {
                     ends.push(usize::try_from(from_start.clamp(0, length)).unwrap_or(0));
                 }
                 let (start, end) = (ends.first().copied().unwrap_or(0), ends.get(1).copied().unwrap_or(items.len()));
-                Ok(Value::List(items.get(start..end).unwrap_or_default().to_vec()))
+                let part = items.get(start..end).unwrap_or_default();
+                self.spend(part.len() / 4, spans.call)?;
+                self.list(part.to_vec(), spans.call)
             }
             ("letters", [Value::Symbol(text)]) => {
-                Ok(Value::List(text.chars().map(|c| Value::Symbol(c.to_string().into())).collect()))
+                self.spend(text.len(), spans.call)?;
+                self.list(text.chars().map(|c| Value::Symbol(c.to_string().into())).collect(), spans.call)
             }
             ("product", [Value::List(items)]) => {
                 let mut product = Value::Constant(Constant::Int(1));
-                for item in items {
+                self.spend(items.len(), spans.call)?;
+                for item in items.iter() {
                     product = self.binary(crate::scalar::BinaryOp::Mul, product, item.clone(), spans.call)?;
                 }
                 Ok(product)
@@ -57,7 +67,7 @@ impl<'p, T: Target> Evaluator<'p, T> {
             }
             ("list", [value]) => Ok(match value {
                 Value::List(_) => value.clone(),
-                _ => Value::List(vec![value.clone()]),
+                _ => Value::List(vec![value.clone()].into()),
             }),
             ("list", [value, Value::Constant(Constant::Int(count))]) => match value {
                 Value::List(items) if i64::try_from(items.len()) == Ok(*count) => Ok(value.clone()),
@@ -66,18 +76,22 @@ impl<'p, T: Target> Evaluator<'p, T> {
                     format!("a number or a list of {count} is wanted here, not a list of {}", items.len()),
                 )),
                 _ => {
-                    limit(usize::try_from(*count).unwrap_or(0), spans.call)?;
+                    self.allow(usize::try_from(*count).unwrap_or(0), spans.call)?;
                     Ok(Value::List((0..*count).map(|_| value.clone()).collect()))
                 }
             },
             ("repeat", [Value::Constant(Constant::Int(count)), value]) => {
-                if *count < 0 || *count > MOST_COPIES {
-                    return Err(wrong(0, format!("there are 0 to {MOST_COPIES} copies, not {count}")));
-                }
-                let copies = (0..*count).map(|_| copy(value).ok_or_else(|| wrong(1, not_a_layer(name, value))));
-                copies.collect::<Lowered<_>>().map(Value::List)
+                let Ok(times) = usize::try_from(*count) else {
+                    return Err(wrong(0, format!("expected a number of copies, found {count}")));
+                };
+                self.allow(times, spans.call)?;
+                let copy = || self.copy(value, spans.call)?.ok_or_else(|| wrong(1, not_a_layer(name, value)));
+                (0..*count).map(|_| copy()).collect::<Lowered<_>>().map(Value::List)
             }
-            ("with_weight", [Value::Callable(Callable::Instance(layer)), names, Value::Callable(callable)]) => {
+            (
+                "with_weight" | "parametrized",
+                [Value::Callable(Callable::Instance(layer)), names, Value::Callable(callable)],
+            ) => {
                 let names = match names {
                     Value::List(names) => names.iter().collect(),
                     name => vec![name],
@@ -86,10 +100,14 @@ impl<'p, T: Target> Evaluator<'p, T> {
                     Value::Symbol(name) => Ok(name.clone()),
                     other => Err(wrong(1, format!("this is {}, not the name of a weight", other.kind()))),
                 });
-                let renewal = Renewal { names: names.collect::<Lowered<_>>()?, callable: callable.clone() };
-                Ok(Value::instance(Rc::new(Instance { renewal: Some(renewal), ..Instance::clone(layer) })))
+                let (names, replaces) = (names.collect::<Lowered<_>>()?, name == "with_weight");
+                self.spend(10 + layer.renewals.len(), spans.call)?;
+                let mut renewed = Instance::clone(layer);
+                renewed.depth = renewed.depth.max(Value::<T::Element>::Callable(callable.clone()).depth() + 1);
+                renewed.renewals.push(Renewal { names, replaces, callable: callable.clone() });
+                Ok(Value::instance(Rc::new(renewed)))
             }
-            ("clone", [value]) => copy(value).ok_or_else(|| wrong(0, not_a_layer(name, value))),
+            ("clone", [value]) => self.copy(value, spans.call)?.ok_or_else(|| wrong(0, not_a_layer(name, value))),
             ("error", [message]) => Err(Diagnostic::error("E0228", spans.call, message.to_string())),
             _ => {
                 let kinds: Vec<&str> = arguments.iter().map(Value::kind).collect();
@@ -99,12 +117,68 @@ impl<'p, T: Target> Evaluator<'p, T> {
         }
     }
 
+    /// Returns whether a layer has states, or any of the parts that it is given or names. The
+    /// instances in `seen` have been visited and have none.
+    fn has_states(
+        &self,
+        value: &Value<'p, T::Element>,
+        seen: &mut HashSet<*const Instance<'p, T::Element>>,
+        span: Span,
+    ) -> Lowered<bool> {
+        self.spend(1, span)?;
+        let has = |function| self.program.has_states(function, &self.budget).map_err(|exceeded| exceeded.at(span));
+        match value {
+            Value::Callable(Callable::Function(function)) => return has(function),
+            Value::Callable(Callable::Instance(instance)) if seen.insert(Rc::as_ptr(instance)) => {
+                if has(instance.function)? {
+                    return Ok(true);
+                }
+                for part in instance.parts() {
+                    if self.has_states(&part, seen, span)? {
+                        return Ok(true);
+                    }
+                }
+            }
+            Value::List(items) if value.has_callables() => {
+                for item in items.iter() {
+                    if self.has_states(item, seen, span)? {
+                        return Ok(true);
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(false)
+    }
+
+    /// Makes a list of the items, and counts it.
+    pub(super) fn list(&self, items: Vec<Value<'p, T::Element>>, span: Span) -> Lowered<Value<'p, T::Element>> {
+        self.allow(items.len(), span)?;
+        Ok(Value::List(items.into()))
+    }
+
+    /// Counts a list with this number of items against the budget.
+    fn allow(&self, items: usize, span: Span) -> Lowered<()> {
+        // The items are collected into a vector first, then copied into the shared list.
+        let bytes = (items as u64).saturating_mul(2 * size_of::<Value<'p, T::Element>>() as u64);
+        self.budget.take_bytes(bytes).and_then(|()| self.budget.spend(items as u64 / 4)).map_err(|e| e.at(span))
+    }
+
+    /// Copies a layer, or each layer in a list. A copy has the same hyper-parameters and its own
+    /// weights. Returns `None` if anything but callables and names is found.
+    fn copy(&self, value: &Value<'p, T::Element>, span: Span) -> Lowered<Option<Value<'p, T::Element>>> {
+        self.spend(value.size(), span)?;
+        let copy = is_copied(value).then(|| Copies::new(&self.budget).value(value));
+        self.spend(0, span)?;
+        Ok(copy)
+    }
+
     fn range(&self, start: i64, end: i64, spans: &Spans) -> Lowered<Value<'p, T::Element>> {
-        limit(usize::try_from(end.saturating_sub(start)).unwrap_or(0), spans.call)?;
+        self.allow(usize::try_from(end.saturating_sub(start)).unwrap_or(0), spans.call)?;
         Ok(Value::List((start..end).map(|number| Value::Constant(Constant::Int(number))).collect()))
     }
 
-    /// `list[index]`; a negative index counts from the end.
+    /// Returns `list[index]`. A negative index counts from the end.
     pub(super) fn item(
         &self,
         items: &[Value<'p, T::Element>],
@@ -121,32 +195,66 @@ impl<'p, T: Target> Evaluator<'p, T> {
     }
 }
 
-/// The most items of a list, and letters of a text.
-const MOST_ITEMS: usize = 1_000_000;
-/// The most copies of a layer.
-const MOST_COPIES: i64 = 10_000;
-
-/// An error where a list or a text would be too long.
-pub(super) fn limit(items: usize, span: Span) -> Lowered<()> {
-    if items <= MOST_ITEMS {
-        return Ok(());
+fn is_copied<E>(value: &Value<'_, E>) -> bool {
+    match value {
+        Value::List(items) => items.iter().all(is_copied),
+        value => matches!(value, Value::Callable(_) | Value::Symbol(_)),
     }
-    Err(Diagnostic::error("E0227", span, format!("a list or a text has at most {MOST_ITEMS} items")))
 }
 
-/// A layer with the same hyper-parameters and weights of its own. None for what is no callable.
-fn copy<'p, E: Clone>(value: &Value<'p, E>) -> Option<Value<'p, E>> {
-    match value {
-        Value::Callable(Callable::Instance(instance)) => {
-            // A layer that is a hyper-parameter is copied, too.
-            let copied = |value: &Value<'p, E>| copy(value).unwrap_or_else(|| value.clone());
-            let parameters = instance.parameters.iter().map(|parameter| parameter.as_ref().map(copied));
-            let (parameters, path) = (parameters.collect(), RefCell::new(None));
-            Some(Value::instance(Rc::new(Instance { parameters, path, ..Instance::clone(instance) })))
+/// A copier of layers, optimizers and other instances, each copy with its own weights. An instance
+/// that occurs several times is copied once, so that the copies share it as well.
+pub(super) struct Copies<'p, E> {
+    /// Instances and their copies, by the address of the original.
+    copied: HashMap<*const Instance<'p, E>, Copied<'p, E>>,
+    budget: Budget,
+}
+
+/// An instance and its copy.
+struct Copied<'p, E>(#[expect(dead_code, reason = "keeps its address")] Rc<Instance<'p, E>>, Rc<Instance<'p, E>>);
+
+impl<'p, E: Clone> Copies<'p, E> {
+    /// Creates a copier without copies. Once the budget is exceeded, it copies nothing more.
+    pub fn new(budget: &Budget) -> Self {
+        Copies { copied: HashMap::new(), budget: budget.clone() }
+    }
+
+    pub fn instance(&mut self, instance: &Rc<Instance<'p, E>>) -> Rc<Instance<'p, E>> {
+        if let Some(Copied(_, copy)) = self.copied.get(&Rc::as_ptr(instance)) {
+            return copy.clone();
         }
-        Value::Callable(_) | Value::Symbol(_) => Some(value.clone()),
-        Value::List(items) => items.iter().map(copy).collect::<Option<_>>().map(Value::List),
-        Value::Constant(_) | Value::Element(_) => None,
+        let parts =
+            instance.parameters.iter().flatten().map(Value::size).fold(instance.renewals.len(), usize::saturating_add);
+        if self.budget.take_bytes(400 + 40 * parts as u64).and_then(|()| self.budget.spend(10 + parts as u64)).is_err()
+        {
+            return instance.clone();
+        }
+        // Callables among the hyper-parameters are copied, too.
+        let parameters =
+            instance.parameters.iter().map(|value| value.as_ref().map(|value| self.value(value))).collect();
+        let renewals = instance
+            .renewals
+            .iter()
+            .map(|renewal| Renewal { callable: self.callable(&renewal.callable), ..renewal.clone() });
+        let (renewals, path) = (renewals.collect(), RefCell::new(None));
+        let copy = Rc::new(Instance { parameters, renewals, path, ..Instance::clone(instance) });
+        self.copied.insert(Rc::as_ptr(instance), Copied(instance.clone(), copy.clone()));
+        copy
+    }
+
+    fn callable(&mut self, callable: &Callable<'p, E>) -> Callable<'p, E> {
+        match callable {
+            Callable::Instance(instance) => Callable::Instance(self.instance(instance)),
+            callable => callable.clone(),
+        }
+    }
+
+    fn value(&mut self, value: &Value<'p, E>) -> Value<'p, E> {
+        match value {
+            Value::Callable(callable) => Value::Callable(self.callable(callable)),
+            Value::List(items) => Value::List(items.iter().map(|item| self.value(item)).collect()),
+            value => value.clone(),
+        }
     }
 }
 

@@ -1,28 +1,37 @@
-//! Program and concrete inputs to the tensor graph.
+//! Lowering of a program with concrete inputs to the tensor graph.
 //!
-//! Lowering runs the entry's statements in order, at compile time, on values that are not yet known: every tensor is a
-//! node of the graph, with its shape and type; sizes and other constants are computed here and now; named functions
-//! are written out where they are called. What remains of an index is integral and bounded: fractional indices have
-//! become lattices, and every index variable has its exact range.
+//! Lowering runs the entry's statements in order, at compile time. Every tensor is a node of the
+//! graph with a known shape and type but an unknown value. Sizes and other constants are computed
+//! at once, and calls of named functions are inlined. The indices that remain are integral and
+//! bounded: fractional indices have become lattices, and every index variable has its exact range.
 //!
 //! - `mod`: the entry and its inputs;
-//! - `statement`: statements, and the loops and conditions among them; `call`: calls and their arguments; `scope`: names
-//!   and sizes; `value`: what they stand for; `list`: functions on what is known at compile time;
-//! - `frame`: where in the tree of layers evaluation is; `weights`: the tensors that layers keep;
-//! - `scan`: loops at run time;
-//! - `train`: a step of training; `guard`: what keeps a step that fails from changing weights;
-//! - `expression`: operators and elementwise functions, the same for whole tensors and inside contractions;
-//! - `constant`: arithmetic at compile time;
+//! - `statement`: statements, with compile-time loops and conditions; `call`: calls and their
+//!   arguments; `scope`: names and sizes; `value`: compile-time values; `list`: functions on values
+//!   known at compile time;
+//! - `frame`: the position in the tree of layers; `weights`: the tensors that layers keep;
+//! - `scan`: run-time loops;
+//! - `train`: training steps; `guard`: protection of the weights from a failed step; `augment`:
+//!   layers that transform the training data;
+//! - `expression`: operators and elementwise functions, the same for whole tensors and inside
+//!   contractions;
+//! - `constant`: compile-time arithmetic;
 //! - `tensors`: elementwise operations on whole tensors, and broadcasting;
-//! - `builtin`: the functions on whole tensors, and `einsum`;
-//! - `contraction`: contraction statements; `body`: what they aggregate, and the indices in it; `indices`: the values
-//!   that their index variables take.
+//! - `builtin`, `einsum`: the functions on whole tensors;
+//! - `contraction`: contraction statements; `body`: their bodies and indices; `indices`: the ranges
+//!   of their index variables;
+//! - `calls`: graphs from calls of library functions, without a program's text;
+//! - `network`: the result of lowering.
 //!
-//! Types. Two types meet in the float before the integer, then the wider, then the left; a bool is the narrowest
-//! integer, so that `+` of two bools is "or" and `*` is "and". A function of integers gives integers, truncated. A
-//! whole constant is i32 (i64 where it does not fit), any other f32; it is rounded once, to the type in which it meets
-//! a tensor.
+//! # Types
+//!
+//! - The common type of two operands is the float if only one is, then the wider one, then the left
+//!   one. A bool is the narrowest integer, so `+` of two bools is "or" and `*` is "and".
+//! - A function of integers gives integers, truncated.
+//! - An integer constant is an i32 (an i64 if it does not fit), any other number an f32. It is
+//!   rounded once, to the type in which it meets a tensor.
 
+mod augment;
 mod body;
 mod builtin;
 mod call;
@@ -53,9 +62,9 @@ pub use train::{Settings, Targets, settings, train};
 
 use std::collections::{BTreeMap, HashMap};
 
-use tile_lang::Program;
 use tile_lang::ast::{DimKind, Function, Input};
 use tile_lang::diagnostic::Diagnostic;
+use tile_lang::{Budget, Limits, Program};
 
 use crate::dtype::DType;
 use crate::graph::{NodeId, Op};
@@ -66,51 +75,60 @@ use scope::{Scope, Size};
 use tensors::Tensors;
 use value::Value;
 
-/// What an input of the entry is bound to.
+/// The binding of an input of the entry.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Binding {
-    /// A tensor of this type, given at each run.
+    /// A tensor of this type, which is passed at each run.
     Tensor(TensorType),
-    /// A constant; an i32 (an i64 where it does not fit) where it meets tensors.
+    /// A constant. It is an i32 (an i64 if it does not fit) when it meets a tensor.
     Int(i64),
-    /// A constant; an f32 where it meets tensors.
+    /// A constant. It is an f32 when it meets a tensor.
     Float(f64),
 }
 
-/// What is known of the entry's inputs, by their names.
+/// The known facts about the entry's inputs, by name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Bindings {
     pub inputs: BTreeMap<String, Binding>,
-    /// Sizes by name. An input without a binding whose sizes are all known is f32.
+    /// Sizes by name. An input without a binding is an f32 tensor if all its sizes are known.
     pub sizes: BTreeMap<String, usize>,
     /// Values of the entry's hyper-parameters.
     pub parameters: BTreeMap<String, Setting>,
-    /// What `training` is in the program, and whether `update`s happen.
+    /// The value of `training` in the program. It also decides whether `update` statements take
+    /// effect.
     pub training: bool,
+    /// The path of the layer whose `adapt` block runs. If set, the graph has no outputs except
+    /// updates.
+    pub adapting: Option<String>,
+    /// Limits on the work of the whole compilation, from lowering to planning.
+    pub limits: Limits,
 }
 
-/// What a hyper-parameter of the entry is set to.
+/// A value of a hyper-parameter of the entry.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Setting {
     Bool(bool),
     Int(i64),
     Float(f64),
-    /// A name that stands for itself, or for a function.
+    /// A symbol, or the name of a function.
     Name(String),
 }
 
-/// The network that is the function, layer or model named `entry` (else the last model, else the last function), or
-/// what is wrong with the program or the bindings.
+/// Lowers the function, layer or model named `entry`. Without a name, this is the last model, or
+/// else the last function. Returns the errors of the program or the bindings, if any.
 pub fn lower(program: &Program, entry: Option<&str>, bindings: &Bindings) -> Result<Network, Vec<Diagnostic>> {
     let program = &*program.with(&named(bindings));
     let (function, types) = entry_types(program, entry, bindings)?;
     let name = function.name.as_ref().map_or("main", |name| name.name.as_str());
-    let mut evaluator = Evaluator::new(program, Tensors::new(name), bindings.training);
-    let outputs = run_entry(&mut evaluator, function, bindings, types).map_err(|error| vec![error])?;
-    Ok(evaluator.target.into_network(outputs))
+    let mut evaluator = Evaluator::new(program, Tensors::new(name, &Budget::new(bindings.limits)), bindings.training);
+    evaluator.adapting = bindings.adapting.as_deref();
+    let inputs = entry_inputs(&mut evaluator, function, types).map_err(|error| vec![error])?;
+    let outputs = run_entry(&mut evaluator, function, bindings, inputs).map_err(|error| vec![error])?;
+    let outputs = if bindings.adapting.is_some() { Vec::new() } else { outputs };
+    Ok(Network { adapts: evaluator.adapts, ..evaluator.target.into_network(outputs) })
 }
 
-/// The names that hyper-parameters are set to, which may be functions of the library.
+/// Returns the names among the hyper-parameters' values, which may refer to library functions.
 fn named(bindings: &Bindings) -> Vec<&str> {
     let names = bindings.parameters.values().filter_map(|setting| match setting {
         Setting::Name(name) => Some(name.as_str()),
@@ -119,7 +137,7 @@ fn named(bindings: &Bindings) -> Vec<&str> {
     names.collect()
 }
 
-/// The entry, and what its inputs are bound to.
+/// Returns the entry and the bindings of its inputs.
 fn entry_types<'p>(
     program: &'p Program,
     entry: Option<&str>,
@@ -133,13 +151,12 @@ fn entry_types<'p>(
     Ok((function, input_types(function, bindings)?))
 }
 
-/// Runs the entry's statements; gives its outputs.
-fn run_entry<'p>(
+/// Adds the entry's inputs and returns their values.
+fn entry_inputs<'p>(
     evaluator: &mut Evaluator<'p, Tensors>,
-    function: &'p Function,
-    bindings: &'p Bindings,
+    function: &Function,
     types: Vec<Binding>,
-) -> Lowered<Vec<(String, NodeId)>> {
+) -> Lowered<Vec<Option<Value<'p, NodeId>>>> {
     let mut arguments = Vec::with_capacity(types.len());
     for (input, binding) in function.inputs.iter().zip(types) {
         evaluator.target.label.value = Some((input.name.name.clone(), input.span));
@@ -152,6 +169,16 @@ fn run_entry<'p>(
             Binding::Float(value) => Value::Constant(Constant::Float(value)),
         }));
     }
+    Ok(arguments)
+}
+
+/// Runs the entry's statements on its inputs and returns its outputs.
+fn run_entry<'p>(
+    evaluator: &mut Evaluator<'p, Tensors>,
+    function: &'p Function,
+    bindings: &'p Bindings,
+    arguments: Vec<Option<Value<'p, NodeId>>>,
+) -> Lowered<Vec<(String, NodeId)>> {
     let mut scope = Scope::new(function);
     for (name, &size) in &bindings.sizes {
         scope.sizes.insert(name, Size { size, place: None });
@@ -176,7 +203,7 @@ fn run_entry<'p>(
     Ok(outputs)
 }
 
-/// An error for every name in the bindings that the entry does not have.
+/// Returns an error for each name in the bindings that the entry does not declare.
 fn unknown_names(function: &Function, bindings: &Bindings) -> Vec<Diagnostic> {
     let inputs: Vec<&str> = function.inputs.iter().map(|input| input.name.name.as_str()).collect();
     let dims = function.inputs.iter().flat_map(|input| input.dims.iter().flatten());
@@ -195,7 +222,8 @@ fn unknown_names(function: &Function, bindings: &Bindings) -> Vec<Diagnostic> {
     errors.chain(unknown_parameters.map(|name| error("hyper-parameter", name, &parameters))).collect()
 }
 
-/// What each input of the entry is bound to; those that are not take the sizes that the others give to names.
+/// Returns the bindings of the entry's inputs. An unbound input takes its size names from the other
+/// inputs.
 fn input_types(function: &Function, bindings: &Bindings) -> Result<Vec<Binding>, Vec<Diagnostic>> {
     let mut known: HashMap<&str, usize> = bindings.sizes.iter().map(|(name, size)| (name.as_str(), *size)).collect();
     for input in &function.inputs {

@@ -1,59 +1,64 @@
-//! What lowering makes of a program: the graph, and the weights that layers have made.
+//! The result of lowering a program: a graph, and the weights of its layers.
 
 use crate::graph::{Graph, NodeId};
 use crate::tensor::TensorType;
 
 pub use tile_lang::ast::WeightKind;
 
-/// A program for given shapes.
+/// A program lowered for given shapes.
 #[derive(Clone, Debug, Default)]
 pub struct Network {
-    /// In training, it has more outputs than the entry: for each weight that an `update` changes its next value, named
-    /// by its path; and where there are regularizers, their sum as [`Network::PENALTY`].
+    /// The graph. In training, it has outputs in addition to the entry's: the next value of each
+    /// weight that an `update` changes, named by the weight's path, and the sum of all penalties as
+    /// [`Network::PENALTY`], if there are any.
     pub graph: Graph,
-    /// In the order in which they were made, which is that of the graph's weights.
+    /// The weights in order of creation, which is the order of the graph's weights.
     pub weights: Vec<Weight>,
-    /// Computes the first value of each weight: outputs named by path. Its one input, if it has any, is
-    /// [`Network::SEED`].
+    /// The graph that computes the initial value of each weight, with outputs named by path. Its
+    /// only input, if any, is [`Network::SEED`].
     pub initial: Graph,
-    /// The layers applied by the entry itself, in order; a layer that is applied twice is there twice.
+    /// The layers that the entry itself applies, in order. A layer that is applied twice is listed
+    /// twice.
     pub layers: Vec<Layer>,
+    /// The paths of the layers with an `adapt` block, without frozen ones, in order of application.
+    pub adapts: Vec<String>,
 }
 
 impl Network {
-    /// The input from which random numbers are made, `u32[2]`: a seed that differs from step to step. Where nothing
-    /// is random there is none.
+    /// The input with the seed of random numbers, `u32[2]`, which differs from step to step. It
+    /// exists only if something is random.
     pub const SEED: &str = "seed";
-    /// The output with the sum of all regularizers, `f32[]`.
+    /// The output with the sum of all regularizers and `with_loss` terms, `f32[]`.
     pub const PENALTY: &str = "penalty";
-    /// The input with the number of the step, from 1, `f32[]`; only where something asks for it.
+    /// The input with the number of the step, counted from 1, `f32[]`. It exists only if it is
+    /// used.
     pub const STEP: &str = "step";
-    /// The input with the factor for learning rates, `f32[]`; only where something asks for it.
+    /// The input with the factor for learning rates, `f32[]`. It exists only if it is used.
     pub const RATE: &str = "rate";
-    /// The input of a step with the weights of samples, `f32[N]`.
+    /// The input of a step with the sample weights, `f32[N]`.
     pub const SAMPLE_WEIGHT: &str = "sample weight";
     /// The output of a step with its loss, `f32[]`.
     pub const LOSS: &str = "loss";
-    /// The states of steps, `f32[]`, with the sum of the loss over all samples, and their number.
+    /// The states of steps with the sum of the loss over all samples, and their number, `f32[]`.
     pub const LOSS_SUM: &str = "train.loss.Sum";
     pub const LOSS_COUNT: &str = "train.loss.Count";
-    /// A loss up to here, either way, is a finite number. (The largest float has no decimal form that the compilers of all
-    /// shading languages take.)
+    /// The largest magnitude of a loss that counts as finite. Not every shading language's compiler
+    /// accepts the largest float in decimal form.
     pub const LARGEST_LOSS: f64 = 3e38;
-    /// The state of steps of training, `f32[]`, that is 1 from the first step on whose loss was no finite number, and else 0:
-    /// no weight changes any more until it is set to 0.
+    /// The state of training steps, `f32[]`, that becomes 1 with the first step whose loss is not
+    /// finite. While it is 1, no weight changes; setting it to 0 resumes training.
     pub const FAILED: &str = "train.loss.Failed";
 
-    /// The input of a step with what an output should be.
+    /// Returns the name of the input of a step with the target of an output.
     pub fn target(output: &str) -> String {
         format!("target {output}")
     }
 }
 
-/// A tensor that stays between runs.
+/// A tensor that persists between runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Weight {
-    /// `encoder[3].attention.query.Kernel`: unique.
+    /// The unique path, such as `encoder[3].attention.query.Kernel`.
     pub path: String,
     pub ty: TensorType,
     pub kind: WeightKind,
@@ -61,24 +66,27 @@ pub struct Weight {
     pub node: NodeId,
 }
 
-/// Whose a weight is.
+/// The owner of a weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// The model's own.
+    /// The model.
     Model,
-    /// Kept by an optimizer for a trained weight.
+    /// A loss. The weight is stored with the model's, and used only in training and evaluation.
+    Loss,
+    /// An optimizer, which keeps the weight for a trained one.
     Optimizer,
-    /// What metrics, and the mean of the loss, have counted.
+    /// A metric, or the mean of the loss.
     Metric,
 }
 
-/// A layer where it is applied.
+/// One application of a layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layer {
     pub path: String,
-    /// Its name in the source.
+    /// The layer's name in the source.
     pub class: String,
     pub outputs: Vec<TensorType>,
-    /// The elements of the weights that it reads first, where its path does not say which are its own.
+    /// The number of elements of the weights that this layer reads first, if its path does not
+    /// identify its own weights.
     pub elements: Option<usize>,
 }

@@ -1,7 +1,9 @@
-//! `scan`: a loop at run time. Its body becomes a graph of its own, into which what it reads of outside is captured.
+//! `scan`: a run-time loop. Its body becomes a graph of its own, and outer values that the body
+//! reads are captured as inputs.
 //!
-//! The tensors of the names of outside that the body assigns, which may be lists, are the carries. While the body is lowered, [`Tensors::graph`] is the body's;
-//! what was captured and is not read is left out again.
+//! The carries are the outer names that the body assigns; their values are tensors or lists of
+//! tensors. While the body is lowered, [`Tensors::graph`] is the body's graph. Captures that turn
+//! out unused are removed again.
 
 use tile_lang::ast::{self, Ident, Statement, StatementKind};
 use tile_lang::diagnostic::Diagnostic;
@@ -15,21 +17,22 @@ use super::value::Value;
 use crate::graph::{NodeId, Scan};
 use crate::tensor::TensorType;
 
-/// What goes step by step through a loop.
+/// A tensor that the loop iterates over, one slice a step.
 struct Sequence<'p> {
     variable: &'p Ident,
     node: NodeId,
     axis: usize,
 }
 
-/// A name whose value goes from one step to the next.
+/// A name whose value is passed from each step to the next.
 struct Carry<'p> {
     name: &'p Ident,
-    /// Before the first step: a tensor, or a list of such and of lists.
+    /// The value before the first step: a tensor, or a nested list of tensors.
     first: Value<'p, NodeId>,
 }
 
-/// A tensor that a step takes or gives: the name, which of the tensors of a list it is, and what the graph calls it.
+/// A tensor that a step takes or returns: the name, the label in the graph (with the position in a
+/// list), and the node.
 struct Leaf<'p> {
     name: &'p Ident,
     label: String,
@@ -120,7 +123,7 @@ pub(super) fn scan<'p>(
     Ok(())
 }
 
-/// The tensors in a value, in order.
+/// Returns the tensors in a value, in order.
 fn leaves<'p>(name: &'p Ident, value: &Value<'p, NodeId>) -> Vec<Leaf<'p>> {
     fn add<'p>(name: &'p Ident, label: String, value: &Value<'p, NodeId>, found: &mut Vec<Leaf<'p>>) {
         match value {
@@ -137,7 +140,7 @@ fn leaves<'p>(name: &'p Ident, value: &Value<'p, NodeId>) -> Vec<Leaf<'p>> {
     found
 }
 
-/// Gives the carried names other tensors, in the order of [`leaves`].
+/// Rebinds the carried names to other tensors, in the order of [`leaves`].
 fn replace<'p>(scope: &mut Scope<'p, NodeId>, carries: &[Carry<'p>], nodes: Vec<NodeId>) {
     fn filled<'p>(like: &Value<'p, NodeId>, nodes: &mut impl Iterator<Item = NodeId>) -> Value<'p, NodeId> {
         match like {
@@ -153,7 +156,7 @@ fn replace<'p>(scope: &mut Scope<'p, NodeId>, carries: &[Carry<'p>], nodes: Vec<
     }
 }
 
-/// The tensors that the loop goes through, and how many steps that are.
+/// Returns the tensors that the loop iterates over, and the number of steps.
 fn sequences<'p>(
     evaluator: &mut Evaluator<'p, Tensors>,
     scope: &Scope<'p, NodeId>,
@@ -182,7 +185,7 @@ fn sequences<'p>(
     Ok((found, length.unwrap_or(0)))
 }
 
-/// The names of the scope that statements assign, in order.
+/// Collects the names of the scope that the statements assign, in order.
 fn assigned<'p>(statements: &'p [Statement], scope: &Scope<'p, NodeId>, names: &mut Vec<&'p Ident>) {
     for statement in statements {
         let targets: &[Ident] = match &statement.kind {
@@ -208,7 +211,7 @@ fn assigned<'p>(statements: &'p [Statement], scope: &Scope<'p, NodeId>, names: &
     }
 }
 
-/// What is carried before the first step, with a tensor for each number in it.
+/// Returns the initial value of a carry, with each number converted to a tensor.
 fn first_value<'p>(
     evaluator: &mut Evaluator<'p, Tensors>,
     name: &Ident,
@@ -231,7 +234,8 @@ fn first_value<'p>(
     }
 }
 
-/// What a step gives: the next value of each carry, in the type that it had, then what is yielded.
+/// Returns the outputs of a step: the next value of each carry, cast to the carry's type, then the
+/// yielded values.
 fn outputs<'p>(
     evaluator: &mut Evaluator<'p, Tensors>,
     scope: &Scope<'p, NodeId>,
@@ -256,7 +260,8 @@ fn outputs<'p>(
     Ok(outputs)
 }
 
-/// Adds the tensors of a carry after a step, of the same types and in the same lists as those of `first`.
+/// Adds the tensors of a carry after a step. Types, shapes and list structure must match those of
+/// `first`.
 fn next_value<'p>(
     evaluator: &mut Evaluator<'p, Tensors>,
     name: &'p Ident,

@@ -1,4 +1,4 @@
-//! The names that one call of a function has defined so far, and how inputs name sizes.
+//! The names that one call of a function has defined so far, and the sizes that its inputs name.
 
 use std::collections::HashMap;
 
@@ -14,15 +14,15 @@ pub(super) struct Scope<'p, E> {
     pub function: &'p Function,
     pub names: HashMap<&'p str, Value<'p, E>>,
     pub sizes: HashMap<&'p str, Size>,
-    /// The paths of the weights among the names.
+    /// The paths of the names that are weights.
     pub weights: HashMap<&'p str, String>,
 }
 
-/// What a size name stands for.
+/// The value of a size name.
 #[derive(Clone, Copy)]
 pub(super) struct Size {
     pub size: usize,
-    /// The input's dimension that gave it; none where it was given by its name.
+    /// The dimension of the input that gave the size, or `None` if it was given by name.
     pub place: Option<Span>,
 }
 
@@ -36,7 +36,8 @@ impl<'p, E: Clone> Scope<'p, E> {
         self.names.get(name).cloned().or_else(size)
     }
 
-    /// The same scope with other values for its names, in a fixed order.
+    /// Returns the same scope with mapped values. Names are visited in sorted order, so that the
+    /// result is deterministic.
     pub fn map(&self, mut value: impl FnMut(&Value<'p, E>) -> Value<'p, E>) -> Self {
         let mut names: Vec<_> = self.names.iter().collect();
         names.sort_unstable_by_key(|(name, _)| **name);
@@ -44,14 +45,15 @@ impl<'p, E: Clone> Scope<'p, E> {
         Self { function: self.function, names, sizes: self.sizes.clone(), weights: self.weights.clone() }
     }
 
-    /// The same scope for another target: without tensors.
+    /// Returns the same scope for another target, without values that contain tensors.
     pub fn constants<F>(&self) -> Scope<'p, F> {
         let constants = self.names.iter().filter_map(|(name, value)| Some((*name, value.constant()?)));
         let (names, sizes) = (constants.collect(), self.sizes.clone());
         Scope { function: self.function, names, sizes, weights: HashMap::new() }
     }
 
-    /// Checks the shape of an argument (none: a list) against the dimensions of an input, and gives its size names their values.
+    /// Checks an argument's shape against the dimensions of an input, and binds the size names. A
+    /// `shape` of `None` stands for a list.
     pub fn bind_sizes(&mut self, input: &'p Input, shape: Option<Vec<usize>>) -> Lowered<()> {
         let Some(dims) = &input.dims else { return Ok(()) };
         let name = &input.name.name;
@@ -98,7 +100,7 @@ impl<'p, E: Clone> Scope<'p, E> {
     }
 }
 
-/// `1 axis`, `2 axes`
+/// Formats a number of axes: `1 axis`, `2 axes`.
 pub(super) fn axes(count: usize) -> String {
     format!("{count} {}", if count == 1 { "axis" } else { "axes" })
 }

@@ -1,12 +1,17 @@
-//! Statements, in order. Loops and conditions are decided here, but for `scan`, which is a loop at run time.
+//! Statements, run in order. Loops and conditions are resolved at compile time, except `scan`,
+//! which is a run-time loop.
 
 use tile_lang::ast::{Expr, FunctionKind, Ident, Statement, StatementKind};
 use tile_lang::diagnostic::Diagnostic;
 use tile_lang::span::Span;
 
+use super::call::STATEMENT_UNITS;
 use super::expression::{Evaluator, Lowered, Target};
 use super::scope::Scope;
 use super::value::Value;
+
+/// The deepest nesting of lists, and of layers given to layers. A stack of 2 MiB suffices for it.
+const DEEPEST: u32 = 256;
 
 impl<'p, T: Target> Evaluator<'p, T> {
     /// Runs statements in a scope.
@@ -16,7 +21,7 @@ impl<'p, T: Target> Evaluator<'p, T> {
 
     fn statement(&mut self, scope: &mut Scope<'p, T::Element>, statement: &'p Statement) -> Lowered<()> {
         let span = statement.span;
-        self.count(span)?;
+        self.count(STATEMENT_UNITS, span)?;
         match &statement.kind {
             StatementKind::Assign { targets, value } => {
                 if let [target, ..] = targets.as_slice() {
@@ -47,6 +52,8 @@ impl<'p, T: Target> Evaluator<'p, T> {
                 let block = if self.decide(scope, condition)? { then } else { otherwise };
                 self.run(scope, block)
             }
+            StatementKind::Call(call) => self.expression(scope, call).map(drop),
+            StatementKind::Adapt { body } => self.adapt(scope, body, span),
             StatementKind::Scan { sequences, body } => T::scan(self, scope, sequences, body, span),
             StatementKind::Yield { target, value } => {
                 self.target.begin(target, span);
@@ -61,7 +68,31 @@ impl<'p, T: Target> Evaluator<'p, T> {
         }
     }
 
-    /// Gives names their values: one the whole, several the parts.
+    /// Runs an `adapt` block in a scope of its own, if its layer is the one that adapts.
+    fn adapt(&mut self, scope: &Scope<'p, T::Element>, body: &'p [Statement], span: Span) -> Lowered<()> {
+        if self.is_frozen() {
+            return Ok(());
+        }
+        let path = self.frames.last().map_or(String::new(), |frame| frame.path.clone());
+        let again = self.adapts.contains(&path);
+        if self.adapting == Some(&path) {
+            if again {
+                let message = format!("`{path}` is applied twice, so that it is not clear what it adapts to");
+                return Err(Diagnostic::error("E0230", span, message)
+                    .help("give it what it would take from the data, or a layer of its own to each input"));
+            }
+            let updates = std::mem::replace(&mut self.updates, true);
+            let done = self.run(&mut scope.map(Value::clone), body);
+            self.updates = updates;
+            done?;
+        }
+        if !again {
+            self.adapts.push(path);
+        }
+        Ok(())
+    }
+
+    /// Assigns a value to one name, or the items of a list to several.
     fn assign(
         &mut self,
         scope: &mut Scope<'p, T::Element>,
@@ -69,6 +100,10 @@ impl<'p, T: Target> Evaluator<'p, T> {
         value: Value<'p, T::Element>,
         span: Span,
     ) -> Lowered<()> {
+        if value.depth() > DEEPEST {
+            let message = format!("lists and layers are nested more than {DEEPEST} levels deep");
+            return Err(Diagnostic::error("E0205", span, message));
+        }
         if let [target] = targets {
             if !target.capital && value.has_elements() {
                 let capitalised = target.name[..1].to_ascii_uppercase() + &target.name[1..];
@@ -76,7 +111,8 @@ impl<'p, T: Target> Evaluator<'p, T> {
                 let error = Diagnostic::error("E0225", target.span, message);
                 return Err(error.help(format!("call it `{capitalised}`")));
             }
-            // A function has no weights: a layer that it makes has its place where the caller puts it.
+            // A function has no weights. The caller assigns the path of a layer that a function
+            // makes.
             if scope.function.kind != FunctionKind::Function {
                 self.place_all(&value, &target.name);
             }
@@ -116,7 +152,8 @@ impl<'p, T: Target> Evaluator<'p, T> {
                 return Err(error.help("write `range(n)` for the numbers below n, and `scan` for an axis of a tensor"));
             }
         };
-        for (number, item) in items.into_iter().enumerate() {
+        for (number, item) in items.iter().cloned().enumerate() {
+            self.count(2, list.span)?;
             if let Some(frame) = self.frames.last_mut() {
                 frame.loops.push(number);
             }
@@ -129,7 +166,7 @@ impl<'p, T: Target> Evaluator<'p, T> {
         Ok(())
     }
 
-    /// The value of an output of the scope's function, whose statements have run.
+    /// Returns the value of an output of the scope's function, after its statements have run.
     pub fn output(&mut self, scope: &Scope<'p, T::Element>, output: &Ident) -> Lowered<Value<'p, T::Element>> {
         scope.lookup(&output.name).map_or_else(|| self.target.outer(output), Ok)
     }

@@ -1,7 +1,8 @@
-//! Elementwise operations on whole tensors, as nodes of the graph.
+//! The [`Target`] for whole tensors: elementwise operations become nodes of the graph.
 
 use std::sync::Arc;
 
+use tile_lang::Budget;
 use tile_lang::ast::{self, Expr, Ident};
 use tile_lang::builtin::Builtin;
 use tile_lang::diagnostic::Diagnostic;
@@ -9,6 +10,7 @@ use tile_lang::span::Span;
 
 use super::constant::Constant;
 use super::expression::{Evaluator, Label, Lowered, Spans, Target};
+use super::indices::overflow;
 use super::network::{Layer, Network, Role, Weight, WeightKind};
 use super::scope::Scope;
 use super::value::Value;
@@ -20,45 +22,49 @@ use crate::graph::{Aggregation, Contraction, Graph, NodeId, Op, Origin};
 use crate::scalar::{BinaryOp, UnaryOp};
 use crate::tensor::{TensorType, broadcast};
 
-/// The graph so far.
+/// The graph under construction.
 pub(super) struct Tensors {
-    /// Of the entry, of the body of the innermost scan, or of first values.
+    /// The graph of the entry, of the body of the innermost scan, or of initial values.
     pub graph: Graph,
-    /// The graphs around that of the innermost scan, outermost first.
+    /// The graphs around the innermost scan, outermost first.
     outer: Vec<Outer>,
     pub network: Collected,
     pub label: Label,
 }
 
-/// A graph, and what the body of a scan in it reads of it.
+/// A graph, and the nodes that the body of a scan in it captures.
 struct Outer {
     graph: Graph,
-    /// Nodes of this graph, and the inputs of the body that they are there.
+    /// Nodes of this graph, with the inputs of the body that stand for them.
     captures: Vec<(NodeId, NodeId)>,
 }
 
-/// The graphs that are set aside while first values are computed.
+/// The graphs that are set aside while initial values are computed.
 pub(super) struct Suspended(Vec<Outer>);
 
 impl Tensors {
-    pub fn new(name: &str) -> Self {
-        let network = Collected { initial: Graph::new("initial"), ..Collected::default() };
-        Self { graph: Graph::new(name), outer: Vec::new(), network, label: Label::default() }
+    /// Returns an empty graph of this name, within a budget.
+    pub fn new(name: &str, budget: &Budget) -> Self {
+        let empty = |name: &str| Graph::within(name, budget);
+        let network = Collected { initial: empty("initial"), ..Collected::default() };
+        Self { graph: empty(name), outer: Vec::new(), network, label: Label::default() }
     }
 
-    /// The network whose outputs are these.
+    /// Returns the network with these outputs.
     pub fn into_network(mut self, outputs: Vec<(String, NodeId)>) -> Network {
         self.graph.outputs = outputs;
         self.network.into_network(self.graph)
     }
 
-    /// Works on the graph of a loop's body instead, until [`Tensors::end_scan`].
+    /// Switches to the graph of a loop body until [`Tensors::end_scan`].
     pub fn begin_scan(&mut self) {
-        let graph = std::mem::replace(&mut self.graph, Graph::new("step"));
+        let body = Graph::within("step", &self.graph.budget);
+        let graph = std::mem::replace(&mut self.graph, body);
         self.outer.push(Outer { graph, captures: Vec::new() });
     }
 
-    /// The body, with these outputs, and what it reads of the graph that is worked on again.
+    /// Switches back to the surrounding graph. Returns the body with these outputs, and the nodes
+    /// of the surrounding graph that it reads.
     pub fn end_scan(&mut self, outputs: Vec<(String, NodeId)>) -> (Graph, Vec<NodeId>) {
         let Some(Outer { graph, captures }) = self.outer.pop() else { return (Graph::default(), Vec::new()) };
         let mut body = std::mem::replace(&mut self.graph, graph);
@@ -74,16 +80,19 @@ impl Tensors {
         (body, read)
     }
 
-    /// What the body is given for each step.
+    /// Adds an input of the body that gets a new value for each step.
     pub fn step_input(&mut self, name: &str, ty: TensorType) -> NodeId {
         self.graph.add(Op::Input(name.to_owned()), ty, &[])
     }
 
-    /// A value of the graph around, in the body.
+    /// Captures a value of the surrounding graph for use in the body.
     pub fn capture<'p>(&mut self, value: &Value<'p, NodeId>) -> Value<'p, NodeId> {
         match value {
             Value::Element(node) => Value::Element(self.captured(self.outer.len() - 1, *node)),
-            Value::List(items) => Value::List(items.iter().map(|item| self.capture(item)).collect()),
+            Value::List(items) if value.has_elements() => {
+                let _ = self.graph.budget.spend(items.len() as u64);
+                Value::List(items.iter().map(|item| self.capture(item)).collect())
+            }
             value => value.clone(),
         }
     }
@@ -92,7 +101,7 @@ impl Tensors {
         !self.outer.is_empty()
     }
 
-    /// Works on the graph of first values instead, until [`Tensors::end_initial`] is given what this gives.
+    /// Switches to the graph of initial values. [`Tensors::end_initial`] takes the returned state.
     pub fn begin_initial(&mut self) -> Suspended {
         std::mem::swap(&mut self.graph, &mut self.network.initial);
         Suspended(std::mem::take(&mut self.outer))
@@ -103,7 +112,7 @@ impl Tensors {
         self.outer = outer;
     }
 
-    /// Works on the graph of the entry.
+    /// Runs `work` on the graph of the entry.
     pub fn outermost<R>(&mut self, work: impl FnOnce(&mut Tensors) -> R) -> R {
         let Some(first) = self.outer.first_mut() else { return work(self) };
         std::mem::swap(&mut self.graph, &mut first.graph);
@@ -116,12 +125,14 @@ impl Tensors {
         result
     }
 
-    /// A node of the entry's graph in the graph that is being made: in a scan, an input of its body.
+    /// Returns the node that stands for a node of the entry's graph in the current graph. In a
+    /// scan, this is an input of its body.
     pub fn imported(&mut self, node: NodeId) -> NodeId {
         (0..self.outer.len()).fold(node, |node, level| self.captured(level, node))
     }
 
-    /// A node of the graph `outer[level]` in the body of the scan in it.
+    /// Returns the input that stands for a node of `outer[level]` in the body of the scan in that
+    /// graph.
     pub fn captured(&mut self, level: usize, node: NodeId) -> NodeId {
         if let Some((_, inside)) = self.outer[level].captures.iter().find(|(outside, _)| *outside == node) {
             return *inside;
@@ -141,7 +152,7 @@ impl Tensors {
         inside
     }
 
-    /// An input that the program does not name, as [`Network::SEED`].
+    /// Returns an input that the program does not declare, such as [`Network::SEED`].
     pub fn hidden(&mut self, name: &str, ty: TensorType) -> NodeId {
         let input = self.outermost(|tensors| {
             let is_it = |id: &NodeId| matches!(&tensors.graph.node(*id).op, Op::Input(other) if other == name);
@@ -151,7 +162,7 @@ impl Tensors {
         self.imported(input)
     }
 
-    /// A state `f32[]` that is 0 at first.
+    /// Adds a state `f32[]` with the initial value 0.
     pub fn zero_state(&mut self, path: &str, span: Span) -> Lowered<NodeId> {
         let ty = TensorType::scalar(DType::F32);
         let node = self.add(Op::Weight(path.to_owned()), ty.clone(), &[], span)?;
@@ -162,7 +173,7 @@ impl Tensors {
         Ok(node)
     }
 
-    /// The sum of all elements.
+    /// Adds the sum of all elements.
     pub fn total(&mut self, node: NodeId, span: Span) -> Lowered<NodeId> {
         let ty = self.graph.node(node).ty.clone();
         let index = (0..ty.rank()).map(Affine::var).collect();
@@ -170,12 +181,15 @@ impl Tensors {
         self.add(Op::Contraction(Box::new(sum)), TensorType::scalar(ty.dtype), &[node], span)
     }
 
-    /// Adds to the sum of all regularizers.
+    /// Adds all elements of `penalty` to the sum of all penalties.
     pub fn penalise(&mut self, penalty: NodeId, span: Span) -> Lowered<()> {
-        let penalty = self.cast_to(penalty, DType::F32);
-        if self.is_in_scan() || !self.shape(penalty).is_empty() {
-            let message = "a regularizer gives one number, and not in a `scan`";
-            return Err(Diagnostic::error("E0233", span, message));
+        if self.is_in_scan() {
+            let error = Diagnostic::error("E0233", span, "cannot add to the loss in a `scan`");
+            return Err(error.help("stack the terms with `yield` and add them after the loop"));
+        }
+        let mut penalty = self.cast_to(penalty, DType::F32);
+        if !self.shape(penalty).is_empty() {
+            penalty = self.total(penalty, span)?;
         }
         self.network.penalty = Some(match self.network.penalty {
             Some(sum) => self.binary(BinaryOp::Add, [sum, penalty], span)?,
@@ -188,21 +202,32 @@ impl Tensors {
         if self.graph.dtype(node) == dtype { node } else { self.cast(node, dtype) }
     }
 
-    /// The current statement's place, else `other`.
+    /// Returns the location of the current statement, or `other` if there is none.
     pub fn span(&self, other: Span) -> Span {
         self.label.value.as_ref().map_or(other, |(_, span)| *span)
     }
 
-    /// Adds a node of the current statement. `span` is what to point at where the tensor is too large.
+    /// Adds a node for the current statement. `span` is the location for errors, such as a tensor
+    /// that is too large.
     pub fn add(&mut self, op: Op, ty: TensorType, operands: &[NodeId], span: Span) -> Lowered<NodeId> {
-        let bytes = ty.checked_elements().and_then(|elements| elements.checked_mul(ty.dtype.size()));
+        // Strides must fit even if the tensor has no elements.
+        let mut sizes = ty.shape.iter().map(|&size| size.max(1));
+        let bytes = sizes.try_fold(ty.dtype.size(), usize::checked_mul);
         if bytes.is_none_or(|bytes| isize::try_from(bytes).is_err()) {
             return Err(Diagnostic::error("E0214", span, format!("a tensor {ty} is larger than any memory")));
         }
+        self.graph.budget.check().map_err(|exceeded| exceeded.at(span))?;
+        if let Op::Contraction(contraction) = &op
+            && contraction.points().is_none()
+        {
+            return Err(overflow(span));
+        }
+        let types: Vec<&TensorType> = operands.iter().map(|&operand| &self.graph.node(operand).ty).collect();
+        op.verify_positions(&ty, &types).map_err(|message| Diagnostic::error("E0214", span, message))?;
         Ok(self.add_small(op, ty, operands))
     }
 
-    /// Adds a node of the current statement that is not larger than one of its operands.
+    /// Adds a node for the current statement, which must not be larger than its operands.
     fn add_small(&mut self, op: Op, ty: TensorType, operands: &[NodeId]) -> NodeId {
         let id = self.graph.add(op, ty, operands);
         let node = self.graph.node_mut(id);
@@ -233,10 +258,18 @@ impl Target for Tensors {
         self.graph.shape(element).to_vec()
     }
 
+    fn budget(&self) -> Budget {
+        self.graph.budget.clone()
+    }
+
     fn path(&self, element: NodeId) -> Option<String> {
         let weight = self.network.weights.iter().find(|weight| weight.node == element).map(|weight| &weight.path);
         let next = || self.network.updates.iter().find(|(_, next)| **next == element).map(|(path, _)| path);
         weight.or_else(next).cloned()
+    }
+
+    fn next(&self, path: &str) -> Option<NodeId> {
+        self.network.updates.get(path).copied()
     }
 
     fn constant(&mut self, scalar: Scalar) -> NodeId {

@@ -1,13 +1,13 @@
-//! Training: from a model and its `train` block to the graph of one step, or of one step of an evaluation.
+//! Training: lowers a model and its `train` block to the graph of one training or evaluation step.
 //!
 //! ```text
-//! inputs, targets ─▶ model ─▶ loss (+ penalties) ─▶ gradients ─▶ optimizer, once for each trained weight
+//! inputs, targets ─▶ model ─▶ loss (+ penalties) ─▶ gradients ─▶ optimizer, per trained weight
 //!                        └──▶ metrics
 //! ```
 //!
-//! All that a step leaves behind is a weight: an optimizer and a metric have states like a layer, and the mean of the loss is
-//! a sum and a count. So of a run of steps nothing needs to be
-//! read back but whether the loss is finite: see [`super::guard`].
+//! A step leaves nothing behind but weights. Optimizers and metrics have states like layers, and
+//! the mean of the loss is kept as a sum and a count. Over many steps, the host therefore only
+//! needs to read whether the loss is finite: see [`super::guard`].
 
 use std::collections::BTreeMap;
 
@@ -15,17 +15,20 @@ use tile_lang::Program;
 use tile_lang::ast::{Function, FunctionKind, StatementKind};
 use tile_lang::diagnostic::Diagnostic;
 use tile_lang::span::Span;
+use tile_lang::{Budget, Limits};
 
 use super::call::Argument;
 use super::constant::Constant;
 use super::expression::{Evaluator, Lowered, Target, is_part_of};
 use super::frame::Frame;
 use super::guard::guard;
+use super::list::Copies;
 use super::network::{Network, Role, Weight, WeightKind};
 use super::scope::Scope;
 use super::tensors::Tensors;
 use super::value::{Callable, Instance, Value};
-use super::{Bindings, entry_types, named, run_entry};
+use super::weights::{Collected, constrain};
+use super::{Bindings, entry_inputs, entry_types, named, run_entry};
 use crate::dtype::{DType, Scalar};
 use crate::gradient;
 use crate::graph::{NodeId, Op};
@@ -33,16 +36,16 @@ use crate::names::snake_case;
 use crate::scalar::BinaryOp;
 use crate::tensor::TensorType;
 
-/// What a `train` block says of the runs of steps.
+/// The settings of a `train` block that concern the runs of steps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Samples in a step.
+    /// The number of samples in a step.
     pub batch_size: usize,
-    /// How often to go through the data.
+    /// The number of passes over the data.
     pub epochs: usize,
-    /// Of all that is random.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// Whether each epoch has the samples in an order of its own.
+    /// Whether the samples are shuffled anew in each epoch.
     pub shuffle: bool,
 }
 
@@ -52,22 +55,23 @@ impl Default for Settings {
     }
 }
 
-/// What a step is given beside the model's inputs.
+/// The inputs of a step besides the model's inputs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Targets {
-    /// What each output should be, by the output's name. An output without one has no loss.
+    /// The type of the target of each output, by the output's name. An output without a target has
+    /// no loss.
     pub types: BTreeMap<String, TensorType>,
     /// Whether each sample has a weight, in an input [`Network::SAMPLE_WEIGHT`].
     pub weighted: bool,
-    /// The paths of layers and weights that training leaves as they are, beside those that the block names.
+    /// The paths of frozen layers and weights, in addition to those that the block names.
     pub frozen: Vec<String>,
 }
 
-/// What the `train` block of `entry` says, or `None` where it has none.
+/// Returns the settings in the `train` block of `entry`, or `None` if it has none.
 pub fn settings(program: &Program, entry: Option<&str>) -> Result<Option<Settings>, Vec<Diagnostic>> {
     let function = program.entry(entry).map_err(|error| vec![error])?;
     let Some(block) = program.training(function) else { return Ok(None) };
-    let mut evaluator = Evaluator::new(program, Tensors::new("settings"), true);
+    let mut evaluator = Evaluator::new(program, Tensors::new("settings", &Budget::new(Limits::default())), true);
     let scope = read(&mut evaluator, block).map_err(|error| vec![error])?;
     let mut settings = Settings::default();
     let number = |name: &str, least: i64| match scope.names.get(name) {
@@ -93,8 +97,9 @@ pub fn settings(program: &Program, entry: Option<&str>) -> Result<Option<Setting
     Ok(Some(settings))
 }
 
-/// What a block sets a name to; where that is not a statement of the block itself, the block's name.
-fn place_of(block: &Function, name: &str) -> Span {
+/// Returns the location of a setting's value, or of the block's name if no statement of the block
+/// itself sets it.
+pub(super) fn place_of(block: &Function, name: &str) -> Span {
     let set = block.body.iter().rev().find_map(|statement| match &statement.kind {
         StatementKind::Assign { targets, value } if targets.iter().any(|target| target.name == name) => {
             Some(value.span)
@@ -104,8 +109,12 @@ fn place_of(block: &Function, name: &str) -> Span {
     set.unwrap_or_else(|| block.name.as_ref().map_or(block.span, |name| name.span))
 }
 
-/// The network of one step: of training if `bindings.training`, else of an evaluation. Its graph has these outputs: what the
-/// block's metrics give, `loss` (`f32[]`, of this step), and the next value of each weight that the step changes, by its path.
+/// Lowers one step: a training step if `bindings.training`, else an evaluation step. The graph has
+/// these outputs:
+///
+/// - `loss`, `f32[]`: the loss of this step;
+/// - each metric of the block, by its name;
+/// - the next value of each weight that the step changes, by its path.
 pub fn train(
     program: &Program,
     entry: Option<&str>,
@@ -120,23 +129,28 @@ pub fn train(
         return Err(vec![error.help(format!("add `train {name} {{ loss = …; optimizer = …; }}`"))]);
     };
     let step = || {
-        let mut evaluator = Evaluator::new(program, Tensors::new("step"), bindings.training);
+        let mut evaluator =
+            Evaluator::new(program, Tensors::new("step", &Budget::new(bindings.limits)), bindings.training);
         evaluator.penalises = true;
         evaluator.frozen = frozen(program, block, targets)?.into();
-        let outputs = run_entry(&mut evaluator, function, bindings, types)?;
-        let step = Step { scope: read(&mut evaluator, block)?, evaluator, function, block, bindings, targets };
-        step.add(&outputs)
+        let scope = read(&mut evaluator, block)?;
+        let mut inputs = entry_inputs(&mut evaluator, function, types)?;
+        let mut step = Step { scope, evaluator, function, block, bindings, targets };
+        let mut wanted = step.wanted()?;
+        step.augment(&mut inputs, &mut wanted)?;
+        let outputs = run_entry(&mut step.evaluator, function, bindings, inputs)?;
+        step.add(&outputs, &wanted)
     };
     step().map_err(|error: Diagnostic| vec![error])
 }
 
-/// The paths of what training leaves as it is.
+/// Returns the paths of frozen layers and weights.
 fn frozen(program: &Program, block: &Function, targets: &Targets) -> Lowered<Vec<String>> {
-    let mut evaluator = Evaluator::new(program, Tensors::new("settings"), true);
+    let mut evaluator = Evaluator::new(program, Tensors::new("settings", &Budget::new(Limits::default())), true);
     let scope = read(&mut evaluator, block)?;
     let named = match scope.names.get("frozen") {
-        None => &[],
-        Some(Value::List(items)) => items.as_slice(),
+        None => &[][..],
+        Some(Value::List(items)) => items,
         Some(value) => std::slice::from_ref(value),
     };
     let path = |value: &Value<NodeId>| match value {
@@ -150,7 +164,7 @@ fn frozen(program: &Program, block: &Function, targets: &Targets) -> Lowered<Vec
     Ok([named?, targets.frozen.clone()].concat())
 }
 
-/// Runs a block.
+/// Runs the statements of a `train` block.
 fn read<'p>(evaluator: &mut Evaluator<'p, Tensors>, block: &'p Function) -> Lowered<Scope<'p, NodeId>> {
     let mut scope = Scope::new(block);
     evaluator.frames.push(Frame::new("train".to_owned()));
@@ -159,41 +173,41 @@ fn read<'p>(evaluator: &mut Evaluator<'p, Tensors>, block: &'p Function) -> Lowe
     done.map(|()| scope)
 }
 
-/// A step that is being made.
-struct Step<'p, 'a> {
-    evaluator: Evaluator<'p, Tensors>,
+/// A step under construction.
+pub(super) struct Step<'p, 'a> {
+    pub(super) evaluator: Evaluator<'p, Tensors>,
     function: &'p Function,
-    block: &'p Function,
-    /// What the block has set.
-    scope: Scope<'p, NodeId>,
+    pub(super) block: &'p Function,
+    /// The names that the block has set.
+    pub(super) scope: Scope<'p, NodeId>,
     bindings: &'a Bindings,
     targets: &'a Targets,
 }
 
 impl<'p> Step<'p, '_> {
-    fn add(mut self, outputs: &[(String, NodeId)]) -> Lowered<Network> {
+    fn add(mut self, outputs: &[(String, NodeId)], wanted: &[(usize, NodeId)]) -> Lowered<Network> {
         self.evaluator.frames.push(Frame::new("train".to_owned()));
-        let of_model = self.evaluator.target.network.weights.len();
         self.reserved()?;
-        let pairs = self.pairs(outputs)?;
+        let pairs: Vec<_> = wanted.iter().map(|&(number, target)| (number, outputs[number].1, target)).collect();
+        self.evaluator.role = Role::Loss;
         let loss = self.loss(&pairs)?;
+        // The weights of the loss are trained like the model's.
+        let of_loss = self.evaluator.target.network.weights.len();
+        self.evaluator.role = Role::Metric;
         self.mean(loss, &pairs)?;
         let mut results = vec![(Network::LOSS.to_owned(), loss)];
         self.evaluator.updates = true;
         self.metrics(&pairs, &mut results)?;
-        let of_metrics = self.evaluator.target.network.weights.len();
+        self.evaluator.role = Role::Optimizer;
         if self.bindings.training {
-            self.optimise(loss, of_model)?;
+            self.optimise(loss, of_loss)?;
         }
-        let weights = &mut self.evaluator.target.network.weights;
-        weights[of_model..of_metrics].iter_mut().for_each(|weight| weight.role = Role::Metric);
-        weights[of_metrics..].iter_mut().for_each(|weight| weight.role = Role::Optimizer);
         if self.bindings.training {
             let span = self.span();
             guard(&mut self.evaluator.target, loss, &mut results, span)?;
         }
         self.evaluator.target.network.penalty = None;
-        Ok(self.evaluator.target.into_network(results))
+        Ok(Network { adapts: self.evaluator.adapts, ..self.evaluator.target.into_network(results) })
     }
 
     fn span(&self) -> Span {
@@ -204,12 +218,13 @@ impl<'p> Step<'p, '_> {
         Diagnostic::error(code, self.span(), message)
     }
 
-    /// Of what the block sets a name to.
-    fn wrong(&self, setting: &str, message: String) -> Diagnostic {
+    /// Returns an error at the value of a setting.
+    pub(super) fn wrong(&self, setting: &str, message: String) -> Diagnostic {
         Diagnostic::error("E0240", place_of(self.block, setting), message)
     }
 
-    /// What training keeps is under `train`, in files as well: the model has nothing there.
+    /// Checks that the model has no weights under `train`, the prefix that training reserves, also
+    /// in files.
     fn reserved(&self) -> Lowered<()> {
         let network = &self.evaluator.target.network;
         let Some(weight) = network.weights.iter().find(|weight| weight.path.starts_with("train.")) else {
@@ -220,33 +235,35 @@ impl<'p> Step<'p, '_> {
         Err(Diagnostic::error("E0240", span, message).help("give the layer another name than `train`"))
     }
 
-    /// Each output that has a target, with that, and its number among the outputs.
-    fn pairs(&mut self, outputs: &[(String, NodeId)]) -> Lowered<Vec<(usize, NodeId, NodeId)>> {
-        if let Some(unknown) = self.targets.types.keys().find(|name| !outputs.iter().any(|(output, _)| output == *name))
-        {
-            let names: Vec<&str> = outputs.iter().map(|(name, _)| name.as_str()).collect();
+    /// Adds the inputs for targets. Returns each with the number of its output.
+    fn wanted(&mut self) -> Lowered<Vec<(usize, NodeId)>> {
+        let outputs = &self.function.outputs;
+        let is_output = |name: &String| outputs.iter().any(|output| output.name == *name);
+        if let Some(unknown) = self.targets.types.keys().find(|name| !is_output(name)) {
+            let names: Vec<&str> = outputs.iter().map(|output| output.name.as_str()).collect();
             let error = self.error("E0242", format!("there is a target for `{unknown}`, which is no output"));
             return Err(error.help(format!("the outputs are {}", names.join(", "))));
         }
-        let mut pairs = Vec::new();
-        for (number, (name, predicted)) in outputs.iter().enumerate() {
-            if let Some(ty) = self.targets.types.get(name) {
+        let mut wanted = Vec::new();
+        for (number, output) in outputs.iter().enumerate() {
+            if let Some(ty) = self.targets.types.get(&output.name) {
                 let span = self.span();
-                let op = Op::Input(Network::target(name));
-                pairs.push((number, *predicted, self.evaluator.target.add(op, ty.clone(), &[], span)?));
+                let op = Op::Input(Network::target(&output.name));
+                wanted.push((number, self.evaluator.target.add(op, ty.clone(), &[], span)?));
             }
         }
-        if pairs.is_empty() {
+        if wanted.is_empty() {
             return Err(self.error("E0242", "no output has a target".into()));
         }
-        Ok(pairs)
+        Ok(wanted)
     }
 
-    /// What the block sets for each output: a value for all, or a list with one for each.
+    /// Returns a setting for each output: one value for all of them, or a list with an item for
+    /// each.
     fn each(&self, name: &str, outputs: usize) -> Lowered<Option<Vec<Value<'p, NodeId>>>> {
         let Some(value) = self.scope.names.get(name) else { return Ok(None) };
         Ok(Some(match value {
-            Value::List(items) if items.len() == outputs => items.clone(),
+            Value::List(items) if items.len() == outputs => items.to_vec(),
             Value::List(items) => {
                 let message = format!("`{name}` is a list of {}, and the number of outputs is {outputs}", items.len());
                 return Err(self.wrong(name, message));
@@ -255,7 +272,7 @@ impl<'p> Step<'p, '_> {
         }))
     }
 
-    /// The number to make small.
+    /// Adds the loss to minimise, penalties included.
     fn loss(&mut self, pairs: &[(usize, NodeId, NodeId)]) -> Lowered<NodeId> {
         let outputs = self.function.outputs.len();
         let Some(losses) = self.each("loss", outputs)? else {
@@ -272,7 +289,7 @@ impl<'p> Step<'p, '_> {
             }
             false => None,
         };
-        // One loss for all outputs is that of those with a target.
+        // A single loss applies to the outputs with a target. In a list, each loss needs a target.
         let is_none = |loss: &Value<'p, NodeId>| *loss == Value::Symbol("none".into());
         let is_met = |number: usize| pairs.iter().any(|(other, ..)| *other == number);
         if matches!(self.scope.names.get("loss"), Some(Value::List(_)))
@@ -283,12 +300,14 @@ impl<'p> Step<'p, '_> {
                 self.wrong("loss", format!("the output `{output}` has a loss, and the data have no target for it"));
             return Err(error.help("its loss may be `none`"));
         }
+        let paths = self.paths_of_losses(&losses);
         let mut total: Option<NodeId> = None;
         for &(number, predicted, target) in pairs {
             if is_none(&losses[number]) {
                 continue;
             }
             let instance = self.instance(&losses[number], FunctionKind::Loss)?;
+            *instance.path.borrow_mut() = Some(paths[number].clone());
             let value = self.applied(&Callable::Instance(instance), &[predicted, target], "loss")?;
             let value = self.evaluator.target.element(value, self.span())?;
             let mut loss = self.reduced(value, sample_weight)?;
@@ -313,13 +332,28 @@ impl<'p> Step<'p, '_> {
         }
     }
 
-    /// The samples of the step.
+    /// Returns the path of each loss's weights: `loss`, or `loss[0]` and so on in a list of losses.
+    /// A loss that occurs several times in the list has the path of its first position.
+    fn paths_of_losses(&mut self, losses: &[Value<'p, NodeId>]) -> Vec<String> {
+        let base = self.evaluator.frames.first_mut().map_or(String::new(), |entry| entry.place("loss", false));
+        losses.iter().for_each(forget_paths);
+        let is_list = matches!(self.scope.names.get("loss"), Some(Value::List(_)));
+        let first = |loss: &Value<'p, NodeId>| match loss {
+            Value::Callable(Callable::Instance(_)) => losses.iter().position(|other| other == loss),
+            _ => None,
+        };
+        let path =
+            |(number, loss)| if is_list { format!("{base}[{}]", first(loss).unwrap_or(number)) } else { base.clone() };
+        losses.iter().enumerate().map(path).collect()
+    }
+
+    /// Returns the number of samples in the step.
     fn batch(&self, pairs: &[(usize, NodeId, NodeId)]) -> usize {
         let graph = &self.evaluator.target.graph;
         pairs.first().and_then(|(_, _, target)| graph.shape(*target).first().copied()).unwrap_or(1)
     }
 
-    /// The mean of a loss over what it has an element for, each of these times the weight of its sample.
+    /// Averages a loss over its elements, each multiplied by its sample weight.
     fn reduced(&mut self, loss: NodeId, sample_weight: Option<NodeId>) -> Lowered<NodeId> {
         let shape = self.evaluator.target.graph.shape(loss).to_vec();
         let span = self.span();
@@ -328,11 +362,11 @@ impl<'p> Step<'p, '_> {
             _ => self.evaluator.target.cast(loss, DType::F32),
         };
         let Some((&samples, rest)) = shape.split_first() else {
+            // As in Keras, a single number for the batch is multiplied by the mean sample weight.
             return match sample_weight {
-                Some(_) => {
-                    let error =
-                        self.error("E0243", "the samples have weights, and the loss gives one number for all".into());
-                    Err(error.help("let it give one for each sample: the mean is taken after that"))
+                Some(weight) => {
+                    let weight = self.reduced(weight, None)?;
+                    self.binary(BinaryOp::Mul, loss, weight)
                 }
                 None => Ok(loss),
             };
@@ -349,7 +383,7 @@ impl<'p> Step<'p, '_> {
         self.binary(BinaryOp::Div, sum, count)
     }
 
-    /// Keeps the sum of the loss over samples, and their number.
+    /// Accumulates the sum of the loss over samples, and the number of samples.
     fn mean(&mut self, loss: NodeId, pairs: &[(usize, NodeId, NodeId)]) -> Lowered<()> {
         let samples = self.batch(pairs) as f64;
         let factor = self.number(samples);
@@ -357,7 +391,7 @@ impl<'p> Step<'p, '_> {
         self.counted(weighted, samples, Network::LOSS_SUM, Network::LOSS_COUNT).map(|_| ())
     }
 
-    /// Adds to a sum and a count, which are kept in states; gives both, this step's included.
+    /// Adds to a sum and a count, which are kept as states. Returns both, including this step.
     fn counted(&mut self, sum: NodeId, count: f64, sum_path: &str, count_path: &str) -> Lowered<[NodeId; 2]> {
         let count = self.number(count);
         let mut kept = [sum, count];
@@ -369,7 +403,8 @@ impl<'p> Step<'p, '_> {
         Ok(kept)
     }
 
-    /// The mean of a loss or function over all samples so far: of all its elements, or of what it gives for each batch.
+    /// Returns the running mean of a loss or function over all samples so far. A value of rank 0
+    /// counts once for each sample of the batch.
     fn running_mean(&mut self, value: NodeId, name: &str, samples: usize) -> Lowered<NodeId> {
         let span = self.span();
         let value = match self.evaluator.target.graph.dtype(value) {
@@ -391,13 +426,13 @@ impl<'p> Step<'p, '_> {
     fn metrics(&mut self, pairs: &[(usize, NodeId, NodeId)], results: &mut Vec<(String, NodeId)>) -> Lowered<()> {
         let metrics = match self.scope.names.get("metrics") {
             None => return Ok(()),
-            Some(Value::List(items)) => items.clone(),
+            Some(Value::List(items)) => items.to_vec(),
             Some(value) => vec![value.clone()],
         };
         let several = self.function.outputs.len() > 1;
         for &(number, predicted, target) in pairs {
             let of_output = match (several, metrics.get(number)) {
-                (true, Some(Value::List(items))) => items.clone(),
+                (true, Some(Value::List(items))) => items.to_vec(),
                 (true, Some(value)) if metrics.len() == self.function.outputs.len() => vec![value.clone()],
                 (true, _) => {
                     let message = "the model has several outputs, and `metrics` is not a list with an item for each";
@@ -427,7 +462,7 @@ impl<'p> Step<'p, '_> {
         Ok(())
     }
 
-    /// Adds the next values of the trained weights, which are among the first `of_model`.
+    /// Adds the next values of the trained weights, which are among the first `of_model` weights.
     fn optimise(&mut self, loss: NodeId, of_model: usize) -> Lowered<()> {
         let Some(optimizer) = self.scope.names.get("optimizer").cloned() else {
             let help = "an optimizer of the library is `Adam()`, say";
@@ -445,11 +480,14 @@ impl<'p> Step<'p, '_> {
         }
         let is_trained = |weight: &&Weight| weight.kind == WeightKind::Param && !is_part_of(&weight.path, &frozen);
         let trained: Vec<&Weight> = weights.iter().filter(is_trained).collect();
-        // What a layer has made of a weight in this step takes its place: of a kernel that was normalised, that one is trained.
-        let updates = &self.evaluator.target.network.updates;
+        // If a layer has replaced a weight in this step, the replacement is trained: a normalised
+        // kernel, for example.
+        let Collected { updates, replaced, .. } = &self.evaluator.target.network;
         let node = |weight: &&Weight| updates.get(&weight.path).copied().unwrap_or(weight.node);
+        let seen = |weight: &&Weight| replaced.get(&weight.path).copied().unwrap_or(weight.node);
         let nodes: Vec<NodeId> = trained.iter().map(node).collect();
-        let found = gradient::paths(&mut self.evaluator.target.graph, loss, &nodes)
+        let seen: Vec<NodeId> = trained.iter().map(seen).collect();
+        let found = gradient::paths(&mut self.evaluator.target.graph, loss, &seen)
             .map_err(|error| self.error("E0244", error.to_string()))?;
         if found.iter().all(Option::is_none) {
             self.nothing_to_train(&trained, of_model)?;
@@ -463,12 +501,14 @@ impl<'p> Step<'p, '_> {
         let base = instance.path.borrow().clone().unwrap_or_default();
         let mut moves = trained.is_empty();
         for ((weight, node), gradient) in trained.iter().zip(nodes).zip(gradients) {
-            let path = format!("{base}.{}", weight.path);
-            let own = Instance::new(instance.function, instance.parameters.clone(), None);
-            *own.path.borrow_mut() = Some(path);
+            // Each trained weight has an optimizer with its own states, nested optimizers included.
+            let own = Copies::new(&self.evaluator.budget).instance(&instance);
+            *own.path.borrow_mut() = Some(format!("{base}.{}", weight.path));
             self.applied(&Callable::Instance(own), &[node, gradient], "optimizer")?;
             moves |= self.evaluator.target.network.updates.get(&weight.path).is_some_and(|next| *next != node);
         }
+        let paths: Vec<&str> = trained.iter().map(|weight| weight.path.as_str()).collect();
+        constrain(&mut self.evaluator, &paths, place_of(self.block, "optimizer"))?;
         if !moves {
             let error = self.wrong("optimizer", "this optimizer changes no weight".into());
             return Err(error.help("it says what its first input is after the step: `update P = …;`"));
@@ -476,7 +516,8 @@ impl<'p> Step<'p, '_> {
         Ok(())
     }
 
-    /// The loss depends on no weight that is trained: an error, unless there is none, and the model counts something in states.
+    /// Handles a loss that depends on no trained weight. This is an error, unless there are no
+    /// trained weights and the model updates states.
     fn nothing_to_train(&self, trained: &[&Weight], of_model: usize) -> Lowered<()> {
         let network = &self.evaluator.target.network;
         let counts = network.weights[..of_model].iter().any(|weight| network.updates.contains_key(&weight.path));
@@ -496,7 +537,7 @@ impl<'p> Step<'p, '_> {
             .help("what is rounded, compared, an integer, an `argmax` or in `stop_gradient` hands no gradient on"))
     }
 
-    /// What the block's function makes of all gradients.
+    /// Applies the block's `gradients` function to the list of all gradients.
     fn transformed(&mut self, gradients: Vec<NodeId>) -> Lowered<Vec<NodeId>> {
         let Some(transform) = self.scope.names.get("gradients").cloned() else { return Ok(gradients) };
         let span = self.span();
@@ -504,7 +545,7 @@ impl<'p> Step<'p, '_> {
         let result = self.evaluator.pipe(list, &transform, self.block, span)?;
         let items = match result {
             Value::List(items) => items,
-            value => vec![value],
+            value => vec![value].into(),
         };
         if items.len() != gradients.len() {
             let message = format!(
@@ -525,7 +566,8 @@ impl<'p> Step<'p, '_> {
         Ok(found)
     }
 
-    /// The instance that a value of the block stands for: of a definition of this kind, with its defaults where nothing is given.
+    /// Returns the instance that a value of the block stands for, which must suit this kind. A
+    /// bare definition takes its default hyper-parameters.
     fn instance(
         &mut self,
         value: &Value<'p, NodeId>,
@@ -542,7 +584,7 @@ impl<'p> Step<'p, '_> {
                 return Err(self.wrong(setting, format!("{wanted} is wanted here, and `{value}` is none")));
             }
         };
-        // A function will do for a loss, and it or a loss for a metric.
+        // A function may serve as a loss, and a function or a loss as a metric.
         let fits = match instance.function.kind {
             FunctionKind::Function => kind != FunctionKind::Optimizer,
             FunctionKind::Loss => matches!(kind, FunctionKind::Loss | FunctionKind::Metric),
@@ -560,7 +602,7 @@ impl<'p> Step<'p, '_> {
         Ok(instance)
     }
 
-    /// What a setting's value gives for these tensors.
+    /// Applies the callable of a setting to these tensors.
     fn applied(
         &mut self,
         callable: &Callable<'p, NodeId>,
@@ -582,7 +624,20 @@ impl<'p> Step<'p, '_> {
     }
 }
 
-/// As Keras names it: the class in small letters, or what `name = …` says, or the text that stands for it.
+/// Clears the paths that the block assigned to instances.
+fn forget_paths(value: &Value<'_, NodeId>) {
+    match value {
+        Value::Callable(Callable::Instance(instance)) => {
+            instance.path.borrow_mut().take();
+            instance.parameters.iter().flatten().for_each(forget_paths);
+        }
+        Value::List(items) => items.iter().for_each(forget_paths),
+        _ => {}
+    }
+}
+
+/// Returns a metric's name as in Keras: its `name = …`, or its class in snake case, or the symbol
+/// that names it.
 fn metric_name(value: &Value<'_, NodeId>) -> String {
     let (name, function) = match value {
         Value::Callable(Callable::Instance(instance)) => (instance.name.as_ref(), instance.function),
@@ -591,7 +646,7 @@ fn metric_name(value: &Value<'_, NodeId>) -> String {
     };
     match (name, &function.name) {
         (Some(name), _) => name.to_string(),
-        // Its name in Keras is not that of its class.
+        // Keras names this metric differently from its class.
         (None, Some(class)) if class.name == "FBetaScore" => "fbeta_score".to_owned(),
         (None, Some(class)) => snake_case(&class.name),
         (None, None) => "metric".to_owned(),

@@ -1,7 +1,9 @@
-//! What an expression gives at compile time: a constant, a tensor that is yet to be computed, or a thing of the language.
+//! Compile-time values of expressions: constants, tensors that are yet to be computed, and lists,
+//! symbols and callables.
 
 use std::cell::RefCell;
 use std::fmt;
+use std::ops::Deref;
 use std::rc::Rc;
 
 use tile_lang::ast::Function;
@@ -12,49 +14,119 @@ use super::constant::Constant;
 #[derive(Clone, Debug)]
 pub(super) enum Value<'p, E> {
     Constant(Constant),
-    /// Of the target: a tensor, or inside a contraction one element.
+    /// An element of the target: a tensor, or a scalar inside a contraction.
     Element(E),
-    /// A list, or a tuple: several values in order.
-    List(Vec<Value<'p, E>>),
+    /// A list or tuple.
+    List(List<'p, E>),
     /// A name that stands for itself, or a text.
     Symbol(Rc<str>),
     Callable(Callable<'p, E>),
 }
 
-/// What can be called.
+/// An immutable list. Clones share the items.
+#[derive(Clone, Debug)]
+pub(super) struct List<'p, E> {
+    items: Rc<[Value<'p, E>]>,
+    /// One plus the number of items, including those of nested lists.
+    size: usize,
+    /// The nesting depth of lists and instances, including this list.
+    depth: u32,
+    has_elements: bool,
+    has_callables: bool,
+}
+
+impl<'p, E> FromIterator<Value<'p, E>> for List<'p, E> {
+    fn from_iter<I: IntoIterator<Item = Value<'p, E>>>(items: I) -> Self {
+        let items: Rc<[Value<'p, E>]> = items.into_iter().collect();
+        let size = items.iter().map(Value::size).fold(1, usize::saturating_add);
+        let depth = items.iter().map(Value::depth).max().unwrap_or(0).saturating_add(1);
+        let has_elements = items.iter().any(Value::has_elements);
+        let has_callables = items.iter().any(Value::has_callables);
+        List { items, size, depth, has_elements, has_callables }
+    }
+}
+
+impl<'p, E> From<Vec<Value<'p, E>>> for List<'p, E> {
+    fn from(items: Vec<Value<'p, E>>) -> Self {
+        items.into_iter().collect()
+    }
+}
+
+impl<E> Default for List<'_, E> {
+    fn default() -> Self {
+        List::from_iter([])
+    }
+}
+
+/// Iterates over clones of the items.
+impl<'p, E: Clone> IntoIterator for List<'p, E> {
+    type Item = Value<'p, E>;
+    type IntoIter = std::vec::IntoIter<Value<'p, E>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.items.iter().cloned().collect::<Vec<_>>().into_iter()
+    }
+}
+
+impl<'p, E> Deref for List<'p, E> {
+    type Target = [Value<'p, E>];
+
+    fn deref(&self) -> &[Value<'p, E>] {
+        &self.items
+    }
+}
+
+/// A value that can be called.
 #[derive(Clone, Debug)]
 pub(super) enum Callable<'p, E> {
-    /// Not yet given hyper-parameters.
+    /// A function without hyper-parameters so far.
     Function(&'p Function),
-    /// With the name that it was called by.
+    /// A builtin function, and the name that it was called by.
     Builtin(Builtin, Rc<str>),
     Instance(Rc<Instance<'p, E>>),
 }
 
-/// A function, layer or model that was given its hyper-parameters.
+/// A function, layer or model with its hyper-parameters.
 #[derive(Clone, Debug)]
 pub(super) struct Instance<'p, E> {
     pub function: &'p Function,
-    /// In the order of the header; none where it takes the default.
+    /// The hyper-parameters in declaration order; `None` stands for the default.
     pub parameters: Vec<Option<Value<'p, E>>>,
-    /// What `name = …` said.
+    /// The layer's name, from `name = …`.
     pub name: Option<Rc<str>>,
-    /// Of a layer: where its weights are, once it has a place in a model.
+    /// The path of a layer's weights, once the layer has a place in a model.
     pub path: RefCell<Option<String>>,
-    /// Of a layer: what its weight of one of these names is made into.
-    pub renewal: Option<Renewal<'p, E>>,
+    /// The renewals of a layer's weights.
+    pub renewals: Vec<Renewal<'p, E>>,
+    /// The values of [`Value::size`] and [`Value::depth`].
+    pub size: usize,
+    pub depth: u32,
 }
 
-/// What `with_weight` says.
+/// A use of `with_weight` or `parametrized` on the weights with these names.
 #[derive(Clone, Debug)]
 pub(super) struct Renewal<'p, E> {
     pub names: Vec<Rc<str>>,
+    /// Whether the result replaces the weight in training, as with `with_weight`. Otherwise the
+    /// weight itself is trained, and its gradient flows through the callable.
+    pub replaces: bool,
     pub callable: Callable<'p, E>,
 }
 
 impl<'p, E> Instance<'p, E> {
+    /// Returns the hyper-parameters that were given, and the callables of the renewals.
+    pub fn parts(&self) -> impl Iterator<Item = Value<'p, E>>
+    where
+        E: Clone,
+    {
+        let renewals = self.renewals.iter().map(|renewal| Value::Callable(renewal.callable.clone()));
+        self.parameters.iter().flatten().cloned().chain(renewals)
+    }
+
     pub fn new(function: &'p Function, parameters: Vec<Option<Value<'p, E>>>, name: Option<Rc<str>>) -> Rc<Self> {
-        Rc::new(Instance { function, parameters, name, path: RefCell::new(None), renewal: None })
+        let depth = parameters.iter().flatten().map(Value::depth).max().unwrap_or(0).saturating_add(1);
+        let size = parameters.iter().flatten().map(Value::size).fold(1, usize::saturating_add);
+        Rc::new(Instance { function, parameters, name, path: RefCell::new(None), renewals: Vec::new(), size, depth })
     }
 }
 
@@ -71,25 +143,45 @@ impl<'p, E> Value<'p, E> {
         Value::Constant(Constant::Bool(value))
     }
 
-    /// How many items it has, those of the lists in it included, or letters; 1 for all else.
+    /// Returns the number of items, including those in nested lists and hyper-parameters. A symbol
+    /// counts its bytes, anything else 1. Shared parts count wherever they occur.
     pub fn size(&self) -> usize {
         match self {
-            Value::List(items) => items.iter().map(Value::size).fold(1, usize::saturating_add),
+            Value::List(items) => items.size,
             Value::Symbol(text) => text.len().max(1),
+            Value::Callable(Callable::Instance(instance)) => instance.size,
             Value::Constant(_) | Value::Element(_) | Value::Callable(_) => 1,
         }
     }
 
-    /// Whether it is a tensor, or has one in it.
+    /// Returns the nesting depth of lists and instances: 0 for anything else.
+    pub fn depth(&self) -> u32 {
+        match self {
+            Value::List(items) => items.depth,
+            Value::Callable(Callable::Instance(instance)) => instance.depth,
+            _ => 0,
+        }
+    }
+
+    /// Returns whether the value is a tensor or a list that contains one.
     pub fn has_elements(&self) -> bool {
         match self {
             Value::Element(_) => true,
-            Value::List(items) => items.iter().any(Value::has_elements),
+            Value::List(items) => items.has_elements,
             Value::Constant(_) | Value::Symbol(_) | Value::Callable(_) => false,
         }
     }
 
-    /// The same for another target; none for what has tensors in it.
+    /// Returns whether the value is a callable or a list that contains one.
+    pub fn has_callables(&self) -> bool {
+        match self {
+            Value::Callable(_) => true,
+            Value::List(items) => items.has_callables,
+            _ => false,
+        }
+    }
+
+    /// Returns the same value for another target, or `None` if it contains a tensor.
     pub fn constant<F>(&self) -> Option<Value<'p, F>> {
         Some(match self {
             Value::Constant(constant) => Value::Constant(*constant),
@@ -110,14 +202,16 @@ impl<'p, E> Value<'p, E> {
                     parameters: parameters.collect::<Option<_>>()?,
                     name: instance.name.clone(),
                     path: instance.path.clone(),
-                    // It is a matter of layers, which are not applied on another target.
-                    renewal: None,
+                    // Renewals concern layers, which are not applied on another target.
+                    renewals: Vec::new(),
+                    size: instance.size,
+                    depth: instance.depth,
                 }))
             }
         })
     }
 
-    /// The name of a symbol, or of a callable that is not an instance.
+    /// Returns the name of a symbol, or of a callable that is not an instance.
     pub fn name(&self) -> Option<&str> {
         match self {
             Value::Symbol(name) | Value::Callable(Callable::Builtin(_, name)) => Some(name),
@@ -126,7 +220,7 @@ impl<'p, E> Value<'p, E> {
         }
     }
 
-    /// What messages call it.
+    /// Returns the kind of value, for error messages.
     pub fn kind(&self) -> &'static str {
         match self {
             Value::Constant(Constant::Bool(_)) => "a bool",
@@ -140,26 +234,30 @@ impl<'p, E> Value<'p, E> {
     }
 }
 
-/// Whether two values known at compile time are equal. A function is equal to its name.
+/// Compares values known at compile time. A function is equal to its name.
 impl<E: PartialEq> PartialEq for Value<'_, E> {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Value::Constant(a), Value::Constant(b)) => a.is_equal(*b),
             (Value::Element(a), Value::Element(b)) => a == b,
-            (Value::List(a), Value::List(b)) => a == b,
+            (Value::List(a), Value::List(b)) => Rc::ptr_eq(&a.items, &b.items) || **a == **b,
             (Value::Callable(Callable::Instance(a)), Value::Callable(Callable::Instance(b))) => Rc::ptr_eq(a, b),
             _ => self.name().is_some() && self.name() == other.name(),
         }
     }
 }
 
-/// As it is written, where it can be.
+/// The largest size of a list that is printed item by item.
+const SHOWN: usize = 100;
+
+/// Prints the value in Tile's syntax where possible.
 impl<E> fmt::Display for Value<'_, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Value::Constant(Constant::Bool(value)) => write!(f, "{value}"),
             Value::Constant(Constant::Int(value)) => write!(f, "{value}"),
             Value::Constant(Constant::Float(value)) => write!(f, "{value:?}"),
+            Value::List(items) if items.size > SHOWN => write!(f, "a list of {}", items.len()),
             Value::List(items) => {
                 let items: Vec<String> = items.iter().map(Value::to_string).collect();
                 write!(f, "[{}]", items.join(", "))

@@ -1,14 +1,15 @@
-//! Weights: a `param` or `state` statement makes a tensor that is found again by its path.
+//! Weights: `param` and `state` statements declare persistent tensors, which are identified by
+//! path.
 
-use tile_lang::ast::{self, Ident, WeightShape};
+use tile_lang::ast::{self, FunctionKind, Ident, WeightShape};
 use tile_lang::diagnostic::Diagnostic;
 use tile_lang::span::Span;
 
 use super::call::Argument;
 use super::constant::Constant;
-use super::expression::{Evaluator, Lowered, Target};
+use super::expression::{Evaluator, Lowered, Target, is_part_of};
 use super::frame::Frame;
-use super::network::{Layer, Network, Role, Weight};
+use super::network::{Layer, Network, Role, Weight, WeightKind};
 use super::scope::Scope;
 use super::tensors::Tensors;
 use super::value::{Callable, Value};
@@ -42,6 +43,7 @@ pub(super) fn weight<'p>(
     let node = match evaluator.target.network.weights.iter().find(|known| known.path == path) {
         Some(known) if known.ty.shape == shape && known.kind == weight.kind => {
             let node = known.node;
+            let node = if weight.kind == WeightKind::State { left(evaluator, &path, node)? } else { node };
             evaluator.target.imported(node)
         }
         Some(known) => {
@@ -58,33 +60,80 @@ pub(super) fn weight<'p>(
         }
         None => make(evaluator, scope, weight, path.clone(), shape)?,
     };
-    let value = renewed(evaluator, name, &path, Value::Element(node))?;
+    let value = renewed(evaluator, name, &path, node)?;
     scope.weights.insert(&name.name, path);
-    scope.names.insert(&name.name, value);
+    scope.names.insert(&name.name, Value::Element(value));
     Ok(())
 }
 
-/// What `with_weight` makes of a weight, which in training it is from then on; else the same.
-fn renewed<'p>(
-    evaluator: &mut Evaluator<'p, Tensors>,
-    name: &'p Ident,
-    path: &str,
-    value: Value<'p, NodeId>,
-) -> Lowered<Value<'p, NodeId>> {
-    let Some(Some((renewal, done))) = evaluator.renewals.last_mut() else { return Ok(value) };
-    if !renewal.names.iter().any(|renewed| **renewed == *name.name) {
-        return Ok(value);
+/// Returns the state as an earlier application of the same layer in this step left it, or `node`,
+/// its value before the step.
+fn left(evaluator: &mut Evaluator<Tensors>, path: &str, node: NodeId) -> Lowered<NodeId> {
+    let Some(&next) = evaluator.target.network.updates.get(path) else { return Ok(node) };
+    evaluator.target.outermost(|tensors| {
+        let ty = tensors.graph.node(next).ty.clone();
+        tensors.add(Op::StopGradient, ty, &[next], Span::default())
+    })
+}
+
+/// Applies `with_weight` and `parametrized` to a weight. Returns the value that the layer sees in
+/// place of the weight.
+fn renewed<'p>(evaluator: &mut Evaluator<'p, Tensors>, name: &'p Ident, path: &str, node: NodeId) -> Lowered<NodeId> {
+    let (mut replacing, mut others) = (Vec::new(), Vec::new());
+    for (renewal, done) in evaluator.renewals.last_mut().into_iter().flatten() {
+        if renewal.names.iter().any(|renewed| **renewed == *name.name) {
+            *done = true;
+            if renewal.replaces { &mut replacing } else { &mut others }.push(renewal.callable.clone());
+        }
     }
-    *done = true;
-    let callable = renewal.callable.clone();
-    let value = call_on(evaluator, callable, value, name.span)?;
-    if evaluator.training {
-        set_next(evaluator, name, path, value.clone())?;
+    let mut value = node;
+    if let (false, Some(known)) = (replacing.is_empty(), evaluator.target.network.replaced.get(path).copied()) {
+        value = evaluator.target.imported(known);
+    } else if !replacing.is_empty() {
+        // The optimizer steps from the value that the layer sees, so it must have the weight's
+        // type.
+        let dtype = evaluator.target.graph.dtype(node);
+        for callable in replacing {
+            let made = made_of(evaluator, callable, value, name)?;
+            value = evaluator.typed(Value::Element(made), dtype, name.span)?;
+        }
+        if evaluator.training && !evaluator.is_frozen() && !is_part_of(path, &evaluator.frozen) {
+            set_next(evaluator, name, path, Value::Element(value))?;
+        }
+        if !evaluator.target.is_in_scan() {
+            evaluator.target.network.replaced.insert(path.to_owned(), value);
+        }
+    }
+    for callable in others {
+        value = made_of(evaluator, callable, value, name)?;
+        let dtype = evaluator.target.graph.dtype(value);
+        if !dtype.is_float() {
+            let message = format!("`{}` is made into {dtype}, through which no gradient goes", name.name);
+            return Err(Diagnostic::error("E0232", name.span, message)
+                .help("`parametrized` takes a function that gives floats"));
+        }
     }
     Ok(value)
 }
 
-/// The shape that the sizes of a weight say; a list among them stands for its items.
+/// Applies a function to a weight, and checks that the shape stays the same.
+fn made_of<'p>(
+    evaluator: &mut Evaluator<'p, Tensors>,
+    callable: Callable<'p, NodeId>,
+    weight: NodeId,
+    name: &'p Ident,
+) -> Lowered<NodeId> {
+    let made = call_on(evaluator, callable, Value::Element(weight), name.span)?;
+    let made = evaluator.target.element(made, name.span)?;
+    let (wanted, found) = (evaluator.target.graph.shape(weight), evaluator.target.graph.shape(made));
+    if wanted != found {
+        let message = format!("`{}` has the shape {wanted:?}, and what is made of it {found:?}", name.name);
+        return Err(Diagnostic::error("E0213", name.span, message));
+    }
+    Ok(made)
+}
+
+/// Evaluates the declared shape of a weight. A list among the sizes stands for its items.
 fn shape<'p>(
     evaluator: &mut Evaluator<'p, Tensors>,
     scope: &Scope<'p, NodeId>,
@@ -103,7 +152,7 @@ fn shape<'p>(
         let value = evaluator.expression(scope, size)?;
         let items = match value {
             Value::List(items) => items,
-            value => vec![value],
+            value => vec![value].into(),
         };
         for item in items {
             let size = match &item {
@@ -119,7 +168,8 @@ fn shape<'p>(
     Ok(shape)
 }
 
-/// Adds a weight, its first value, and where it counts what its regularizer says.
+/// Adds a weight, its initial value and, if penalties count, its regularizer. Records its
+/// constraint.
 fn make<'p>(
     evaluator: &mut Evaluator<'p, Tensors>,
     scope: &Scope<'p, NodeId>,
@@ -127,26 +177,63 @@ fn make<'p>(
     path: String,
     shape: Vec<usize>,
 ) -> Lowered<NodeId> {
-    let span = weight.initializer.span;
+    let (span, role) = (weight.initializer.span, evaluator.role);
+    if weight.kind == WeightKind::Param && matches!(role, Role::Metric | Role::Optimizer) {
+        let keeper = if role == Role::Metric { "a metric" } else { "an optimizer" };
+        let message = format!("`{path}` is a `param` in {keeper}, which nothing trains");
+        return Err(Diagnostic::error("E0232", weight.name.span, message)
+            .help(format!("write `state {}`: a state is kept, and changed by `update`", weight.name.name)));
+    }
     let initializer = evaluator.expression(scope, &weight.initializer)?;
     let dtype = first_value(evaluator, scope, &initializer, &path, &shape, span)?;
     let ty = TensorType::new(dtype, shape);
     let node = evaluator.target.outermost(|tensors| tensors.add(Op::Weight(path.clone()), ty.clone(), &[], span))?;
-    evaluator.target.network.weights.push(Weight { path, ty, kind: weight.kind, role: Role::Model, node });
-    if let (true, Some(regularizer)) = (evaluator.penalises, &weight.regularizer) {
-        let value = evaluator.expression(scope, regularizer)?;
-        if value != Value::Symbol("none".into()) {
-            let callable = evaluator.callable(&value, scope.function, regularizer.span)?;
-            let node = evaluator.target.imported(node);
-            let penalty = call_on(evaluator, callable, Value::Element(node), regularizer.span)?;
-            let penalty = evaluator.target.element(penalty, regularizer.span)?;
-            evaluator.target.penalise(penalty, regularizer.span)?;
-        }
+    evaluator.target.network.weights.push(Weight { path: path.clone(), ty, kind: weight.kind, role, node });
+    // As in Keras, the regularizer of a frozen weight adds nothing to the loss.
+    let penalises = evaluator.penalises && !is_part_of(&path, &evaluator.frozen);
+    if let (true, Some(regularizer)) = (penalises, &weight.regularizer)
+        && let Some(callable) = clause(evaluator, scope, regularizer)?
+    {
+        let node = evaluator.target.imported(node);
+        let penalty = call_on(evaluator, callable, Value::Element(node), regularizer.span)?;
+        let penalty = evaluator.target.element(penalty, regularizer.span)?;
+        evaluator.target.penalise(penalty, regularizer.span)?;
+    }
+    if let Some(constraint) = &weight.constraint
+        && let Some(callable) = clause(evaluator, scope, constraint)?
+    {
+        evaluator.constraints.push((path, callable));
     }
     Ok(evaluator.target.imported(node))
 }
 
-/// Calls with one argument; hyper-parameters that were not given take their defaults.
+/// Returns the callable of a regularizer or constraint, or nothing if it is `none`.
+fn clause<'p>(
+    evaluator: &mut Evaluator<'p, Tensors>,
+    scope: &Scope<'p, NodeId>,
+    clause: &'p ast::Expr,
+) -> Lowered<Option<Callable<'p, NodeId>>> {
+    let value = evaluator.expression(scope, clause)?;
+    if value == Value::Symbol("none".into()) {
+        return Ok(None);
+    }
+    evaluator.callable(&value, scope.function, clause.span).map(Some)
+}
+
+/// Applies the constraints of trained weights to their next values.
+pub(super) fn constrain<'p>(evaluator: &mut Evaluator<'p, Tensors>, paths: &[&str], span: Span) -> Lowered<()> {
+    for (path, callable) in std::mem::take(&mut evaluator.constraints) {
+        let Some(next) = evaluator.target.network.updates.get(&path).copied() else { continue };
+        if paths.contains(&path.as_str()) {
+            let name = Ident { name: path.clone(), capital: true, span };
+            let value = call_on(evaluator, callable, Value::Element(next), span)?;
+            set_next(evaluator, &name, &path, value)?;
+        }
+    }
+    Ok(())
+}
+
+/// Calls a function with one argument. Omitted hyper-parameters take their defaults.
 fn call_on<'p>(
     evaluator: &mut Evaluator<'p, Tensors>,
     callable: Callable<'p, NodeId>,
@@ -160,7 +247,7 @@ fn call_on<'p>(
     evaluator.apply(&callable, vec![Argument { name: None, value, span }], span)
 }
 
-/// Adds the first value of a weight to the graph of first values; gives its type.
+/// Adds the initial value of a weight to the graph of initial values, and returns its type.
 fn first_value<'p>(
     evaluator: &mut Evaluator<'p, Tensors>,
     scope: &Scope<'p, NodeId>,
@@ -169,7 +256,7 @@ fn first_value<'p>(
     shape: &[usize],
     span: Span,
 ) -> Lowered<DType> {
-    // Its hyper-parameters must not be tensors of the other graph.
+    // Its hyper-parameters must not contain tensors of the other graph.
     let initializer = initializer.constant().ok_or_else(|| {
         Diagnostic::error("E0231", span, "the first value of a weight cannot depend on tensors of a run")
     })?;
@@ -195,7 +282,7 @@ fn first_value<'p>(
     Ok(dtype)
 }
 
-/// `update target = value;` in training.
+/// Lowers `update target = value;` in training.
 pub(super) fn update<'p>(
     evaluator: &mut Evaluator<'p, Tensors>,
     scope: &Scope<'p, NodeId>,
@@ -203,16 +290,28 @@ pub(super) fn update<'p>(
     value: Value<'p, NodeId>,
 ) -> Lowered<()> {
     let Some(path) = scope.weights.get(target.name.as_str()) else {
-        // A weight that was left out has no next value either.
+        // A weight that is left out has no next value either.
         return match scope.names.get(target.name.as_str()) {
             Some(Value::Constant(_)) => Ok(()),
-            _ => Err(Diagnostic::error("E0232", target.span, format!("`{}` is no weight of this layer", target.name))),
+            _ => {
+                let keeper = match scope.function.kind {
+                    FunctionKind::Optimizer => "trained weight",
+                    _ => "weight of this layer",
+                };
+                Err(Diagnostic::error("E0232", target.span, format!("`{}` is no {keeper}", target.name)))
+            }
         };
     };
+    // A loss that also serves as a metric updates nothing there.
+    let is_kept_by =
+        |role| evaluator.target.network.weights.iter().any(|known| known.path == *path && known.role == role);
+    if evaluator.role == Role::Metric && !is_kept_by(Role::Metric) {
+        return Ok(());
+    }
     set_next(evaluator, target, path, value)
 }
 
-/// Says what a weight is after a step of training.
+/// Sets the value of a weight after a training step.
 fn set_next<'p>(
     evaluator: &mut Evaluator<'p, Tensors>,
     target: &Ident,
@@ -237,7 +336,7 @@ fn set_next<'p>(
     Ok(())
 }
 
-/// What lowering collects beside the graph.
+/// The results of lowering besides the graph.
 #[derive(Default)]
 pub(super) struct Collected {
     pub weights: Vec<Weight>,
@@ -245,15 +344,17 @@ pub(super) struct Collected {
     pub initial: crate::graph::Graph,
     /// The next values of weights, by path.
     pub updates: std::collections::BTreeMap<String, NodeId>,
-    /// The sum of what regularizers say.
+    /// The values that replace weights due to `with_weight`, by path.
+    pub replaced: std::collections::BTreeMap<String, NodeId>,
+    /// The sum of all regularizers and `with_loss` terms.
     pub penalty: Option<NodeId>,
 }
 
 impl Collected {
-    /// Makes the network whose graph is `tensors`'.
+    /// Makes the network with this graph.
     pub fn into_network(self, mut graph: crate::graph::Graph) -> Network {
         graph.outputs.extend(self.updates);
         graph.outputs.extend(self.penalty.map(|penalty| (Network::PENALTY.to_owned(), penalty)));
-        Network { graph, weights: self.weights, initial: self.initial, layers: self.layers }
+        Network { graph, weights: self.weights, initial: self.initial, layers: self.layers, adapts: Vec::new() }
     }
 }

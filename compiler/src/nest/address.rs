@@ -1,4 +1,4 @@
-//! Addresses inside a nest's programs: of what is in memory, through its windows and reshapes.
+//! Addresses in a nest's programs: elements in memory, through windows and reshapes.
 
 use crate::affine::Affine;
 use crate::graph::{NodeId, Op};
@@ -8,7 +8,7 @@ use super::build::{Builder, NestError};
 use super::{Leaf, Load, Window, derived_number};
 
 impl Builder<'_> {
-    /// The node that a chain of reshapes shows.
+    /// Returns the node under a chain of reshapes.
     pub fn shown(&self, mut id: NodeId) -> NodeId {
         while matches!(self.graph.node(id).op, Op::Reshape) {
             id = self.graph.operands(id)[0];
@@ -16,7 +16,7 @@ impl Builder<'_> {
         id
     }
 
-    /// The same, and where it is in memory.
+    /// Returns the node under a chain of reshapes and its window in memory.
     pub fn stored(&self, id: NodeId) -> Result<(NodeId, Window), NestError> {
         let id = self.shown(id);
         if self.is_member(id) {
@@ -25,12 +25,12 @@ impl Builder<'_> {
         (self.memory)(id).map(|window| (id, window)).ok_or(NestError::Internal("what must be in memory is not"))
     }
 
-    /// The row-major position of an element in the node's shape.
+    /// Returns the row-major position of an element in the node's shape.
     pub fn row_major(&self, id: NodeId, index: &[Affine]) -> Result<Affine, NestError> {
         Window::whole(&self.graph.node(id).ty).position(index, self.first_loop).ok_or_else(|| self.overflow())
     }
 
-    /// Where in memory the element of a window at a row-major position is.
+    /// Returns the position in memory of the window's element at a row-major position.
     pub fn position_of(&mut self, window: &Window, row_major: &Affine) -> Result<Affine, NestError> {
         let first_loop = self.first_loop;
         let position = window
@@ -38,8 +38,9 @@ impl Builder<'_> {
         position.ok_or_else(|| self.overflow())
     }
 
-    /// `floor(numerator / denominator)`: an expression of the variables there are, where their ranges show that the rest
-    /// of its division is without those terms that are multiples of the denominator; else a derived variable.
+    /// Returns `floor(numerator / denominator)`. The terms that are multiples of the denominator
+    /// divide exactly. If the bounds show that the other terms have quotient 0, the result is an
+    /// expression of existing variables; otherwise it is a derived variable.
     fn quotient(&mut self, numerator: &Affine, denominator: i64) -> Option<Affine> {
         let (whole, rest): (Vec<_>, Vec<_>) =
             numerator.terms().iter().copied().partition(|(_, coefficient)| coefficient % denominator == 0);
@@ -58,7 +59,7 @@ impl Builder<'_> {
         }
     }
 
-    /// The index in a node's shape of the element at a row-major position.
+    /// Returns the index, in a node's shape, of the element at a row-major position.
     pub fn index_of(&mut self, id: NodeId, row_major: &Affine) -> Result<Vec<Affine>, NestError> {
         let shape = self.graph.shape(id);
         let mut index = vec![Affine::constant(0); shape.len()];

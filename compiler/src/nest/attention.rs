@@ -1,13 +1,17 @@
-//! The nests with inner sums for which there are kernels, and what makes more nests such ones.
+//! Recognises the nests with inner sums that have kernels, and rewrites more nests into that form.
 //!
 //! ```text
-//! output[row, column] = epilogue( sum over points of p(scores[row, point], top[row]) * right[point, column], sums[row] )
+//! output[row, column] =
+//!     epilogue( sum over points of p(scores[row, point], top[row]) * right[point, column],
+//!               sums[row] )
 //! ```
 //!
-//! Scores are inner sums of products whose one factor depends on no point and whose other one depends on no row. All this is within a batch. `top`
-//! is the maximum of a value x of the scores over the points, and all that depends on it is proportional to exp(x - top): so a kernel may go
-//! on with the greatest value that it has seen so far, and multiply what it has summed by exp(old - new) when that changes (Milakov and
-//! Gimelshein, "Online normalizer calculation for softmax", 2018; Dao et al., "FlashAttention", 2022).
+//! Scores are inner sums of products: one factor depends on no point, the other on no row. All of
+//! this may be batched. `top` is the maximum over the points of a function x of the scores, and
+//! every value that depends on it is proportional to exp(x - top). A kernel may therefore use the
+//! running maximum, and scale its sums by exp(old - new) whenever that changes (Milakov and
+//! Gimelshein, "Online normalizer calculation for softmax", 2018; Dao et al., "FlashAttention",
+//! 2022).
 
 use crate::dtype::{DType, Scalar};
 use crate::graph::Aggregation;
@@ -15,30 +19,31 @@ use crate::scalar::{BinaryOp, Inst, Program, UnaryOp, Value};
 
 use super::{Inner, Leaf, Nest, Roles, operands};
 
-/// The parts of a nest of that form.
+/// The parts of a nest in attention form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attention {
-    /// Of the nest's own product, whose left factor is made of the scores.
+    /// Roles in the nest's own product. Its left factor is computed from the scores.
     pub roles: Roles,
-    /// For each inner sum its factors.
+    /// The factors of each inner sum.
     pub scores: Vec<Score>,
-    /// The statistic of the body that is a maximum, if there is one.
+    /// The body's statistic that is a maximum, if there is one.
     pub top: Option<Value>,
-    /// The statistics of the body that are sums: only the epilogue reads them.
+    /// The body's statistics that are sums. Only the epilogue reads them.
     pub sums: Vec<Value>,
 }
 
-/// The factors of an inner sum: values of its body.
+/// The factors of an inner sum, as values of its body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Score {
-    /// It depends on no point.
+    /// The factor that depends on no point.
     pub left: Value,
-    /// It depends on no row.
+    /// The factor that depends on no row.
     pub right: Value,
 }
 
 impl Nest {
-    /// The nest's parts, where it has that form, no variables are derived, and everything is summed in f32.
+    /// Returns the parts of the nest if it has attention form, no guards and no derived variables,
+    /// and accumulates in f32.
     pub fn attention(&self) -> Option<Attention> {
         let is_plain = self.guards.is_empty() && self.derived.is_empty();
         if self.inner.is_empty() || !is_plain || self.accumulator() != Some(DType::F32) {
@@ -78,12 +83,12 @@ impl Nest {
             Inst::Leaf(Leaf::Statistic(_, of)) => degrees[of],
             _ => None,
         };
-        // All that is summed changes with the top, or there is none.
+        // Either every summed value is proportional to exp(-top), or there is no top.
         let wanted = Some(top.is_some());
         let fits = degrees[roles.left] == wanted
             && sums.iter().all(|sum| degree(sum) == wanted)
             && top.is_none_or(|top| degree(&top) == Some(false));
-        // A row's output has a place for each row.
+        // An output with one element a row must have a distinct one for each batch and row.
         let of_rows = (0..self.outputs.len()).filter(|&output| self.is_of_rows(output));
         let mentions = |output: usize, axis: usize| self.depends_on(&self.outputs[output].position, axis);
         let is_own =
@@ -106,8 +111,9 @@ impl Nest {
         Some(Score { left, right })
     }
 
-    /// For each value of the body whether it is proportional to exp(-top); `None` where it depends on the top in another way, or on
-    /// one of `sums`.
+    /// Returns for each value of the body whether it is proportional to exp(-top): `Some(true)` if
+    /// it is, `Some(false)` if it does not depend on the top, and `None` if it depends on the top
+    /// in another way or on one of `sums`.
     fn degrees(&self, top: Option<Value>, sums: &[Value]) -> Vec<Option<bool>> {
         let body = &self.body;
         let mut degrees: Vec<Option<bool>> = Vec::with_capacity(body.insts.len());
@@ -134,7 +140,7 @@ impl Nest {
         degrees
     }
 
-    /// Whether a value of the body is `x - top` where `top` is the maximum of x.
+    /// Returns whether a value of the body is `x - top`, where `top` is the maximum of x.
     fn is_below(&self, value: Value, top: Value) -> bool {
         match (&self.body.insts[value].0, &self.body.insts[top].0) {
             (Inst::Binary(BinaryOp::Sub, x, y), Inst::Leaf(Leaf::Statistic(_, of))) => *y == top && x == of,
@@ -144,7 +150,7 @@ impl Nest {
 }
 
 impl Roles {
-    /// The same with the factors exchanged.
+    /// Returns the roles with the factors exchanged.
     fn transposed(self) -> Roles {
         Roles {
             rows: self.columns,
@@ -158,8 +164,9 @@ impl Roles {
     }
 }
 
-/// A nest whose product has a factor that is divided by its own sum over the points, as in a softmax: the sum of the products is divided by
-/// that instead, once for each place. Only rounding differs.
+/// Postpones the division in a product with a factor that is divided by its own sum over the
+/// points, as in a softmax. The epilogue divides the sum of the products instead, once a place.
+/// Only rounding differs.
 pub(super) fn postponed(mut nest: Nest) -> Nest {
     let [result] = nest.body.results[..] else { return nest };
     if nest.inner.is_empty() || nest.aggregation != Some(Aggregation::Sum) {
@@ -186,7 +193,7 @@ pub(super) fn postponed(mut nest: Nest) -> Nest {
     without_unused(nest)
 }
 
-/// A value without the sum by which a factor of it is divided, and that sum.
+/// Returns a value without the division of one of its factors by that factor's sum, and the sum.
 fn undivided(body: &mut Program<Leaf>, value: Value) -> Option<(Value, Value)> {
     let is_sum_of = |body: &Program<Leaf>, value: Value, of: Value| matches!(body.insts[value].0, Inst::Leaf(Leaf::Statistic(Aggregation::Sum, summed)) if summed == of);
     match body.insts[value].0 {
@@ -202,7 +209,7 @@ fn undivided(body: &mut Program<Leaf>, value: Value) -> Option<(Value, Value)> {
     }
 }
 
-/// The nest without values of its body that nothing reads.
+/// Removes values of the body that nothing reads.
 fn without_unused(mut nest: Nest) -> Nest {
     let of_body = |leaf: &Leaf| if let Leaf::OfBody(value) = leaf { Some(*value) } else { None };
     let read: Vec<Value> = nest.epilogue.leaves().filter_map(of_body).collect();
@@ -216,7 +223,8 @@ fn without_unused(mut nest: Nest) -> Nest {
     nest
 }
 
-/// A program without what neither its results nor `others` need, and what each of its values is there.
+/// Returns a program reduced to the values that its results and `others` need, and the new number
+/// of each value.
 pub(super) fn only_needed(program: &Program<Leaf>, others: &[Value]) -> (Program<Leaf>, Vec<Value>) {
     let mut is_needed = vec![false; program.insts.len()];
     let wanted = program.results.iter().chain(others);
@@ -230,7 +238,7 @@ pub(super) fn only_needed(program: &Program<Leaf>, others: &[Value]) -> (Program
     (only, now)
 }
 
-/// The loads that a value of a program needs, but for those of inner sums.
+/// Returns the loads that a value of a program needs, except those of inner sums.
 pub(crate) fn loads_of(program: &Program<Leaf>, value: Value) -> impl Iterator<Item = &super::Load> {
     needed(program, value).into_iter().filter_map(|v| match &program.insts[v].0 {
         Inst::Leaf(leaf) => leaf.load(),
@@ -238,7 +246,7 @@ pub(crate) fn loads_of(program: &Program<Leaf>, value: Value) -> impl Iterator<I
     })
 }
 
-/// A value and all that it is made of.
+/// Returns a value and all values that it is computed from.
 pub(super) fn needed(program: &Program<Leaf>, value: Value) -> Vec<Value> {
     let mut is_needed = vec![false; value + 1];
     is_needed[value] = true;
@@ -250,7 +258,7 @@ pub(super) fn needed(program: &Program<Leaf>, value: Value) -> Vec<Value> {
     (0..=value).filter(|&v| is_needed[v]).collect()
 }
 
-/// An instruction of other values, those that its leaf reads among them.
+/// Returns an instruction with its operands renumbered, including those that its leaf reads.
 fn renumbered(inst: &Inst<Leaf>, now: &dyn Fn(Value) -> Value) -> Inst<Leaf> {
     match inst {
         Inst::Leaf(Leaf::Load(load)) => {

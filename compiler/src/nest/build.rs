@@ -1,9 +1,10 @@
-//! Builds the nest of one fused group: the elements that a place needs are followed from the root through inlined nodes
-//! down to materialised tensors, collecting one scalar program.
+//! Builds the nest of one fused group. Starting at the roots, it follows the elements that a place
+//! needs through inlined nodes down to tensors in memory, and collects one scalar program.
 //!
-//! What to inline is [`crate::passes::fuse`]'s choice; any choice gives a correct nest. An elementwise node becomes
-//! instructions; a contraction without reduction axes (a copy, slice, transpose, padding) becomes loads at other
-//! addresses, executed only where its guards hold; the group's own contraction becomes the body.
+//! [`crate::passes::fuse`] chooses the nodes to inline; any choice gives a correct nest. An
+//! elementwise node becomes instructions. A contraction without reduction axes (a copy, slice,
+//! transpose or padding) becomes loads at other addresses, executed only where its guards hold. The
+//! group's own contraction becomes the body.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -20,28 +21,31 @@ use super::name::kernel_name;
 use super::rows;
 use super::{Axis, Derived, Inner, Leaf, Nest, Output, Window};
 
-/// What one nest computes of a graph.
+/// The nodes of a graph that one nest computes.
 #[derive(Clone, Copy, Debug)]
 pub struct Members<'a> {
-    /// What it writes, operands before their readers: nodes of one shape, or where there are statistics, of the shape of the
-    /// places or that of the rows. Each goes to its windows, which have as many elements as it has, in the same row-major order.
+    /// The nodes that the nest writes, operands before their readers. All have one shape, or, with
+    /// statistics, the shape of the places or of the rows. Each root is written to its windows,
+    /// which have the same number of elements in the same row-major order.
     pub roots: &'a [(NodeId, Vec<Window>)],
-    /// The node whose aggregation the nest performs: a root, or one that reaches these through elementwise nodes of the same shape.
+    /// The node whose aggregation the nest performs. It is a root, or reaches the roots through
+    /// elementwise nodes of the same shape.
     pub contraction: Option<NodeId>,
-    /// Contractions that aggregate over the columns of a row, or where there are inner sums, over the reduction of `contraction`.
+    /// Contractions that aggregate over the columns of a row or, with inner sums, over the
+    /// reduction axes of `contraction`.
     pub statistics: &'a [NodeId],
-    /// Contractions that what is aggregated reads, at each of its points.
+    /// Contractions that the aggregated value reads at each of its points.
     pub inner: &'a [NodeId],
 }
 
-/// Why a group has no nest.
+/// The reason that a group has no nest.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NestError {
-    /// Addresses of the value leave the range of 64-bit arithmetic.
+    /// Addresses of the value overflow 64-bit arithmetic.
     Overflow { value: String },
-    /// A value that is computed in the nest is read in it at another place.
+    /// The nest reads a value that it computes, at another place.
     Away { value: String },
-    /// The group is not one that fusion may form: a bug of ours.
+    /// The group breaks a rule of fusion, which is a bug in the compiler.
     Internal(&'static str),
 }
 
@@ -59,8 +63,8 @@ impl fmt::Display for NestError {
 
 impl std::error::Error for NestError {}
 
-/// The nest that computes `members` within `loops` of the plan, and the nodes behind its operands. Other nodes that `memory`
-/// knows are loaded from there, all others inlined.
+/// Returns the nest that computes `members` within `loops` of the plan, and the node of each
+/// operand. Other nodes are loaded if `memory` returns a window for them, and inlined otherwise.
 pub fn build(
     graph: &Graph,
     members: Members,
@@ -69,13 +73,15 @@ pub fn build(
 ) -> Result<(Nest, Vec<NodeId>), NestError> {
     let Members { roots, contraction, statistics, inner } = members;
     let &(main, _) = roots.last().ok_or(NestError::Internal("a nest that writes nothing"))?;
+    // Whoever plans the graph looks at the budget.
+    graph.budget.check().map_err(|_| NestError::Internal("the budget is exceeded"))?;
     let overflow = || NestError::Overflow { value: graph.value_name(main) };
     let (shape, rows) = match statistics {
         [_, ..] if inner.is_empty() => rows::space(graph, roots, contraction, statistics)
             .ok_or(NestError::Internal("statistics of different rows"))?,
         _ => (graph.shape(main).to_vec(), graph.shape(main).len()),
     };
-    // Its sums are the nest's places.
+    // The places of the contraction are those of the nest.
     if let Some(id) = contraction.filter(|&id| *graph.shape(id) != shape) {
         return Err(NestError::Away { value: graph.value_name(id) });
     }
@@ -128,7 +134,7 @@ pub fn build(
             let mut body = Program::default();
             let (value, valid) = builder.body(&mut body, id, op, &form.indices, &[])?;
             let dtype = accumulator_type(op.aggregation, body.dtype(value));
-            let value = widened(&mut body, value, dtype);
+            let value = widened(&mut body, op, value, dtype);
             body.results = [Some(value), valid].into_iter().flatten().collect();
             builder.guarded |= valid.is_some();
             aggregation = Some(op.aggregation);
@@ -139,7 +145,7 @@ pub fn build(
     let mut epilogue = Program::default();
     let mut written: Vec<Vec<(Output, Value)>> = vec![Vec::new(); roots.len()];
     let mut of_rows = None;
-    // What reads statistics of the points says where these are.
+    // Statistics over points go last: their readers determine the index of each one.
     let (of_points, others): (Vec<usize>, Vec<usize>) =
         (0..roots.len()).partition(|&root| builder.is_of_points(roots[root].0));
     for number in others.into_iter().chain(of_points) {
@@ -186,7 +192,8 @@ pub fn build(
     Ok((nest.ok_or_else(overflow)?, operands))
 }
 
-/// The contraction has no reduction axes: each place reads at most one point, so that it can be inlined.
+/// Returns whether a contraction has no reduction axes. Each place then reads at most one point, so
+/// the contraction can be inlined.
 pub(crate) fn is_view(graph: &Graph, id: NodeId) -> bool {
     let Op::Contraction(op) = &graph.node(id).op else { return false };
     !matches!(op.aggregation, Aggregation::ArgMax | Aggregation::ArgMin)
@@ -195,16 +202,18 @@ pub(crate) fn is_view(graph: &Graph, id: NodeId) -> bool {
         && gather_node(graph, id, op).is_some_and(|g| g.reduction.iter().all(|axis| axis.extent == 1))
 }
 
-/// Sums and products of the narrow floats are kept in f32 until the end.
+/// Returns the accumulator type: f32 for sums and products of the 16-bit floats.
 fn accumulator_type(aggregation: Aggregation, dtype: DType) -> DType {
     let narrow = matches!(dtype, DType::F16 | DType::BF16);
     if narrow && matches!(aggregation, Aggregation::Sum | Aggregation::Product) { DType::F32 } else { dtype }
 }
 
-/// `value` as `dtype`; a product is made in it already, so that it is not rounded first.
-fn widened(body: &mut Program<Leaf>, value: Value, dtype: DType) -> Value {
+/// Casts `value`, a term of `op`, to `dtype`. A product in the contraction's own body is computed
+/// in `dtype` instead, which avoids rounding it first.
+fn widened(body: &mut Program<Leaf>, op: &Contraction, value: Value, dtype: DType) -> Value {
+    let is_product = matches!(op.body.insts[op.body.results[0]].0, Inst::Binary(BinaryOp::Mul, ..));
     match body.insts[value].0 {
-        Inst::Binary(BinaryOp::Mul, a, b) if body.dtype(value) != dtype => {
+        Inst::Binary(BinaryOp::Mul, a, b) if is_product && body.dtype(value) != dtype => {
             let (a, b) = (body.cast(a, dtype), body.cast(b, dtype));
             body.binary(BinaryOp::Mul, a, b)
         }
@@ -212,7 +221,8 @@ fn widened(body: &mut Program<Leaf>, value: Value, dtype: DType) -> Value {
     }
 }
 
-/// Whether some point counts for every place: tried at the ends and the middle of every reduction axis.
+/// Returns whether some point certainly counts at every place. It tries the ends and the middle of
+/// every reduction axis.
 fn always_written(form: &Gather, shape: &[usize]) -> bool {
     if form.guards.is_empty() {
         return true;
@@ -235,7 +245,8 @@ fn always_written(form: &Gather, shape: &[usize]) -> bool {
     })
 }
 
-/// For the arg forms, the row-major position in the ranges of the variables that the output does not mention.
+/// Returns the position for the arg forms: row-major in the ranges of the variables that the output
+/// does not mention.
 fn position_of(op: &Contraction, indices: &[Affine]) -> Option<Option<Affine>> {
     if !matches!(op.aggregation, Aggregation::ArgMax | Aggregation::ArgMin) {
         return Some(None);
@@ -261,36 +272,36 @@ fn free_name(graph: &Graph, contraction: Option<NodeId>, axis: usize) -> String 
 
 pub(super) type MemoKey = (NodeId, Vec<Affine>, Vec<Affine>);
 
-/// A nest while it is built.
+/// State while a nest is built.
 pub(super) struct Builder<'a> {
     pub graph: &'a Graph,
-    /// What the nest writes.
+    /// The nodes that the nest writes.
     roots: Vec<NodeId>,
     pub memory: &'a dyn Fn(NodeId) -> Option<Window>,
     pub axes: Vec<Axis>,
-    /// How many axes number the places, and how many of these the rows.
+    /// Number of free axes, and number of row axes among them.
     pub free: usize,
     pub rows: usize,
     /// The variable of the outermost loop around the nest.
     pub first_loop: usize,
     pub derived: Vec<Derived>,
-    /// Nodes in memory, and the tensors in which they are.
+    /// Nodes loaded from memory, and the tensors that hold them.
     pub operands: Vec<(NodeId, TensorType)>,
     /// The node whose aggregation the nest performs.
     pub contraction: Option<NodeId>,
     pub statistics: &'a [NodeId],
     pub inner: &'a [NodeId],
-    /// What the inner sums become.
+    /// Inner sums built so far.
     pub sums: Vec<InnerSum>,
-    /// The body, and the elements in it, once it is built.
+    /// The body and the memo of its elements, once it is built.
     pub of_body: Option<(Program<Leaf>, HashMap<MemoKey, Value>)>,
-    /// Some place of it may have no point that counts.
+    /// True if the contraction may have a place at which no point counts.
     guarded: bool,
-    /// No place of it has one.
+    /// True if no point counts at any place of the contraction.
     empty: bool,
-    /// Elements already in the program being built.
+    /// Elements that the current program already computes.
     pub memo: HashMap<MemoKey, Value>,
-    /// The nodes computed so far, operands before their readers, without constants.
+    /// Nodes computed so far, operands before their readers, without constants.
     computed: Vec<NodeId>,
 }
 
@@ -299,12 +310,12 @@ impl<'a> Builder<'a> {
         NestError::Overflow { value: self.graph.value_name(self.main()) }
     }
 
-    /// The root that the nest is called after.
+    /// Returns the root that names the nest.
     fn main(&self) -> NodeId {
         *self.roots.last().expect("a nest writes something")
     }
 
-    /// Whether the nest computes a node, so that it cannot read it from memory.
+    /// Returns whether the nest computes a node and thus cannot read it from memory.
     pub fn is_member(&self, id: NodeId) -> bool {
         self.roots.contains(&id)
             || self.is_of_points(id)
@@ -312,12 +323,12 @@ impl<'a> Builder<'a> {
             || self.contraction == Some(id)
     }
 
-    /// Whether a node is computed where it is read.
+    /// Returns whether a node is computed where it is read.
     fn is_inlined(&self, id: NodeId) -> bool {
         self.is_of_points(id) || (!self.is_member(id) && (self.memory)(id).is_none())
     }
 
-    /// Whether it is a sum or a statistic that the body reads, at whatever place.
+    /// Returns whether a node is an inner sum, or a statistic over the reduction points.
     pub fn is_of_points(&self, id: NodeId) -> bool {
         self.inner.contains(&id) || (!self.inner.is_empty() && self.statistics.contains(&id))
     }
@@ -329,7 +340,8 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// What a contraction aggregates where the variables of its gather form are `values`, in the type in which it is aggregated.
+    /// Returns the term that a contraction aggregates, in the type of its accumulator, where
+    /// `values` are the values of the variables of its gather form.
     pub fn term(
         &mut self,
         program: &mut Program<Leaf>,
@@ -341,10 +353,11 @@ impl<'a> Builder<'a> {
         let indices: Option<Vec<Affine>> = form.indices.iter().map(|index| index.substitute_all(values)).collect();
         let (value, _) = self.body(program, id, op, &indices.ok_or_else(|| self.overflow())?, &[])?;
         let dtype = accumulator_type(op.aggregation, program.dtype(value));
-        Ok(widened(program, value, dtype))
+        Ok(widened(program, op, value, dtype))
     }
 
-    /// The value of `id`'s element at `index`, needed only where all of `when` are at least 0.
+    /// Returns the value of `id`'s element at `index`. The value matters only where all of `when`
+    /// are at least 0.
     pub fn element(
         &mut self,
         program: &mut Program<Leaf>,
@@ -352,7 +365,7 @@ impl<'a> Builder<'a> {
         index: &[Affine],
         when: &[Affine],
     ) -> Result<Value, NestError> {
-        // Of what has one element along an axis, that is the index.
+        // The only index along an axis of size 1 is 0.
         let sizes = self.graph.shape(id).iter();
         let index = sizes.zip(index).map(|(&size, i)| if size == 1 { Affine::constant(0) } else { i.clone() });
         let index = &index.collect::<Vec<Affine>>()[..];
@@ -360,6 +373,9 @@ impl<'a> Builder<'a> {
         if let Some(&value) = self.memo.get(&key) {
             return Ok(value);
         }
+        // A new instruction is compared with all others.
+        let counted = self.graph.budget.spend(3 + program.insts.len() as u64 / 16);
+        counted.map_err(|_| NestError::Internal("the budget is exceeded"))?;
         let node = self.graph.node(id);
         let dtype = node.ty.dtype;
         let operands = self.graph.operands(id);
@@ -433,7 +449,8 @@ impl<'a> Builder<'a> {
         Ok(value)
     }
 
-    /// An elementwise operand at the reader's index: aligned at the last axis, size 1 stretched.
+    /// Returns an elementwise operand at the reader's index. Shapes are aligned at the last axis,
+    /// and axes of size 1 are broadcast.
     fn operand(
         &mut self,
         program: &mut Program<Leaf>,
@@ -449,7 +466,7 @@ impl<'a> Builder<'a> {
         self.element(program, id, &index, when)
     }
 
-    /// What stands in a place of a contraction where nothing was written.
+    /// Returns the value of a contraction at a place that no point writes.
     pub fn unwritten(
         &mut self,
         program: &mut Program<Leaf>,
@@ -467,7 +484,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The group's own contraction at the nest's place, in the epilogue.
+    /// Returns the group's own contraction at the nest's place, in the epilogue.
     fn accumulated(
         &mut self,
         program: &mut Program<Leaf>,

@@ -1,34 +1,37 @@
-//! From a contraction, which says where each point writes, to its gather form, which says for each place what it reads.
+//! Converts a contraction, which defines where each point writes, to its gather form, which defines
+//! what each place reads.
 //!
-//! Example: `O[2*i + k: N] = +(I[i] * W[k])` with `k` in `0..3` (a strided transposed convolution) becomes, over the
-//! place `o` and a reduction axis `t` in `0..2`, with the derived variable `q = floor(o / 2)`:
-//! `i = q - t`, `k = o - 2*q + 2*t`, and guards for what of `0 <= i`, `i < size`, `k < 3` the box does not prove.
+//! Example: `O[2*i + k: N] = +(I[i] * W[k])` with `k` in `0..3` (a strided transposed convolution)
+//! becomes a sum at each place `o` over a reduction axis `t` in `0..2`. With the derived variable
+//! `q = floor((2 - o) / 2)` it has `i = t - q` and `k = o - 2*t + 2*q`. Guards are those of
+//! `0 <= i`, `i < size` and `0 <= k` that the box of the axes does not imply.
 //!
-//! Why it is sound: the Hermite form of the output map is a bijection of the integer points. The first variables `z`
-//! are determined by the place (divisions that leave a remainder are guarded), the others are free to reduce over. Every
-//! condition of the contraction, the ranges of its variables among them, becomes a guard unless it follows from the new
-//! axes' ranges and the other guards.
+//! Why it is sound: the Hermite form of the output map is a bijection of the integer points. A
+//! place determines the first variables `z` (guards exclude divisions with a remainder); the others
+//! are free and become reduction axes. Every condition of the contraction, including the ranges of
+//! its variables, becomes a guard unless the ranges of the new axes and the other guards imply it.
 
 use crate::affine::{Affine, Ranges, hermite, ranges};
 use crate::graph::{Contraction, Graph, NodeId};
 
 use super::{Axis, Derived, derived_number};
 
-/// A contraction in gather form. Variables: the places' coordinates, the reduction axes, the derived ones.
+/// A contraction in gather form. Its variables are the coordinates of the place, the reduction
+/// axes, then the derived variables.
 #[derive(Clone, Debug)]
 pub(crate) struct Gather {
     pub reduction: Vec<Axis>,
     pub derived: Vec<Derived>,
-    /// A point counts only where all are at least 0; what follows from the rest is left out.
+    /// A point counts only if all of these are at least 0. Implied guards are left out.
     pub guards: Vec<Affine>,
-    /// Each index variable of the contraction in terms of the variables here.
+    /// Each index variable of the contraction in terms of the variables of this form.
     pub indices: Vec<Affine>,
-    /// No point counts anywhere.
+    /// True if no point counts at any place.
     pub empty: bool,
 }
 
 impl Gather {
-    /// The same with `more` variables from number `first` on, before the derived ones.
+    /// Inserts `more` variables at number `first`, which must not be after the first derived one.
     pub fn with_axes(mut self, first: usize, more: usize) -> Option<Gather> {
         let derived = self.derived.iter_mut().map(|derived| &mut derived.numerator);
         for affine in derived.chain(&mut self.guards).chain(&mut self.indices) {
@@ -38,22 +41,22 @@ impl Gather {
     }
 }
 
-/// The gather form of a node that computes `op`.
+/// Returns the gather form of a node that computes `op`.
 pub(crate) fn gather_node(graph: &Graph, id: NodeId, op: &Contraction) -> Option<Gather> {
     let shapes: Vec<Vec<usize>> = graph.operands(id).iter().map(|&operand| graph.shape(operand).to_vec()).collect();
     gather(op, graph.shape(id), &shapes)
 }
 
-/// The gather form of `contraction`, which writes places of `shape` and whose operands have `operand_shapes`.
-///
-/// `None`: index arithmetic left the range of 64 bits.
+/// Returns the gather form of `contraction`, which writes places of `shape` and reads operands of
+/// `operand_shapes`. Returns `None` if index arithmetic overflows 64 bits.
 pub(crate) fn gather(contraction: &Contraction, shape: &[usize], operand_shapes: &[Vec<usize>]) -> Option<Gather> {
     let count = contraction.indices.len();
     let extents: Vec<i64> = contraction.indices.iter().map(|r| r.high - r.low).collect();
     let form = hermite(&contraction.output, &extents)?;
     let places: Vec<Affine> = contraction.output.iter().map(|p| p.substitute_all(&form.old)).collect::<Option<_>>()?;
 
-    // Every condition on a point, in the variables of the Hermite form, whose reduction variables it bounds.
+    // All conditions on a point, in the variables of the Hermite form. They bound its reduction
+    // variables.
     let mut conditions = Vec::new();
     for access in &contraction.accesses {
         for (axis, coordinate) in access.index.iter().enumerate().filter(|(_, c)| c.access.is_none()) {
@@ -74,7 +77,7 @@ pub(crate) fn gather(contraction: &Contraction, shape: &[usize], operand_shapes:
     }
     let (ranges, mut empty) = match ranges(count, &bounding)? {
         Ranges::Bounded(ranges) => (ranges, false),
-        // The ranges of the contraction bound every variable.
+        // Unbounded cannot occur: the contraction has a range for every variable.
         Ranges::Empty | Ranges::Unbounded { .. } => (vec![(0, 0); count], true),
     };
 
@@ -94,7 +97,8 @@ pub(crate) fn gather(contraction: &Contraction, shape: &[usize], operand_shapes:
 
     builder.tighten(&mut guards, &mut indices, shape)?;
 
-    // Drop what the box proves; one guard that it refutes means that nothing counts.
+    // Drop the guards that the box implies. A guard that the box refutes means that no point
+    // counts.
     let bounds = builder.bounds(shape)?;
     let mut kept: Vec<Affine> = Vec::new();
     for guard in guards {
@@ -112,13 +116,13 @@ pub(crate) fn gather(contraction: &Contraction, shape: &[usize], operand_shapes:
     Some(Gather { reduction, derived: builder.derived, guards: kept, indices, empty })
 }
 
-/// `value` lies in `0..size`.
+/// Returns two expressions that are at least 0 exactly if `value` is in `0..size`.
 fn within(value: Affine, size: usize) -> Option<[Affine; 2]> {
     let last = Affine::constant(i64::try_from(size).ok()? - 1);
     Some([last.sub(&value)?, value])
 }
 
-/// The name of the index variable that is this axis (shifted), or a made-up one.
+/// Returns the name of the index variable that equals this axis up to an offset, or a generic name.
 fn axis_name(variable: usize, number: usize, indices: &[Affine], names: &[&str]) -> String {
     let same = indices.iter().position(|i| i.coefficient(variable) == 1 && i.terms().len() == 1);
     match same {
@@ -131,14 +135,15 @@ struct Builder {
     free: usize,
     reductions: usize,
     derived: Vec<Derived>,
-    /// Of the reduction axes.
+    /// Extents of the reduction axes.
     extents: Vec<usize>,
 }
 
 impl Builder {
-    /// Solves `places[row](z) = coordinate of the place along row` for the variables `z` that are not known yet: the
-    /// echelon form has, for each, a row with no other unknown. Returns guards for divisions that leave a remainder and
-    /// for rows that follow from others.
+    /// Solves `places[row](z) = coordinate of the place along row` for the unknown variables `z`.
+    /// In the echelon form, each unknown has a row in which it is the only one; rows that need no
+    /// division are solved first. Returns guards that exclude divisions with a remainder and
+    /// inconsistent redundant rows.
     fn solve(&mut self, places: &[Affine], z: &mut [Option<Affine>]) -> Option<Vec<Affine>> {
         let mut guards = Vec::new();
         let mut rows: Vec<usize> = (0..places.len()).collect();
@@ -146,7 +151,12 @@ impl Builder {
             let unknown = |row: usize, z: &[Option<Affine>]| {
                 places[row].terms().iter().filter(|(v, _)| z[*v].is_none()).copied().collect::<Vec<_>>()
             };
-            let next = rows.iter().position(|&row| unknown(row, z).len() <= 1)?;
+            let factor = |row: usize| match unknown(row, z)[..] {
+                [] => Some(0),
+                [(_, coefficient)] => Some(coefficient.unsigned_abs()),
+                _ => None,
+            };
+            let (_, next) = (0..rows.len()).filter_map(|at| Some((factor(rows[at])?, at))).min()?;
             let row = rows.remove(next);
             let mut rest = Affine::var(row).sub(&Affine::constant(places[row].offset()))?;
             for &(variable, coefficient) in places[row].terms() {
@@ -156,7 +166,14 @@ impl Builder {
             }
             match unknown(row, z)[..] {
                 [(variable, 1)] => z[variable] = Some(rest),
+                [(variable, -1)] => z[variable] = Some(rest.scale(-1)?),
                 [(variable, coefficient)] => {
+                    // Denominators are positive.
+                    let (rest, coefficient) = if coefficient < 0 {
+                        (rest.scale(-1)?, coefficient.checked_neg()?)
+                    } else {
+                        (rest, coefficient)
+                    };
                     let quotient = self.derive(rest.clone(), coefficient)?;
                     guards.push(quotient.scale(coefficient)?.sub(&rest)?);
                     z[variable] = Some(quotient);
@@ -170,7 +187,7 @@ impl Builder {
         Some(guards)
     }
 
-    /// The variable `floor(numerator / denominator)`, an existing one where there is one.
+    /// Returns the variable `floor(numerator / denominator)`, reusing an existing one.
     fn derive(&mut self, numerator: Affine, denominator: i64) -> Option<Affine> {
         let number = derived_number(&mut self.derived, numerator, denominator);
         Some(Affine::var(self.free + self.reductions + number))
@@ -186,7 +203,8 @@ impl Builder {
         Some(bounds)
     }
 
-    /// `guards` without those that follow from the others, the box of the axes and what the derived variables are.
+    /// Returns `guards` without those implied by the others, the ranges of the axes and the
+    /// definitions of the derived variables.
     fn independent(&self, mut guards: Vec<Affine>, shape: &[usize]) -> Option<Vec<Affine>> {
         let variables = self.free + self.reductions + self.derived.len();
         let mut known = Vec::new();
@@ -214,12 +232,14 @@ impl Builder {
 
     /// Narrows reduction axes to windows that slide with the other variables.
     ///
-    /// Two guards `f + a*t >= 0` and `g - a*t >= 0` whose sum is a constant `s` leave at most `s / a + 1` values of `t`,
-    /// those from `-floor(f / a)` on. Where that is fewer than the axis has, `t` becomes `t' - floor(f / a)`.
+    /// Two guards `f + a*t >= 0` and `g - a*t >= 0` whose sum is a constant `s` leave at most
+    /// `s / a + 1` values of `t`, starting at `-floor(f / a)`. If that is fewer than the extent of
+    /// the axis, `t` becomes `t' - floor(f / a)`.
     ///
-    /// With `a` above 1 (the stride of a transposed convolution), unless the floor is the same everywhere, places then come in `a`
-    /// kinds, and the floor should have more values than `t'`: a window as wide as all it slides over, that of a dilated kernel on
-    /// a small image, leaves out padding alone.
+    /// With `a` above 1 (the stride of a transposed convolution) and a floor that varies, the
+    /// places fall into `a` classes. This pays only if the floor takes more values than `t'`: a
+    /// window as wide as the range over which it slides, as that of a dilated kernel on a small
+    /// image, would skip padding only.
     fn tighten(&mut self, guards: &mut [Affine], indices: &mut [Affine], shape: &[usize]) -> Option<()> {
         while let Some((axis, width, start)) = self.window(guards, shape)? {
             let variable = self.free + axis;
@@ -235,8 +255,10 @@ impl Builder {
         Some(())
     }
 
-    /// The axis that a pair of guards narrows by the greatest factor, the window's width, and the lower guard.
-    #[allow(clippy::type_complexity)] // the three are explained above and used once
+    /// Returns the axis that a pair of guards narrows by the greatest factor, the width of the
+    /// window and the lower guard. The inner `None` means that there is no such axis.
+    // the doc comment explains the three parts, and there is one caller
+    #[allow(clippy::type_complexity)]
     fn window(&self, guards: &[Affine], shape: &[usize]) -> Option<Option<(usize, usize, Affine)>> {
         let mut best: Option<(usize, usize, Affine)> = None;
         let bounds = self.bounds(shape)?;
@@ -244,7 +266,8 @@ impl Builder {
             let variable = self.free + axis;
             for lower in guards {
                 let a = lower.coefficient(variable);
-                // With |a| > 1 the start is a derived variable, cheap only where it depends on the place alone.
+                // With |a| > 1 the start is a derived variable, which is cheap only if it depends
+                // on the place alone.
                 let simple = a == 1 || lower.variables().all(|v| v < self.free || v == variable);
                 if a <= 0 || !simple || self.mentioned_by_derived(variable) {
                     continue;

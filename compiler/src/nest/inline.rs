@@ -1,8 +1,8 @@
-//! Contractions inside a nest's programs: their bodies at given indices, and those without a reduction at any place.
+//! Contractions in a nest's programs: bodies at given indices, and inlined views at any place.
 
 use crate::affine::Affine;
 use crate::dtype::{DType, Scalar};
-use crate::graph::{Contraction, ContractionLeaf, NodeId};
+use crate::graph::{Aggregation, Contraction, ContractionLeaf, NodeId};
 use crate::scalar::{BinaryOp, Inst, Program, Value};
 
 use super::build::{Builder, NestError};
@@ -10,7 +10,8 @@ use super::gather::gather_node;
 use super::{Leaf, Load};
 
 impl<'a> Builder<'a> {
-    /// A contraction of at most one point a place, at any index: its guards become conditions on its loads.
+    /// Returns the value, at any index, of a contraction with at most one point a place. Its guards
+    /// become conditions on its loads.
     pub fn view(
         &mut self,
         program: &mut Program<Leaf>,
@@ -26,7 +27,8 @@ impl<'a> Builder<'a> {
         if form.reduction.iter().any(|axis| axis.extent != 1) {
             return Err(NestError::Internal("a contraction with a reduction is inlined"));
         }
-        // Its places are at `index`, its reduction axes have one value, its derived variables become the nest's.
+        // `index` gives its places, its reduction axes have the single value 0, and its derived
+        // variables become variables of the nest.
         let mut values: Vec<Affine> = index.to_vec();
         values.resize(index.len() + form.reduction.len(), Affine::constant(0));
         for derived in &form.derived {
@@ -41,6 +43,7 @@ impl<'a> Builder<'a> {
         inner.extend(guards.iter().filter(|g| !when.contains(g)).cloned());
         let (value, _) = self.body(program, id, op, &indices, &inner)?;
         let zero_outside = !op.default && matches!(program.insts[value].0, Inst::Leaf(Leaf::Load(_)));
+        let value = without_nan(program, op.aggregation, value);
         if guards.is_empty() || zero_outside {
             return Ok(value);
         }
@@ -61,7 +64,8 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// A contraction's body where its index variables are `indices`: the value, and whether the point counts.
+    /// Appends the body of a contraction with the index variables `indices`. Returns the value and,
+    /// where it is not always true, the condition that the point counts.
     pub fn body(
         &mut self,
         program: &mut Program<Leaf>,
@@ -123,11 +127,13 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// `value + offset` clamped into `0..size` as i32, and whether it was in range. `size` is at least 1 and fits i32.
+/// Returns `value + offset` clamped to `0..size` as i32, and whether it was in range. `size` must
+/// be at least 1.
 fn clamped_index(program: &mut Program<Leaf>, value: Value, offset: &Affine, size: usize) -> (Value, Value) {
     let dtype = program.dtype(value);
     let limit = 1 << 30;
-    // Wider values are cut to ±2^30 first, so that neither the cast nor the sum wraps into the range.
+    // Wider values are clamped to ±2^30 first, so that neither the cast nor the sum wraps into
+    // range.
     let mut value = value;
     if dtype.bits() > 31 || dtype == DType::U32 {
         if dtype.is_signed_integer() {
@@ -150,4 +156,16 @@ fn clamped_index(program: &mut Program<Leaf>, value: Value, offset: &Affine, siz
     let at_least = program.binary(BinaryOp::Max, value, zero);
     let clamped = program.binary(BinaryOp::Min, at_least, last);
     (clamped, in_range)
+}
+
+/// Applies the aggregation's treatment of NaN to a single value: maxima and minima of floats ignore
+/// NaN.
+fn without_nan(program: &mut Program<Leaf>, aggregation: Aggregation, value: Value) -> Value {
+    match aggregation.operation() {
+        Some(op @ (BinaryOp::Max | BinaryOp::Min)) if program.dtype(value).is_float() => {
+            let identity = program.constant(aggregation.identity(program.dtype(value)));
+            program.binary(op, identity, value)
+        }
+        _ => value,
+    }
 }

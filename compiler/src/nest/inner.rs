@@ -1,9 +1,9 @@
-//! Sums and statistics that a body reads: what makes a product whose one factor is made of other products, and of statistics of
-//! these over the product's own reduction, one nest.
+//! Inner sums and statistics of bodies. They combine a product with the products that one of its
+//! factors is computed from, and with statistics of these over the reduction axes, into one nest.
 //!
-//! Example: `Scores[t, s] = +(Q[t, d] * K[s, d])`, `P = exp(Scores - Top)` with `Top` the maxima over s, and
-//! `Y[t, e] = +(P[t, s] * V[s, e])`: Y's body reads the inner sum Scores at t and s, over an axis d of its own, and the statistic Top
-//! at t.
+//! Example: `Scores[t, s] = +(Q[t, d] * K[s, d])`, `P = exp(Scores - Top)` with `Top` the maxima
+//! over s, and `Y[t, e] = +(P[t, s] * V[s, e])`. The body of Y reads the inner sum Scores at t and
+//! s, over an axis d of its own, and the statistic Top at t.
 
 use std::ops::Range;
 
@@ -22,12 +22,12 @@ pub(super) struct InnerSum {
     /// The variables of its axes.
     pub axes: Range<usize>,
     pub body: Program<Leaf>,
-    /// Where it is read, once it is.
+    /// The index at which the body reads it, once known.
     index: Option<Vec<Affine>>,
 }
 
 impl<'a> Builder<'a> {
-    /// The inner sum of a contraction, which gets the axes after those there are.
+    /// Returns the inner sum of a contraction and appends its axes.
     pub fn inner_sum(&mut self, id: NodeId) -> Result<InnerSum, NestError> {
         let op = self.contraction_op(id)?;
         let form = Some(op).filter(|op| op.aggregation == Aggregation::Sum);
@@ -38,7 +38,7 @@ impl<'a> Builder<'a> {
         Ok(InnerSum { axes: first..self.axes.len(), form, body: Program::default(), index: None })
     }
 
-    /// An inner sum's value in the body: it is read at one place only.
+    /// Returns the value of an inner sum in the body, which must read it at one index only.
     pub fn inner_value(
         &mut self,
         program: &mut Program<Leaf>,
@@ -69,7 +69,8 @@ impl<'a> Builder<'a> {
         Ok(program.cast(sum, self.graph.dtype(id)))
     }
 
-    /// A statistic of the body over the nest's reduction, in the body or in the epilogue, which reads it there.
+    /// Returns a statistic of the body over the reduction axes. In the epilogue the result refers
+    /// to the statistic in the body.
     pub fn statistic_of_points(
         &mut self,
         program: &mut Program<Leaf>,
@@ -82,7 +83,7 @@ impl<'a> Builder<'a> {
             let value = self.element(&mut body, id, index, when);
             let memo = std::mem::replace(&mut self.memo, outer);
             let value = value?;
-            // What is read is the statistic itself, before it is rounded to the node's type.
+            // The epilogue reads the statistic itself, before rounding to the node's type.
             let statistic = if let Inst::Cast(wide) = body.insts[value].0 { wide } else { value };
             let dtype = body.dtype(statistic);
             self.of_body = Some((body, memo));
@@ -122,7 +123,7 @@ impl<'a> Builder<'a> {
         self.aggregate(program, id, &form, &values)
     }
 
-    /// Where a statistic that the nest writes is read by its body.
+    /// Returns the index at which the body reads a statistic that the nest also writes.
     pub fn point_of_statistic(&self, id: NodeId) -> Option<Vec<Affine>> {
         let (_, elements) = self.of_body.as_ref().filter(|_| self.is_of_points(id))?;
         let mut known: Vec<&Vec<Affine>> =

@@ -4,50 +4,65 @@
 //! outputs[free] = epilogue( aggregation over the reduction axes of body(free, reduction), free )
 //! ```
 //!
-//! Axes are numbered variables that run over `0..extent`: the `free` axes first (their product is the number of places),
-//! then the reduction axes, then the loops of the plan around the nest, which it does not run itself: each launch says at
-//! which step of each it is. After the axes come the derived variables, each the floor of an affine expression of the
-//! variables before it divided by a constant. Every address, guard and index value is an [`Affine`] over them: this is
-//! what lets one set of templates serve matrix products, convolutions, pooling and copies alike.
+//! Axes are numbered variables that run over `0..extent`. The `free` axes come first: a *place* is
+//! a point of these, at which each output has an element. The reduction axes follow, then the loops
+//! of the plan around the nest. The nest does not run these loops itself: each launch passes the
+//! current step of each loop. After the axes come the derived variables, each of them the floor of
+//! an affine expression of earlier variables divided by a constant. Every address, guard and index
+//! value is an [`Affine`] over these variables. One set of templates therefore serves matrix
+//! products, convolutions, pooling and copies alike.
 //!
-//! A point of the axes counts when every guard is at least 0 and the body's second result, where it has one, is true.
+//! A point of the axes counts if every guard is at least 0 and the second result of the body, if
+//! there is one, is true.
 //!
-//! Always true ([`Nest::verify`] holds it):
-//! - extents are at least 1; no two places have one position in an output, but for those of a row in an output for each
-//!   row, whose value is then the same in all of them; where the nest is in no loop, they fill the output;
-//!   axes of extent 1 have been dropped and neighbours merged where every expression allows it, but for loops;
-//! - without an aggregation there are no reduction axes and no guards, and the body is empty: the epilogue is all;
-//! - wherever a load is executed (its point counts, its `when` holds), its address is within its operand;
-//! - `when`, guards and loads of the epilogue mention no reduction axis, nor do positions in outputs;
-//! - for the arg forms, and only for them, `position` is there;
-//! - epilogues of nests without inner sums may have statistics, and bodies of nests with inner sums; only nests with
-//!   statistics have columns.
+//! Invariants, which [`Nest::verify`] checks:
+//! - Extents are at least 1.
+//! - Two places have different positions in an output. The exception is an output with one element
+//!   a row: all places of a row share its position, and the value is the same at all of them.
+//! - Outside loops, the places fill each output.
+//! - Axes of extent 1 are dropped, and adjacent axes are merged where every expression allows it.
+//!   Loops are exempt.
+//! - Without an aggregation there are no reduction axes and no guards, and the body is empty.
+//! - If a load is executed (its point counts and its `when` holds), its address is within its
+//!   operand.
+//! - `when`, guards and loads of the epilogue mention no reduction axis. Neither do output
+//!   positions.
+//! - `position` is set for the arg forms, and for no others.
+//! - Epilogues of nests without inner sums may have statistics, and so may bodies of nests with
+//!   inner sums. Only nests with statistics have columns.
 //!
-//! A nest may know *statistics* of its rows: the first `rows` free axes number rows, the free axes
-//! after them are a row's columns, and a statistic is the aggregate of a value over all columns of its row. It lets values
-//! that come before it in the epilogue be those of the whole row, and values after it those of a softmax or of a
-//! normalisation, which read the row once:
+//! # Row statistics
+//!
+//! A nest may compute *statistics* of its rows: the first `rows` free axes are the row axes, the
+//! other free axes are the columns, and a statistic aggregates a value over all columns of its row.
+//! Epilogue values before the statistic are computed for the whole row, and values after it may use
+//! the statistic. A softmax or a normalisation thus reads its row once:
 //!
 //! ```text
-//! v0 = in0[1024*r + c]   v1 = max over columns of v0   v2 = sub v0 v1   v3 = exp v2   v4 = sum over columns of v3   v5 = div v3 v4
+//! v0 = in0[1024*r + c]   v1 = max over columns of v0   v2 = sub v0 v1   v3 = exp v2
+//! v4 = sum over columns of v3   v5 = div v3 v4
 //! ```
 //!
-//! An output may then have one element for each row: the positions of such mention no column. A nest that also has
-//! an aggregation is one whose rows are finished before they are stored.
+//! An output may then have one element for each row: its position mentions no column. If the nest
+//! also has an aggregation, whole rows are finished before they are stored.
 //!
-//! A nest with an aggregation may have *inner sums*: each is a sum over axes of its own, which follow the reduction axes, at a
-//! point of the free and the reduction axes, and is read by the body alone. The body may then know statistics over the reduction
-//! axes, which the epilogue may read, too. That is attention: scores, their softmax, and the mean that it weighs, without a score in memory
-//! ([`Nest::attention`] says for which such nests there are kernels). Its columns are free axes on which no statistic depends:
+//! # Inner sums
+//!
+//! A nest with an aggregation may have *inner sums*. Each one is evaluated at a point of the free
+//! and reduction axes, over axes of its own, which follow the reduction axes. Only the body reads
+//! inner sums. The body may then compute statistics over the reduction axes, which the epilogue may
+//! read as well. This form expresses attention (scores, their softmax, and the weighted mean)
+//! without scores in memory; [`Nest::attention`] recognises the nests that have kernels. The
+//! columns of such a nest are free axes on which no statistic depends:
 //!
 //! ```text
 //! inner0 sum [d]  v0 = in0[64*t + d]   v1 = in1[64*s + d]   v2 = mul v0 v1   yield v2
-//! body            v0 = inner0   v1 = max over points of v0   v2 = sub v0 v1   v3 = exp v2   v4 = in2[64*s + e]   v5 = mul v3 v4
-//!                 v6 = sum over points of v3   yield v5
+//! body            v0 = inner0   v1 = max over points of v0   v2 = sub v0 v1   v3 = exp v2
+//!                 v4 = in2[64*s + e]   v5 = mul v3 v4   v6 = sum over points of v3   yield v5
 //! epilogue        v0 = accumulator   v1 = v6 of body   v2 = div v0 v1   yield v2
 //! ```
 //!
-//! Nests know buffers only by position: which tensor an operand is, the plan says.
+//! Nests refer to buffers by position only: the plan maps operands to tensors.
 
 mod address;
 mod attention;
@@ -89,13 +104,13 @@ use crate::tensor::TensorType;
 /// A loop of the nest.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Axis {
-    /// For readers: the source's index name where there is one.
+    /// Name for listings: the index name in the source, if there is one.
     pub name: String,
-    /// The number of values: the variable runs over `0..extent`.
+    /// Number of values: the variable runs over `0..extent`.
     pub extent: usize,
 }
 
-/// `floor(numerator / denominator)`: a variable that strided and reshaped indices need.
+/// The variable `floor(numerator / denominator)`, which strided and reshaped indices need.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Derived {
     pub numerator: Affine,
@@ -103,7 +118,7 @@ pub struct Derived {
     pub denominator: i64,
 }
 
-/// The number in `list` of `floor(numerator / denominator)`, which is added where it is not there.
+/// Returns the number of `floor(numerator / denominator)` in `list`, and appends it if it is new.
 fn derived_number(list: &mut Vec<Derived>, numerator: Affine, denominator: i64) -> usize {
     let derived = Derived { numerator, denominator };
     list.iter().position(|d| *d == derived).unwrap_or_else(|| {
@@ -115,47 +130,48 @@ fn derived_number(list: &mut Vec<Derived>, numerator: Affine, denominator: i64) 
 /// A read of an operand's element.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Load {
-    /// Which operand.
+    /// Number of the operand.
     pub operand: usize,
-    /// The row-major position of the element.
+    /// Row-major position of the element.
     pub offset: Affine,
-    /// Added to the position: an integer value, already clamped into its axis, times the axis' stride.
+    /// Terms added to the position: an integer value, already clamped to its axis, times the stride
+    /// of the axis.
     pub dynamic: Vec<(Value, i64)>,
-    /// Where any of these is negative the load is not executed and its value is 0.
+    /// Conditions: if any of these is negative, the load is not executed and its value is 0.
     pub when: Vec<Affine>,
 }
 
-/// A sum over axes of its own, at a point of the free and the reduction axes.
+/// A sum over its own axes, evaluated at each point of the free and reduction axes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Inner {
     /// The variables of its axes.
     pub axes: std::ops::Range<usize>,
-    /// One result, summed. Its loads are executed at all points.
+    /// The term as its only result. Its loads are executed at all points.
     pub body: Program<Leaf>,
 }
 
-/// What the leaves of a nest's programs read.
+/// A leaf of a program in a nest.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Leaf {
     Load(Load),
     /// The value of an affine expression, as i32.
     Index(Affine),
-    /// Epilogue only: the aggregated value (the identity where no point counted); for the arg forms the position, i32
-    /// (0 where no point counted).
+    /// Epilogue only: the aggregated value, or the identity if no point counted. For the arg forms
+    /// it is the position as i32, or 0 if no point counted.
     Accumulator,
-    /// Epilogue only: whether any point counted, as bool.
+    /// Epilogue only: a bool that is true if any point counted.
     Written,
-    /// The aggregate of a value before it: over the columns of its row, in the epilogue; over all reduction points, in a body
-    /// with inner sums. Not of the arg forms, nor of assignments.
+    /// The aggregate of an earlier value: over the columns of the row in the epilogue, over all
+    /// reduction points in a body with inner sums. Never one of the arg forms or an assignment.
     Statistic(Aggregation, Value),
-    /// Body only: the inner sum of this number.
+    /// Body only: the inner sum with this number.
     Inner(usize),
-    /// Epilogue only: a statistic of the body, by its number there.
+    /// Epilogue only: the statistic of the body with this value number.
     OfBody(Value),
 }
 
 impl Leaf {
-    /// The load, if it is one.
+    /// Returns the load if the leaf is one.
     pub fn load(&self) -> Option<&Load> {
         match self {
             Leaf::Load(load) => Some(load),
@@ -164,7 +180,7 @@ impl Leaf {
     }
 }
 
-/// The values that an instruction of a nest's program reads, those of a load's run-time indices among them.
+/// Returns the values that an instruction reads, including those of a load's run-time indices.
 pub(crate) fn operands(inst: &Inst<Leaf>) -> Vec<Value> {
     match inst {
         Inst::Leaf(Leaf::Load(load)) => load.dynamic.iter().map(|(value, _)| *value).collect(),
@@ -173,89 +189,92 @@ pub(crate) fn operands(inst: &Inst<Leaf>) -> Vec<Value> {
     }
 }
 
-/// A tensor that the nest writes, or a part of one.
+/// A tensor, or a part of one, that the nest writes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Output {
     pub ty: TensorType,
-    /// The row-major position of a place's element.
+    /// Row-major position of the place's element.
     pub position: Affine,
-    /// The operand whose memory it is written to, if it has none of its own.
+    /// The operand whose memory the output overwrites. `None` if the output has its own memory.
     pub over: Option<usize>,
 }
 
-/// One fused loop nest: see the module's head.
+/// A fused loop nest; see the [module documentation](self).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Nest {
-    /// For readers and kernel listings: letters, digits, `_`.
+    /// Name for listings and kernels: letters, digits and `_`.
     pub name: String,
-    /// The free axes, then the reduction axes, then those of each inner sum, then the loops around the nest, the outermost first.
+    /// The free axes, the reduction axes, the axes of each inner sum, then the loops around the
+    /// nest, outermost first.
     pub axes: Vec<Axis>,
-    /// How many of `axes` are free.
+    /// Number of free axes.
     pub free: usize,
-    /// How many of the free axes number the rows: all of them where nothing is of rows.
+    /// Number of row axes among the free axes. All free axes if the nest has no columns.
     pub rows: usize,
-    /// How many of `axes` are loops around the nest.
+    /// Number of loops around the nest.
     pub loops: usize,
     pub derived: Vec<Derived>,
     pub guards: Vec<Affine>,
-    /// The tensors read, in binding order.
+    /// Types of the tensors read, in binding order.
     pub operands: Vec<TensorType>,
     pub aggregation: Option<Aggregation>,
-    /// The arg forms: the i32 that stands for a point. Of equally good points the one with the least position wins.
+    /// For the arg forms: the i32 that identifies a point. Ties go to the point with the least
+    /// position.
     pub position: Option<Affine>,
-    /// Results: the value to aggregate (f16 and bf16 are summed and multiplied in f32), then optionally a bool: whether
-    /// the point counts.
+    /// Results: the value to aggregate, then optionally a bool that is true if the point counts.
+    /// Sums and products of f16 and bf16 values are accumulated in f32.
     pub body: Program<Leaf>,
     /// The sums that the body reads.
     pub inner: Vec<Inner>,
-    /// One result for each output, of its type.
+    /// One result for each output, with the output's type.
     pub epilogue: Program<Leaf>,
     pub outputs: Vec<Output>,
 }
 
 impl Nest {
-    /// The reduction axes' variables.
+    /// Returns the variables of the reduction axes.
     pub fn reduction(&self) -> std::ops::Range<usize> {
         self.free..self.inner.first().map_or(self.loops().start, |inner| inner.axes.start)
     }
 
-    /// Whether it knows statistics of rows of what it aggregates.
+    /// Returns whether the nest computes row statistics of aggregated values.
     pub fn aggregates_into_rows(&self) -> bool {
         self.aggregation.is_some() && self.inner.is_empty() && !self.columns().is_empty()
     }
 
-    /// The variables of a row's columns.
+    /// Returns the variables of the columns.
     pub fn columns(&self) -> std::ops::Range<usize> {
         self.rows..self.free
     }
 
-    /// The number of places in a row.
+    /// Returns the number of places in a row.
     pub fn row_length(&self) -> usize {
         self.points(self.columns())
     }
 
-    /// Whether an output has an element for each row, instead of each place.
+    /// Returns whether an output has one element a row instead of one a place.
     pub fn is_of_rows(&self, output: usize) -> bool {
         let position = &self.outputs[output].position;
         !self.columns().is_empty() && !self.columns().any(|column| self.depends_on(position, column))
     }
 
-    /// The variables of the loops around the nest.
+    /// Returns the variables of the loops around the nest.
     pub fn loops(&self) -> std::ops::Range<usize> {
         self.axes.len() - self.loops..self.axes.len()
     }
 
-    /// Whether what it does differs from step to step of a loop around it, but for what is in memory.
+    /// Returns whether any expression of the nest depends on a surrounding loop. If not, its steps
+    /// differ only in the contents of memory.
     pub fn depends_on_loops(&self) -> bool {
         simplify::expressions(self).any(|affine| affine.variables().any(|v| self.loops().contains(&v)))
     }
 
-    /// A place's row-major position in the free axes.
+    /// Returns the row-major position of a place in the free axes.
     pub fn place(&self) -> Affine {
         self.row_major(0..self.free).unwrap_or_default()
     }
 
-    /// The row-major position in these axes. `None`: it left the range of 64 bits.
+    /// Returns the row-major position in these axes, or `None` if it overflows 64 bits.
     fn row_major(&self, axes: impl DoubleEndedIterator<Item = usize>) -> Option<Affine> {
         let mut stride = 1i64;
         let mut terms = Vec::new();
@@ -266,7 +285,8 @@ impl Nest {
         Affine::new(terms, 0)
     }
 
-    /// Whether an output may be written over an operand: it reads that only where it writes, and once it is all else.
+    /// Returns whether an output may be written over an operand. It may if only the epilogue reads
+    /// the operand, and only at the position that it writes.
     pub fn may_overwrite(&self, output: usize, operand: usize) -> bool {
         let Output { ty, position, .. } = &self.outputs[output];
         let of_operand = |leaf: &Leaf| matches!(leaf, Leaf::Load(load) if load.operand == operand);
@@ -281,7 +301,7 @@ impl Nest {
             && self.epilogue.leaves().filter(|leaf| of_operand(leaf)).all(is_here)
     }
 
-    /// The same nest without names: equal for two nests only where they compute the same.
+    /// Returns the nest without names. Two equal results imply that both nests compute the same.
     pub fn anonymous(&self) -> Nest {
         let mut nest = self.clone();
         nest.name.clear();
@@ -289,32 +309,32 @@ impl Nest {
         nest
     }
 
-    /// The number of points of these axes.
+    /// Returns the number of points of these axes.
     pub fn points(&self, axes: impl IntoIterator<Item: Borrow<usize>>) -> usize {
-        axes.into_iter().map(|axis| self.axes[*axis.borrow()].extent).product()
+        axes.into_iter().map(|axis| self.axes[*axis.borrow()].extent).fold(1, usize::saturating_mul)
     }
 
-    /// Number of places in each output.
+    /// Returns the number of places, in all rows.
     pub fn places(&self) -> usize {
         self.points(0..self.free)
     }
 
-    /// Number of reduction points for each place, valid or not.
+    /// Returns the number of reduction points of a place, whether or not they count.
     pub fn reduction_points(&self) -> usize {
         self.points(self.reduction())
     }
 
-    /// The type in which values are aggregated.
+    /// Returns the type in which values are aggregated.
     pub fn accumulator(&self) -> Option<DType> {
         self.aggregation.map(|_| self.body.dtype(self.body.results[0]))
     }
 
-    /// Whether the epilogue asks which places were written.
+    /// Returns whether the epilogue reads [`Leaf::Written`].
     pub fn tracks_written(&self) -> bool {
         self.epilogue.leaves().any(|leaf| *leaf == Leaf::Written)
     }
 
-    /// Inclusive bounds of every variable, derived ones included, for [`Affine::bounds`].
+    /// Returns inclusive bounds of every variable, derived ones included, for [`Affine::bounds`].
     pub fn variable_bounds(&self) -> Vec<(i64, i64)> {
         let mut bounds: Vec<(i64, i64)> = self.axes.iter().map(|a| (0, a.extent as i64 - 1)).collect();
         for derived in &self.derived {
@@ -324,7 +344,7 @@ impl Nest {
         bounds
     }
 
-    /// The name of a variable in listings.
+    /// Returns the name of a variable in listings.
     pub fn variable_name(&self, variable: usize) -> String {
         match self.axes.get(variable) {
             Some(axis) => axis.name.clone(),
@@ -332,12 +352,12 @@ impl Nest {
         }
     }
 
-    /// Loads of all programs, in order.
+    /// Returns the loads of all programs, in order.
     pub fn loads(&self) -> impl Iterator<Item = &Load> {
         self.body_loads().chain(self.epilogue_loads())
     }
 
-    /// Loads of what is aggregated, inner sums among it.
+    /// Returns the loads of the inner sums and the body.
     pub fn body_loads(&self) -> impl Iterator<Item = &Load> {
         let inner = self.inner.iter().flat_map(|inner| inner.body.leaves());
         inner.chain(self.body.leaves()).filter_map(Leaf::load)

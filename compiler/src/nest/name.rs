@@ -1,15 +1,18 @@
-//! What kernels are called: by the layers and functions that they compute.
+//! Names kernels after the layers and functions that they compute.
 //!
-//! Examples: `conv2d_batch_normalization_relu` for a convolution with what was fused into it; `softmax_sum` for the value
-//! `Sum` of `softmax`, where a kernel computes part of one function; `y` for a value without an origin.
+//! Examples: `conv2d_batch_normalization_relu` for a convolution with fused operations;
+//! `softmax_sum` for a kernel that computes only the value `Sum` of `softmax`; `y` for a value
+//! without an origin.
 
 use crate::graph::{Graph, NodeId};
 use crate::names::snake_case;
 
-/// Functions named in one name: those of more are left out from the middle.
+/// Maximum number of functions in a name. A longer list keeps the function of the contraction (or
+/// the first function) and the last ones.
 const MOST_FUNCTIONS: usize = 4;
 
-/// The name of the kernel that computes `nodes`, operands before their readers, for `roots`. Letters, digits and `_`.
+/// Returns the name of the kernel that computes `nodes`, operands before their readers, for
+/// `roots`. It has only letters, digits and `_`.
 pub(super) fn kernel_name(graph: &Graph, roots: &[NodeId], contraction: Option<NodeId>, nodes: &[NodeId]) -> String {
     let function = |id: NodeId| graph.node(id).origin.as_ref().map(|origin| snake_case(&origin.function));
     let mut parts: Vec<String> = Vec::new();

@@ -1,4 +1,5 @@
-//! The roles that axes play in a sum of products of two factors: what maps a contraction onto a matrix product.
+//! The roles of axes in a sum of products of two factors, which map a contraction onto a matrix
+//! product.
 
 use crate::affine::Affine;
 use crate::dtype::DType;
@@ -7,10 +8,11 @@ use crate::scalar::{BinaryOp, Inst, Program, Value};
 
 use super::{Inner, Leaf, Nest, operands};
 
-/// A sum over `reduction` of `left * right`, where `left` depends on no column and `right` on no row.
+/// A sum over `reduction` of `left * right`, where `left` depends on no column and `right` on no
+/// row.
 ///
-/// A guard that fails makes the factors to which it belongs 0: a term that does not count is then 0 times the other
-/// factor, which is 0 unless that factor is infinite or NaN.
+/// A guard that fails replaces its factors by 0. A term that does not count thus becomes 0 times
+/// the other factor, which is 0 unless that factor is infinite or NaN.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Roles {
     /// Free axes of both factors, or of neither.
@@ -20,7 +22,7 @@ pub struct Roles {
     /// Free axes of the right factor alone.
     pub columns: Vec<usize>,
     pub reduction: Vec<usize>,
-    /// The factors: values of the nest's body.
+    /// The factors, as values of the nest's body.
     pub left: Value,
     pub right: Value,
     pub left_guards: Vec<Affine>,
@@ -28,14 +30,14 @@ pub struct Roles {
 }
 
 impl Nest {
-    /// The roles of the axes, where the nest is such a sum.
+    /// Returns the roles of the axes if the nest is a sum of products.
     pub fn roles(&self) -> Option<Roles> {
         if self.aggregation != Some(Aggregation::Sum) || self.tracks_written() {
             return None;
         }
         let [result] = self.body.results[..] else { return None };
         let (Inst::Binary(BinaryOp::Mul, left, right), dtype) = self.body.insts[result] else { return None };
-        // Of truth values `+` is or and `*` is and; what has roles is computed by multiplying and adding.
+        // For bools `+` is or and `*` is and, but users of roles multiply and add.
         if dtype == DType::Bool {
             return None;
         }
@@ -66,7 +68,7 @@ impl Nest {
             if of_rows && of_columns {
                 return None;
             }
-            // One that mentions neither may protect the addresses of both.
+            // A guard that mentions neither may protect the addresses of both factors.
             if !of_columns {
                 roles.left_guards.push(guard.clone());
             }
@@ -74,7 +76,8 @@ impl Nest {
                 roles.right_guards.push(guard.clone());
             }
         }
-        // What is known of rows as a whole is known of the left factor's.
+        // Row statistics aggregate over the nest's columns, so these must be the columns of the
+        // product.
         if self.aggregates_into_rows() && self.columns().eq(roles.rows.iter().copied()) {
             return Some(Roles {
                 rows: roles.columns,
@@ -89,7 +92,7 @@ impl Nest {
         Some(roles)
     }
 
-    /// For each value of a program, the axes on which it depends.
+    /// Returns, for each value of a program, whether it depends on each axis.
     pub fn dependencies(&self, program: &Program<Leaf>) -> Vec<Vec<bool>> {
         let mut of: Vec<Vec<bool>> = Vec::with_capacity(program.insts.len());
         for (inst, _) in &program.insts {
@@ -121,7 +124,7 @@ impl Nest {
         of
     }
 
-    /// Marks the axes on which an expression depends, through derived variables too.
+    /// Marks the axes on which an expression depends, directly or through derived variables.
     pub(super) fn depend(&self, affine: &Affine, axes: &mut [bool]) {
         for variable in affine.variables() {
             match variable.checked_sub(self.axes.len()) {

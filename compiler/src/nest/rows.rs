@@ -1,7 +1,9 @@
-//! Statistics of rows: contractions that aggregate over a row's columns, within the nest that reads the row.
+//! Row statistics: contractions that aggregate over the columns of a row, within the nest that
+//! reads the row.
 //!
-//! Example: of X: f32[8, 128, 512] with M: f32[8, 128, 1], the means of its rows, the places are [8, 128, 512], of which the
-//! first two axes are the rows. M's place is the row's: [i0, i1, 0]; the index over which it sums is the column.
+//! Example: with X: f32[8, 128, 512] and the means of its rows, M: f32[8, 128, 1], the places are
+//! [8, 128, 512], and the first two axes are the row axes. M is read at the row, [i0, i1, 0], and
+//! its reduction index is the column.
 
 use crate::affine::Affine;
 use crate::graph::{Access, Contraction, Graph, NodeId, Op};
@@ -11,8 +13,8 @@ use super::build::{Builder, NestError};
 use super::gather::{Gather, gather_node};
 use super::{Leaf, Window};
 
-/// The shape of the places of a nest with statistics, and how many of its axes are rows; `None` where the statistics do not
-/// have that in common.
+/// Returns the shape of the places of a nest with statistics and the number of row axes, or `None`
+/// if the statistics do not share them.
 pub(super) fn space(
     graph: &Graph,
     roots: &[(NodeId, Vec<Window>)],
@@ -21,7 +23,7 @@ pub(super) fn space(
 ) -> Option<(Vec<usize>, usize)> {
     let form = |&id: &NodeId| Some((graph.shape(id), extents(&row_form(graph, id)?)));
     let (rows, columns) = form(statistics.first()?)?;
-    // What the columns are, the aggregation or a root of the places' shape says best.
+    // The shape of the aggregation, or of a root with all places, shows the axes of the columns.
     let elements = rows.iter().product::<usize>().checked_mul(columns.iter().product())?;
     let full = contraction
         .into_iter()
@@ -40,7 +42,7 @@ pub(super) fn space(
     Some((shape, at))
 }
 
-/// Whether a value of `shape` has one element for each of `rows`.
+/// Returns whether a value of `shape` has one element for each of `rows`.
 fn is_of_rows(shape: &[usize], rows: &[usize]) -> bool {
     shape.len() >= rows.len() && shape[..rows.len()] == *rows && shape[rows.len()..].iter().all(|&size| size == 1)
 }
@@ -53,14 +55,15 @@ fn without_ones(sizes: &[usize]) -> Vec<usize> {
     sizes.iter().copied().filter(|&size| size != 1).collect()
 }
 
-/// The gather form of a contraction that may be a statistic: each of its places aggregates all of a box.
+/// Returns the gather form of a contraction that may be a statistic: each place aggregates a box.
 pub(crate) fn row_form(graph: &Graph, id: NodeId) -> Option<Gather> {
     let Op::Contraction(op) = &graph.node(id).op else { return None };
     op.aggregation.operation()?;
     box_form(graph, id, op)
 }
 
-/// The gather form of a contraction each of whose places aggregates one value of all points of a box.
+/// Returns the gather form of a contraction in which each place aggregates one value over all
+/// points of a box.
 pub(super) fn box_form(graph: &Graph, id: NodeId, op: &Contraction) -> Option<Gather> {
     if !op.accesses.iter().all(Access::is_fixed) || op.default || op.body.results.len() != 1 {
         return None;
@@ -70,7 +73,7 @@ pub(super) fn box_form(graph: &Graph, id: NodeId, op: &Contraction) -> Option<Ga
 }
 
 impl<'a> Builder<'a> {
-    /// The index at which the nest's place has a node: that of the place, or of the row.
+    /// Returns the index of a node's element at the nest's place: the place itself, or its row.
     pub fn place(&self, id: NodeId) -> Result<Vec<Affine>, NestError> {
         let shape = self.graph.shape(id);
         let sizes: Vec<usize> = self.axes[..self.free].iter().map(|axis| axis.extent).collect();
@@ -84,7 +87,7 @@ impl<'a> Builder<'a> {
         Err(NestError::Internal("a root has neither the places' shape nor the rows'"))
     }
 
-    /// Whether the nest's place has a node at `index`.
+    /// Returns whether `index` is the index of a node's element at the nest's place.
     pub fn is_place(&self, id: NodeId, index: &[Affine]) -> bool {
         let zero = Affine::constant(0);
         let is_single = |axis: usize| self.axes.get(axis).is_none_or(|a| a.extent == 1);
@@ -92,7 +95,7 @@ impl<'a> Builder<'a> {
         self.place(id).is_ok_and(|place| index.iter().zip(&place).enumerate().all(same))
     }
 
-    /// The aggregate over the row of the nest's place.
+    /// Returns the statistic of the row that contains the nest's place.
     pub fn statistic(&mut self, program: &mut Program<Leaf>, id: NodeId) -> Result<Value, NestError> {
         let form = row_form(self.graph, id).ok_or(NestError::Internal("a statistic of something else"))?;
         let mut columns = (self.rows..self.free).filter(|&axis| self.axes[axis].extent != 1);
@@ -105,7 +108,8 @@ impl<'a> Builder<'a> {
         Ok(program.cast(statistic, self.graph.dtype(id)))
     }
 
-    /// The statistic of a contraction's terms where the variables of its gather form are `values`.
+    /// Returns the statistic of a contraction's terms, where `values` are the values of the
+    /// variables of its gather form.
     pub fn aggregate(
         &mut self,
         program: &mut Program<Leaf>,

@@ -1,21 +1,30 @@
-//! Fewer, longer axes: axes of one value are dropped and neighbours that every expression walks as one are merged.
+//! Reduces a nest to fewer, longer axes: drops axes of extent 1 and merges adjacent axes that every
+//! expression traverses as one.
 //!
-//! Example: an elementwise sum over `[8, 3, 5]` becomes one axis of 120; a bias over the last axis leaves `[24, 5]`.
+//! Example: an elementwise sum over `[8, 3, 5]` becomes one axis of 120; a bias over the last axis
+//! leaves `[24, 5]`.
 //!
-//! Why it is sound: an axis of one value is always 0. Two neighbours `a`, `b` with extents `m`, `n` may become one axis
-//! `c = a * n + b` where each expression has `coefficient(a) = coefficient(b) * n`, since it then is
-//! `coefficient(b) * c`. Places stay in row-major order, and the order of reduction points is free. The loops around the
-//! nest are not its own to change.
+//! Why it is sound: the variable of an axis of extent 1 is always 0, and a derived variable without
+//! axes is a constant. Two adjacent axes `a`, `b` with extents `m`, `n` may become one axis
+//! `c = a * n + b` if each expression has `coefficient(a) = coefficient(b) * n`, because their
+//! terms then add up to `coefficient(b) * c`. Places stay in row-major order, and the order of
+//! reduction points is free. The loops around the nest belong to the plan and stay.
 
 use crate::affine::Affine;
 use crate::scalar::{Inst, Program};
 
 use super::{Leaf, Nest};
 
-/// The same nest over fewer axes. `None`: index arithmetic left the range of 64 bits.
+/// Returns the nest over fewer axes, or `None` if index arithmetic overflows 64 bits.
 pub(crate) fn simplify(mut nest: Nest) -> Option<Nest> {
     while let Some(axis) = nest.axes[..nest.loops().start].iter().position(|a| a.extent == 1) {
         nest = without_axis(nest, axis, Affine::constant(0))?;
+    }
+    while let Some(number) = nest.derived.iter().position(|derived| derived.numerator.is_constant()) {
+        let derived = nest.derived.remove(number);
+        let value = Affine::constant(derived.numerator.offset().div_euclid(derived.denominator));
+        let variable = nest.axes.len() + number;
+        nest = without_variable(nest, variable, value)?;
     }
     let mut outer = 0;
     while outer + 1 < nest.loops().start {
@@ -38,7 +47,7 @@ pub(crate) fn simplify(mut nest: Nest) -> Option<Nest> {
     Some(nest)
 }
 
-/// Every affine expression of the nest.
+/// Returns every affine expression of the nest.
 pub(super) fn expressions(nest: &Nest) -> impl Iterator<Item = &Affine> {
     let inner = nest.inner.iter().flat_map(|inner| inner.body.leaves());
     let leaves = inner.chain(nest.body.leaves()).chain(nest.epilogue.leaves()).flat_map(|leaf| match leaf {
@@ -52,12 +61,8 @@ pub(super) fn expressions(nest: &Nest) -> impl Iterator<Item = &Affine> {
     nest.derived.iter().map(|d| &d.numerator).chain(&nest.guards).chain(&nest.position).chain(outputs).chain(leaves)
 }
 
-/// The nest without `axis`, whose variable becomes `value`.
+/// Removes `axis` and replaces its variable by `value`.
 fn without_axis(mut nest: Nest, axis: usize, value: Affine) -> Option<Nest> {
-    let change = |affine: &mut Affine| -> Option<()> {
-        *affine = affine.substitute(axis, &value)?.map_variables(|v| if v > axis { v - 1 } else { v })?;
-        Some(())
-    };
     nest.axes.remove(axis);
     nest.rows -= usize::from(axis < nest.rows);
     nest.free -= usize::from(axis < nest.free);
@@ -65,6 +70,15 @@ fn without_axis(mut nest: Nest, axis: usize, value: Affine) -> Option<Nest> {
         inner.axes = inner.axes.start - usize::from(axis < inner.axes.start)
             ..inner.axes.end - usize::from(axis < inner.axes.end);
     }
+    without_variable(nest, axis, value)
+}
+
+/// Replaces `variable`, which is already removed from the lists, by `value`.
+fn without_variable(mut nest: Nest, variable: usize, value: Affine) -> Option<Nest> {
+    let change = |affine: &mut Affine| -> Option<()> {
+        *affine = affine.substitute(variable, &value)?.map_variables(|v| if v > variable { v - 1 } else { v })?;
+        Some(())
+    };
     for derived in &mut nest.derived {
         change(&mut derived.numerator)?;
     }
@@ -74,7 +88,7 @@ fn without_axis(mut nest: Nest, axis: usize, value: Affine) -> Option<Nest> {
     Some(nest)
 }
 
-/// All programs of the nest.
+/// Returns all programs of the nest.
 pub(super) fn programs(nest: &mut Nest) -> impl Iterator<Item = &mut Program<Leaf>> {
     nest.inner.iter_mut().map(|inner| &mut inner.body).chain([&mut nest.body, &mut nest.epilogue])
 }
@@ -94,7 +108,7 @@ pub(crate) fn change_program(program: &mut Program<Leaf>, change: impl Fn(&mut A
     Some(())
 }
 
-/// Makes axis names distinct.
+/// Makes the names of the axes distinct.
 fn rename(nest: &mut Nest) {
     for axis in 0..nest.axes.len() {
         let name = nest.axes[axis].name.clone();

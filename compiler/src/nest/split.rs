@@ -1,12 +1,14 @@
-//! Axes that a derived variable divides are split in two, so that the division goes.
+//! Splits free axes that a derived variable divides into two, which removes the division.
 //!
-//! Example: with groups of 8 filters, the filter `o` of a convolution belongs to the group `q = floor(o / 8)`. Over the
-//! axes `g` and `f` with `o = 8*g + f` it is `q = g`: now the factors can be told apart, those that depend on `f` from
-//! those that do not, and the nest is a matrix product for each group. Likewise a transposed convolution with strides.
+//! Example: with groups of 8 filters, the filter `o` of a convolution belongs to the group
+//! `q = floor(o / 8)`. Over the axes `g` and `f` with `o = 8*g + f`, it is `q = g`. Now one factor
+//! depends on `f` and the other does not, and the nest is a matrix product for each group. Strided
+//! transposed convolutions are similar.
 //!
-//! Why it is sound: where `k` divides the extent, `8*g + f` takes each value once, and in the same order. In
-//! `floor((c*k*g + c*f + rest) / d)` with `d` a divisor of `c*k` the first term comes out of the division, whole; and where
-//! the bounds of what is left have the same quotient, that is the value.
+//! Why it is sound: `k` divides the extent, so `k*g + f` takes each value once, in the same order.
+//! In `floor((c*k*g + c*f + rest) / d)` with `d` a divisor of `c*k`, the first term is divided
+//! exactly. If both bounds of the remaining numerator have the same quotient, that quotient is its
+//! value.
 
 use crate::affine::Affine;
 use crate::graph::Aggregation;
@@ -14,9 +16,9 @@ use crate::graph::Aggregation;
 use super::simplify::{change_program, programs};
 use super::{Axis, Derived, Nest, derived_number};
 
-/// The same nest over more axes. `None`: index arithmetic left the range of 64 bits.
+/// Returns the nest over more axes, or `None` if index arithmetic overflows 64 bits.
 pub(super) fn split(mut nest: Nest) -> Option<Nest> {
-    // Elsewhere there are no factors to tell apart, and a long axis is better than two short ones.
+    // Other nests have no factors to separate, and one long axis is better than two short ones.
     if nest.aggregation == Some(Aggregation::Sum) {
         while let Some((axis, size)) = divided(&nest) {
             nest = split_axis(nest, axis, size)?;
@@ -25,7 +27,7 @@ pub(super) fn split(mut nest: Nest) -> Option<Nest> {
     Some(nest)
 }
 
-/// A free axis that a derived variable divides into parts of a size.
+/// Returns a free axis that a derived variable divides into equal parts, and their size.
 fn divided(nest: &Nest) -> Option<(usize, usize)> {
     nest.derived.iter().find_map(|derived| {
         let terms = derived.numerator.terms().iter().filter(|(axis, _)| *axis < nest.free);
@@ -41,7 +43,7 @@ fn common_divisor(a: i64, b: i64) -> i64 {
     if b == 0 { a } else { common_divisor(b, a.checked_rem(b).unwrap_or(0)) }.saturating_abs()
 }
 
-/// `axis` becomes two axes, the inner one of extent `size`.
+/// Splits `axis` into two axes, the inner one of extent `size`.
 fn split_axis(mut nest: Nest, axis: usize, size: usize) -> Option<Nest> {
     let part = i64::try_from(size).ok()?;
     nest.axes[axis].extent /= size;
@@ -54,7 +56,7 @@ fn split_axis(mut nest: Nest, axis: usize, size: usize) -> Option<Nest> {
     for axis in &nest.axes {
         bounds.push((0, i64::try_from(axis.extent).ok()? - 1));
     }
-    // What each variable of before is now.
+    // Each old variable in terms of the new ones.
     let mut values: Vec<Affine> = (0..nest.axes.len()).filter(|&v| v != axis + 1).map(Affine::var).collect();
     values[axis] = Affine::new([(axis, part), (axis + 1, 1)], 0)?;
     let mut derived = Vec::new();
@@ -75,7 +77,8 @@ fn split_axis(mut nest: Nest, axis: usize, size: usize) -> Option<Nest> {
     Some(nest)
 }
 
-/// `floor(numerator / denominator)`, with a variable after the `axes` for what cannot be divided now.
+/// Returns `floor(numerator / denominator)`. Adds a derived variable, numbered after the `axes`,
+/// for the terms that still cannot be divided.
 fn quotient(
     numerator: &Affine,
     denominator: i64,

@@ -1,13 +1,15 @@
-//! A nest of attention as three kinds of plain nests, for a device that runs them one after the other on a block of rows whose scores
-//! stay in its cache.
+//! Divides an attention nest into three kinds of plain nests, for a device that runs them one after
+//! the other on a block of rows whose scores stay in its cache.
 //!
-//! Example: of `Y[h, t, e]` with scores of h, t and s, in blocks of 256 rows: scores `[256, s] sum [d]`, weights `[256] columns [s]` with
-//! their statistics, product `[256, e] sum [s]`, each in loops over h and the blocks of t.
+//! Example: `Y[h, t, e]` with scores over h, t and s, in blocks of 256 rows, has the stages scores
+//! `[256, s] sum [d]`, weights `[256] columns [s]` with their statistics, and product
+//! `[256, e] sum [s]`. Each runs in loops over h and the blocks of t.
 //!
-//! The nest is cut first: the outer axes of its rows become loops, and the next one runs over a block. What is left of attention is then
-//! computed in stages.
+//! The nest is cut first: the outer row axes become loops, and the next axis runs over a block. The
+//! rest of the nest is then computed in stages.
 //!
-//! Why it is sound: a cut only names the same places otherwise, and each stage computes a part of the nest's programs at the same axes.
+//! Why it is sound: a cut only renames places, and each stage computes a part of the nest's
+//! programs at the same axes.
 
 use crate::affine::Affine;
 use crate::dtype::DType;
@@ -19,41 +21,46 @@ use super::attention::{needed, only_needed};
 use super::simplify::{change_program, programs, simplify};
 use super::{Axis, Inner, Leaf, Load, Nest, Output};
 
-/// The stages of a block: their operands are the nest's, then those said here.
+/// The stages of a block. Their operands are those of the nest, followed by those listed here.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stages {
-    /// The inner sums. Each gives its scores, f32, in order of the block's rows and points.
+    /// One nest for each inner sum. It writes its scores as f32, in row-major order of the block's
+    /// rows and points.
     pub scores: Vec<Nest>,
-    /// Reads the scores. Gives the left factor in the same order, f32, then the statistics that `product` reads, an f32 for each row, then the
-    /// nest's outputs of rows.
+    /// Reads the scores. It writes the left factor as f32 in the same order, then the statistics
+    /// that `product` reads (one f32 a row), then the outputs of the nest with one element a row.
     pub weights: Nest,
-    /// Reads what `weights` gives but for the outputs of rows, and gives the nest's other outputs.
+    /// Reads the left factor and the statistics, and writes the other outputs of the nest.
     pub product: Nest,
-    /// How many statistics the product reads.
+    /// Number of statistics that the product reads.
     pub statistics: usize,
-    /// Rows of the block, all its points, and rows times points.
+    /// Number of rows of the block, and that number times the number of points.
     pub rows: usize,
     pub area: usize,
-    /// The turns of the loops that the stages are in, besides those around the nest: outermost first, the last over the blocks.
+    /// Trip counts of the loops around the stages, except those around the nest: outermost first,
+    /// the loop over the blocks last.
     pub turns: Vec<usize>,
-    /// Whether the blocks are of rows alone, so that all of one turn of the other loops have the same right factors.
+    /// True if blocks divide row axes only, not batch axes. The blocks of one turn of the outer
+    /// loops then share their right factors.
     pub of_rows: bool,
 }
 
-/// Rows for which the stages are computed in blocks: one of the axes of batch and rows is cut, and those outside it are loops.
+/// Rows for which the stages are computed in blocks: one batch or row axis is cut, and the axes
+/// before it become loops.
 struct Cut<'a> {
     outer: &'a [usize],
     axis: usize,
-    /// The first value of the axis.
+    /// First value of the axis.
     start: usize,
-    /// How many values of the axis are in each block.
+    /// Number of values of the axis in each block.
     size: usize,
     blocks: usize,
 }
 
 impl Nest {
-    /// The stages of a nest of attention in blocks of about `most` scores: those of equal blocks, and those of what is left over.
-    /// `None`: it is no such nest, or index arithmetic left the range of 64 bits.
+    /// Returns the stages of an attention nest in blocks of about `most` scores: those of the equal
+    /// blocks, then those of the remainder. Returns `None` if the nest is not attention or index
+    /// arithmetic overflows 64 bits.
     pub fn stages(&self, most: usize) -> Option<Vec<Stages>> {
         let roles = self.attention()?.roles;
         let order = [&roles.batch[..], &roles.rows].concat();
@@ -66,7 +73,7 @@ impl Nest {
         }
         let axis = order[number];
         let size = (most / inner.max(1)).clamp(1, extent(axis));
-        // A block of few rows would be slow: where not all are equal, the blocks are as equal as can be.
+        // A block of few rows would be slow, so the blocks are as equal as possible.
         let size = extent(axis).div_ceil(extent(axis).div_ceil(size));
         let (blocks, rest) = (extent(axis) / size, extent(axis) % size);
         let cut = Cut { outer: &order[..number], axis, start: 0, size, blocks };
@@ -79,7 +86,7 @@ impl Nest {
         Some(all)
     }
 
-    /// A part of the nest's rows, with loops around it for the outer axes and for the blocks.
+    /// Returns a part of the nest's rows, with loops around it for the outer axes and the blocks.
     fn cut(&self, cut: &Cut) -> Option<Nest> {
         let outer = cut.outer.len();
         let own = (0..self.loops().start).filter(|axis| !cut.outer.contains(axis));
@@ -102,7 +109,8 @@ impl Nest {
         Some(nest)
     }
 
-    /// The stages of all rows of a nest that has been cut, in a nest that was in `around` loops; blocks are `of_rows` alone, or not.
+    /// Returns the stages of all rows of a nest that has been cut; `around` is the number of loops
+    /// around it before the cut.
     fn in_stages(&self, around: usize, of_rows: bool) -> Option<Stages> {
         let roles = self.attention()?.roles;
         let points: Vec<usize> = self.reduction().collect();
@@ -172,7 +180,7 @@ impl Nest {
         Some(Stages { scores, weights, product, statistics: statistics.len(), rows, area, turns, of_rows })
     }
 
-    /// The statistics of the body that some outputs read.
+    /// Returns the statistics of the body that some outputs read.
     fn statistics_of(&self, outputs: &[usize]) -> Vec<Value> {
         let of_body = |value: Value| match self.epilogue.insts[value].0 {
             Inst::Leaf(Leaf::OfBody(statistic)) => Some(statistic),
@@ -185,13 +193,13 @@ impl Nest {
         statistics
     }
 
-    /// The epilogue of some outputs.
+    /// Returns the epilogue of some outputs.
     fn epilogue_of(&self, outputs: &[usize]) -> Program<Leaf> {
         let results = outputs.iter().map(|&output| self.epilogue.results[output]).collect();
         only_needed(&Program { insts: self.epilogue.insts.clone(), results }, &[]).0
     }
 
-    /// A nest of these axes and operands that computes nothing yet.
+    /// Returns a nest with the same axes and operands that computes nothing yet.
     fn bare(&self, name: &str, aggregation: Option<Aggregation>) -> Nest {
         Nest {
             name: name.into(),
@@ -204,7 +212,8 @@ impl Nest {
         }
     }
 
-    /// A stage: `nest`, whose expressions are of this nest's axes, over the axes `free`, of which `rows` number rows, and `reduction`.
+    /// Returns a stage: `nest`, whose expressions use the axes of `self`, over the axes `free` (the
+    /// first `rows` of them are row axes) and `reduction`.
     fn part(&self, mut nest: Nest, free: &[usize], rows: usize, reduction: &[usize]) -> Option<Nest> {
         let order: Vec<usize> = free.iter().chain(reduction).copied().chain(self.loops()).collect();
         nest.axes = order.iter().map(|&axis| self.axes[axis].clone()).collect();
@@ -216,14 +225,15 @@ impl Nest {
         simplify(nest)
     }
 
-    /// What each axis is where they are numbered in this order: 0 for one that is not in it, on which nothing depends.
+    /// Returns the new variable of each axis when they are numbered in this order. An axis that is
+    /// not in `order`, on which nothing depends, becomes 0.
     fn now(&self, order: &[usize]) -> Vec<Affine> {
         let place = |axis: usize| order.iter().position(|&other| other == axis);
         (0..self.axes.len()).map(|axis| place(axis).map_or(Affine::constant(0), Affine::var)).collect()
     }
 }
 
-/// Writes these expressions for the axes.
+/// Replaces the axes by these expressions.
 fn substitute(nest: &mut Nest, values: &[Affine]) -> Option<()> {
     let change = |affine: &mut Affine| -> Option<()> {
         *affine = affine.substitute_all(values)?;

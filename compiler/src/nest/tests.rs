@@ -3,7 +3,7 @@ use crate::nest::{Nest, Window};
 use crate::passes::{Group, dead, fuse, is_source};
 use crate::profile::Profile;
 
-/// The nests of a graph's groups, as text.
+/// Returns the nests of a graph's groups as text.
 fn nests(nodes: &str) -> String {
     let mut graph = Graph::parse(nodes).unwrap();
     graph.verify().unwrap();
@@ -51,6 +51,42 @@ graph dense(%0, %1, %2) -> (Y = %6)
         v4 = max v2 v3 : f32
         yield v4
     ");
+}
+
+/// A row that gives `j` without a division comes first; divisors are positive.
+#[test]
+fn places_with_negative_factors() {
+    assert!(
+        nests(
+            "\
+graph g(%0) -> (G = %1)
+%0 = input S : f32[9]
+%1 = contract sum [2*j, -j + 8] (j: 0..9) { v0 = %0[j]; yield v0 } : f32[17, 9]  # G
+"
+        )
+        .contains("in0[-i1 + 8]")
+    );
+    let halves = nests(
+        "\
+graph g(%0) -> (G = %1)
+%0 = input S : f32[9]
+%1 = contract sum [-2*j + 16] (j: 0..9) { v0 = %0[j]; yield v0 } : f32[17]  # G
+",
+    );
+    assert!(halves.contains("/ 2") && !halves.contains("/ -2"), "{halves}");
+}
+
+/// A derived variable without axes is a constant: with `2*j + 2` in 0..1, `j` is -1.
+#[test]
+fn derived_variables_of_no_axis_are_numbers() {
+    let nest = nests(
+        "\
+graph g(%0) -> (G = %1)
+%0 = input A : f32[9]
+%1 = contract sum [2*j + 2] (j: -1..0) { v0 = %0[j + 3]; yield v0 } : f32[1]  # G
+",
+    );
+    assert!(nest.contains("in0[2]") && !nest.contains("floor"), "{nest}");
 }
 
 #[test]
@@ -104,7 +140,8 @@ graph up(%0, %1) -> (Y = %2)
     ");
 }
 
-/// Its window is as wide as the image: taps outside are left out, not windows narrowed, which would make of each place a kind of its own.
+/// The window would be as wide as the image, so taps outside it are guarded. Narrowing the window
+/// would make a separate class of each place.
 #[test]
 fn a_dilated_kernel_on_a_small_image_keeps_its_taps() {
     insta::assert_snapshot!(nests(
@@ -282,7 +319,7 @@ graph embed(%0, %1) -> (Y = %2)
     ");
 }
 
-/// Four groups, of which two are as large as X, and two aggregate its rows.
+/// Fuses four groups, two of which write tensors as large as X and two of which aggregate its rows.
 #[test]
 fn a_softmax_is_one_nest() {
     insta::assert_snapshot!(nests("\
@@ -308,7 +345,8 @@ graph softmax(%0) -> (Y = %5)
     ");
 }
 
-/// Attention is one nest, whose scores are nowhere in memory; the shares of a softmax are taken at the end.
+/// Attention is one nest without scores in memory. The softmax division is postponed to the
+/// epilogue.
 #[test]
 fn attention_is_one_nest() {
     insta::assert_snapshot!(nests("\
@@ -351,12 +389,13 @@ graph attention(%0, %1, %2) -> (Y = %9)
     ");
 }
 
-/// What does not change with the top as exp(-top) does is not known before all scores are; nor is what the top is of, where that is made of
-/// another statistic. The scores stay in memory.
+/// A value that depends on the top in another way than exp(-top) is unknown until all scores are.
+/// So is the top itself if its argument depends on another statistic. The scores stay in memory.
 #[test]
 fn other_functions_of_the_top_are_no_attention() {
     let others = [
-        // The difference itself; a sum of something else beside; what is divided by the top.
+        // The difference itself; a sum of the scores; a value divided by the top; a top over
+        // normalised scores.
         "%6 = contract sum [t, e] (t: 0..20, e: 0..16, s: 0..30) { v0 = %5[t, s]; v1 = %2[s, e]; v2 = mul v0 v1; yield v2 } : f32[20, 16]",
         "\
 %7 = exp %5 : f32[20, 30]
@@ -390,7 +429,7 @@ graph other(%0, %1, %2) -> (Y = %6)
     }
 }
 
-/// A statistic that is wanted itself has an element for each row.
+/// A statistic that is an output has one element a row.
 #[test]
 fn outputs_of_rows() {
     insta::assert_snapshot!(nests("\
@@ -411,7 +450,7 @@ graph centred(%0) -> (Y = %2, Sum = %1)
     ");
 }
 
-/// An optimizer's update is in the epilogue of the contraction that gives the gradient.
+/// An optimizer's update is in the epilogue of the contraction that computes the gradient.
 #[test]
 fn an_update_is_part_of_its_gradient() {
     insta::assert_snapshot!(nests("\
@@ -452,7 +491,7 @@ graph step(%0, %1, %2, %3) -> (M = %6, W = %8)
     ");
 }
 
-/// What is read away from its place, here the row as far from the other end, is in memory.
+/// A value read at another place, here in reversed row order, is stored in memory.
 #[test]
 fn what_is_read_elsewhere_is_stored() {
     insta::assert_snapshot!(nests("\
@@ -490,7 +529,7 @@ fn build(graph: &Graph, group: &Group, memory: &dyn Fn(NodeId) -> Option<Window>
     super::build(graph, group.members(&roots), memory, &[]).unwrap()
 }
 
-/// The name of the kernel that computes the last node.
+/// Returns the name of the kernel that computes the last node.
 fn name(nodes: &str) -> String {
     let graph = Graph::parse(nodes).unwrap();
     graph.verify().unwrap();

@@ -1,4 +1,4 @@
-//! The text form of a nest, for `--emit plan` and for readers of tests.
+//! The text form of nests, for `--emit plan` and for tests.
 
 use std::fmt;
 
@@ -51,7 +51,8 @@ impl Nest {
     }
 }
 
-/// The loops, what is derived from them, then the programs: see the tests of [`crate::nest`] for how it looks.
+/// Writes the axes, operands, outputs, derived variables and guards, then the programs. The tests
+/// of [`crate::nest`] show examples.
 impl fmt::Display for Nest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |axes: &[super::Axis]| {

@@ -1,4 +1,4 @@
-//! What is always true of a nest, checked.
+//! Checks the invariants of nests.
 
 use std::fmt;
 use std::ops::Range;
@@ -10,10 +10,10 @@ use crate::scalar::{Inst, Program};
 
 use super::{Inner, Leaf, Load, Nest, Output};
 
-/// A nest that breaks a rule of [`crate::nest`]: a bug of the pass that made it.
+/// A violated rule of [`crate::nest`], which is a bug in the pass that made the nest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InvalidNest {
-    /// The nest's name.
+    /// Name of the nest.
     pub nest: String,
     pub reason: String,
 }
@@ -27,7 +27,8 @@ impl fmt::Display for InvalidNest {
 impl std::error::Error for InvalidNest {}
 
 impl Nest {
-    /// Checks what the module's head states; addresses as far as interval arithmetic decides them.
+    /// Checks the invariants that the [module documentation](super) states. Addresses are checked
+    /// as far as interval arithmetic can decide them.
     pub fn verify(&self) -> Result<(), InvalidNest> {
         self.check().map_err(|reason| InvalidNest { nest: self.name.clone(), reason })
     }
@@ -44,7 +45,8 @@ impl Nest {
             self.mentions_below(position, self.axes.len() + self.derived.len())?;
             let reduces = position.variables().any(|v| self.depends_on_reduction(v));
             require(!reduces, || "a position in an output mentions a reduction axis".into())?;
-            // Derived variables may be less free than intervals show.
+            // Bounds of derived variables may be wider than their values: intervals ignore
+            // correlations.
             if position.variables().all(|v| v < self.axes.len()) {
                 let (low, high) =
                     position.bounds(&self.variable_bounds()).ok_or("a position in an output overflows")?;
@@ -105,7 +107,7 @@ impl Nest {
         require(affine.variables().all(|v| v < limit), || "an expression mentions an unknown variable".into())
     }
 
-    /// Whether an expression mentions a variable, or one derived from it.
+    /// Returns whether an expression depends on a variable, directly or through derived variables.
     pub fn depends_on(&self, affine: &Affine, variable: usize) -> bool {
         affine.variables().any(|v| {
             let derived = v.checked_sub(self.axes.len()).map(|number| &self.derived[number]);
@@ -113,7 +115,8 @@ impl Nest {
         })
     }
 
-    /// The variable is an axis of the reduction or of an inner sum, or derived from one.
+    /// Returns whether a variable is an axis of the reduction or of an inner sum, or is derived
+    /// from one.
     pub fn depends_on_reduction(&self, variable: usize) -> bool {
         self.depends_on_axes(variable, self.free..self.loops().start)
     }
@@ -125,7 +128,7 @@ impl Nest {
         }
     }
 
-    /// The axes that a part of the nest does not know.
+    /// Returns the axes that a part of the nest must not mention.
     fn unknown(&self, part: Part) -> [Range<usize>; 2] {
         let (inner, loops) = (self.reduction().end, self.loops().start);
         match part {
@@ -185,12 +188,12 @@ impl Nest {
         Ok(())
     }
 
-    /// The type of the epilogue's accumulator.
+    /// Returns the type of [`Leaf::Accumulator`].
     pub fn accumulated_type(&self) -> Option<DType> {
         if self.position.is_some() { Some(DType::I32) } else { self.accumulator() }
     }
 
-    /// Whether an expression mentions only axes that a part of the nest knows.
+    /// Returns whether an expression mentions only axes in scope for a part of the nest.
     fn knows(&self, affine: &Affine, part: Part) -> bool {
         let unknown = |v: usize| self.unknown(part).into_iter().any(|axes| self.depends_on_axes(v, axes));
         !affine.variables().any(unknown)
@@ -203,7 +206,7 @@ impl Nest {
             self.mentions_below(affine, self.axes.len() + self.derived.len())?;
             require(self.knows(affine, part), || format!("the {part} mentions a reduction axis"))?;
         }
-        // A guarded address may be proven by its guard in ways that intervals do not show.
+        // A guard may bound a guarded address in ways that interval arithmetic cannot show.
         if load.when.is_empty() && (epilogue || self.guards.is_empty()) && self.derived.is_empty() {
             let (low, high) = load.offset.bounds(&self.variable_bounds()).ok_or("its address overflows")?;
             let dynamic: i64 = if load.dynamic.is_empty() { 0 } else { operand.elements() as i64 };
@@ -215,7 +218,7 @@ impl Nest {
     }
 }
 
-/// A program of a nest.
+/// A program of the nest.
 #[derive(Clone, Copy, PartialEq)]
 enum Part {
     Inner(usize),

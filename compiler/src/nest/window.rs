@@ -1,32 +1,34 @@
-//! Windows: where the elements of a tensor lie within one that is in memory.
+//! Windows: the layout of a tensor within another tensor that is in memory.
 //!
-//! Example: in step `t` of a scan over X: f32[8, 500, 64] along axis 1, its slice is the window of X with the shape
-//! [8, 64], the strides [32000, 1], and 64 elements further on with each step: element `b, d` is at `32000*b + d + 64*t`.
+//! Example: step `t` of a scan over X: f32[8, 500, 64] along axis 1 reads a window of X with the
+//! shape [8, 64] and the strides [32000, 1], which advances by 64 elements a step. Its element
+//! `b, d` is at `32000*b + d + 64*t`.
 
 use crate::affine::Affine;
 use crate::tensor::TensorType;
 
-/// See the module's head.
+/// The layout of a tensor within another tensor that is in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// What is in memory.
+    /// The tensor in memory.
     pub tensor: TensorType,
-    /// The sizes of the window.
+    /// Sizes of the window.
     pub shape: Vec<usize>,
-    /// Elements of `tensor` between neighbours along each axis of the window.
+    /// Stride along each axis of the window, in elements of `tensor`.
     pub strides: Vec<usize>,
-    /// Elements of `tensor` that the window moves with each step of the loops around it, from the outermost on. It does
-    /// not move with those that are left out.
+    /// Elements of `tensor` by which the window advances with each step of the loops around it,
+    /// outermost first. It does not move with loops that are left out.
     pub steps: Vec<usize>,
 }
 
 impl Window {
-    /// All of a tensor.
+    /// Returns a window of the whole tensor.
     pub fn whole(tensor: &TensorType) -> Window {
         Window { strides: tensor.strides(), shape: tensor.shape.clone(), tensor: tensor.clone(), steps: Vec::new() }
     }
 
-    /// What of the window is at the number of the step along `axis`, in the innermost of `depth` loops.
+    /// Returns the slice of the window along `axis` that is selected by the step of the innermost
+    /// of `depth` loops.
     pub fn at_step(mut self, axis: usize, depth: usize) -> Window {
         self.shape.remove(axis);
         self.steps.resize(depth, 0);
@@ -34,18 +36,19 @@ impl Window {
         self
     }
 
-    /// Whether it is the whole tensor, perhaps of another shape.
+    /// Returns whether the window is the whole tensor, perhaps in another shape.
     pub fn is_whole(&self) -> bool {
         self.steps.iter().all(|&step| step == 0) && self.is_dense()
     }
 
-    /// Whether its elements follow each other in row-major order.
+    /// Returns whether the elements are contiguous in row-major order.
     fn is_dense(&self) -> bool {
         let dense = TensorType::new(self.tensor.dtype, self.shape.as_slice()).strides();
         self.shape.iter().zip(&self.strides).zip(dense).all(|((&size, &stride), dense)| size == 1 || stride == dense)
     }
 
-    /// The same elements in row-major order under another shape, where they follow each other.
+    /// Returns the window with another shape and the same row-major order, or `None` if it is not
+    /// contiguous and the shape differs.
     pub fn reshaped(mut self, shape: &[usize]) -> Option<Window> {
         if self.shape != shape {
             if !self.is_dense() {
@@ -57,8 +60,8 @@ impl Window {
         Some(self)
     }
 
-    /// The position in the tensor of the element at `index`, where loop number n is at the step that variable
-    /// `first_step + n` says. `None`: index arithmetic left the range of 64 bits.
+    /// Returns the position in the tensor of the element at `index`. Variable `first_step + n` is
+    /// the step of loop `n`. Returns `None` if index arithmetic overflows 64 bits.
     pub fn position(&self, index: &[Affine], first_step: usize) -> Option<Affine> {
         let mut position = Affine::constant(0);
         let steps = (first_step..).map(Affine::var);
@@ -68,8 +71,9 @@ impl Window {
         Some(position)
     }
 
-    /// As [`Window::position`] of the element at a row-major position in the window. `quotient` gives the floor of the
-    /// quotient of an expression and a divisor of at least 2.
+    /// Returns the position in the tensor of the element at a row-major position in the window; see
+    /// [`Window::position`]. `quotient` returns the floor of the quotient of an expression and a
+    /// divisor of at least 2.
     pub fn position_of(
         &self,
         row_major: &Affine,

@@ -1,17 +1,23 @@
-//! Operators that are no functions of tensors: constants, branches, loops, sequences and optional values; and `NonZero`, whose
-//! result has a shape that depends on values.
+//! Operators that are not functions of tensors: constants, branches, loops, sequences and optional
+//! values, and the operators of `host.rs`, whose results have value-dependent shapes.
 //!
-//! Loops are written out: how often they turn must be known when the model is compiled. A branch whose condition is not known is
-//! taken both ways, and the results are chosen place by place.
+//! Loops are unrolled, so the loop condition must be known before each iteration. A branch with an
+//! unknown condition is imported both ways. Its results are selected elementwise, which requires
+//! equal types.
 
-use super::import::{Attributes, Importer, MAX_NODES, literal, sentence};
+use super::ensemble::Ensemble;
+use super::host;
+use super::import::{Attributes, Importer, literal, sentence};
 use super::model::{OnnxError, Opsets, title};
 use super::proto::{self, Attribute};
 use crate::dtype::{DType, Scalar};
 use crate::lower::Passed;
 use crate::tensor::{Tensor, TensorType};
 
-/// Such an operator.
+/// Units of work for each part of a split tensor.
+const PART_UNITS: usize = 10;
+
+/// An operator that is not a function of tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control {
     Constant,
@@ -30,14 +36,23 @@ pub enum Control {
     Optional,
     OptionalHasElement,
     OptionalGetElement,
-    NonZero,
     Gradient,
+    NonZero,
+    NonMaxSuppression,
+    Unique,
+    Compress,
+    Trees(Ensemble),
 }
 
-/// The functions of the library that are called here.
-pub(super) const FUNCTIONS: [&str; 7] = [
+/// The library's functions called in this module.
+pub(super) const FUNCTIONS: [&str; 12] = [
+    "onnx_tree_leaves",
+    "onnx_tree_scores",
+    "onnx_tree_regression",
+    "onnx_tree_classes",
     "OnnxTrainingGradient",
     "OnnxConcat",
+    "OnnxCompress",
     "OnnxGather",
     "OnnxSplit_18",
     "OnnxSqueeze_13",
@@ -46,7 +61,7 @@ pub(super) const FUNCTIONS: [&str; 7] = [
 ];
 
 impl Control {
-    const ALL: [(&str, &str, Control); 18] = [
+    const ALL: [(&str, &str, Control); 24] = [
         ("", "Constant", Control::Constant),
         ("", "If", Control::If),
         ("", "Loop", Control::Loop),
@@ -64,6 +79,12 @@ impl Control {
         ("", "OptionalHasElement", Control::OptionalHasElement),
         ("", "OptionalGetElement", Control::OptionalGetElement),
         ("", "NonZero", Control::NonZero),
+        ("", "NonMaxSuppression", Control::NonMaxSuppression),
+        ("", "Unique", Control::Unique),
+        ("", "Compress", Control::Compress),
+        ("ai.onnx.ml", "TreeEnsemble", Control::Trees(Ensemble::Places)),
+        ("ai.onnx.ml", "TreeEnsembleRegressor", Control::Trees(Ensemble::Regressor)),
+        ("ai.onnx.ml", "TreeEnsembleClassifier", Control::Trees(Ensemble::Classifier)),
         ("ai.onnx.preview.training", "Gradient", Control::Gradient),
     ];
 
@@ -72,21 +93,21 @@ impl Control {
     }
 }
 
-/// A node with what it is given.
-struct Site<'a, 'p> {
-    node: &'p proto::Node,
-    attributes: Vec<(String, &'a Attribute)>,
-    /// Those of the function that it is in.
+/// A node with its attributes and context.
+pub(super) struct Site<'a, 'p> {
+    pub node: &'p proto::Node,
+    pub attributes: Vec<(String, &'a Attribute)>,
+    /// The attributes of the enclosing function.
     outer: &'a Attributes,
     opsets: &'a Opsets,
 }
 
 impl<'a, 'p> Site<'a, 'p> {
-    fn fails(&self, what: impl AsRef<str>) -> OnnxError {
+    pub fn fails(&self, what: impl AsRef<str>) -> OnnxError {
         OnnxError::new(format!("node `{}` ({}): {}", title(self.node), self.node.op, what.as_ref()))
     }
 
-    fn attribute(&self, name: &str) -> Option<&'a Attribute> {
+    pub fn attribute(&self, name: &str) -> Option<&'a Attribute> {
         self.attributes.iter().find(|(known, _)| known == name).map(|(_, attribute)| *attribute)
     }
 
@@ -94,11 +115,11 @@ impl<'a, 'p> Site<'a, 'p> {
         self.attribute(name).map_or(default, |attribute| attribute.int)
     }
 
-    fn ints(&self, name: &str) -> &'a [i64] {
+    pub fn ints(&self, name: &str) -> &'a [i64] {
         self.attribute(name).map_or(&[], |attribute| &attribute.ints)
     }
 
-    /// Sequences have tensors in them, and no sequences, which could be beyond measure.
+    /// Checks that an item is not a sequence. Nested sequences could grow without limit.
     fn is_item(&self, value: &Passed) -> Result<(), OnnxError> {
         match value {
             Passed::List(_) => Err(self.fails("a sequence cannot be in a sequence")),
@@ -106,7 +127,7 @@ impl<'a, 'p> Site<'a, 'p> {
         }
     }
 
-    /// A graph within, which is never that of a function around.
+    /// Returns an inner graph, which is never an attribute of the enclosing function.
     fn graph(&self, name: &str) -> Result<&'p proto::Graph, OnnxError> {
         let found = self.node.attributes.iter().find(|attribute| attribute.name == name);
         found.and_then(|attribute| attribute.graph.as_ref()).ok_or_else(|| self.fails(format!("it has no `{name}`")))
@@ -183,8 +204,40 @@ impl<'p> Importer<'p> {
                 vec![Passed::Bool(has)]
             }
             Control::OptionalGetElement => vec![input(0)?],
+            Control::Trees(kind) => self.ensemble(&site, kind, input(0)?)?,
             Control::Gradient => self.gradient(&site)?,
-            Control::NonZero => vec![self.non_zero(&site, &input(0)?)?],
+            Control::NonZero => {
+                let [tensor] = self.host_inputs(&site, [0], &inputs)?;
+                self.host_results(&site, host::non_zero(&tensor))?
+            }
+            Control::NonMaxSuppression => {
+                let [boxes, scores] = self.host_inputs(&site, [0, 1], &inputs)?;
+                let mut limits = [None, None, None];
+                for (limit, value) in limits.iter_mut().zip(inputs.iter().skip(2)) {
+                    if *value != Passed::Nothing {
+                        let tensor = self.value(value).map_err(|what| site.fails(format!("its input, {what}")))?;
+                        *limit = tensor.scalars().next();
+                    }
+                }
+                let results = host::non_max_suppression(&boxes, &scores, limits, site.int("center_point_box", 0) != 0);
+                self.host_results(&site, results)?
+            }
+            Control::Unique => {
+                let [tensor] = self.host_inputs(&site, [0], &inputs)?;
+                let axis = site.attribute("axis").map(|attribute| attribute.int);
+                self.host_results(&site, host::unique(&tensor, axis, site.int("sorted", 1) != 0))?
+            }
+            Control::Compress => {
+                let [condition] = self.host_inputs(&site, [1], &inputs)?;
+                let axis = site.attribute("axis").map(|attribute| attribute.int);
+                let size = match axis {
+                    Some(axis) => self.along(&site, &input(0)?, axis)?,
+                    None => usize::MAX,
+                };
+                let places = self.host_results(&site, host::taken(&condition, size))?;
+                let axis = axis.map(|axis| ("axis".to_owned(), Passed::Int(axis))).into_iter().collect();
+                vec![self.library(&site, "OnnxCompress", axis, [vec![input(0)?], places].concat())?]
+            }
         })
     }
 
@@ -199,9 +252,13 @@ impl<'p> Importer<'p> {
             Tensor::from_scalars(TensorType::new(DType::I64, shape), scalars)
         };
         let tensor = match (name, &attribute.tensor) {
-            ("value", Some(tensor)) => {
+            ("value" | "sparse_value", Some(tensor)) => {
                 let path = site.node.outputs.first().map_or("constant", String::as_str);
-                return self.stored(tensor, path, false);
+                let own = site.node.attributes.iter().find(|own| std::ptr::eq(*own, attribute));
+                return match own.and_then(|own| own.tensor.as_ref()) {
+                    Some(tensor) => self.stored_once(tensor, path, false),
+                    None => self.stored(tensor, path, false),
+                };
             }
             ("value_float", _) => floats(&[attribute.float], Vec::new()),
             ("value_floats", _) => floats(&attribute.floats, vec![attribute.floats.len()]),
@@ -213,15 +270,25 @@ impl<'p> Importer<'p> {
         self.calls.constant(&tensor).map(Passed::Tensor).map_err(|error| sentence(&error))
     }
 
-    /// One of two graphs, or both where it is not known which.
+    /// Imports one branch, or both if the condition is unknown.
     fn branch(&mut self, site: &Site<'_, 'p>, condition: Passed) -> Result<Vec<Passed>, OnnxError> {
-        let [then, otherwise] = [site.graph("then_branch")?, site.graph("else_branch")?];
-        if let Ok(value) = self.value(&condition) {
-            let taken = if value.scalars().next().is_some_and(Scalar::is_true) { then } else { otherwise };
-            return self.within(site, taken, Vec::new());
+        let node = self.calls.tensor(&condition).map_err(|error| site.fails(sentence(&error)))?;
+        if self.known(node).is_none() {
+            // If that fails and the condition can be evaluated, a single branch may succeed.
+            match self.both_branches(site, &condition) {
+                Err(error) if self.value(&condition).is_err() => return Err(error),
+                Err(_) => {}
+                chosen => return chosen,
+            }
         }
-        let then = self.within(site, then, Vec::new())?;
-        let otherwise = self.within(site, otherwise, Vec::new())?;
+        let taken = self.number(site, &condition, "its condition")? != 0;
+        let graph = site.graph(if taken { "then_branch" } else { "else_branch" })?;
+        self.within(site, graph, Vec::new())
+    }
+
+    fn both_branches(&mut self, site: &Site<'_, 'p>, condition: &Passed) -> Result<Vec<Passed>, OnnxError> {
+        let then = self.within(site, site.graph("then_branch")?, Vec::new())?;
+        let otherwise = self.within(site, site.graph("else_branch")?, Vec::new())?;
         let mut chosen = Vec::new();
         for (then, otherwise) in then.into_iter().zip(otherwise) {
             let types = [&then, &otherwise].map(|value| match value {
@@ -238,14 +305,14 @@ impl<'p> Importer<'p> {
         Ok(chosen)
     }
 
-    /// Runs a graph of the node, once.
+    /// Imports an inner graph of the node, once.
     fn within(
         &mut self,
         site: &Site<'_, 'p>,
         graph: &'p proto::Graph,
         inputs: Vec<Passed>,
     ) -> Result<Vec<Passed>, OnnxError> {
-        self.count()?;
+        self.count(site.node).map_err(|what| site.fails(what))?;
         self.body(graph, inputs, site.opsets, &format!("{}.", title(site.node)), site.outer)
     }
 
@@ -268,7 +335,7 @@ impl<'p> Importer<'p> {
             let mut given = vec![Passed::Int(turn), goes_on.clone()];
             given.extend(carried.iter().cloned());
             let mut outputs = self.within(site, body, given)?.into_iter();
-            // Where it only hands on what it was given, it is known.
+            // A body that passes on its condition input keeps the condition known.
             goes_on = outputs.next().unwrap_or(Passed::Bool(false));
             carried.iter_mut().zip(&mut outputs).for_each(|(value, next)| *value = next);
             for (all, part) in stacked.iter_mut().zip(outputs) {
@@ -323,7 +390,8 @@ impl<'p> Importer<'p> {
         Ok(carried)
     }
 
-    /// A graph for each item of the first input, a sequence; of the others those that are sequences give an item each, too.
+    /// Imports the body for each item of the first input, a sequence. Other inputs that are
+    /// sequences also give one item each.
     fn map(&mut self, site: &Site<'_, 'p>, inputs: Vec<Passed>) -> Result<Vec<Passed>, OnnxError> {
         let body = site.graph("body")?;
         let Some(Passed::List(first)) = inputs.first() else { return Err(site.fails("its input is no sequence")) };
@@ -344,15 +412,17 @@ impl<'p> Importer<'p> {
     fn split(&mut self, site: &Site<'_, 'p>, input: Passed, sizes: Option<&Passed>) -> Result<Vec<Passed>, OnnxError> {
         let axis = site.int("axis", 0);
         let length = self.along(site, &input, axis)? as i64;
-        let most = MAX_NODES as i64;
-        let too_many = || site.fails(format!("it gives more than {MAX_NODES} parts"));
         let (sizes, keeps) = match sizes {
-            None | Some(Passed::Nothing) if length > most => return Err(too_many()),
-            None | Some(Passed::Nothing) => (vec![1; length as usize], site.int("keepdims", 1) != 0),
+            None | Some(Passed::Nothing) => {
+                self.spend(usize::try_from(length).unwrap_or(usize::MAX).saturating_mul(PART_UNITS))
+                    .map_err(|what| site.fails(what))?;
+                (vec![1; length as usize], site.int("keepdims", 1) != 0)
+            }
             Some(sizes) => match literal(&self.value(sizes).map_err(|what| site.fails(what))?) {
-                Passed::Int(size) if size > 0 && length / size >= most => return Err(too_many()),
                 Passed::Int(size) if size > 0 => {
                     let count = length.div_euclid(size) + i64::from(length % size != 0);
+                    self.spend(usize::try_from(count).unwrap_or(usize::MAX).saturating_mul(PART_UNITS))
+                        .map_err(|what| site.fails(what))?;
                     ((0..count).map(|n| size.min(length - n * size)).collect(), true)
                 }
                 Passed::List(items) => {
@@ -377,7 +447,8 @@ impl<'p> Importer<'p> {
         Ok(vec![Passed::List(parts)])
     }
 
-    /// Of the value that an attribute names, with respect to those that another one names.
+    /// Imports the gradient of the value named by one attribute, with respect to the values named
+    /// by another.
     fn gradient(&mut self, site: &Site) -> Result<Vec<Passed>, OnnxError> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let of = site.attribute("y").map(|attribute| text(&attribute.text));
@@ -392,26 +463,34 @@ impl<'p> Importer<'p> {
         }
     }
 
-    /// The places of what is not 0, which must be known: a row for each axis.
-    fn non_zero(&mut self, site: &Site, value: &Passed) -> Result<Passed, OnnxError> {
-        let tensor = self.value(value).map_err(|what| site.fails(format!("its input, {what}")))?;
-        let places: Vec<usize> = (0..tensor.ty().elements()).filter(|&place| tensor.get(place).is_true()).collect();
-        let rows = tensor.shape().iter().zip(tensor.ty().strides());
-        let rows = rows.flat_map(|(&size, stride)| places.iter().map(move |place| (place / stride % size) as i64));
-        let scalars: Vec<Scalar> = rows.map(|index| Scalar::from_i64(DType::I64, index)).collect();
-        let ty = TensorType::new(DType::I64, [tensor.shape().len(), places.len()]);
-        let result =
-            Tensor::from_scalars(ty, scalars).ok_or_else(|| site.fails("its result is larger than any memory"))?;
-        self.calls.constant(&result).map(Passed::Tensor).map_err(|error| site.fails(sentence(&error)))
+    /// Returns the values of the inputs with these numbers.
+    fn host_inputs<const N: usize>(
+        &mut self,
+        site: &Site,
+        numbers: [usize; N],
+        inputs: &[Passed],
+    ) -> Result<[Tensor; N], OnnxError> {
+        let mut tensors = Vec::new();
+        for number in numbers {
+            let input = inputs.get(number).filter(|input| **input != Passed::Nothing);
+            let input = input.ok_or_else(|| site.fails(format!("it has no input number {number}")))?;
+            tensors.push(self.value(input).map_err(|what| site.fails(format!("its input, {what}")))?);
+        }
+        tensors.try_into().map_err(|_| site.fails("it has too few inputs"))
     }
 
-    /// A number that is known by now.
+    fn host_results(&mut self, site: &Site, results: Result<Vec<Tensor>, String>) -> Result<Vec<Passed>, OnnxError> {
+        let results = results.map_err(|what| site.fails(what))?;
+        results.into_iter().map(|tensor| self.result(tensor).map_err(|what| site.fails(what))).collect()
+    }
+
+    /// Returns a number that is known during the import.
     fn number(&mut self, site: &Site, value: &Passed, what: &str) -> Result<i64, OnnxError> {
         let tensor = self.value(value).map_err(|why| site.fails(format!("{what}, {why}")))?;
         Ok(tensor.scalars().next().map_or(0, Scalar::to_i64))
     }
 
-    /// A place in a sequence, which may be counted from the end.
+    /// Returns a position in a sequence. A negative one counts from the end.
     fn place(&mut self, site: &Site, value: Passed, length: usize) -> Result<usize, OnnxError> {
         let place = self.number(site, &value, "the place in the sequence")?;
         let from_start = if place < 0 { place + length as i64 } else { place };
@@ -423,7 +502,7 @@ impl<'p> Importer<'p> {
         self.library(site, "OnnxUnsqueeze_13", vec![], vec![value, Passed::List(vec![Passed::Int(axis)])])
     }
 
-    /// The size of a tensor along an axis, which may be counted from the end.
+    /// Returns the size of a tensor along an axis. A negative axis counts from the end.
     fn along(&mut self, site: &Site, value: &Passed, axis: i64) -> Result<usize, OnnxError> {
         let node = self.calls.tensor(value).map_err(|error| site.fails(sentence(&error)))?;
         let shape = self.calls.graph().shape(node);
@@ -432,7 +511,7 @@ impl<'p> Importer<'p> {
         size.ok_or_else(|| site.fails(format!("its input of rank {} has no axis {axis}", shape.len())))
     }
 
-    /// What the turns of a loop have given, along an axis of its own.
+    /// Concatenates the results of a loop's iterations along their new axis.
     fn stacked(&mut self, site: &Site, turns: Vec<Passed>, axis: i64) -> Result<Passed, OnnxError> {
         if turns.is_empty() {
             return Err(site.fails("it never turns, so that the shape of what it stacks is not known"));
@@ -446,8 +525,8 @@ impl<'p> Importer<'p> {
         self.library(site, "OnnxConcat", axis, vec![parts])
     }
 
-    /// Calls a function of the library whose inputs with capital names are tensors.
-    fn library(
+    /// Calls a function of the library. Inputs with capitalized names are passed as tensors.
+    pub(super) fn library(
         &mut self,
         site: &Site,
         name: &str,

@@ -1,48 +1,66 @@
-//! The way through a model's nodes: each is a call of the library.
+//! The import of a model's nodes: each becomes a call of the library.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use tile_lang::Program;
 use tile_lang::ast::Function;
 use tile_lang::diagnostic::Diagnostic;
+use tile_lang::{Budget, Limits, Program};
 
 use super::control::FUNCTIONS;
 use super::imported::Imported;
+use super::inputs::{Sizes, number};
 use super::model::{Model, OnnxError, Operator, Opsets, title, versions};
 use super::proto::{self, Attribute};
+use super::small::small;
 use super::tensor::{self, Loader};
 use super::text::Recorder;
+use super::values::{Evaluator, part};
 use crate::dtype::{DType, Scalar};
 use crate::graph::{NodeId, Op};
 use crate::lower::{Calls, Layer, Passed};
 use crate::tensor::{Tensor, TensorType};
 
-/// What is known of a model's inputs.
+/// The types, sizes and values given for a model's inputs.
 #[derive(Clone, Debug, Default)]
 pub struct Given {
-    /// Types by input. One that is not given has the type that the model says, whose sizes must be known then.
+    /// Types by input. An input without one has the type in the model, whose sizes must be known
+    /// then.
     pub types: BTreeMap<String, TensorType>,
-    /// Sizes by the names that the model gives them.
+    /// Sizes by their names in the model.
     pub sizes: BTreeMap<String, usize>,
-    /// Values by input, for those on which shapes depend: the network is right for these alone.
+    /// Numbers by input, for inputs of one element, which become constants of the network.
+    pub numbers: BTreeMap<String, Scalar>,
+    /// Values by input, for inputs on which shapes depend. The network is valid only for these
+    /// values.
     pub values: BTreeMap<String, Tensor>,
+    /// The limits of compilation, from the import to the plan.
+    pub limits: Limits,
 }
 
-/// Elements of a tensor that is written into the graph, and of one whose value may matter for shapes.
+/// The most elements of a tensor written into the graph, and of one whose value may determine
+/// shapes.
 const SMALL: usize = 16;
 pub(super) const KNOWN: usize = 1 << 16;
 
-/// How deep functions of a file may call each other.
+/// The maximum depth of nested calls of the file's functions.
 const MAX_DEPTH: usize = 64;
 
-/// The nodes that are gone through, those of loops once for each turn.
-pub(super) const MAX_NODES: usize = 200_000;
+/// Units of work for a node, and bytes for each of its names.
+const NODE_UNITS: u64 = 30;
+const NAME_BYTES: usize = 50;
 
-/// The network that a model is for these inputs.
+/// Imports a model for the given inputs. With an evaluator, shapes may depend on values that the
+/// model computes. The network is then the last part of the model. Inputs of it that are not the
+/// model's have their values in [`Imported::computed`].
 ///
 /// # Errors
-/// Where a size is not known, or a node does not go together with its inputs.
-pub fn import(model: &Model, given: &Given, loader: Loader) -> Result<Imported, OnnxError> {
+/// If a size is unknown, or a node does not fit its inputs.
+pub fn import(
+    model: &Model,
+    given: &Given,
+    loader: Loader,
+    mut evaluator: Option<Evaluator>,
+) -> Result<Imported, OnnxError> {
     let mut names = FUNCTIONS.to_vec();
     functions(model, &model.graph.nodes, &model.opsets, &mut names);
     for function in model.functions.values() {
@@ -50,22 +68,34 @@ pub fn import(model: &Model, given: &Given, loader: Loader) -> Result<Imported, 
     }
     let program = tile_lang::check("").program.unwrap_or_else(|| unreachable!("an empty program is in order"));
     let program = program.with(&names);
+    let budget = Budget::new(given.limits);
     let name = if model.name().is_empty() { "model" } else { model.name() };
     let mut importer = Importer {
         model,
         program: &program,
         loader,
-        calls: Recorder::new(Calls::new(&program, name)),
+        calls: Recorder::new(Calls::new(&program, name, &budget)),
+        given,
+        evaluator: evaluator.as_mut().map(|evaluator| &mut **evaluator as Evaluator),
         scopes: vec![HashMap::new()],
+        hidden: Vec::new(),
+        ahead: Vec::new(),
         weights: HashMap::new(),
+        computed: HashMap::new(),
+        revealed: HashSet::new(),
+        small: HashMap::new(),
+        by_values: false,
+        parts: 0,
         layers: Vec::new(),
         counted: HashSet::new(),
-        nodes: 0,
+        stored: HashMap::new(),
+        budget,
         depth: 0,
     };
-    importer.inputs(given)?;
+    importer.inputs()?;
     importer.initializers(&model.graph, "").map_err(OnnxError::new)?;
-    importer.run(&model.graph.nodes, &model.opsets, &HashMap::new())?;
+    let wanted = model.graph.outputs.iter().map(|output| output.name.as_str()).collect();
+    importer.run(&model.graph.nodes, wanted, &model.opsets, &HashMap::new())?;
     let mut outputs = Vec::new();
     for output in &model.graph.outputs {
         let value = importer
@@ -77,12 +107,16 @@ pub fn import(model: &Model, given: &Given, loader: Loader) -> Result<Imported, 
             .map_err(|error| OnnxError::new(format!("the output `{}`: {}", output.name, sentence(&error))))?;
         outputs.push((output.name.clone(), node));
     }
-    let Importer { calls: Recorder { calls, steps, values }, weights, layers, .. } = importer;
-    let network = calls.finish(outputs.clone(), layers);
-    Ok(Imported { network, name: name.to_owned(), steps, values, outputs, weights })
+    let Importer { calls: Recorder { calls, steps, values }, weights, layers, computed, by_values, parts, .. } =
+        importer;
+    let mut network = calls.finish(outputs.clone(), layers);
+    if !computed.is_empty() {
+        network.graph = part(&network.graph, outputs.clone());
+    }
+    Ok(Imported { network, name: name.to_owned(), steps, values, outputs, weights, computed, by_values, parts })
 }
 
-/// Adds the functions of the library that nodes use.
+/// Adds the library's functions that the nodes use.
 fn functions(model: &Model, nodes: &[proto::Node], opsets: &Opsets, names: &mut Vec<&'static str>) {
     for node in nodes {
         if let Some(Operator::Library(name)) = model.operator(node, opsets)
@@ -96,28 +130,49 @@ fn functions(model: &Model, nodes: &[proto::Node], opsets: &Opsets, names: &mut 
     }
 }
 
-/// The attributes of the call of a function of the file, by name.
+/// The attributes of a call of the file's function, by name.
 pub(super) type Attributes = HashMap<String, Attribute>;
 
 pub(super) struct Importer<'p> {
     model: &'p Model,
     program: &'p Program,
-    loader: Loader<'p>,
+    pub loader: Loader<'p>,
     pub calls: Recorder<'p>,
-    /// The values by name, those of the innermost graph last.
-    scopes: Vec<HashMap<String, Passed>>,
-    weights: HashMap<String, proto::Tensor>,
+    pub given: &'p Given,
+    pub evaluator: Option<Evaluator<'p>>,
+    /// The values by name, with the innermost graph last.
+    pub scopes: Vec<HashMap<String, Passed>>,
+    /// The scopes around the functions in progress.
+    pub hidden: Vec<Vec<HashMap<String, Passed>>>,
+    /// The remaining nodes and the output names of each graph in progress, outermost first.
+    pub ahead: Vec<(&'p [proto::Node], Vec<&'p str>)>,
+    pub weights: HashMap<String, proto::Tensor>,
+    /// The values of inputs that the model does not have: results computed during the import.
+    pub computed: HashMap<String, Tensor>,
+    /// The inputs whose given values were read.
+    pub revealed: HashSet<NodeId>,
+    /// The type numbers of values whose type Tile lacks.
+    pub small: HashMap<NodeId, i64>,
+    /// Whether the graph is valid only for the given values.
+    pub by_values: bool,
+    /// The number of parts of the model that were run.
+    pub parts: usize,
     layers: Vec<Layer>,
     /// Weights that layers have read.
     counted: HashSet<NodeId>,
-    nodes: usize,
+    /// The values of the tensors in the file's inner graphs, by their addresses, so that a loop
+    /// stores each once.
+    pub stored: HashMap<*const proto::Tensor, Passed>,
+    budget: Budget,
     depth: usize,
 }
 
 impl<'p> Importer<'p> {
-    fn inputs(&mut self, given: &Given) -> Result<(), OnnxError> {
+    fn inputs(&mut self) -> Result<(), OnnxError> {
+        let given = self.given;
         let graph = &self.model.graph;
-        let is_initialized = |name: &str| graph.initializers.iter().any(|tensor| tensor.name == name);
+        let initialized: HashSet<&str> = graph.initializers.iter().map(|tensor| tensor.name.as_str()).collect();
+        let is_initialized = |name: &str| initialized.contains(name);
         let mut problems = Vec::new();
         let names: Vec<&str> = graph.inputs.iter().map(|input| input.name.as_str()).collect();
         let sizes: Vec<&str> = self.model.unknown_sizes(&[]);
@@ -125,22 +180,29 @@ impl<'p> Importer<'p> {
             [] => format!("there is no {what} `{name}`; the model has none"),
             known => format!("there is no {what} `{name}`; the model has {}", known.join(", ")),
         };
-        problems
-            .extend(given.types.keys().filter(|n| !names.contains(&n.as_str())).map(|n| unknown("input", n, &names)));
+        let of_inputs = given.types.keys().chain(given.numbers.keys());
+        problems.extend(of_inputs.filter(|n| !names.contains(&n.as_str())).map(|n| unknown("input", n, &names)));
         problems
             .extend(given.sizes.keys().filter(|n| !sizes.contains(&n.as_str())).map(|n| unknown("size", n, &sizes)));
-        let mut known = given.sizes.clone();
-        let inputs =
-            graph.inputs.iter().filter(|input| given.types.contains_key(&input.name) || !is_initialized(&input.name));
-        let inputs: Vec<&proto::Value> = inputs.collect();
-        // What is given first, so that it gives names their sizes.
+        let mut sizes = Sizes::new(&given.sizes);
+        let is_given = |name: &String| given.types.contains_key(name) || given.numbers.contains_key(name);
+        let inputs = graph.inputs.iter().filter(|input| is_given(&input.name) || !is_initialized(&input.name));
+        let (numbers, inputs): (Vec<&proto::Value>, Vec<_>) =
+            inputs.partition(|input| given.numbers.contains_key(&input.name));
+        // Given types come first, because they bind the names of sizes.
         let (first, then): (Vec<_>, Vec<_>) = inputs.iter().partition(|input| given.types.contains_key(&input.name));
         let mut types: HashMap<&str, TensorType> = HashMap::new();
         for input in first.into_iter().chain(then) {
-            match input_type(input, given.types.get(&input.name), &mut known) {
+            match sizes.input_type(input, given.types.get(&input.name)) {
                 Ok(ty) => {
                     types.insert(&input.name, ty);
                 }
+                Err(problem) => problems.push(format!("input `{}`: {problem}", input.name)),
+            }
+        }
+        for input in numbers {
+            match number(input, given.numbers[&input.name]).and_then(|value| self.number_input(&input.name, &value)) {
+                Ok(()) => {}
                 Err(problem) => problems.push(format!("input `{}`: {problem}", input.name)),
             }
         }
@@ -148,21 +210,29 @@ impl<'p> Importer<'p> {
             return Err(OnnxError(problems));
         }
         for input in inputs {
-            let value = given.values.get(&input.name).filter(|value| value.ty().elements() <= KNOWN).cloned();
             self.calls.begin(&input.name, "", "");
-            let node = self.calls.input(&input.name, types[input.name.as_str()].clone(), value);
+            let node = self.calls.input(&input.name, types[input.name.as_str()].clone(), None);
             let node = node.map_err(|error| OnnxError::new(format!("input `{}`: {}", input.name, sentence(&error))))?;
+            let tensor = input.ty.as_ref().and_then(proto::Type::tensor);
+            self.note_small(node, tensor.map_or(0, |tensor| tensor.dtype.into()));
             self.define(&input.name, Passed::Tensor(node)).map_err(OnnxError::new)?;
         }
         Ok(())
     }
 
-    /// The values that a graph brings along, for names that have none yet. Their paths start with `prefix`.
+    /// Defines an input as a constant.
+    fn number_input(&mut self, name: &str, value: &Tensor) -> Result<(), String> {
+        self.calls.begin(name, "", "");
+        let node = self.calls.constant(value).map_err(|error| sentence(&error))?;
+        self.define(name, Passed::Tensor(node))
+    }
+
+    /// Defines a graph's initializers for names without a value. Their paths start with `prefix`.
     pub fn initializers(&mut self, graph: &'p proto::Graph, prefix: &str) -> Result<(), String> {
         for tensor in &graph.initializers {
             let is_given = self.scopes.last().is_some_and(|scope| scope.contains_key(&tensor.name));
             if !is_given {
-                let value = self.stored(tensor, &format!("{prefix}{}", tensor.name), true);
+                let value = self.stored_once(tensor, &format!("{prefix}{}", tensor.name), true);
                 let value = value.map_err(|what| format!("the initializer `{}`: {what}", tensor.name))?;
                 self.define(&tensor.name, value)?;
             }
@@ -170,8 +240,24 @@ impl<'p> Importer<'p> {
         Ok(())
     }
 
-    /// A tensor of the file: small ones are written into the graph, the others are weights of this path. Of what may have been
-    /// trained only numbers are small.
+    /// Stores a tensor as [`Importer::stored`] does, but once only if a loop reaches it repeatedly.
+    pub fn stored_once(
+        &mut self,
+        tensor: &'p proto::Tensor,
+        path: &str,
+        may_be_trained: bool,
+    ) -> Result<Passed, String> {
+        self.spend(1)?;
+        if let Some(value) = self.stored.get(&std::ptr::from_ref(tensor)) {
+            return Ok(value.clone());
+        }
+        let value = self.stored(tensor, path, may_be_trained)?;
+        self.stored.insert(tensor, value.clone());
+        Ok(value)
+    }
+
+    /// Stores a tensor of the file: a small one as a constant in the graph, any other as a weight
+    /// with this path. If it may have been trained, only a single number counts as small.
     pub fn stored(&mut self, tensor: &proto::Tensor, path: &str, may_be_trained: bool) -> Result<Passed, String> {
         let ty = tensor::ty(tensor)?;
         let small = if may_be_trained && ty.dtype.is_float() { 1 } else { SMALL };
@@ -192,14 +278,37 @@ impl<'p> Importer<'p> {
                 self.calls.weight(&path, ty, value)
             }
         };
-        node.map(Passed::Tensor).map_err(|error| sentence(&error))
+        let node = node.map_err(|error| sentence(&error))?;
+        self.note_small(node, tensor.dtype.into());
+        Ok(Passed::Tensor(node))
     }
 
-    /// Goes through nodes in order; `attributes` are those of the function that they are the body of.
-    pub fn run(&mut self, nodes: &'p [proto::Node], opsets: &Opsets, attributes: &Attributes) -> Result<(), OnnxError> {
-        for node in nodes {
-            self.count()?;
+    /// Records the type number of a value whose type Tile lacks.
+    fn note_small(&mut self, node: NodeId, number: i64) {
+        if i32::try_from(number).is_ok_and(|number| small(number).is_some()) {
+            self.small.insert(node, number);
+        }
+    }
+
+    /// Imports nodes in order. `attributes` are those of the function whose body they are.
+    pub fn run(
+        &mut self,
+        nodes: &'p [proto::Node],
+        outputs: Vec<&'p str>,
+        opsets: &Opsets,
+        attributes: &Attributes,
+    ) -> Result<(), OnnxError> {
+        self.ahead.push((nodes, outputs));
+        let result = self.through(nodes, opsets, attributes);
+        self.ahead.pop();
+        result
+    }
+
+    fn through(&mut self, nodes: &'p [proto::Node], opsets: &Opsets, attributes: &Attributes) -> Result<(), OnnxError> {
+        for (number, node) in nodes.iter().enumerate() {
+            self.ahead.iter_mut().last().into_iter().for_each(|(rest, _)| *rest = &nodes[number + 1..]);
             let named = |what: String| OnnxError::new(format!("node `{}` ({}): {what}", title(node), node.op));
+            self.count(node).map_err(named)?;
             let Some(operator) = self.model.operator(node, opsets) else {
                 return Err(named("it is not supported".into()));
             };
@@ -225,8 +334,9 @@ impl<'p> Importer<'p> {
                     error
                 })?,
             };
-            if outputs.len() < node.outputs.len() {
-                return Err(named(format!("it has {} outputs, not {}", outputs.len(), node.outputs.len())));
+            let wanted = node.outputs.iter().rposition(|name| !name.is_empty()).map_or(0, |last| last + 1);
+            if outputs.len() < wanted {
+                return Err(named(format!("expected at most {} outputs, found {wanted}", outputs.len())));
             }
             self.note_layer(node, elements, &outputs);
             for (name, value) in node.outputs.iter().zip(outputs).filter(|(name, _)| !name.is_empty()) {
@@ -236,16 +346,21 @@ impl<'p> Importer<'p> {
         Ok(())
     }
 
-    /// Counts a node, or a turn of a loop.
-    pub fn count(&mut self) -> Result<(), OnnxError> {
-        self.nodes += 1;
-        match self.nodes > MAX_NODES {
-            true => Err(OnnxError::new(format!("it has more than {MAX_NODES} nodes when its loops are written out"))),
-            false => Ok(()),
-        }
+    /// Counts work before it is done.
+    pub fn spend(&self, units: usize) -> Result<(), String> {
+        self.budget.spend(units as u64).map_err(|exceeded| exceeded.to_string())
     }
 
-    /// The elements of the weights among the inputs of a node of the outermost graph that none before it has read.
+    /// Counts a node or a loop iteration, with the node's names, which are kept.
+    pub fn count(&self, node: &proto::Node) -> Result<(), String> {
+        let names = node.inputs.iter().chain(&node.outputs).chain([&node.name, &node.op]);
+        let bytes: usize = names.map(|name| name.len() + NAME_BYTES).sum();
+        let counted = self.budget.take_bytes(bytes as u64).and_then(|()| self.budget.spend(NODE_UNITS));
+        counted.map_err(|exceeded| exceeded.to_string())
+    }
+
+    /// Returns the elements of the weights among a node's inputs that no earlier node of the
+    /// outermost graph has read.
     fn first_read(&mut self, inputs: &[Passed]) -> usize {
         let mut elements = 0;
         for input in inputs.iter().filter(|_| self.scopes.len() == 1) {
@@ -259,7 +374,7 @@ impl<'p> Importer<'p> {
         elements
     }
 
-    /// Keeps a node of the outermost graph for [`Network::layers`].
+    /// Records a node of the outermost graph for [`Network::layers`].
     fn note_layer(&mut self, node: &proto::Node, elements: usize, outputs: &[Passed]) {
         if self.scopes.len() > 1 || node.op == "Constant" {
             return;
@@ -268,7 +383,8 @@ impl<'p> Importer<'p> {
             Passed::Tensor(id) => Some(self.calls.graph().node(*id).ty.clone()),
             _ => None,
         };
-        let outputs = outputs.iter().zip(&node.outputs).filter_map(|(value, _)| ty(value)).collect();
+        let read = outputs.iter().zip(&node.outputs).filter(|(_, name)| !name.is_empty());
+        let outputs = read.filter_map(|(value, _)| ty(value)).collect();
         self.layers.push(Layer {
             path: title(node).to_owned(),
             class: node.op.clone(),
@@ -288,10 +404,10 @@ impl<'p> Importer<'p> {
         let function = self.function(name)?;
         let mut parameters = Vec::new();
         let has = |name: &str| function.parameters.iter().flatten().any(|parameter| parameter.name.name == name);
-        let (mut of_value, mut of_input) = (None, None);
+        let mut types = Vec::new();
         for (name, attribute) in attributes {
             if let Some(tensor) = &attribute.tensor {
-                of_value = Some(tensor::dtype(tensor.dtype)?);
+                types.push((format!("{name}_dtype"), tensor::dtype(tensor.dtype)?));
             }
             let value = self.attribute(attribute).map_err(|what| format!("its attribute `{name}`: {what}"))?;
             parameters.push((name, value));
@@ -313,38 +429,53 @@ impl<'p> Importer<'p> {
                 let tensor = self.value(&input).map_err(|what| {
                     format!("its input `{}`, {what}", node.inputs.get(number).map_or("", String::as_str))
                 })?;
-                of_input = of_input.or(Some(tensor.dtype()));
+                types.push(("input_dtype".to_owned(), tensor.dtype()));
                 arguments.push(literal(&tensor));
             }
         }
-        // What a function cannot see of values that are known at compile time, and of how many outputs are wanted.
-        for (name, dtype) in [("value_dtype", of_value), ("input_dtype", of_input)] {
-            if let Some(dtype) = dtype.filter(|_| has(name)) {
-                parameters.push((name.into(), Passed::Int(tensor::number(dtype))));
+        // Adds parameters that a function cannot derive: types of compile-time values, and the
+        // number of outputs.
+        for (name, dtype) in types {
+            if has(&name) && !is_given(&parameters, &name) {
+                parameters.push((name, Passed::Int(tensor::number(dtype))));
             }
         }
-        if has("num_outputs") && !is_given(&parameters, "num_outputs") {
+        if has("num_outputs") && node.outputs.len() > 1 && !is_given(&parameters, "num_outputs") {
             parameters.push(("num_outputs".into(), Passed::Int(node.outputs.len() as i64)));
         }
+        if let (true, Some(Passed::Tensor(last))) = (has("small_type"), arguments.last())
+            && let Some(&number) = self.small.get(last)
+        {
+            parameters.push(("small_type".into(), Passed::Int(number)));
+        }
+        let converted =
+            parameters.iter().find(|(name, _)| ["to", "small_type", "output_dtype"].contains(&name.as_str()));
+        let converted = match converted {
+            Some((_, Passed::Int(number))) if node.op != "DequantizeLinear" => *number,
+            _ => 0,
+        };
         let outputs = self.calls.call(function, parameters, arguments).map_err(|error| sentence(&error))?;
+        if let Passed::Tensor(node) = outputs {
+            self.note_small(node, converted);
+        }
         Ok(match outputs {
             Passed::List(items) if node.outputs.len() > 1 || function.outputs.len() > 1 => items,
             output => vec![output],
         })
     }
 
-    /// A function of the library that the program has.
+    /// Returns a function of the library.
     pub fn function(&self, name: &str) -> Result<&'p Function, String> {
         self.program.library_function(name).ok_or_else(|| format!("the library has no `{name}`"))
     }
 
-    /// A list of tensors.
+    /// Converts values to a list of tensors.
     pub fn tensors(&mut self, values: &[Passed]) -> Result<Passed, String> {
         let tensors = values.iter().map(|value| self.calls.tensor(value).map(Passed::Tensor));
         tensors.collect::<Result<_, _>>().map(Passed::List).map_err(|error| sentence(&error))
     }
 
-    /// Numbers as tensors, and sequences as they are.
+    /// Converts a number to a tensor. Other values stay as they are.
     pub fn as_tensor(&mut self, value: Passed) -> Result<Passed, String> {
         match value {
             Passed::Bool(_) | Passed::Int(_) | Passed::Float(_) => {
@@ -354,33 +485,7 @@ impl<'p> Importer<'p> {
         }
     }
 
-    /// The value of a tensor that is known by now.
-    pub fn value(&mut self, value: &Passed) -> Result<Tensor, String> {
-        let node = self.calls.tensor(value).map_err(|error| sentence(&error))?;
-        self.calls.known(node, KNOWN).ok_or_else(|| self.unknown(node))
-    }
-
-    /// Why the value of a node is not known.
-    fn unknown(&self, node: NodeId) -> String {
-        let mut inputs = Vec::new();
-        let (mut open, mut seen) = (vec![node], HashSet::new());
-        while let Some(next) = open.pop() {
-            if seen.insert(next) {
-                inputs.extend(self.calls.input_name(next));
-                open.extend(self.calls.graph().operands(next));
-            }
-        }
-        inputs.sort_unstable();
-        match inputs.as_slice() {
-            [] => "has a value that is not known when the model is compiled".into(),
-            _ => format!(
-                "on which shapes depend, is computed from {}, whose values are not known when the model is compiled",
-                inputs.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
-            ),
-        }
-    }
-
-    /// The body of a function of the file, written out.
+    /// Inlines the body of the file's function.
     fn inline(
         &mut self,
         function: &'p proto::Function,
@@ -391,24 +496,28 @@ impl<'p> Importer<'p> {
         if self.depth > MAX_DEPTH {
             return Err(OnnxError::new(format!("functions call each other more than {MAX_DEPTH} deep")));
         }
+        let parts = function.defaults.len() + function.opsets.len() + function.inputs.len() + function.outputs.len();
+        self.spend(parts).map_err(OnnxError::new)?;
         let mut own: Attributes = function.defaults.iter().map(|a| (a.name.clone(), a.clone())).collect();
         own.extend(attributes.into_iter().map(|(name, attribute)| (name, attribute.clone())));
         let given = inputs.into_iter().chain(std::iter::repeat(Passed::Nothing));
         let scope = function.inputs.iter().cloned().zip(given).collect();
-        // It sees nothing of what is around it.
-        let outer = std::mem::replace(&mut self.scopes, vec![HashMap::new(), scope]);
-        let result = self.run(&function.nodes, &versions(&function.opsets), &own);
+        // The body does not see the surrounding scopes.
+        self.hidden.push(std::mem::replace(&mut self.scopes, vec![HashMap::new(), scope]));
+        let wanted = function.outputs.iter().map(String::as_str).collect();
+        let result = self.run(&function.nodes, wanted, &versions(&function.opsets), &own);
         let outputs = function
             .outputs
             .iter()
             .map(|name| self.lookup(name).ok_or_else(|| OnnxError::new(format!("nothing gives the output `{name}`"))));
         let outputs: Result<Vec<Passed>, OnnxError> = result.and_then(|()| outputs.collect());
-        self.scopes = outer;
+        self.scopes = self.hidden.pop().unwrap_or_default();
         self.depth -= 1;
         outputs
     }
 
-    /// Runs a graph within a node, with these inputs; gives its outputs. `attributes` are those of the function that it is in.
+    /// Imports an inner graph of a node for these inputs, and returns its outputs. `attributes` are
+    /// those of the enclosing function.
     pub fn body(
         &mut self,
         graph: &'p proto::Graph,
@@ -419,7 +528,8 @@ impl<'p> Importer<'p> {
     ) -> Result<Vec<Passed>, OnnxError> {
         self.scopes.push(graph.inputs.iter().map(|input| input.name.clone()).zip(inputs).collect());
         let result = self.initializers(graph, prefix).map_err(OnnxError::new);
-        let result = result.and_then(|()| self.run(&graph.nodes, opsets, attributes));
+        let wanted = graph.outputs.iter().map(|output| output.name.as_str()).collect();
+        let result = result.and_then(|()| self.run(&graph.nodes, wanted, opsets, attributes));
         let outputs = graph.outputs.iter().map(|output| {
             let missing = || OnnxError::new(format!("nothing gives the output `{}`", output.name));
             self.lookup(&output.name).ok_or_else(missing)
@@ -430,7 +540,12 @@ impl<'p> Importer<'p> {
     }
 
     pub fn lookup(&self, name: &str) -> Option<Passed> {
-        self.scopes.iter().rev().find_map(|scope| scope.get(name)).cloned()
+        let value = self.scopes.iter().rev().find_map(|scope| scope.get(name))?;
+        if let Passed::List(items) = value {
+            // Counts the copies of the list, here and in the callee.
+            let _ = self.budget.spend(items.len() as u64 / 2);
+        }
+        Some(value.clone())
     }
 
     fn define(&mut self, name: &str, value: Passed) -> Result<(), String> {
@@ -441,7 +556,7 @@ impl<'p> Importer<'p> {
         if before.is_some() { Err(format!("`{name}` is given twice")) } else { Ok(()) }
     }
 
-    /// An attribute as a value that is known at compile time.
+    /// Converts an attribute to a compile-time value.
     fn attribute(&mut self, attribute: &Attribute) -> Result<Passed, String> {
         let text_of = |bytes: &[u8]| Passed::Text(String::from_utf8_lossy(bytes).into_owned());
         Ok(match kind(attribute) {
@@ -460,7 +575,7 @@ impl<'p> Importer<'p> {
     }
 }
 
-/// The kind of an attribute's value.
+/// Returns the kind of an attribute's value. Old files lack it.
 fn kind(attribute: &Attribute) -> i32 {
     match attribute {
         Attribute { kind: 0, tensor: Some(_), .. } => 4,
@@ -474,12 +589,12 @@ fn kind(attribute: &Attribute) -> i32 {
     }
 }
 
-/// The shortest number that is this one in f32, as its text would be.
+/// Returns the f64 with the shortest decimal representation of this f32.
 fn f64_of(value: f32) -> f64 {
     value.to_string().parse().unwrap_or(f64::from(value))
 }
 
-/// A tensor as a value known at compile time: a number, or lists of lists.
+/// Converts a tensor to a compile-time value: a number, or nested lists.
 pub(super) fn literal(tensor: &Tensor) -> Passed {
     fn nested(shape: &[usize], scalars: &[Scalar]) -> Passed {
         match shape.split_first() {
@@ -500,66 +615,21 @@ pub(super) fn literal(tensor: &Tensor) -> Passed {
     nested(tensor.shape(), &tensor.scalars().collect::<Vec<_>>())
 }
 
-/// The attributes of a node, those that refer to the function around it replaced by what it was given.
+/// Attributes of early versions without effect on results: inputs that may be overwritten, and
+/// whether an output is wanted.
+const IGNORED: [&str; 2] = ["consumed_inputs", "output_sequence"];
+
+/// Returns the attributes of a node, without ignored ones. References to the enclosing function's
+/// attributes are replaced by their values.
 fn resolved<'a>(node: &'a proto::Node, outer: &'a Attributes) -> Vec<(String, &'a Attribute)> {
     let of = |attribute: &'a Attribute| match attribute.reference.as_str() {
         "" => Some((attribute.name.clone(), attribute)),
         name => outer.get(name).map(|given| (attribute.name.clone(), given)),
     };
-    node.attributes.iter().filter_map(of).collect()
+    node.attributes.iter().filter(|attribute| !IGNORED.contains(&attribute.name.as_str())).filter_map(of).collect()
 }
 
-/// The type of an input, and of the sizes that it names their values.
-fn input_type(
-    input: &proto::Value,
-    given: Option<&TensorType>,
-    sizes: &mut BTreeMap<String, usize>,
-) -> Result<TensorType, String> {
-    let tensor = input.ty.as_ref().and_then(proto::Type::tensor).ok_or("it is no tensor")?;
-    let declared = tensor.shape.as_ref().map(|shape| shape.dims.as_slice());
-    if let Some(given) = given {
-        let dtype = tensor::dtype(tensor.dtype)?;
-        if given.dtype != dtype {
-            return Err(format!("it must be {dtype}, and {given} is given"));
-        }
-        let Some(dims) = declared else { return Ok(given.clone()) };
-        let fits = |(dim, &size): (&proto::Dim, &usize)| match dim.size {
-            Some(wanted) if wanted > 0 => usize::try_from(wanted) == Ok(size),
-            _ if dim.name.is_empty() => true,
-            _ => *sizes.entry(dim.name.clone()).or_insert(size) == size,
-        };
-        if dims.len() != given.rank() || !dims.iter().zip(&given.shape).all(fits) {
-            return Err(format!("it must be {}, and {given} is given", sizes_text(dims)));
-        }
-        return Ok(given.clone());
-    }
-    let dims = declared.ok_or("its shape is not known: give it an array, or a shape")?;
-    let size = |(axis, dim): (usize, &proto::Dim)| match (dim.size, sizes.get(&dim.name)) {
-        (Some(size), _) if size > 0 || (size == 0 && dim.name.is_empty()) => {
-            usize::try_from(size).map_err(|_| "".into())
-        }
-        (_, Some(&size)) => Ok(size),
-        (Some(size), _) if size < 0 => Err(format!("its axis {axis} has the size {size}")),
-        _ if dim.name.is_empty() => {
-            Err(format!("its size along axis {axis} is not known: give it an array, or a shape"))
-        }
-        _ => Err(format!("its size `{}` is not known: give it an array, or say `--dim {}=…`", dim.name, dim.name)),
-    };
-    let shape: Vec<usize> = dims.iter().enumerate().map(size).collect::<Result<_, String>>()?;
-    Ok(TensorType::new(tensor::dtype(tensor.dtype)?, shape))
-}
-
-/// `[N, 3, 224]`
-fn sizes_text(dims: &[proto::Dim]) -> String {
-    let dims = dims.iter().map(|dim| match dim.size {
-        Some(size) => size.to_string(),
-        None if dim.name.is_empty() => "?".into(),
-        None => dim.name.clone(),
-    });
-    format!("[{}]", dims.collect::<Vec<_>>().join(", "))
-}
-
-/// What a diagnostic says, without its places, which are in the library.
+/// Returns the text of a diagnostic without its source positions, which are in the library.
 pub(super) fn sentence(error: &Diagnostic) -> String {
     match &error.help {
         Some(help) => format!("{} ({help})", error.message),

@@ -1,4 +1,4 @@
-//! What an import gives: a network, the same as a program, and the values of its weights.
+//! Results of an import: a network, its Tile program, and the values of its weights.
 
 use std::collections::HashMap;
 
@@ -10,30 +10,46 @@ use crate::graph::NodeId;
 use crate::lower::Network;
 use crate::tensor::{Tensor, TensorType};
 
-/// A network, and where its weights have their values.
+/// A network, and the locations of its weights' values.
+#[derive(Default)]
 pub struct Imported {
     pub network: Network,
+    /// The values of inputs that the model does not have: results computed during the import.
+    pub computed: HashMap<String, Tensor>,
+    /// Whether shapes depend on values. The network is then valid for the given values only.
+    pub by_values: bool,
+    /// The number of parts of the model that were run during the import.
+    pub parts: usize,
     pub(super) name: String,
     pub(super) steps: Vec<Step>,
-    /// What the file calls values.
+    /// The names of values in the file.
     pub(super) values: HashMap<NodeId, String>,
     pub(super) outputs: Vec<(String, NodeId)>,
     pub(super) weights: HashMap<String, proto::Tensor>,
 }
 
 impl Imported {
-    /// The same as a Tile program, for these inputs, and its weights by their names there.
+    /// Returns names and types of the model's inputs. The network may lack some.
+    pub fn inputs(&self) -> impl Iterator<Item = (&str, &TensorType)> {
+        self.steps.iter().filter_map(|step| match step {
+            Step::Input { name, ty, .. } if !self.computed.contains_key(name) => Some((name.as_str(), ty)),
+            _ => None,
+        })
+    }
+
+    /// Returns the Tile program for these inputs, and its weights by name.
     pub fn program(&self) -> (String, Vec<(String, Stored)>) {
         text::program(self)
     }
 
-    /// The value of a weight of the program.
+    /// Returns the value of a weight of the program.
     pub fn stored(&self, stored: &Stored, loader: Loader) -> Result<Tensor, OnnxError> {
         match stored {
             Stored::Path(path) => self.weight(path, loader),
             Stored::Tensor(tensor) => Ok(tensor.clone()),
             Stored::Arranged { of, order, shape } => {
-                let tensor = self.stored(of, loader)?.transposed(order);
+                let unordered = || OnnxError::new(format!("a weight cannot have its axes in the order {order:?}"));
+                let tensor = self.stored(of, loader)?.transposed(order).ok_or_else(unordered)?;
                 let ty = TensorType::new(tensor.dtype(), shape.as_slice());
                 Tensor::from_bytes(ty, tensor.into_bytes())
                     .ok_or_else(|| OnnxError::new(format!("a weight has not the sizes {shape:?}")))
@@ -41,7 +57,7 @@ impl Imported {
         }
     }
 
-    /// The value of a weight by its path.
+    /// Returns the value of a weight by its path.
     pub fn weight(&self, path: &str, loader: Loader) -> Result<Tensor, OnnxError> {
         let found = self.weights.get(path).ok_or_else(|| OnnxError::new(format!("there is no weight `{path}`")))?;
         tensor::tensor(found, loader).map_err(|what| OnnxError::new(format!("`{path}`: {what}")))

@@ -1,6 +1,8 @@
-//! The layers of the library among a model's calls: a convolution with weights of its own is a `Conv2D` that has them.
+//! Detection of the library's layers in a model's calls: a convolution with unshared weights
+//! becomes a `Conv2D` that owns them.
 //!
-//! Always true: a layer gives what the calls gave, and a weight that two calls read stays a parameter of the model.
+//! Invariant: a layer computes what the calls computed, and a weight read by two calls stays a
+//! parameter of the model.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,42 +11,42 @@ use crate::dtype::DType;
 use crate::graph::{Graph, NodeId};
 use crate::lower::Passed;
 
-/// The words among hyper-parameters, which nothing else may be called.
+/// The words among hyper-parameters, reserved from other names.
 pub(super) const WORDS: [&str; 2] = ["same", "channels_first"];
 
-/// A call of a model's program.
+/// A line of a model's program.
 pub(super) enum Line<'a> {
     Step(&'a Step),
     Layer(Layer),
 }
 
-/// A layer in the place of one or two calls.
+/// A layer that replaces one or two calls.
 pub(super) struct Layer {
     pub class: String,
-    /// Its hyper-parameters, as text.
+    /// The hyper-parameters, as text.
     pub parameters: Vec<String>,
-    /// Its weights; one that has none needs no name.
+    /// The weights. A layer without any needs no name.
     pub weights: Vec<Own>,
-    /// A layer that adds zeros around the input first.
+    /// A preceding layer that pads the input with zeros.
     pub before: Option<String>,
     pub input: NodeId,
-    /// What follows the input in the call.
+    /// An additional argument after the input.
     pub argument: Option<String>,
     pub output: NodeId,
 }
 
 /// A weight of a layer.
 pub(super) struct Own {
-    /// Its name in the layer.
+    /// The name in the layer.
     pub name: &'static str,
     /// The tensor of the file.
     pub node: NodeId,
-    /// The axes of the file's tensor in the layer's order, and the sizes there.
+    /// The axes of the file's tensor in the layer's order, and the layer's sizes.
     pub order: Vec<usize>,
     pub shape: Vec<usize>,
 }
 
-/// The steps with layers where they match. `outputs` are the model's.
+/// Replaces steps by layers where they match. `outputs` are the model's.
 pub(super) fn with_layers<'a>(steps: &[&'a Step], graph: &Graph, outputs: &[(String, NodeId)]) -> Vec<Line<'a>> {
     let mut finder = Finder { graph, stored: HashSet::new(), uses: HashMap::new(), readers: HashMap::new() };
     outputs.iter().for_each(|(_, node)| *finder.uses.entry(*node).or_default() += 1);
@@ -60,7 +62,7 @@ pub(super) fn with_layers<'a>(steps: &[&'a Step], graph: &Graph, outputs: &[(Str
             _ => {}
         }
     }
-    // By place; where two calls are one layer it has the place of the second.
+    // Layers by position. A layer of two calls has the position of the second.
     let mut found: HashMap<usize, Layer> = HashMap::new();
     let mut gone: HashSet<usize> = HashSet::new();
     for (place, step) in steps.iter().enumerate() {
@@ -86,17 +88,17 @@ pub(super) fn with_layers<'a>(steps: &[&'a Step], graph: &Graph, outputs: &[(Str
     left.map(|(place, step)| found.remove(&place).map_or(Line::Step(step), Line::Layer)).collect()
 }
 
-/// What a layer can take in of the call that reads it.
+/// The part of the following call that a layer can absorb.
 #[derive(Clone, Copy, PartialEq)]
 enum Then {
     Nothing,
-    /// The sum with a bias.
+    /// The addition of a bias.
     Bias,
-    /// That its axes of size 1 go.
+    /// The removal of axes of size 1.
     Flatten,
 }
 
-/// A call with one output that is read.
+/// A call in a model's program.
 struct Call<'a> {
     function: &'a str,
     parameters: &'a [(String, Passed)],
@@ -126,7 +128,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// How a convolution or pooling is told to pad.
+    /// Returns the padding mode of a convolution or pooling.
     fn auto_pad(&self) -> &'a str {
         match self.parameter("auto_pad") {
             None => "NOTSET",
@@ -135,7 +137,8 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// How windows of these sizes lie on the inner axes, if the library has a word for it.
+    /// Returns the geometry of windows with these sizes on the inner axes, if the library supports
+    /// the padding mode.
     fn axes(&self, window: &[usize]) -> Option<Vec<Axis>> {
         let is_upper = match self.auto_pad() {
             "NOTSET" | "VALID" => false,
@@ -155,7 +158,7 @@ impl<'a> Call<'a> {
         is_positive.then(|| (0..inner).map(axis).collect())
     }
 
-    /// A number as the program writes it.
+    /// Returns a float attribute.
     fn float(&self, name: &str, default: f64) -> Option<f64> {
         match self.parameter(name) {
             None => Some(default),
@@ -164,7 +167,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// `count` numbers, none of them negative; `default` for each where there is no attribute.
+    /// Returns `count` non-negative numbers, or `default` for each if the attribute is missing.
     fn sizes(&self, name: &str, count: usize, default: usize) -> Option<Vec<usize>> {
         let Some(value) = self.parameter(name) else { return Some(vec![default; count]) };
         let Passed::List(items) = value else { return None };
@@ -179,7 +182,7 @@ impl<'a> Call<'a> {
         self.inputs.get(number).and_then(node)
     }
 
-    /// Whether there is no such input.
+    /// Returns whether there is no such input.
     fn lacks(&self, number: usize) -> bool {
         matches!(self.inputs.get(number), None | Some(Passed::Nothing))
     }
@@ -192,24 +195,25 @@ fn node(value: &Passed) -> Option<NodeId> {
     }
 }
 
-/// How the windows of a convolution or pooling lie on an axis.
+/// The geometry of the windows of a convolution or pooling along an axis.
 struct Axis {
-    /// Elements from the first to the last of a window.
+    /// The extent of a window, including dilation.
     reach: usize,
     stride: usize,
-    /// Elements that are added before and after; where the size of the axis decides, those for a stride of 1.
+    /// The elements added before and after. For `SAME_UPPER`, which depends on the size of the
+    /// axis, those for stride 1.
     pads: [usize; 2],
-    /// Whether `padding = same` of the library adds them, whatever the size of the axis.
+    /// Whether `padding = same` of the library adds the same elements for any size of the axis.
     is_same: bool,
 }
 
 struct Finder<'a> {
     graph: &'a Graph,
-    /// Tensors of the file in f32.
+    /// The f32 tensors of the file.
     stored: HashSet<NodeId>,
-    /// How often a value is read, the model's outputs included.
+    /// The number of reads of a value, including outputs of the model.
     uses: HashMap<NodeId, usize>,
-    /// The place of a value's last reader.
+    /// The position of a value's last reader.
     readers: HashMap<NodeId, usize>,
 }
 
@@ -233,23 +237,23 @@ impl Finder<'_> {
         node(value).is_some_and(|node| self.uses.contains_key(&node))
     }
 
-    /// The place of the only call that reads a value.
+    /// Returns the position of the only call that reads a value.
     fn only_reader(&self, value: NodeId) -> Option<usize> {
         self.readers.get(&value).copied().filter(|_| self.uses.get(&value) == Some(&1))
     }
 
-    /// A tensor of the file that nothing else reads.
+    /// Returns a tensor of the file that nothing else reads.
     fn own(&self, call: &Call, number: usize) -> Option<NodeId> {
         call.tensor(number).filter(|node| self.stored.contains(node) && self.uses.get(node) == Some(&1))
     }
 
-    /// One of this shape, as the layer has it.
+    /// Returns an unshared tensor of this shape as a weight of the layer.
     fn vector(&self, name: &'static str, call: &Call, number: usize, shape: &[usize]) -> Option<Own> {
         let node = self.own(call, number).filter(|node| self.shape(*node) == shape)?;
         Some(Own { name, node, order: (0..shape.len()).collect(), shape: shape.to_vec() })
     }
 
-    /// The layer that a call is, and what of the next one it may take in.
+    /// Returns the layer for a call, and the part of the next call that it can absorb.
     fn layer(&self, call: &Call) -> Option<(Layer, Then)> {
         let input = call.tensor(0)?;
         let (output, others) = call.outputs.split_first()?;
@@ -271,7 +275,8 @@ impl Finder<'_> {
                 layer.class = "transpose".into();
                 layer.argument = Some(format!("{:?}", call.sizes("perm", self.shape(output).len(), 0)?));
             }
-            "OnnxReshape" | "OnnxSqueeze_13" | "OnnxSqueeze_1" | "OnnxUnsqueeze_13" | "OnnxUnsqueeze_1" => {
+            "OnnxReshape_1" | "OnnxReshape_5" | "OnnxSqueeze_13" | "OnnxSqueeze_1" | "OnnxUnsqueeze_13"
+            | "OnnxUnsqueeze_1" => {
                 layer.class = "reshape".into();
                 layer.argument = Some(format!("{:?}", self.shape(output)));
             }
@@ -307,7 +312,7 @@ impl Finder<'_> {
         Some((layer, then))
     }
 
-    /// Makes the call that reads a layer a part of it, if it can be.
+    /// Merges the call that reads a layer into the layer, if possible.
     fn joins(&self, layer: &mut Layer, then: Then, call: &Call) -> bool {
         let Some(output) = call.outputs.first().and_then(node) else { return false };
         match (then, call.function) {
@@ -329,12 +334,12 @@ impl Finder<'_> {
         true
     }
 
-    /// One to three axes after the batch and the channels.
+    /// Returns the number of axes after batch and channels, from one to three.
     fn inner_axes(&self, input: NodeId) -> Option<usize> {
         self.shape(input).len().checked_sub(2).filter(|inner| (1..=3).contains(inner))
     }
 
-    /// The axes of a convolution whose kernel has its window after two other axes.
+    /// Returns the geometry of a convolution whose kernel has its window after two other axes.
     fn windows(&self, call: &Call, kernel: NodeId) -> Option<Vec<Axis>> {
         let input = call.tensor(0)?;
         let inner = self.inner_axes(input)?;
@@ -394,7 +399,7 @@ impl Finder<'_> {
         }
         let is_valid =
             |(axis, &longer): (&Axis, &usize)| axis.pads == [0, 0] && longer == axis.stride.saturating_sub(axis.reach);
-        // As many elements as `spread` of the library has with `same`, from the same one on.
+        // `spread` of the library with `same` yields as many elements, starting at the same one.
         let is_same = |(axis, &longer): (&Axis, &usize)| {
             let [start, end] = axis.pads;
             let before = (axis.reach - 1).saturating_sub((axis.stride + axis.reach - 1) / 2);
@@ -422,7 +427,7 @@ impl Finder<'_> {
         self.bias(call, filters, layer)
     }
 
-    /// The third input of a call as the bias of the layer.
+    /// Adds the third input of a call as the bias of the layer.
     fn bias(&self, call: &Call, units: usize, layer: &mut Layer) -> Option<()> {
         match call.lacks(2) {
             true => layer.parameters.push("use_bias = false".into()),
@@ -431,7 +436,8 @@ impl Finder<'_> {
         Some(())
     }
 
-    /// A product with a matrix of the file, which is `[units, inputs]` if `is_transposed`.
+    /// Converts a product with a matrix of the file to a dense layer. The matrix is `[units,
+    /// inputs]` if `is_transposed`.
     fn dense(&self, call: &Call, is_transposed: bool, layer: &mut Layer) -> Option<()> {
         let kernel = self.own(call, 1)?;
         let (&[rows, columns], 2..) = (self.shape(kernel), self.shape(layer.input).len()) else { return None };
@@ -453,7 +459,7 @@ impl Finder<'_> {
     }
 
     fn batch_normalization(&self, call: &Call, layer: &mut Layer) -> Option<()> {
-        if call.int("training_mode", 0)? != 0 || call.int("spatial", 1)? == 0 {
+        if call.int("training_mode", 0)? != 0 || call.int("num_outputs", 1)? != 1 || call.int("spatial", 1)? == 0 {
             return None;
         }
         let channels = [*self.shape(layer.input).get(1)?];
@@ -509,14 +515,14 @@ impl Finder<'_> {
     }
 }
 
-/// Adds a hyper-parameter that is not `default` for each axis.
+/// Adds a hyper-parameter unless it is `default` for each axis.
 fn unless(layer: &mut Layer, name: &str, values: &[usize], default: usize) {
     if values.iter().any(|&value| value != default) {
         layer.parameters.push(format!("{name} = {}", text_of(values)));
     }
 }
 
-/// One number where all are the same, else all of them.
+/// Formats a single number if all are equal, else all of them.
 fn text_of(values: &[usize]) -> String {
     match values.split_first() {
         Some((first, others)) if others.iter().all(|other| other == first) => first.to_string(),

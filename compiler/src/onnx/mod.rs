@@ -1,32 +1,56 @@
-//! ONNX files: a model of operators becomes a [`Network`] by calls of the library.
+//! ONNX files: converts a model of operators to a [`Network`] by calls of the library.
 //!
-//! What an operator means is said in Tile alone: `Conv` is the function `OnnxConv` of `tile-lang/std/onnx_*.tile`. Its
-//! hyper-parameters are the operator's attributes, by name; its inputs are the operator's, in order. An input with a small letter
-//! is known at compile time: shapes, axes and the like, which the importer finds out where the model computes them. An operator
-//! whose meaning has changed has several functions: `OnnxSqueeze_13` is that of version 13 and later, up to the next one's. So
-//! nothing here knows an operator, but for those that are no functions of tensors, such as constants, branches, loops and sequences
-//! (`control.rs`).
+//! The meaning of an operator is defined in Tile only: `Conv` is the function `OnnxConv` of
+//! `tile-lang/std/onnx_*.tile`.
 //!
-//! - `proto`: the messages of a file; `tensor`: their tensors;
-//! - `model`: [`Model`], a file that was read and looked through;
-//! - `import`: the way through its nodes; `control`: branches and loops;
-//! - `text`: the way back to a program; `layers`: the library's layers in it.
+//! - Its hyper-parameters are the operator's attributes, by name.
+//! - Its inputs are the operator's, in order. An input with a lower-case name is known at compile
+//!   time, such as shapes and axes. The importer evaluates it if the model computes it.
+//! - An operator whose meaning has changed has several functions: `OnnxSqueeze_13` is that of
+//!   version 13 and later, up to the next one's.
 //!
-//! Always true: nothing is asked of memory before there is that much in the file, and no file makes this panic or run without
-//! end. What is not supported is found before anything is computed, all of it at once.
+//! Only operators that are not functions of tensors, such as constants, branches, loops and
+//! sequences, are defined here (`control.rs`).
+//!
+//! - `proto`: the messages of a file; `weight`: the memory that reading them takes.
+//! - `tensor`: tensors of the file; `small`: those with types that Tile lacks; `sparse`: sparse
+//!   ones.
+//! - `order`: removal of unused nodes, and their order.
+//! - `model`: [`Model`], a file that was read and checked.
+//! - `inputs`: the types of a model's inputs.
+//! - `import`: the import of nodes; `control`: branches and loops.
+//! - `values`: values that determine shapes; `host`: operators whose results have a value-dependent
+//!   length.
+//! - `trees`: the attributes of tree ensembles as tables; `ensemble`: the calls on these.
+//! - `text`: conversion to a Tile program; `layers`: detection of the library's layers in it.
+//!
+//! Invariants:
+//!
+//! - No memory is allocated for data before the file is known to have as much.
+//! - No file causes a panic or an endless run.
+//! - Unsupported operators are reported before anything is computed, all at once.
 
 mod control;
+mod ensemble;
+mod host;
 mod import;
 mod imported;
+mod inputs;
 mod layers;
 mod model;
 mod order;
 mod proto;
+mod small;
+mod sparse;
 mod tensor;
 mod text;
+mod trees;
+mod values;
+mod weight;
 
 pub use import::{Given, import};
 pub use imported::Imported;
 pub use model::{Model, OnnxError};
 pub use tensor::{External, Loader};
 pub use text::Stored;
+pub use values::Evaluator;

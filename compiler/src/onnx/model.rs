@@ -1,4 +1,4 @@
-//! [`Model`]: a file that was read, and what its operators are.
+//! [`Model`]: a file that was read, and the resolution of its operators.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -6,14 +6,15 @@ use std::sync::LazyLock;
 
 use prost::Message;
 use prost::bytes::Bytes;
-use tile_lang::library_names;
+use tile_lang::{Budget, Limits, library_names};
 
 use super::control::Control;
-use super::order::ordered;
-use super::{proto, tensor};
+use super::order::{tidied, tidy};
+use super::sparse::Densifier;
+use super::{proto, tensor, weight};
 use crate::dtype::DType;
 
-/// What is wrong with a file, or with what is given to it: a sentence each.
+/// Errors in a file or in the values given to it, one sentence each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OnnxError(pub Vec<String>);
 
@@ -31,7 +32,7 @@ impl fmt::Display for OnnxError {
 
 impl std::error::Error for OnnxError {}
 
-/// A model all of whose operators are supported.
+/// A model with supported operators only.
 #[derive(Clone, Debug)]
 pub struct Model {
     pub(super) graph: proto::Graph,
@@ -39,21 +40,18 @@ pub struct Model {
     pub(super) functions: HashMap<FunctionKey, proto::Function>,
 }
 
-/// The version of the operators, by domain; that of ONNX itself is the empty one.
+/// The version of the operators, by domain. ONNX's own domain is the empty string.
 pub(super) type Opsets = BTreeMap<String, i64>;
 
-/// Domain, name, and which of several of one name.
+/// Domain, name, and overload.
 type FunctionKey = (String, String, String);
 
-/// The oldest version of ONNX' own operators that is read.
-const OLDEST: i64 = 6;
-
-/// What an operator is.
+/// The definition of an operator.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Operator<'m> {
     /// A function of the library, by its name.
     Library(&'static str),
-    /// One that the file defines.
+    /// A function defined in the file.
     Local(&'m proto::Function),
     Control(Control),
 }
@@ -62,45 +60,61 @@ impl Model {
     /// Reads a file.
     ///
     /// # Errors
-    /// Where it is no ONNX model, is older than opset 6, or has operators that are not supported: these are all named.
+    /// If the file is not an ONNX model, or its outputs need unsupported operators, which are all
+    /// named.
     pub fn read(bytes: impl Into<Bytes>) -> Result<Model, OnnxError> {
         let invalid = |what: &str| OnnxError::new(format!("this is not a valid ONNX file: {what}"));
-        let file = proto::Model::decode(bytes.into()).map_err(|error| invalid(&error.to_string()))?;
+        let bytes: Bytes = bytes.into();
+        let budget = Budget::new(Limits::default());
+        weight::count(&bytes, weight::Kind::Model, 0, &budget)
+            .map_err(|exceeded| OnnxError::new(exceeded.to_string()))?;
+        let file = proto::Model::decode(bytes).map_err(|error| invalid(&error.to_string()))?;
         let mut graph = file.graph.ok_or_else(|| invalid("it has no graph"))?;
-        graph.nodes = ordered(graph.nodes);
-        let opsets = versions(&file.opsets);
-        if let Some(&version) = opsets.get("").filter(|version| **version < OLDEST) {
-            return Err(OnnxError::new(format!(
-                "its operators are of version {version}, and {OLDEST} is the oldest that is read: \
-                 `onnx.version_converter.convert_version` makes it newer"
-            )));
+        tidy(&mut graph);
+        let mut densifier = Densifier::new();
+        densifier.graph(&mut graph).map_err(OnnxError::new)?;
+        let mut opsets = versions(&file.opsets);
+        if file.ir_version < 3 {
+            // Old files have no version.
+            opsets.entry(String::new()).or_insert(1);
         }
-        let key = |f: &proto::Function| (plain(&f.domain).to_owned(), f.name.clone(), f.overload.clone());
-        let sorted = |function: proto::Function| proto::Function { nodes: ordered(function.nodes), ..function };
-        let functions = file.functions.into_iter().map(|function| (key(&function), sorted(function))).collect();
+        let mut functions = HashMap::new();
+        for mut function in file.functions {
+            function.nodes = tidied(std::mem::take(&mut function.nodes), &function.outputs);
+            densifier.nodes(&mut function.nodes).map_err(OnnxError::new)?;
+            let key = (plain(&function.domain).to_owned(), function.name.clone(), function.overload.clone());
+            functions.insert(key, function);
+        }
         let model = Model { graph, opsets, functions };
         model.check()?;
         Ok(model)
     }
 
-    /// What the graph is called.
+    /// Returns the name of the graph.
     pub fn name(&self) -> &str {
         &self.graph.name
     }
 
-    /// The type of an input, and its sizes as far as the file or `sizes`, by their names, say them. None where there is no such input, or it
-    /// is no tensor of a known rank and a type that Tile has.
+    /// Returns the names of the inputs without an initializer.
+    pub fn inputs(&self) -> impl Iterator<Item = &str> {
+        let given: HashSet<&str> = self.graph.initializers.iter().map(|tensor| tensor.name.as_str()).collect();
+        self.graph.inputs.iter().map(|input| input.name.as_str()).filter(move |name| !given.contains(name))
+    }
+
+    /// Returns the type of an input, and its sizes if the file or `sizes`, by their names, give
+    /// them. `None` if there is no such input, or it is not a tensor of a known rank and a type
+    /// that Tile has.
     pub fn input(&self, name: &str, sizes: &BTreeMap<String, usize>) -> Option<(DType, Vec<Option<usize>>)> {
         let input = self.graph.inputs.iter().find(|input| input.name == name)?;
         let ty = input.ty.as_ref()?.tensor()?;
         let size = |dim: &proto::Dim| match dim.size {
-            Some(size) if size > 0 => usize::try_from(size).ok(),
+            Some(size) if size > 0 || (size == 0 && dim.name.is_empty()) => usize::try_from(size).ok(),
             _ => sizes.get(&dim.name).copied(),
         };
         Some((tensor::dtype(ty.dtype).ok()?, ty.shape.as_ref()?.dims.iter().map(size).collect()))
     }
 
-    /// The names of sizes of its inputs that inputs of these names do not give.
+    /// Returns the names of input sizes that the inputs `given` do not determine.
     pub fn unknown_sizes(&self, given: &[&str]) -> Vec<&str> {
         let names = |is_given: bool| {
             let inputs = self.graph.inputs.iter().filter(move |input| given.contains(&input.name.as_str()) == is_given);
@@ -108,7 +122,7 @@ impl Model {
             let dims = shapes.flat_map(|shape| shape.dims.iter().filter(|dim| dim.size.is_none()));
             dims.map(|dim| dim.name.as_str()).filter(|name| !name.is_empty())
         };
-        let known: Vec<&str> = names(true).collect();
+        let known: HashSet<&str> = names(true).collect();
         let mut unknown: Vec<&str> = names(false).filter(|name| !known.contains(name)).collect();
         unknown.sort_unstable();
         unknown.dedup();
@@ -125,50 +139,53 @@ impl Model {
         control.or_else(|| library(domain, &node.op, opsets.get(domain).copied()).map(Operator::Library))
     }
 
-    /// An error that names every node whose operator is not supported.
+    /// Returns an error that names every node with an unsupported operator.
     fn check(&self) -> Result<(), OnnxError> {
-        let mut problems = Vec::new();
-        if !self.graph.sparse_initializers.is_empty() {
-            problems.push("sparse initializers are not supported".to_owned());
-        }
         let mut unknown = Vec::new();
-        self.unsupported(&self.graph.nodes, &self.opsets, &mut unknown);
-        for function in self.functions.values() {
-            self.unsupported(&function.nodes, &versions(&function.opsets), &mut unknown);
+        self.unsupported(&self.graph.nodes, &self.opsets, &mut HashSet::new(), &mut unknown);
+        if unknown.is_empty() {
+            return Ok(());
         }
         unknown.sort_unstable();
-        if !unknown.is_empty() {
-            let types: HashSet<&str> = unknown.iter().map(|(op, _)| op.as_str()).collect();
-            let mut text = format!(
-                "{} of its operators {} not supported:",
-                types.len(),
-                if types.len() == 1 { "is" } else { "are" }
-            );
-            for group in unknown.chunk_by(|a, b| a.0 == b.0) {
-                let names: Vec<&str> = group.iter().map(|(_, name)| name.as_str()).collect();
-                text += &format!("\n  {}: {}", group[0].0, names.join(", "));
-            }
-            problems.push(text);
+        let types: HashSet<&str> = unknown.iter().map(|(op, _)| op.as_str()).collect();
+        let mut text =
+            format!("{} of its operators {} not supported:", types.len(), if types.len() == 1 { "is" } else { "are" });
+        for group in unknown.chunk_by(|a, b| a.0 == b.0) {
+            let names: Vec<&str> = group.iter().map(|(_, name)| name.as_str()).collect();
+            text += &format!("\n  {}: {}", group[0].0, names.join(", "));
         }
-        if problems.is_empty() { Ok(()) } else { Err(OnnxError(problems)) }
+        Err(OnnxError::new(text))
     }
 
-    /// Adds operator and name of the nodes that are not supported, those of graphs within included.
-    fn unsupported(&self, nodes: &[proto::Node], opsets: &Opsets, found: &mut Vec<(String, String)>) {
+    /// Adds operator and name of unsupported nodes, including those of inner graphs and of called
+    /// functions.
+    fn unsupported<'m>(
+        &'m self,
+        nodes: &'m [proto::Node],
+        opsets: &Opsets,
+        called: &mut HashSet<(&'m str, &'m str, &'m str)>,
+        found: &mut Vec<(String, String)>,
+    ) {
         for node in nodes {
-            if self.operator(node, opsets).is_none() {
-                let domain = plain(&node.domain);
-                let op = if domain.is_empty() { node.op.clone() } else { format!("{domain}.{}", node.op) };
-                found.push((op, format!("`{}`", title(node))));
+            match self.operator(node, opsets) {
+                None => {
+                    let domain = plain(&node.domain);
+                    let op = if domain.is_empty() { node.op.clone() } else { format!("{domain}.{}", node.op) };
+                    found.push((op, format!("`{}`", title(node))));
+                }
+                Some(Operator::Local(function)) if called.insert((&node.domain, &node.op, &node.overload)) => {
+                    self.unsupported(&function.nodes, &versions(&function.opsets), called, found);
+                }
+                Some(_) => {}
             }
             for graph in node.attributes.iter().filter_map(|attribute| attribute.graph.as_ref()) {
-                self.unsupported(&graph.nodes, opsets, found);
+                self.unsupported(&graph.nodes, opsets, called, found);
             }
         }
     }
 }
 
-/// The name of a node, or where it has none, of its first output.
+/// Returns the name of a node, or of its first output if it has none.
 pub(super) fn title(node: &proto::Node) -> &str {
     let output = node.outputs.iter().find(|output| !output.is_empty()).map_or("", String::as_str);
     if node.name.is_empty() { output } else { &node.name }
@@ -178,13 +195,13 @@ pub(super) fn versions(opsets: &[proto::Opset]) -> Opsets {
     opsets.iter().map(|opset| (plain(&opset.domain).to_owned(), opset.version)).collect()
 }
 
-/// ONNX' own domain has two names.
+/// Normalises the name of a domain: ONNX's own has two names.
 fn plain(domain: &str) -> &str {
     if domain == "ai.onnx" { "" } else { domain }
 }
 
-/// The functions of the library that are operators: by their names without a version, the versions from which on they hold,
-/// ascending, and the whole names.
+/// The library's functions that are operators. Maps their names without a version to the versions
+/// from which they apply, in ascending order, and their full names.
 static OPERATORS: LazyLock<HashMap<&'static str, Vec<(i64, &'static str)>>> = LazyLock::new(|| {
     let mut operators: HashMap<&str, Vec<(i64, &str)>> = HashMap::new();
     for name in library_names().filter(|name| name.starts_with("Onnx")) {
@@ -196,7 +213,7 @@ static OPERATORS: LazyLock<HashMap<&'static str, Vec<(i64, &'static str)>>> = La
     operators
 });
 
-/// The function of the library that an operator is.
+/// Returns the library's function for an operator.
 fn library(domain: &str, op: &str, version: Option<i64>) -> Option<&'static str> {
     let prefix = match domain {
         "" | "ai.onnx.preview.training" => "Onnx",
@@ -204,7 +221,7 @@ fn library(domain: &str, op: &str, version: Option<i64>) -> Option<&'static str>
         "ai.onnx.ml" => "OnnxMl",
         _ => return None,
     };
-    // The other domains' functions are not those of this one.
+    // Excludes functions of other domains.
     let is_others = domain.is_empty() && ["Microsoft", "Ml"].iter().any(|other| op.starts_with(other));
     let versions = OPERATORS.get(format!("{prefix}{op}").as_str()).filter(|_| !is_others)?;
     let fits = |(from, _): &&(i64, &str)| *from <= version.unwrap_or(i64::MAX);

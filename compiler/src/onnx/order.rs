@@ -1,18 +1,47 @@
-//! The order of a graph's nodes. The standard wants each after those that give its inputs; tools that convert models append nodes at the end all the same.
+//! Dead-code removal and topological order of a graph's nodes. The standard requires each node
+//! after those that compute its inputs. Some conversion tools append nodes at the end regardless,
+//! and leave unused nodes.
 //!
-//! Always true: nodes that are in order stay as they are.
+//! Invariant: nodes that are in order keep their order.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 
-use super::proto::{Graph, Node};
+use super::proto::{Graph, Node, Value};
 
-/// The nodes, each after those that give what it reads, and else as they were; those of graphs within likewise. What is in a circle comes last.
-pub fn ordered(mut nodes: Vec<Node>) -> Vec<Node> {
-    for graph in nodes.iter_mut().flat_map(|node| &mut node.attributes).filter_map(|attribute| attribute.graph.as_mut())
-    {
-        graph.nodes = ordered(std::mem::take(&mut graph.nodes));
+/// Orders the nodes of the graph and of its inner graphs, and removes nodes and initializers that
+/// no output needs.
+pub fn tidy(graph: &mut Graph) {
+    let names = |values: &[Value]| values.iter().map(|value| value.name.clone()).collect::<Vec<_>>();
+    let outputs = names(&graph.outputs);
+    graph.nodes = tidied(std::mem::take(&mut graph.nodes), &outputs);
+    let mut read: HashSet<&str> = graph.nodes.iter().flat_map(reads).collect();
+    // An initializer of an input is its default.
+    read.extend(graph.inputs.iter().chain(&graph.outputs).map(|value| value.name.as_str()));
+    graph.initializers.retain(|tensor| read.contains(tensor.name.as_str()));
+    graph.sparse_initializers.retain(|sparse| sparse.values.as_ref().is_none_or(|v| read.contains(v.name.as_str())));
+}
+
+/// Returns the nodes that the outputs need, each after those that compute its inputs, and otherwise
+/// in the given order. The same applies to inner graphs. Unread outputs lose their names. Nodes of
+/// a cycle come last.
+pub fn tidied(mut nodes: Vec<Node>, outputs: &[String]) -> Vec<Node> {
+    nodes.iter_mut().flat_map(|node| &mut node.attributes).filter_map(|a| a.graph.as_mut()).for_each(tidy);
+    let mut wanted: HashSet<String> = outputs.iter().cloned().collect();
+    let mut kept = Vec::new();
+    for mut node in ordered(nodes).into_iter().rev() {
+        if !node.outputs.iter().any(|output| wanted.contains(output)) {
+            continue;
+        }
+        node.outputs.iter_mut().filter(|output| !wanted.contains(*output)).for_each(String::clear);
+        wanted.extend(reads(&node).into_iter().map(str::to_owned));
+        kept.push(node);
     }
+    kept.reverse();
+    kept
+}
+
+fn ordered(nodes: Vec<Node>) -> Vec<Node> {
     let mut readers: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
     let mut waits_for = vec![0; nodes.len()];
     let outputs =
@@ -40,14 +69,16 @@ pub fn ordered(mut nodes: Vec<Node>) -> Vec<Node> {
     order.into_iter().filter_map(|number| nodes[number].take()).collect()
 }
 
-/// The names that a node reads, those that graphs within it find around themselves included.
-fn reads(node: &Node) -> HashSet<&str> {
+/// Returns the names that a node reads, including those that its inner graphs read from outside and
+/// those in attributes of `Gradient`.
+pub(super) fn reads(node: &Node) -> HashSet<&str> {
     let own = node.inputs.iter().map(String::as_str).filter(|name| !name.is_empty());
     let graphs = node.attributes.iter().filter_map(|attribute| attribute.graph.as_ref());
-    own.chain(graphs.flat_map(around)).collect()
+    let texts = node.attributes.iter().filter(|_| node.op == "Gradient").flat_map(|a| a.texts.iter().chain([&a.text]));
+    own.chain(graphs.flat_map(around)).chain(texts.filter_map(|text| std::str::from_utf8(text).ok())).collect()
 }
 
-/// The names that a graph reads and does not give itself.
+/// Returns the names that a graph reads from outside.
 fn around(graph: &Graph) -> HashSet<&str> {
     let mut names: HashSet<&str> = graph.nodes.iter().flat_map(reads).collect();
     names.extend(graph.outputs.iter().map(|output| output.name.as_str()));
@@ -73,6 +104,16 @@ mod tests {
     }
 
     #[test]
+    fn what_no_output_needs_is_removed() {
+        let two = Node { outputs: vec!["a".into(), "mask".into()], ..node(&["x"], "") };
+        let nodes = vec![two, node(&["mask"], "unused"), node(&["unused"], "more"), node(&["a"], "y")];
+        let kept = tidied(nodes, &["y".to_owned()]);
+        assert_eq!(kept.iter().map(|node| node.outputs.join(",")).collect::<Vec<_>>(), ["a,", "y"]);
+        // A needed cycle stays, so that the import reports it.
+        assert_eq!(tidied(vec![node(&["b"], "a"), node(&["a"], "b")], &["a".to_owned()])[0].outputs, ["a"]);
+    }
+
+    #[test]
     fn what_is_in_order_stays() {
         assert_eq!(
             outputs(vec![node(&["x"], "b"), node(&[], "a"), node(&["b", "a"], "c"), node(&["x"], "d")]),
@@ -86,7 +127,7 @@ mod tests {
             outputs(vec![node(&["c", "c"], "d"), node(&["x"], "a"), node(&["b"], "c"), node(&["a"], "b")]),
             "a b c d"
         );
-        // A circle is left to whoever goes through the nodes.
+        // A cycle is left for the import to report.
         assert_eq!(outputs(vec![node(&["b"], "a"), node(&["a"], "b"), node(&["x"], "c")]), "c a b");
     }
 
@@ -101,8 +142,9 @@ mod tests {
         };
         let attribute = super::super::proto::Attribute { graph: Some(within), ..Default::default() };
         let branch = Node { attributes: vec![attribute], ..node(&["x"], "z") };
-        // `a` of the outer graph is not the one within.
-        let sorted = ordered(vec![branch, node(&["x"], "late"), node(&["z"], "a")]);
+        // `a` of the outer graph is not the inner `a`.
+        let wanted = ["late", "z", "a"].map(str::to_owned);
+        let sorted = tidied(vec![branch, node(&["x"], "late"), node(&["z"], "a")], &wanted);
         assert_eq!(sorted[1].attributes[0].graph.as_ref().unwrap().nodes[0].outputs, ["own"]);
         assert_eq!(outputs(sorted), "late z a");
     }

@@ -1,13 +1,16 @@
-//! The messages of ONNX files, those parts of them that say what is computed.
+//! The messages of ONNX files, with the fields that describe the computation.
 //! <https://github.com/onnx/onnx/blob/main/onnx/onnx.proto>
 //!
-//! Bytes of tensors are parts of the file's own. Lengths beyond the end and nesting without end are refused while reading.
+//! Bytes of tensors share the file's buffer. Lengths beyond the end and unlimited nesting are
+//! rejected while reading.
 
 use prost::Message;
 use prost::bytes::Bytes;
 
 #[derive(Clone, PartialEq, Message)]
 pub struct Model {
+    #[prost(int64, tag = "1")]
+    pub ir_version: i64,
     #[prost(message, optional, tag = "7")]
     pub graph: Option<Graph>,
     #[prost(message, repeated, tag = "8")]
@@ -16,7 +19,7 @@ pub struct Model {
     pub functions: Vec<Function>,
 }
 
-/// The version of the operators of a domain.
+/// The version of a domain's operators.
 #[derive(Clone, PartialEq, Message)]
 pub struct Opset {
     #[prost(string, tag = "1")]
@@ -41,9 +44,18 @@ pub struct Graph {
     pub sparse_initializers: Vec<Sparse>,
 }
 
-/// A tensor most of whose elements are 0, of which nothing is read.
+/// A sparse tensor.
 #[derive(Clone, PartialEq, Message)]
-pub struct Sparse {}
+pub struct Sparse {
+    /// The non-zero elements. Their name is that of the whole tensor.
+    #[prost(message, optional, tag = "1")]
+    pub values: Option<Tensor>,
+    /// The positions of the elements: a linear index or a row of coordinates for each.
+    #[prost(message, optional, tag = "2")]
+    pub indices: Option<Tensor>,
+    #[prost(int64, repeated, tag = "3")]
+    pub dims: Vec<i64>,
+}
 
 #[derive(Clone, PartialEq, Message)]
 pub struct Node {
@@ -83,12 +95,14 @@ pub struct Attribute {
     pub ints: Vec<i64>,
     #[prost(bytes = "bytes", repeated, tag = "9")]
     pub texts: Vec<Bytes>,
-    /// 0 where it is not said, which files of before 2018 leave out.
+    /// The kind of the value. Files from before 2018 leave it 0.
     #[prost(int32, tag = "20")]
     pub kind: i32,
-    /// In a function: the attribute of the call that it is.
+    /// In a function: the name of the caller's attribute that this one refers to.
     #[prost(string, tag = "21")]
     pub reference: String,
+    #[prost(message, optional, tag = "22")]
+    pub sparse: Option<Sparse>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -113,7 +127,7 @@ pub struct Tensor {
     pub uints64: Vec<u64>,
     #[prost(message, repeated, tag = "13")]
     pub external: Vec<Entry>,
-    /// 1: the bytes are in another file.
+    /// 1 if the bytes are in another file.
     #[prost(int32, tag = "14")]
     pub location: i32,
 }
@@ -144,13 +158,13 @@ pub struct Type {
 }
 
 impl Type {
-    /// That of a tensor, which may be one that need not be there.
+    /// Returns the type of a tensor, including that of an optional one.
     pub fn tensor(&self) -> Option<&TensorType> {
         self.tensor.as_ref().or_else(|| self.optional.as_ref()?.element.as_ref()?.tensor.as_ref())
     }
 }
 
-/// The type of a value that need not be there.
+/// The type of an optional value.
 #[derive(Clone, PartialEq, Message)]
 pub struct Optional {
     #[prost(message, optional, boxed, tag = "1")]
@@ -180,7 +194,7 @@ pub struct Dim {
     pub name: String,
 }
 
-/// An operator that the file itself defines.
+/// An operator defined in the file.
 #[derive(Clone, PartialEq, Message)]
 pub struct Function {
     #[prost(string, tag = "1")]
@@ -195,7 +209,7 @@ pub struct Function {
     pub opsets: Vec<Opset>,
     #[prost(string, tag = "10")]
     pub domain: String,
-    /// Attributes with values for where a call has none.
+    /// Attributes with default values.
     #[prost(message, repeated, tag = "11")]
     pub defaults: Vec<Attribute>,
     #[prost(string, tag = "13")]

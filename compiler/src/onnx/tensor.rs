@@ -1,12 +1,13 @@
-//! Tensors of ONNX files: their types, and the three ways in which a file has their elements.
+//! Tensors of ONNX files: their types, and the three storage forms of their elements.
 
 use prost::bytes::Bytes;
 
 use super::proto;
+use super::small::{small, unpacked};
 use crate::dtype::{DType, Scalar};
 use crate::tensor::{Tensor, TensorType};
 
-/// The number of each type in ONNX.
+/// The type numbers in ONNX.
 const TYPES: [(i32, DType); 13] = [
     (1, DType::F32),
     (2, DType::U8),
@@ -23,24 +24,14 @@ const TYPES: [(i32, DType); 13] = [
     (16, DType::BF16),
 ];
 
-/// The names of the types that Tile has not.
-const OTHERS: [(i32, &str); 12] = [
-    (8, "texts"),
-    (14, "complex64"),
-    (15, "complex128"),
-    (17, "float8e4m3fn"),
-    (18, "float8e4m3fnuz"),
-    (19, "float8e5m2"),
-    (20, "float8e5m2fnuz"),
-    (21, "uint4"),
-    (22, "int4"),
-    (23, "float4e2m1"),
-    (24, "float8e8m0"),
-    (25, "uint2"),
-];
+/// The names of types that Tile lacks.
+const OTHERS: [(i32, &str); 4] = [(8, "texts"), (14, "complex64"), (15, "complex128"), (24, "float8e8m0")];
 
-/// The type that has this number, or what is wrong with it.
+/// Returns the type with this number, or the one that represents it.
 pub fn dtype(number: i32) -> Result<DType, String> {
+    if let Some((_, dtype)) = small(number) {
+        return Ok(dtype);
+    }
     let found = TYPES.iter().find(|(known, _)| *known == number);
     found.map(|(_, dtype)| *dtype).ok_or_else(|| match OTHERS.iter().find(|(known, _)| *known == number) {
         Some((_, name)) => format!("its elements are {name}, which Tile has not"),
@@ -48,39 +39,39 @@ pub fn dtype(number: i32) -> Result<DType, String> {
     })
 }
 
-/// The number that ONNX gives the type.
+/// Returns the number of a type in ONNX.
 pub fn number(dtype: DType) -> i64 {
     TYPES.iter().find(|(_, known)| *known == dtype).map_or(0, |(number, _)| i64::from(*number))
 }
 
-/// A part of another file.
+/// A range of another file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct External {
-    /// Relative to the folder of the model, within it: no part is `..`.
+    /// The path relative to the model's folder, without `..`.
     pub path: String,
     pub offset: u64,
-    /// In bytes.
+    /// The length in bytes.
     pub length: u64,
 }
 
-/// Gives the bytes of a part of a file beside the model, or says why not.
+/// Reads a range of a file beside the model.
 pub type Loader<'a> = &'a dyn Fn(&External) -> Result<Vec<u8>, String>;
 
-/// The type of a tensor; its bytes fit in memory.
+/// Returns the type of a tensor, and checks that its bytes fit the address space.
 pub fn ty(tensor: &proto::Tensor) -> Result<TensorType, String> {
     let sizes: Option<Vec<usize>> = tensor.dims.iter().map(|&size| usize::try_from(size).ok()).collect();
     let shape = sizes.ok_or_else(|| format!("it has the shape {:?}", tensor.dims))?;
     let ty = TensorType::new(dtype(tensor.dtype)?, shape);
-    let bytes = ty.checked_elements().and_then(|elements| elements.checked_mul(ty.dtype.size()));
-    match bytes.is_some_and(|bytes| isize::try_from(bytes).is_ok()) {
+    match ty.checked_bytes().is_some_and(|bytes| isize::try_from(bytes).is_ok()) {
         true => Ok(ty),
         false => Err(format!("a tensor {ty} is larger than any memory")),
     }
 }
 
-/// Whether the file, or the one beside it, has as many elements as a tensor of the type `ty` takes. Reads none of them.
+/// Checks that the file, or the one beside it, has as many elements as the type `ty` requires,
+/// without reading them.
 pub fn check(tensor: &proto::Tensor, ty: &TensorType, loader: Loader) -> Result<(), String> {
-    let (elements, bytes) = (ty.elements(), ty.elements() * ty.dtype.size());
+    let (elements, bytes) = (ty.elements(), bytes(tensor, ty));
     if tensor.location == 1 {
         let External { path, offset, length } = external(tensor, bytes as u64)?;
         let end = offset.checked_add(length).ok_or("it ends beyond all files")?;
@@ -88,15 +79,48 @@ pub fn check(tensor: &proto::Tensor, ty: &TensorType, loader: Loader) -> Result<
     }
     let typed =
         [tensor.floats.len(), tensor.ints32.len(), tensor.ints64.len(), tensor.doubles.len(), tensor.uints64.len()];
-    match tensor.raw.len() == bytes || typed.contains(&elements) {
+    // Packed elements have one number for each byte.
+    let numbers = if small(tensor.dtype).is_some() { bytes } else { elements };
+    match tensor.raw.len() == bytes || typed.contains(&numbers) {
         true => Ok(()),
         false => Err(format!("it is {ty}, and has {} bytes", tensor.raw.len())),
     }
 }
 
-/// The tensor. No more memory is asked for than there are bytes.
+/// Returns the bytes of a tensor in a file.
+fn bytes(tensor: &proto::Tensor, ty: &TensorType) -> usize {
+    match small(tensor.dtype) {
+        Some((bits, _)) => ty.elements().div_ceil(8 / bits),
+        None => ty.elements() * ty.dtype.size(),
+    }
+}
+
+/// Reads a tensor with a packed type that Tile lacks.
+fn packed(tensor: &proto::Tensor, ty: TensorType, loader: Loader) -> Result<Tensor, String> {
+    let wanted = bytes(tensor, &ty);
+    let given: Vec<u8> = match tensor.location {
+        1 => loader(&external(tensor, wanted as u64)?)?,
+        _ if tensor.raw.is_empty() => {
+            let byte = |&value: &i32| u8::try_from(value).or_else(|_| i8::try_from(value).map(|value| value as u8));
+            let misfit = |value: &i32| format!("its number {value} has more than 8 bits");
+            let bytes = tensor.ints32.iter().map(|value| byte(value).map_err(|_| misfit(value)));
+            bytes.collect::<Result<_, String>>()?
+        }
+        _ => tensor.raw.to_vec(),
+    };
+    if given.len() != wanted {
+        return Err(format!("it is {ty}, which takes {wanted} bytes, and has {}", given.len()));
+    }
+    let scalars = unpacked(tensor.dtype, &given, ty.elements());
+    Tensor::from_scalars(ty.clone(), scalars).ok_or_else(|| format!("there is no memory for {ty}"))
+}
+
+/// Reads a tensor. Allocates no more memory than there are bytes.
 pub fn tensor(tensor: &proto::Tensor, loader: Loader) -> Result<Tensor, String> {
     let ty = ty(tensor)?;
+    if small(tensor.dtype).is_some() {
+        return packed(tensor, ty, loader);
+    }
     let (elements, size) = (ty.elements(), ty.dtype.size());
     if tensor.location == 1 {
         let external = external(tensor, (elements * size) as u64)?;
@@ -113,6 +137,10 @@ pub fn tensor(tensor: &proto::Tensor, loader: Loader) -> Result<Tensor, String> 
         Tensor::from_scalars(ty.clone(), scalars).ok_or_else(|| format!("there is no memory for {ty}"))
     };
     let dtype = ty.dtype;
+    let fits = |value: Scalar| match value.cast(dtype) {
+        own if own.cast(value.dtype) == value => Ok(own),
+        _ => Err(format!("its element {value} is no {dtype}")),
+    };
     match dtype {
         DType::F32 => {
             count(tensor.floats.len())?;
@@ -128,21 +156,41 @@ pub fn tensor(tensor: &proto::Tensor, loader: Loader) -> Result<Tensor, String> 
         }
         DType::U32 | DType::U64 => {
             count(tensor.uints64.len())?;
-            from(&mut tensor.uints64.iter().map(|&value| Scalar::from_bits(DType::U64, value).cast(dtype)))
+            let scalars = tensor.uints64.iter().map(|&value| fits(Scalar::from_bits(DType::U64, value)));
+            from(&mut scalars.collect::<Result<Vec<_>, _>>()?.into_iter())
         }
-        // Their bits.
+        // The numbers are bit patterns, with or without a sign.
         DType::F16 | DType::BF16 => {
             count(tensor.ints32.len())?;
-            from(&mut tensor.ints32.iter().map(|&value| Scalar::from_bits(dtype, u64::from(value as u16))))
+            let bits = |&value: &i32| match u16::try_from(value).or_else(|_| i16::try_from(value).map(|v| v as u16)) {
+                Ok(bits) => Ok(Scalar::from_bits(dtype, bits.into())),
+                Err(_) => Err(format!("its element {value} has more than the 16 bits of {dtype}")),
+            };
+            from(&mut tensor.ints32.iter().map(bits).collect::<Result<Vec<_>, _>>()?.into_iter())
+        }
+        DType::Bool => {
+            count(tensor.ints32.len())?;
+            from(&mut tensor.ints32.iter().map(|&value| Scalar::bool(value != 0)))
         }
         _ => {
             count(tensor.ints32.len())?;
-            from(&mut tensor.ints32.iter().map(|&value| Scalar::from_i64(DType::I64, value.into()).cast(dtype)))
+            let scalars = tensor.ints32.iter().map(|&value| fits(Scalar::i32(value)));
+            from(&mut scalars.collect::<Result<Vec<_>, _>>()?.into_iter())
         }
     }
 }
 
-/// Elements one after the other, in little-endian order.
+/// Converts a tensor to the form of a file.
+pub fn stored(tensor: &Tensor) -> proto::Tensor {
+    proto::Tensor {
+        dims: tensor.shape().iter().map(|&size| size as i64).collect(),
+        dtype: number(tensor.dtype()) as i32,
+        raw: tensor.bytes().to_vec().into(),
+        ..proto::Tensor::default()
+    }
+}
+
+/// Makes a tensor from dense little-endian elements.
 fn from_raw(ty: TensorType, bytes: Bytes) -> Result<Tensor, String> {
     let (given, wanted) = (bytes.len(), ty.elements() * ty.dtype.size());
     if given != wanted {
@@ -155,7 +203,7 @@ fn from_raw(ty: TensorType, bytes: Bytes) -> Result<Tensor, String> {
     Tensor::from_bytes(ty, bytes).ok_or_else(|| "its bytes are not those of its type".into())
 }
 
-/// Where a tensor of so many bytes is.
+/// Returns the external location of a tensor with this many bytes.
 pub fn external(tensor: &proto::Tensor, bytes: u64) -> Result<External, String> {
     let entry = |key: &str| tensor.external.iter().find(|entry| entry.key == key).map(|entry| entry.value.as_str());
     let number = |key: &str| match entry(key) {

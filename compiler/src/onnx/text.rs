@@ -1,7 +1,9 @@
-//! A model as a Tile program: the calls that made its graph, one a line, as layers of the library where they match.
+//! Conversion of a model to a Tile program: the calls that built its graph, one a line, with layers
+//! of the library where they match.
 //!
-//! Names are those of the file, as far as they are names in Tile; the comment above an input, output or weight has the others. What
-//! is a number, a list or a small tensor in the file is one in the program.
+//! Names are those of the file if they are valid in Tile. Otherwise a comment above the model gives
+//! the original name of an input or output. Numbers, lists and small tensors of the file become
+//! literals in the program.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
@@ -19,7 +21,7 @@ use crate::graph::{Graph, NodeId};
 use crate::lower::{Calls, Lowered, Passed};
 use crate::tensor::{Tensor, TensorType};
 
-/// What was done to make a graph.
+/// A step in the construction of a graph.
 pub(super) enum Step {
     Input {
         name: String,
@@ -55,7 +57,7 @@ impl Step {
     }
 }
 
-/// Operators that the language writes between their operands.
+/// Operators with infix notation in the language.
 const INFIX: [(&str, &str); 9] = [
     ("OnnxAdd_7", "+"),
     ("OnnxSub_7", "-"),
@@ -68,7 +70,7 @@ const INFIX: [(&str, &str); 9] = [
     ("OnnxLessOrEqual", "<="),
 ];
 
-/// Operators that the library has by other names, with the same meaning and hyper-parameters.
+/// Operators with other names in the library, with the same meaning and hyper-parameters.
 const NAMED: [(&str, &str); 13] = [
     ("OnnxHardSwish", "hard_silu"),
     ("OnnxMish", "mish"),
@@ -85,13 +87,13 @@ const NAMED: [(&str, &str); 13] = [
     ("OnnxAbs", "abs"),
 ];
 
-/// Where the value of a weight of the program is.
+/// The location of the value of a weight of the program.
 #[derive(Clone, Debug)]
 pub enum Stored {
     /// In the file, under this path.
     Path(String),
     Tensor(Tensor),
-    /// The elements of another one with its axes in this order, and then with these sizes.
+    /// The elements of another one, with its axes in this order, reshaped to these sizes.
     Arranged {
         of: Box<Stored>,
         order: Vec<usize>,
@@ -99,7 +101,7 @@ pub enum Stored {
     },
 }
 
-/// The program of a model, and its weights by their names there.
+/// Returns the program of a model, and its weights by name.
 pub(super) fn program(imported: &Imported) -> (String, Vec<(String, Stored)>) {
     let Imported { network, name, steps, values, outputs, .. } = imported;
     let taken = CONSTANTS.into_iter().chain(KEYWORDS).chain(WORDS).chain(library_names()).map(str::to_owned).collect();
@@ -145,11 +147,11 @@ pub(super) fn program(imported: &Imported) -> (String, Vec<(String, Stored)>) {
     (tile_lang::format(&text).unwrap_or(text), weights)
 }
 
-/// [`Calls`] that keeps what was done.
+/// [`Calls`] with a record of the steps.
 pub(super) struct Recorder<'p> {
     pub calls: Calls<'p>,
     pub steps: Vec<Step>,
-    /// What the file calls values.
+    /// The names of values in the file.
     pub values: HashMap<NodeId, String>,
 }
 
@@ -194,6 +196,14 @@ impl<'p> Recorder<'p> {
         self.calls.known(node, most)
     }
 
+    pub fn reveal(&mut self, node: NodeId, value: Tensor) {
+        self.calls.reveal(node, value);
+    }
+
+    pub fn settle(&mut self, node: NodeId, name: &str, value: Tensor) {
+        self.calls.settle(node, name, value);
+    }
+
     pub fn input_name(&self, node: NodeId) -> Option<String> {
         self.calls.input_name(node)
     }
@@ -214,7 +224,8 @@ impl<'p> Recorder<'p> {
     }
 }
 
-/// The steps without those that the outputs do not need, such as the arithmetic on shapes, whose results are numbers by now.
+/// Returns the steps that the outputs need. This drops, for example, arithmetic on shapes, whose
+/// results are literals.
 fn needed<'a>(steps: &'a [Step], outputs: &[(String, NodeId)]) -> Vec<&'a Step> {
     fn add(value: &Passed, wanted: &mut HashSet<NodeId>) {
         match value {
@@ -232,7 +243,7 @@ fn needed<'a>(steps: &'a [Step], outputs: &[(String, NodeId)]) -> Vec<&'a Step> 
             Step::Input { .. } => true,
             Step::Weight { node, .. } | Step::Constant { node, .. } => wanted.contains(node),
             Step::Call { inputs, outputs, .. } => {
-                // What gives back its input is not.
+                // A call that returns its input is not needed for it.
                 let is_wanted = |output: &Passed| {
                     matches!(output, Passed::Tensor(node) if wanted.contains(node)) && !inputs.contains(output)
                 };
@@ -247,7 +258,7 @@ fn needed<'a>(steps: &'a [Step], outputs: &[(String, NodeId)]) -> Vec<&'a Step> 
     kept
 }
 
-/// A tensor of the file.
+/// Returns the node and location of a tensor of the file.
 fn stored(step: &Step) -> Option<(NodeId, Stored)> {
     match step {
         Step::Weight { path, node, .. } => Some((*node, Stored::Path(path.clone()))),
@@ -257,19 +268,19 @@ fn stored(step: &Step) -> Option<(NodeId, Stored)> {
 }
 
 struct Writer<'a> {
-    /// What the file calls values.
+    /// The names of values in the file.
     values: &'a HashMap<NodeId, String>,
     /// The tensors of the file.
     stored: HashMap<NodeId, Stored>,
     names: HashMap<NodeId, String>,
-    /// Names that are given, those of the language and its library among them.
+    /// The names in use, including those of the language and its library.
     taken: HashSet<String>,
     body: String,
 }
 
 impl Writer<'_> {
-    /// What the file calls a value, if it does, without what PyTorch says of it twice: `/layer1/layer1.0/Conv_output_0` is
-    /// `layer1.0/Conv`.
+    /// Returns the name of a value in the file, if it has one, without PyTorch's repetitions:
+    /// `/layer1/layer1.0/Conv_output_0` becomes `layer1.0/Conv`.
     fn wanted(&self, node: NodeId) -> String {
         let name = self.values.get(&node).map_or("Value", String::as_str);
         let parts: Vec<&str> = name.strip_suffix("_output_0").unwrap_or(name).split('/').collect();
@@ -337,9 +348,9 @@ impl Writer<'_> {
         }
     }
 
-    /// A layer: where it has weights, a line that makes it, and one that calls it.
+    /// Writes a line that creates a layer with weights, and a line that calls the layer.
     fn layer(&mut self, layer: &Layer, weights: &mut Vec<(String, Stored)>) {
-        // A layer takes hyper-parameters, a function may take none.
+        // A layer takes hyper-parameters. A function may take none.
         let is_layer = layer.class.starts_with(|first: char| first.is_ascii_uppercase());
         let made = match layer.parameters.as_slice() {
             [] if !is_layer => layer.class.clone(),
@@ -369,7 +380,8 @@ impl Writer<'_> {
         let _ = writeln!(self.body, "    {output} = {called}({input});");
     }
 
-    /// A name for a layer: that of its first weight, else that of its output, each without its last part.
+    /// Returns a name for a layer, from its first weight's name or else its output's, each without
+    /// the last part.
     fn instance(&mut self, weight: NodeId, output: NodeId) -> String {
         let (weight, output) = (self.wanted(weight), self.wanted(output));
         let of_weight = ["weight", "kernel", "gamma"].iter().find_map(|ending| weight.strip_suffix(ending));
@@ -380,13 +392,12 @@ impl Writer<'_> {
         self.free(&wanted)
     }
 
-    /// Declares a weight; gives its name.
+    /// Declares a weight, and returns its name.
     fn weight(&mut self, wanted: &str, ty: &TensorType, node: NodeId) -> String {
         let own = self.fresh(wanted);
         let sizes: Vec<String> = ty.shape.iter().map(usize::to_string).collect();
-        // The language makes no bf16 itself: such a weight is read as f32.
         let first = match ty.dtype {
-            DType::F32 | DType::BF16 => "zeros()".to_owned(),
+            DType::F32 => "zeros()".to_owned(),
             dtype => format!("onnx_zeros({})", number(dtype)),
         };
         let keyword = if ty.dtype.is_float() { "param" } else { "state" };
@@ -395,7 +406,7 @@ impl Writer<'_> {
         own
     }
 
-    /// The name of a value.
+    /// Returns the name of a value.
     fn name(&mut self, node: NodeId) -> String {
         if let Some(name) = self.names.get(&node) {
             return name.clone();
@@ -405,7 +416,7 @@ impl Writer<'_> {
         name
     }
 
-    /// A name that nothing has yet.
+    /// Returns an unused name.
     fn fresh(&mut self, wanted: &str) -> String {
         self.free(&identifier(wanted))
     }
@@ -418,22 +429,24 @@ impl Writer<'_> {
     }
 }
 
-/// Whether the text of a constant is all of it: numbers are i64 or f32 there, and a list without items has no shape within.
+/// Returns whether a literal represents a constant exactly. Numbers in literals are i64 or f32, and
+/// an empty list has no inner shape.
 fn has_literal(tensor: &Tensor) -> bool {
     let is_exact = match tensor.dtype() {
-        DType::F64 | DType::U64 | DType::BF16 => false,
+        DType::F64 | DType::U64 => false,
         DType::I64 => tensor.scalars().all(|scalar| scalar.to_i64() != i64::MIN),
         _ => true,
     };
     is_exact && (tensor.ty().elements() > 0 || tensor.shape().len() == 1)
 }
 
-/// A name of the file as a tensor's name in Tile: letters, digits and `_`, from a capital on.
+/// Converts a name of the file to a tensor's name in Tile: letters, digits and `_`, starting with a
+/// capital.
 fn identifier(name: &str) -> String {
     let safe = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     let name: String = name.trim_matches(|c: char| !c.is_ascii_alphanumeric()).chars().map(safe).collect();
     match name.chars().next() {
-        // Those are the library's.
+        // Names with `Onnx` belong to the library.
         Some(_) if name.starts_with("Onnx") => format!("Of_{name}"),
         Some(first) if first.is_ascii_alphabetic() => format!("{}{}", first.to_ascii_uppercase(), &name[1..]),
         _ => format!("V{name}"),
@@ -453,7 +466,7 @@ fn text(value: &Passed, names: &mut Writer) -> String {
         Passed::Nothing => "none".into(),
         Passed::Tensor(node) => names.name(*node),
         Passed::Bool(value) => value.to_string(),
-        // The least number has no literal, and stands for an end beyond all others.
+        // The least i64 has no literal. It represents an end beyond all others.
         Passed::Int(value) => (*value).max(-i64::MAX).to_string(),
         Passed::Float(value) if value.is_nan() => "(0.0 / 0.0)".into(),
         Passed::Float(value) if value.is_infinite() => format!("({}1.0 / 0.0)", if *value < 0.0 { "-" } else { "" }),

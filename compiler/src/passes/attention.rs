@@ -1,16 +1,22 @@
-//! Takes products, and what is made of them, into the product that reads them: attention as one group.
+//! Fuses attention: merges products, and elementwise operations on them, into the product that
+//! reads them.
 //!
-//! Example: `Scores[t, s] = +(Q[t, d] * K[s, d])`, `P = softmax(Scores)`, `Y[t, e] = +(P[t, s] * V[s, e])` are three groups after fusion. As
-//! one, with Scores as an inner sum of Y's body and the maxima and sums of the softmax as its statistics, they write no score to
-//! memory: traffic of T·S elements, twice or four times, becomes none.
+//! Example: after fusion, `Scores[t, s] = +(Q[t, d] * K[s, d])`, `P = softmax(Scores)` and
+//! `Y[t, e] = +(P[t, s] * V[s, e])` are three groups. This pass makes one group of them, with
+//! Scores as an inner sum of Y's body and the maxima and sums of the softmax as its statistics.
+//! Before, the scores (T·S elements) were transferred two to four times; after, none is in memory.
 //!
-//! A group is taken where its root is read by one factor of the product, at the product's rows and points, and leads to a product of that
-//! shape; so is one that aggregates such values over the points. All or none are taken: where others read them, too, as gradients do, these
-//! must take them as well. So they compute scores again, which takes operations and saves traffic and memory; but statistics are written, and
+//! A group is absorbed if one operand of the product reads its root at the product's rows and
+//! points, and its root is a product of that shape or derives from one. A group that aggregates
+//! such values over the points is absorbed, too. If other groups also read the absorbed values, as
+//! gradients do, all of them must absorb them, or none does. They then recompute the scores, which
+//! costs operations and saves traffic and memory. Statistics are not recomputed, but written and
 //! read.
 //!
-//! Why it is sound: [`crate::nest::build`] refuses what one nest cannot compute, and [`Nest::attention`] says whether there are kernels
-//! for what it makes. Products with weights are left alone: these are prepared once, and the products keep a device busy without.
+//! Why it is sound: [`crate::nest::build`] rejects a group that one nest cannot compute, and a
+//! group is absorbed only if [`Nest::attention`] says that a kernel exists for the resulting nest.
+//! Products with weights are left alone: they are computed once, and keep a device busy as they
+//! are.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -22,25 +28,25 @@ use crate::scalar::Value;
 use super::fuse::{Group, Time, storage};
 use super::merge::{homes, is_nest, nest_of};
 
-/// Fewer rows or points are no block of a tiled product.
+/// Fewer rows or points do not fill a block of a tiled product.
 const LEAST: usize = 16;
 
-/// What a workgroup does in no more time than launches take.
+/// Points that a workgroup processes in less time than kernel launches take.
 const FEW_POINTS: usize = 1024;
 
-/// More columns do not fit the registers of a workgroup's invocations beside the scores.
+/// More columns do not fit in the registers of a workgroup's invocations beside the scores.
 const MOST_COLUMNS: usize = 256;
 
-/// Groups that a change concerns, at most.
+/// The most groups that one change may concern.
 const MOST_CHANGED: usize = 64;
 
-/// Bytes of scores that are better computed again than kept, however long that takes.
+/// Bytes of scores from which on recomputing is preferred, however long it takes.
 const LARGE: f64 = 134_217_728.0;
 
-/// The share of a device's operations a second that such products reach.
+/// The fraction of a device's peak rate that such products reach.
 const EFFICIENCY: f64 = 0.6;
 
-/// The groups, with those taken into others, in topological order.
+/// Returns the groups after absorbing others, in topological order.
 pub(super) fn attend(graph: &Graph, groups: Vec<Group>, profile: &Profile, time: Time) -> Vec<Group> {
     let mut taking =
         Taking { graph, profile, time, reads: Vec::new(), home: HashMap::new(), leads: Vec::new(), groups };
@@ -49,7 +55,7 @@ pub(super) fn attend(graph: &Graph, groups: Vec<Group>, profile: &Profile, time:
     while reader < taking.groups.len() {
         let change = taking.grown(reader, &BTreeSet::new()).and_then(|grown| taking.change(reader, grown));
         if let Some(changed) = change.and_then(|change| taking.changed(change)) {
-            // Groups are gone, and others have changed their places.
+            // The change removed and reordered groups: continue at the new position of the reader.
             let root = taking.groups[reader].main();
             taking = changed;
             reader = taking.home[&root];
@@ -59,28 +65,28 @@ pub(super) fn attend(graph: &Graph, groups: Vec<Group>, profile: &Profile, time:
     taking.groups
 }
 
-/// Groups in topological order.
+/// The state of the pass, with groups in topological order.
 struct Taking<'g> {
     graph: &'g Graph,
     profile: &'g Profile,
     time: Time<'g>,
     groups: Vec<Group>,
-    /// What each reads from memory that other groups compute.
+    /// For each group: the roots of other groups that it reads from memory.
     reads: Vec<BTreeSet<NodeId>>,
     /// The group of each root.
     home: HashMap<NodeId, usize>,
-    /// Whether each group's root is a product, or made of one of its size.
+    /// For each group: whether its root is a product, or derives from a product of its size.
     leads: Vec<bool>,
 }
 
-/// A group with those that it has taken: what it computes without reading them.
+/// A group that has absorbed others, so that it does not read their roots.
 struct Grown {
     group: Group,
     taken: BTreeSet<usize>,
     nest: Nest,
 }
 
-/// Groups that others become, by their numbers, and groups that are not needed any more.
+/// A change: the new groups by number, and the groups that are no longer needed.
 struct Change {
     become_: BTreeMap<usize, Group>,
     gone: BTreeSet<usize>,
@@ -96,7 +102,8 @@ impl<'g> Taking<'g> {
         }
     }
 
-    /// A group with those that it may take, and what `given` says in memory.
+    /// Returns the group after it has absorbed all that it can. The nodes in `given` stay in
+    /// memory.
     fn grown(&self, reader: usize, given: &BTreeSet<NodeId>) -> Option<Grown> {
         let group = &self.groups[reader];
         let Op::Contraction(op) = &self.graph.node(group.contraction?).op else { return None };
@@ -104,7 +111,7 @@ impl<'g> Taking<'g> {
         if group.once || !group.statistics.is_empty() || !is_product || !is_nest(self.graph, group) {
             return None;
         }
-        // Most products are of weights, and need not be tried.
+        // Most products are of weights: skip them early.
         if self
             .graph
             .operands(group.contraction?)
@@ -116,7 +123,7 @@ impl<'g> Taking<'g> {
         [true, false].into_iter().find_map(|left| self.grown_at(reader, left, given))
     }
 
-    /// The same by one of its factors.
+    /// Absorbs groups into one operand of the product.
     fn grown_at(&self, reader: usize, left: bool, given: &BTreeSet<NodeId>) -> Option<Grown> {
         let mut group = self.groups[reader].clone();
         let mut taken = BTreeSet::new();
@@ -147,20 +154,21 @@ impl<'g> Taking<'g> {
         (!is_prepared).then_some(Grown { group, taken, nest })
     }
 
-    /// Whether a node is a weight, or made of weights alone.
+    /// Returns whether a node is a weight, or depends on weights alone.
     fn is_prepared(&self, id: NodeId) -> bool {
         let is_once = || self.home.get(&id).is_some_and(|&home| self.groups[home].once);
         matches!(self.graph.node(id).op, Op::Weight(_)) || is_once()
     }
 
-    /// The nest of a group that has taken others, and its operands.
+    /// Returns the nest of a group that has absorbed others, and its operands.
     fn nest(&self, group: &Group, taken: &BTreeSet<usize>, given: &BTreeSet<NodeId>) -> Option<(Nest, Vec<NodeId>)> {
         let in_memory =
             |id: NodeId| given.contains(&id) || self.home.get(&id).is_some_and(|home| !taken.contains(home));
         nest_of(self.graph, group, &in_memory)
     }
 
-    /// What follows from a group's growth: everything else that reads what it has taken must do without, too. Statistics it writes.
+    /// Returns the change that follows if a group grows: all other readers of the absorbed groups
+    /// must absorb them, too. The group writes the statistics that others read.
     fn change(&self, reader: usize, grown: Grown) -> Option<Change> {
         let mut gone = grown.taken.clone();
         let given: BTreeSet<NodeId> = grown.group.statistics.iter().copied().collect();
@@ -178,13 +186,14 @@ impl<'g> Taking<'g> {
                     gone.extend(&grown.taken);
                     readers.insert(other, grown);
                 }
-                // What is made of scores, of their size, is taken by those that read it.
+                // A group that derives from the scores, with their size, is absorbed by its
+                // readers.
                 None if self.leads[other] => _ = gone.insert(other),
                 None => return None,
             }
             pending.extend(self.readers_of(&gone, &given));
         }
-        // A group that another one takes does not take itself.
+        // A group that another one absorbs does not absorb others itself.
         readers.retain(|number, _| !gone.contains(number));
         let is_output =
             |root: &NodeId| self.graph.outputs.iter().any(|(_, output)| storage(self.graph, *output) == *root);
@@ -209,12 +218,14 @@ impl<'g> Taking<'g> {
         Some(Change { become_, gone })
     }
 
-    /// The groups after a change, in topological order; `None` where there is none, or a kernel would bind too many tensors.
+    /// Returns the groups after a change, in topological order. `None` if they have a cycle, or if
+    /// a kernel would bind too many tensors.
     fn changed(&self, change: Change) -> Option<Taking<'g>> {
         let group = |(number, group): (usize, &Group)| match change.become_.get(&number) {
             Some(other) => Some(other.clone()),
             None => (!change.gone.contains(&number)).then(|| group.clone()),
         };
+        self.graph.budget.spend(8 * self.groups.len() as u64).ok()?;
         let groups = self.groups.iter().enumerate().filter_map(group).collect();
         let mut all = Taking { groups, reads: Vec::new(), home: HashMap::new(), leads: Vec::new(), ..*self };
         all.find_reads();
@@ -228,7 +239,7 @@ impl<'g> Taking<'g> {
         let mut order = Vec::with_capacity(all.groups.len());
         let mut is_placed = vec![false; all.groups.len()];
         let mut pending: Vec<usize> = (0..all.groups.len()).rev().collect();
-        // Depth first, operands before readers; what is met again on its own way down is in a circle.
+        // Depth-first, operands before readers. A group found open again is on a cycle.
         let mut is_open = vec![false; all.groups.len()];
         while let Some(&number) = pending.last() {
             if is_placed[number] {
@@ -254,7 +265,8 @@ impl<'g> Taking<'g> {
         Some(all)
     }
 
-    /// Whether it takes less time, or far less memory, to compute scores wherever they are read than to keep them.
+    /// Returns whether recomputing the scores at every reader takes less time than storing them.
+    /// Always true for scores of [`LARGE`] size, for the memory that this saves.
     fn pays(&self, grown: &Grown, others: &BTreeMap<usize, Grown>, gone: &BTreeSet<usize>) -> bool {
         if others.is_empty() {
             return true;
@@ -289,14 +301,19 @@ impl<'g> Taking<'g> {
         self.reads.iter().enumerate().filter(move |(_, reads)| reads.contains(&root)).map(|(number, _)| number)
     }
 
-    /// The groups that read roots of some, but for those that are `given`.
+    /// Returns the groups that read roots of the given groups, except for roots in `given`.
     fn readers_of(&self, groups: &BTreeSet<usize>, given: &BTreeSet<NodeId>) -> impl Iterator<Item = usize> {
         let roots = groups.iter().flat_map(|&number| &self.groups[number].roots).filter(|root| !given.contains(root));
-        let found: BTreeSet<usize> = roots.flat_map(|&root| self.readers(root)).collect();
+        let found: BTreeSet<usize> = roots
+            .flat_map(|&root| {
+                let _ = self.graph.budget.spend(self.groups.len() as u64 / 8);
+                self.readers(root)
+            })
+            .collect();
         found.into_iter()
     }
 
-    /// Whether a group's root is a product, or made of one of its size.
+    /// Returns whether a group's root is a product, or derives from a product of its size.
     fn leads(&self, number: usize) -> bool {
         let group = &self.groups[number];
         if group.once || !is_nest(self.graph, group) {
@@ -313,7 +330,7 @@ impl<'g> Taking<'g> {
         }
     }
 
-    /// Whether a group aggregates what the taken ones compute.
+    /// Returns whether a group aggregates what the absorbed groups compute.
     fn sums_up(&self, number: usize, taken: &BTreeSet<usize>, by: &Group) -> bool {
         let group = &self.groups[number];
         let is_statistic = !group.once && group.contraction.is_some_and(|id| row_form(self.graph, id).is_some());
@@ -322,21 +339,23 @@ impl<'g> Taking<'g> {
     }
 }
 
-/// Whether a nest of attention takes less than its scores in memory would: they are more than what they are made of, and than what is made
-/// of them.
+/// Returns whether the attention nest is worth it: the scores must be larger than the operands and
+/// the result, and the kernel must fit and occupy the device.
 fn suits(nest: &Nest, profile: &Profile) -> bool {
     let Some(Attention { roles, .. }) = nest.attention() else { return false };
     let [rows, points, columns] = [&roles.rows, &roles.reduction, &roles.columns].map(|axes| nest.points(axes));
     let depth = nest.inner.iter().map(|inner| nest.points(inner.axes.clone())).max().unwrap_or(0);
     let fits = columns <= MOST_COLUMNS || profile.execution == Execution::Native;
-    // A workgroup has some rows, and all their points: few workgroups with much to do leave a device idle.
+    // A workgroup has some rows and all their points: a few workgroups with long loops leave the
+    // device idle.
     let groups = nest.points(&roles.batch) * rows.div_ceil(LEAST);
     let is_busy = 2 * groups >= profile.rates.cores as usize || points <= FEW_POINTS;
     rows >= LEAST && points >= LEAST && points >= depth && points >= columns && fits && is_busy
 }
 
-/// The operands that a factor of a nest's product, or a statistic of it, reads: those at points of each row, which are true, and those only
-/// at rows. What is of points alone is the same for all rows, and better kept.
+/// Returns the operands that a product's operand, or the nest's epilogue, reads and that depend on
+/// rows: each with whether it is read at points (of each row), or only at rows. An operand that
+/// depends on points alone is the same for all rows, and is better stored.
 fn of_factor(nest: &Nest, factor: Value, rows: &[usize]) -> Vec<(usize, bool)> {
     let mut found = Vec::new();
     for load in loads_of(&nest.body, factor).chain(nest.epilogue_loads()) {
@@ -346,7 +365,7 @@ fn of_factor(nest: &Nest, factor: Value, rows: &[usize]) -> Vec<(usize, bool)> {
             found.push((load.operand, of_points));
         }
     }
-    // What is of points leads to what is summed up over them.
+    // Operands at points come first, because they lead to what is summed over the points.
     found.sort_by_key(|(_, of_points)| !of_points);
     found.dedup();
     found

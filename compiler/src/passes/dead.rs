@@ -1,11 +1,13 @@
-//! Removes what no output needs. Inputs and weights stay: they are what a caller may give.
+//! Removes nodes that no output depends on. Inputs and weights stay, because callers may provide
+//! them.
 //!
-//! Example: of `%1 = exp %0`, `%2 = neg %0` with the output `Y = %2`, `%1` goes.
+//! Example: with the output `Y = %2`, `%1 = exp %0` is removed and `%2 = neg %0` stays.
 //!
-//! From a scan go the results that nothing reads, what only they need in its body, and the operands that are then unread.
-//! A carry stays where a needed result depends on it, in the same step or a later one.
+//! In a scan, unread results are removed, then the nodes of the body that only these need, and then
+//! the operands that are no longer read. A carry stays if a needed result depends on it, in the
+//! same step or in a later one.
 //!
-//! Why it is sound: nodes have no effect but their value.
+//! Why it is sound: nodes have no effect other than their value.
 
 use std::collections::HashSet;
 
@@ -14,7 +16,7 @@ use crate::graph::{Graph, NodeId};
 pub fn dead(graph: &mut Graph) {
     let mut needed: HashSet<NodeId> = graph.inputs.iter().chain(&graph.weights).copied().collect();
     needed.extend(graph.outputs.iter().map(|(_, id)| *id));
-    // Readers come before what they read.
+    // Readers are visited before their operands.
     for id in graph.topological().into_iter().rev() {
         if needed.contains(&id) {
             narrow(graph, id);
@@ -25,7 +27,7 @@ pub fn dead(graph: &mut Graph) {
     }
 }
 
-/// Leaves of a scan what the results need that are still there.
+/// Removes the parts of a scan that its remaining results do not need.
 fn narrow(graph: &mut Graph, id: NodeId) {
     let Some(mut parts) = graph.take_scan(id) else { return };
     parts.yields.retain(|value| !value.results.is_empty());
@@ -74,7 +76,8 @@ graph g(%0, %1) -> (Y = %5)
 
     #[test]
     fn a_scan_keeps_what_its_results_need() {
-        // `b` follows from `a`, which the result needs; `c` and its sequence, and the capture, are for nothing.
+        // `b` depends on `a`, which the result needs. `c`, its sequence and the capture are not
+        // needed.
         insta::assert_snapshot!(after(&[dead], "\
 graph g(%0, %1, %2, %3, %4) -> (All = %7)
 %0 = input X : f32[4]

@@ -1,10 +1,12 @@
-//! Sums of products with sums of products, in the other order where what that needs is computed anyway.
+//! Exchanges nested sums of products, if the exchanged inner sum is computed anyway.
 //!
-//! Example: in the gradient of an attention, `D[t] = +(P[t, s] * dP[t, s])` with `dP[t, s] = +(dY[t, e] * V[s, e])`. With the sum
-//! over s inside, that is `+(dY[t, e] * Y[t, e])` where `Y[t, e] = +(P[t, s] * V[s, e])`, which the attention has computed: T·E terms instead
-//! of T·S, and no score is read (Dao et al., "FlashAttention", 2022, section 3.1 and appendix B).
+//! Example: the gradient of an attention has `D[t] = +(P[t, s] * dP[t, s])` with
+//! `dP[t, s] = +(dY[t, e] * V[s, e])`. With the sum over s inside, that is
+//! `D[t] = +(dY[t, e] * Y[t, e])`, where `Y[t, e] = +(P[t, s] * V[s, e])` has been computed by the
+//! attention. This takes T·E terms instead of T·S, and reads no score (Dao et al.,
+//! "FlashAttention", 2022, section 3.1 and appendix B).
 //!
-//! Why it is sound: both are sums of the same finite products; only rounding differs.
+//! Why it is sound: both are sums of the same finite products, so only rounding differs.
 
 use std::collections::HashMap;
 
@@ -12,7 +14,7 @@ use crate::affine::Affine;
 use crate::graph::{Access, Aggregation, Contraction, ContractionLeaf, Graph, IndexRange, NodeId, Op};
 use crate::scalar::{BinaryOp, Inst, Program, UnaryOp, Value};
 
-/// Products of more factors are left alone.
+/// Products of more operands are left alone.
 const MOST_FACTORS: usize = 16;
 
 pub fn exchange(graph: &mut Graph) {
@@ -28,7 +30,8 @@ pub fn exchange(graph: &mut Graph) {
     }
     for id in order {
         let Some(product) = sums.get(&id) else { continue };
-        // Sums that read one of its factors' factors, and might be what it needs.
+        // Find sums that read an operand of an inner product: one of them may be the exchanged
+        // inner sum.
         let inner = product.factors.iter().filter(|factor| !factor.divides);
         let wholes = inner.filter_map(|factor| product.with(factor, sums.get(&factor.node)?));
         let found = wholes.into_iter().find_map(|whole| {
@@ -45,12 +48,12 @@ pub fn exchange(graph: &mut Graph) {
     }
 }
 
-/// An element of a node, at a variable for each axis; none for an axis of one value.
+/// An element of a node. The index has a variable for each axis, or `None` for an axis of size 1.
 #[derive(Clone, PartialEq)]
 struct Factor {
     node: NodeId,
     index: Vec<Option<usize>>,
-    /// Whether the product is divided by it.
+    /// The product is divided by this element.
     divides: bool,
 }
 
@@ -60,7 +63,8 @@ impl Factor {
     }
 }
 
-/// `node[places] = +(product of factors)` over the sums' variables: all run from 0.
+/// `node[places] = +(product of factors)`, summed over the variables `sums`. All variables start at
+/// 0.
 #[derive(Clone)]
 struct Product {
     extents: Vec<usize>,
@@ -78,7 +82,7 @@ impl Product {
             return None;
         }
         let extents: Vec<usize> = op.indices.iter().map(|range| usize::try_from(range.high).unwrap_or(0)).collect();
-        // Each index runs over a whole axis wherever it stands.
+        // Each variable must run over a whole axis wherever it indexes one.
         let variables = |index: &mut dyn Iterator<Item = &Affine>, shape: &[usize]| {
             let variable = |(affine, &size): (&Affine, &usize)| match affine.as_variable() {
                 _ if size == 1 => Some(None),
@@ -117,7 +121,7 @@ impl Product {
         Some(product)
     }
 
-    /// Adds the factors of a node that is itself a product.
+    /// Adds a factor. A factor that is itself an elementwise product is split into its own factors.
     fn take(&mut self, graph: &Graph, factor: Factor) -> Option<()> {
         let mut pending = vec![factor];
         while let Some(factor) = pending.pop() {
@@ -148,7 +152,7 @@ impl Product {
         Some(())
     }
 
-    /// The product with what a factor is a sum of in its place.
+    /// Returns the product with one factor replaced by the sum that computes it.
     fn with(&self, factor: &Factor, inner: &Product) -> Option<Whole> {
         let mut whole = self.clone();
         let mut now: Vec<Option<usize>> = vec![None; inner.extents.len()];
@@ -173,15 +177,17 @@ impl Product {
     }
 }
 
-/// A sum of sums: over the product's own, and over inner ones.
+/// A nested sum: over the product's own variables, and over the inner sum's.
 struct Whole {
     product: Product,
     inner_sums: Vec<usize>,
 }
 
 impl Whole {
-    /// The same as a sum over the inner sums' variables alone of a product with `node`, if that is the sum over the outer ones of some of
-    /// the factors, the others do not depend on these, and they are more.
+    /// Returns an equal sum over the inner variables alone, of a product with `node`. This requires
+    /// that `node` is the sum of some of the factors over the outer variables, that the other
+    /// factors do not depend on the outer variables, and that the outer sum has more terms than the
+    /// inner one.
     fn by(&self, node: NodeId, other: &Product, graph: &Graph) -> Option<Product> {
         let Whole { product, inner_sums } = self;
         let points = |sums: &[usize]| sums.iter().map(|&v| product.extents[v]).product::<usize>();
@@ -221,7 +227,7 @@ impl Whole {
 }
 
 impl Product {
-    /// Adds the contraction that computes it, in place of the node `id`.
+    /// Adds the contraction that computes the product, to replace the node `id`.
     fn contraction(&self, graph: &mut Graph, id: NodeId) -> NodeId {
         let dtype = graph.dtype(id);
         let used: Vec<usize> = self.places.iter().flatten().chain(&self.sums).copied().collect();
@@ -233,7 +239,7 @@ impl Product {
         let mut accesses = Vec::new();
         let mut body = Program::default();
         let mut result: Option<Value> = None;
-        // What multiplies comes first.
+        // Factors that multiply come before those that divide.
         let (above, below): (Vec<&Factor>, Vec<&Factor>) = self.factors.iter().partition(|factor| !factor.divides);
         for factor in above.into_iter().chain(below) {
             let operand = operands.iter().position(|&node| node == factor.node).unwrap_or(operands.len());
@@ -245,7 +251,7 @@ impl Product {
             let op = if factor.divides { BinaryOp::Div } else { BinaryOp::Mul };
             result = Some(result.map_or(leaf, |product| body.binary(op, product, leaf)));
         }
-        // There is one: the sum that was found.
+        // There is at least one factor: the sum that was found.
         let mut result = result.unwrap_or_default();
         if self.is_negative {
             result = body.unary(UnaryOp::Neg, result);
@@ -297,7 +303,7 @@ graph g(%0, %1, %2, %3) -> (Y = %6, D = %10)
         ");
     }
 
-    /// Where fewer terms are summed as it stands, nothing is gained.
+    /// The outer sum has fewer terms: there is nothing to gain.
     #[test]
     fn few_points() {
         let text = "\

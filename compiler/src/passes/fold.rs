@@ -1,21 +1,27 @@
-//! Computes what is known already, and drops elementwise operations that change nothing.
+//! Evaluates constant expressions, and drops elementwise operations that change nothing.
 //!
-//! Example: in `%2 = mul %0 %1` where `%1 = sqrt %3`, `%3 = constant 1.0`, the constant `%1` becomes `constant 1.0`, and
-//! the readers of `%2` read `%0`, and a square is a product. So do those of `stop_gradient %0`, as gradients are taken before. Nodes that nothing reads
-//! any more stay for [`super::dead`].
+//! Example: with `%3 = constant 1.0` and `%1 = sqrt %3`, the node `%1` becomes `constant 1.0`, and
+//! the readers of `%2 = mul %0 %1` read `%0`. The readers of `stop_gradient %0` read `%0`, too,
+//! because gradients have been taken before. `pow x 2` becomes `mul x x`. Nodes that are no longer
+//! read are left to [`super::dead`].
 //!
-//! Why it is sound: constants are computed by [`crate::scalar`]'s own definitions. An identity is used only where it holds
-//! for every bit pattern of the type, NaN payloads aside, and where the node's type is that of the value that takes its
-//! place: so `x - 0 = x` for floats, but `x + 0 = x` (false for `-0.0`) only for integers and where x is a sum, which starts
-//! at 0 and so is never `-0.0` (a layer without bias adds 0), and `x * 0 = 0` for neither, as the shape may differ. Two casts are one where the type between holds every value of the first, and the second cast
-//! then sees the value that the first saw.
+//! Why it is sound: [`crate::scalar`]'s own definitions evaluate constants. An identity is applied
+//! only if it holds for every bit pattern of the type (NaN payloads aside), and if the node has the
+//! type of the value that replaces it:
+//!
+//! - `x - 0 = x` holds for floats and integers.
+//! - `x + 0 = x` is false for the float `-0.0`. It is applied to integers, and to floats if x is a
+//!   sum: sums start at 0, so they are never `-0.0`. (A layer without bias adds 0.)
+//! - `x * 0 = 0` is not applied, because the shapes may differ.
+//! - Two casts become one if the middle type holds every value of the first type, because the
+//!   second cast then sees the value that the first one saw.
 
 use super::steady::steady;
 use crate::dtype::{DType, Scalar};
 use crate::graph::{Aggregation, Graph, NodeId, Op};
 use crate::scalar::{BinaryOp, UnaryOp};
 
-/// Something that computes the same as a node.
+/// An equal replacement for a node.
 enum Simpler {
     Node(NodeId),
     Op(Op, Vec<NodeId>),
@@ -26,7 +32,7 @@ pub fn fold(graph: &mut Graph) {
         if !steady(graph, id) {
             continue;
         }
-        // Each step leaves fewer nodes between this one and the inputs, so that this ends.
+        // Terminates: each step leaves fewer nodes between this node and the inputs.
         while let Some(simpler) = simpler(graph, id) {
             match simpler {
                 Simpler::Op(op, operands) => graph.set(id, op, &operands),
@@ -84,7 +90,7 @@ fn simpler(graph: &Graph, id: NodeId) -> Option<Simpler> {
     same.filter(|same| graph.node(*same).ty == graph.node(id).ty).map(Simpler::Node)
 }
 
-/// The constant that an elementwise operation or a reshape of constants is.
+/// Returns the constant that equals an elementwise operation on constants, or a reshape of one.
 fn constant(graph: &Graph, id: NodeId, operands: &[NodeId]) -> Option<Op> {
     let node = graph.node(id);
     let is_elementwise = matches!(node.op, Op::Unary(_) | Op::Binary(_) | Op::Select | Op::Cast | Op::Reshape);
@@ -116,13 +122,13 @@ fn is_sum(graph: &Graph, id: NodeId) -> bool {
     contraction.aggregation == Aggregation::Sum && !contraction.default
 }
 
-/// The value that every element of a constant has.
+/// Returns the value that all elements of a constant have.
 fn uniform(graph: &Graph, id: NodeId) -> Option<Scalar> {
     let (first, rest) = elements(graph, id)?.split_first()?;
     rest.iter().all(|scalar| scalar == first).then_some(*first)
 }
 
-/// The value that `op` of `x` is.
+/// Returns the node that `op` of `x` equals, if there is one.
 fn unary(graph: &Graph, op: UnaryOp, x: NodeId) -> Option<NodeId> {
     use UnaryOp::*;
     let dtype = graph.dtype(x);
@@ -140,7 +146,7 @@ fn unary(graph: &Graph, op: UnaryOp, x: NodeId) -> Option<NodeId> {
     }
 }
 
-/// `op(x, s) = x` for every x.
+/// Returns whether `op(x, s) = x` for every x.
 fn neutral_right(op: BinaryOp, s: Scalar) -> bool {
     use BinaryOp::*;
     match op {
@@ -150,24 +156,25 @@ fn neutral_right(op: BinaryOp, s: Scalar) -> bool {
         Max => s == Scalar::lowest(s.dtype),
         Min => s == Scalar::highest(s.dtype),
         BitAnd => s == UnaryOp::BitNot.evaluate(Scalar::zero(s.dtype)),
-        Eq | Ne | Lt | Le | Gt | Ge => false,
+        Rem | Eq | Ne | Lt | Le | Gt | Ge => false,
     }
 }
 
-/// `op(s, x) = x` for every x: not so for max and min of floats, which leave out a NaN on the right.
+/// Returns whether `op(s, x) = x` for every x. False for max and min of floats, which ignore a NaN
+/// on the right.
 fn neutral_left(op: BinaryOp, s: Scalar) -> bool {
     let orders_integers = matches!(op, BinaryOp::Max | BinaryOp::Min) && !s.dtype.is_float();
     (op.is_commutative() || orders_integers) && neutral_right(op, s)
 }
 
-/// `op(x, x) = x` for every x.
+/// Returns whether `op(x, x) = x` for every x.
 fn is_idempotent(op: BinaryOp) -> bool {
     matches!(op, BinaryOp::Max | BinaryOp::Min | BinaryOp::BitAnd | BinaryOp::BitOr)
 }
 
-/// Casting `from` to `between` and that to `to` is casting `from` to `to`.
+/// Returns whether casting `from` to `between` and then to `to` equals casting `from` to `to`.
 fn is_one_cast(from: DType, between: DType, to: DType) -> bool {
-    // An integer that comes to an integer by way of a float saturates, and does not wrap.
+    // An integer cast to an integer wraps, but saturates if it goes through a float.
     let wraps_as_before = from.is_float() == between.is_float() || to.is_float() || to == DType::Bool || to.holds(from);
     between.holds(from) && wraps_as_before
 }
@@ -204,7 +211,7 @@ graph g() -> (A = %3, B = %6, C = %7)
 
     #[test]
     fn identities_hold_for_every_bit_pattern() {
-        // A to F become the input; G to K stay.
+        // A to F become the input. G to K stay.
         insta::assert_snapshot!(folded("\
 graph g(%0) -> (A = %4, B = %5, C = %6, D = %8, E = %9, F = %11, G = %12, H = %13, I = %14, J = %15, K = %16)
 %0 = input X : f32[2]
@@ -278,7 +285,7 @@ graph g(%0) -> (A = %2, B = %4, C = %5, D = %6)
 
     #[test]
     fn casts_and_reshapes_meet() {
-        // By way of f16 an i8 is exact; by way of f64 an i32 saturates as an i8, and does not wrap.
+        // An i8 is exact in f16. An i32 cast to i8 through f64 saturates instead of wrapping.
         insta::assert_snapshot!(folded("\
 graph g(%0, %1) -> (A = %3, B = %5, C = %7, D = %9)
 %0 = input X : i8[4]

@@ -1,21 +1,28 @@
-//! Groups the graph's nodes into loop nests, so that values pass through registers instead of memory.
+//! Groups the graph's nodes into loop nests, so that values pass through registers instead of
+//! memory.
 //!
-//! Example: `C = A · B` (a contraction), `D = C + Bias`, `E = relu(D)` become one group with root `E`: the product's
-//! tile gets its bias and activation before it is stored. Before: three writes and four reads of the output's size;
-//! after: one write.
+//! Example: `C = A · B` (a contraction), `D = C + Bias`, `E = relu(D)` become one group with root
+//! `E`: the bias and the activation are applied to the product's tile before it is stored. Before:
+//! three writes and four reads of the output's size. After: one write.
 //!
-//! The plan of a group: its *root* is stored in memory; at most one *contraction* with a reduction belongs to it, the
-//! root itself or a node that reaches it through elementwise nodes of the same shape; every other node that only this
-//! group reads is *inlined*: computed again at each place that needs it. What is inlined before a reduction is computed
-//! once for each time it is read there, so only what is cheap (on a cpu: a view), or read once, goes there; and not what can be stored by
-//! the contraction that it is computed from, in the *epilogue*, as that takes no more memory than the contraction itself.
+//! A group consists of
 //!
-//! Then products are taken into others ([`attend`](super::attention)), and groups are merged ([`merge`](super::merge)), so that
-//! one may have several roots, and statistics of rows.
+//! - its *root*, which is stored in memory;
+//! - at most one *contraction* with a reduction: the root itself, or a node that reaches the root
+//!   through elementwise nodes of the same shape;
+//! - any number of *inlined* nodes, which are not stored, but recomputed at each place that needs
+//!   them. Several groups may inline the same node, if it is cheap.
 //!
-//! Why it is sound: a nest built for a group computes exactly the root's elements whatever is inlined
-//! ([`crate::nest::build`]); grouping only decides cost. Every node that a nest reads from memory is a root, an input
-//! or a constant, and roots are listed in topological order.
+//! A node inlined before a reduction is recomputed for each read. So it must be cheap (on a cpu: a
+//! view), or be read once. It must not be inlined if the contraction from which it is computed can
+//! store it from its *epilogue*, because this takes no more memory than the contraction itself.
+//!
+//! Afterwards, products absorb others ([`attend`](super::attention)), and groups are merged
+//! ([`merge`](super::merge)), so that a group may have several roots, and row statistics.
+//!
+//! Why it is sound: the nest built for a group ([`crate::nest::build`]) computes exactly the root's
+//! elements, whatever is inlined, so grouping affects only cost. Every node that a nest reads from
+//! memory is a root, an input or a constant, and roots are in topological order.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -29,46 +36,51 @@ use super::attention::attend;
 use super::merge::merge;
 use super::prelude::Prelude;
 
-/// One group: see the module's head.
+/// A group. See the module documentation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// Operands before their readers.
+    /// The nodes stored in memory, operands before their readers.
     pub roots: Vec<NodeId>,
+    /// The node with the reduction.
     pub contraction: Option<NodeId>,
-    /// Contractions over the columns of a row; or with inner sums, over the points of the contraction.
+    /// Contractions over the columns of a row; in groups with inner sums, over the points of the
+    /// contraction.
     pub statistics: Vec<NodeId>,
-    /// Products that the contraction reads at each of its points.
+    /// Products that the contraction reads at each of its points (inner sums).
     pub inner: Vec<NodeId>,
-    /// It depends on no input, so that its value stays until weights change.
+    /// The group depends on no input, so its value stays valid until weights change.
     pub once: bool,
 }
 
 impl Group {
-    /// The root that the others, if there are any, lead to or come before.
+    /// Returns the last root, which the others lead to or come before.
     pub fn main(&self) -> NodeId {
         *self.roots.last().expect("a group has a root")
     }
 
-    /// What its nest computes; `roots` are its own, with where they go.
+    /// Returns the members that the group's nest computes. `roots` are the group's roots, each with
+    /// the windows of memory that it is written to.
     pub fn members<'a>(&'a self, roots: &'a [(NodeId, Vec<Window>)]) -> Members<'a> {
         Members { roots, contraction: self.contraction, statistics: &self.statistics, inner: &self.inner }
     }
 }
 
-/// Nodes that one group may hold: it bounds the size of a kernel, and the depth of recursion when it is built.
+/// The most nodes of a group. Bounds the size of a kernel, and the depth of recursion while it is
+/// built.
 pub(super) const MOST_NODES: usize = 192;
 
-/// Evaluations for each element up to which a cheap node of one operand is computed again rather than stored.
+/// The most evaluations for each element for which a cheap node with one operand is recomputed
+/// rather than stored.
 const MOST_RECOMPUTATION: f64 = 32.0;
 
-/// A tiled product reads an element from memory about this many times less often than it multiplies it.
+/// Multiplications of an element for each time that a tiled product reads it from memory, roughly.
 const TILE_REUSE: f64 = 64.0;
 
-/// The seconds that a nest is predicted to take on a device; `None`: it has no kernel for it.
+/// Predicts the seconds of a nest on a device. `None` if it has no kernel there.
 pub type Time<'a> = &'a dyn Fn(&Nest) -> Option<f64>;
 
-/// The groups of `graph` in topological order. Where `time` is not there, as in a scan, whose steps have parts of tensors, no products are made
-/// of products, nor ended with statistics of their rows.
+/// Returns the groups of `graph` in topological order. Without `time`, as in a scan, whose steps
+/// compute parts of tensors, products absorb no other products and get no row statistics.
 pub fn fuse(graph: &Graph, profile: &Profile, time: Option<Time>) -> Vec<Group> {
     let links = Links::new(graph);
     let mut stored: HashSet<NodeId> = graph.outputs.iter().map(|(_, id)| storage(graph, *id)).collect();
@@ -81,9 +93,10 @@ pub fn fuse(graph: &Graph, profile: &Profile, time: Option<Time>) -> Vec<Group> 
     let is_contraction = |id: &NodeId| matches!(graph.node(*id).op, Op::Contraction(_));
     let reductions = graph.ids().filter(|id| is_contraction(id) && !is_view(graph, *id)).collect();
     loop {
+        let _ = graph.budget.spend(5 * links.order.len() as u64);
         let grouping = Grouping::new(graph, profile, &links, &reductions, &stored);
         let more = grouping.to_store(most_buffers);
-        if more.is_empty() {
+        if more.is_empty() || graph.budget.check().is_err() {
             let mut groups = grouping.groups(&prelude.nodes);
             if let Some(time) = time {
                 groups = attend(graph, groups, profile, time);
@@ -94,7 +107,7 @@ pub fn fuse(graph: &Graph, profile: &Profile, time: Option<Time>) -> Vec<Group> 
     }
 }
 
-/// The node whose memory a chain of reshapes shows.
+/// Returns the node whose memory a chain of reshapes aliases.
 pub fn storage(graph: &Graph, mut id: NodeId) -> NodeId {
     while matches!(graph.node(id).op, Op::Reshape) {
         id = graph.operands(id)[0];
@@ -102,13 +115,14 @@ pub fn storage(graph: &Graph, mut id: NodeId) -> NodeId {
     id
 }
 
-/// Whether the node is in memory without a group of its own.
+/// Returns whether the node is in memory without a group of its own.
 pub fn is_source(op: &Op) -> bool {
     matches!(op, Op::Input(_) | Op::Weight(_) | Op::Elements(_) | Op::Result { .. })
 }
 
-/// Operands that a node can only read from memory: behind a reshape, at an index known at run time, generator states,
-/// those of scans; and what it compares with the extremes of just that.
+/// Returns the operands that a node can only read from memory: the operand of a reshape, of an
+/// access at a run-time index, of a random number generator and of a scan; and a tensor that the
+/// node compares with its own extremes.
 fn must_be_read_from_memory(graph: &Graph, id: NodeId) -> Vec<NodeId> {
     let operands = graph.operands(id);
     match &graph.node(id).op {
@@ -123,8 +137,9 @@ fn must_be_read_from_memory(graph: &Graph, id: NodeId) -> Vec<NodeId> {
     }
 }
 
-/// The tensors whose elements a contraction compares with the maxima or minima of that tensor, as gradients of these do. Computed
-/// again, an element might be rounded in another way, as where a device multiplies and adds at once: none would be the largest.
+/// Returns the tensors whose elements a contraction compares with the maxima or minima of the same
+/// tensor, as gradients of these do. A recomputed element might be rounded differently, for
+/// instance by a fused multiply-add, so that none would equal the extreme.
 pub(super) fn compared_with_extremes(graph: &Graph, op: &Contraction, operands: &[NodeId]) -> Vec<NodeId> {
     let tensor = |value: Value| match &op.body.insts[value].0 {
         Inst::Leaf(ContractionLeaf::Access(access)) => Some(storage(graph, operands[op.accesses[*access].operand])),
@@ -149,18 +164,22 @@ pub(super) fn compared_with_extremes(graph: &Graph, op: &Contraction, operands: 
 
 /// The graph's edges, by node index.
 struct Links {
-    /// The nodes in topological order.
+    /// All nodes in topological order.
     order: Vec<NodeId>,
     operands: Vec<Vec<NodeId>>,
-    /// Readers, once for each operand position.
+    /// Readers of each node, once for each operand position.
     users: Vec<Vec<NodeId>>,
+    /// How many of the graph's outputs are in the memory of each node.
+    outputs: HashMap<NodeId, usize>,
 }
 
 impl Links {
     fn new(graph: &Graph) -> Links {
         let order = graph.topological();
         let count = order.iter().map(|id| id.index() + 1).max().unwrap_or(0);
-        let mut links = Links { order, operands: vec![Vec::new(); count], users: vec![Vec::new(); count] };
+        let mut outputs = HashMap::new();
+        graph.outputs.iter().for_each(|(_, id)| *outputs.entry(storage(graph, *id)).or_insert(0) += 1);
+        let mut links = Links { order, operands: vec![Vec::new(); count], users: vec![Vec::new(); count], outputs };
         for &id in &links.order {
             let operands = graph.operands(id);
             operands.iter().for_each(|operand| links.users[operand.index()].push(id));
@@ -178,30 +197,31 @@ impl Links {
     }
 }
 
-/// Where a node that is not stored is computed.
+/// The location of a node that is computed but not stored.
 #[derive(Clone, Debug)]
 struct Inlined {
-    /// In ascending order.
+    /// The roots of the groups that compute it, in ascending order.
     roots: Vec<NodeId>,
-    /// Always at the place that the root's nest computes.
+    /// The node is always evaluated at the place that the root's nest computes.
     at_place: bool,
 }
 
+/// A partition of the graph into groups, for a given set of stored nodes.
 struct Grouping<'g> {
     graph: &'g Graph,
     profile: &'g Profile,
     links: &'g Links,
-    /// Contractions that are not mere views.
+    /// Contractions other than views.
     reductions: &'g HashSet<NodeId>,
-    /// By node index.
+    /// For each node: where it is inlined, or `None` if it is stored. Indexed by node.
     inlined: Vec<Option<Inlined>>,
     /// The contraction of a root's group; roots without one are absent.
     contractions: HashMap<NodeId, NodeId>,
-    /// How often a node is evaluated in all, by node index.
+    /// Total evaluations of each node. Indexed by node.
     evaluations: Vec<f64>,
-    /// Nodes in a root's group.
+    /// Number of nodes in each root's group.
     sizes: HashMap<NodeId, usize>,
-    /// For elementwise nodes that could be in a contraction's epilogue: that contraction.
+    /// For each elementwise node that could be in a contraction's epilogue: that contraction.
     epilogues: HashMap<NodeId, NodeId>,
 }
 
@@ -268,7 +288,7 @@ impl<'g> Grouping<'g> {
         }
     }
 
-    /// How often evaluating all of `user` reads one of `id`'s elements.
+    /// Returns how often evaluating all of `user` reads an element of `id`.
     fn reads(&self, user: NodeId, id: NodeId) -> f64 {
         let evaluations = self.evaluations[user.index()];
         let Op::Contraction(op) = &self.graph.node(user).op else { return evaluations };
@@ -276,7 +296,8 @@ impl<'g> Grouping<'g> {
         let default = f64::from(op.default && operands.last() == Some(&id));
         let elements = (self.graph.node(user).ty.elements() as f64).max(1.0);
         let points: f64 = op.indices.iter().map(|r| (r.high - r.low).max(0) as f64).product();
-        // A tile has many places to which an element belongs, unless all lie around it, as of a depthwise convolution.
+        // A tile reuses an element at many places, unless these all lie around it, as in a
+        // depthwise convolution.
         let is_tiled = |access: &Access| op.accesses.len() >= 2 && op.reads_again(access);
         let tiled = (points / TILE_REUSE).max(elements.min(points));
         let accesses = op.accesses.iter().filter(|access| operands[access.operand] == id);
@@ -284,7 +305,8 @@ impl<'g> Grouping<'g> {
         evaluations / elements * (reads + default * elements)
     }
 
-    /// Whether some coordinate at which `user` reads `id`, or to which it writes what it reads there, is a place plus a tap.
+    /// Returns whether `user` reads `id` through a window, or writes it through one: some
+    /// coordinate is the sum of a place and a tap.
     fn reads_through_window(&self, user: NodeId, id: NodeId) -> bool {
         let Op::Contraction(op) = &self.graph.node(user).op else { return false };
         let operands = self.links.operands(user);
@@ -294,7 +316,8 @@ impl<'g> Grouping<'g> {
         read.chain(&op.output).any(is_window)
     }
 
-    /// The groups into which `id`, evaluated `needed` times, should be inlined; `None` to store it.
+    /// Returns the groups into which to inline `id`, which is evaluated `needed` times, or `None`
+    /// to store it.
     fn inline(&mut self, id: NodeId, needed: f64) -> Option<Inlined> {
         let node = self.graph.node(id);
         let users = self.links.users(id);
@@ -310,6 +333,7 @@ impl<'g> Grouping<'g> {
             }
             at_place &= is_elementwise(&self.graph.node(user).op) && self.graph.shape(user) == node.ty.shape;
         }
+        let _ = self.graph.budget.spend((users.len() + roots.len()) as u64 / 2);
         roots.sort_unstable();
         roots.dedup();
         at_place &= roots.len() == 1;
@@ -321,7 +345,7 @@ impl<'g> Grouping<'g> {
             return None;
         }
         if self.reductions.contains(&id) {
-            // A second aggregation does not fit the nest.
+            // A nest has room for only one aggregation.
             let joins = at_place && !self.contractions.contains_key(&root);
             return joins.then(|| {
                 self.contractions.insert(root, id);
@@ -338,7 +362,8 @@ impl<'g> Grouping<'g> {
         let repeats = needed / (node.ty.elements() as f64).max(1.0);
         let operands = self.links.operands(id);
         let tensors = operands.iter().filter(|&&o| self.graph.node(o).ty.elements() > 1).count();
-        // On a cpu what is stored stays in a cache, and the fast ways of products and windows read operands as they lie in memory.
+        // On a cpu, stored values stay in a cache, and the fast products and convolutions read
+        // operands as they lie in memory.
         let is_native = self.profile.execution == Execution::Native;
         if is_native && turns(&node.op) && users.iter().any(|&user| self.reads_through_window(user, id)) {
             return None;
@@ -352,27 +377,26 @@ impl<'g> Grouping<'g> {
         self.inlined[id.index()].is_none() && !matches!(self.graph.node(id).op, Op::Reshape)
     }
 
-    /// The roots of the groups that compute a node.
+    /// Returns the roots of the groups that compute a node.
     fn roots<'s>(&'s self, id: &'s NodeId) -> &'s [NodeId] {
         self.inlined[id.index()].as_ref().map_or(std::slice::from_ref(id), |home| &home.roots)
     }
 
-    /// The nodes whose memory the operands of a node that is computed show.
+    /// Returns the nodes whose memory a computed node's operands alias.
     fn reads_from(&self, id: NodeId) -> impl Iterator<Item = NodeId> {
         let computes = !matches!(self.graph.node(id).op, Op::Reshape | Op::Scan(_));
         self.links.operands(id).iter().filter(move |_| computes).map(|&operand| storage(self.graph, operand))
     }
 
-    /// How many tensors the nests that compute a node may read, where a kernel may bind `most_buffers`: the result of a
-    /// nest in a scan goes to each output that names it.
+    /// Returns how many tensors the nests that compute a node may read if a kernel can bind
+    /// `most_buffers`. In a scan, a nest writes its result once for each output that names it.
     fn most_read(&self, id: NodeId, most_buffers: usize) -> usize {
-        let written = |root: &NodeId| {
-            self.graph.outputs.iter().filter(|(_, output)| storage(self.graph, *output) == *root).count()
-        };
+        let written = |root: &NodeId| self.links.outputs.get(root).copied().unwrap_or(0);
         most_buffers.saturating_sub(self.roots(&id).iter().map(written).max().unwrap_or(0).max(1))
     }
 
-    /// The roots of groups whose nests read more tensors from memory than a kernel with its outputs may bind.
+    /// Returns the roots of groups whose nests read more tensors than a kernel can bind besides its
+    /// outputs.
     fn too_large(&self, most_buffers: usize) -> HashSet<NodeId> {
         let mut read: HashMap<NodeId, HashSet<NodeId>> = HashMap::new();
         for id in &self.links.order {
@@ -386,10 +410,12 @@ impl<'g> Grouping<'g> {
         read.into_iter().filter(|(root, tensors)| is_too_much(*root, tensors.len())).map(|(root, _)| root).collect()
     }
 
-    /// Inlined nodes to store instead, so that groups read no more tensors than a kernel may bind.
+    /// Returns inlined nodes to store instead, so that no group reads more tensors than a kernel
+    /// can bind.
     ///
-    /// From operands to readers, each node of a group that is too large gathers the tensors that it needs; where they
-    /// become too many, the operand that needs the most is stored, and is one tensor from there on.
+    /// Walks from operands to readers. Each node of a group that is too large collects the tensors
+    /// that it needs. If these are too many, the operand that needs the most is stored, and counts
+    /// as one tensor from there on.
     fn to_store(&self, most_buffers: usize) -> Vec<NodeId> {
         let too_large = self.too_large(most_buffers);
         let mut needs: HashMap<NodeId, BTreeSet<NodeId>> = HashMap::new();
@@ -420,7 +446,7 @@ impl<'g> Grouping<'g> {
         chosen
     }
 
-    /// `once` are the nodes that depend on no input.
+    /// Returns the groups. `once` has the nodes that depend on no input.
     fn groups(&self, once: &HashSet<NodeId>) -> Vec<Group> {
         let stored = self.links.order.iter().filter(|id| self.is_stored(**id) && !is_source(&self.graph.node(**id).op));
 
@@ -439,7 +465,8 @@ fn is_elementwise(op: &Op) -> bool {
     matches!(op, Op::Constant(_) | Op::Index { .. } | Op::Unary(_) | Op::Binary(_) | Op::Select | Op::Cast)
 }
 
-/// Whether it copies a tensor so that elements that were neighbours are none.
+/// Returns whether the node copies a tensor in another order, so that elements adjacent in the
+/// tensor are not adjacent in the copy.
 fn turns(op: &Op) -> bool {
     let Op::Contraction(op) = op else { return false };
     let [access] = &op.accesses[..] else { return false };
@@ -452,7 +479,7 @@ fn turns(op: &Op) -> bool {
 fn is_expensive(op: &Op) -> bool {
     match op {
         Op::Unary(op) => op.is_expensive(),
-        Op::Binary(op) => *op == crate::scalar::BinaryOp::Pow,
+        Op::Binary(op) => op.is_expensive(),
         _ => false,
     }
 }

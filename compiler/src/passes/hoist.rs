@@ -1,13 +1,15 @@
-//! Computes once, before a scan, what would be the same in each of its steps.
+//! Hoists loop-invariant nodes out of a scan: computes them once, before the scan, rather than in
+//! each step.
 //!
-//! Example: in a body, `%4 = mul %2 %3` of two captures is computed outside, and captured itself. So is a whole scan within
-//! the body, if it reads nothing but captures.
+//! Example: a body's `%4 = mul %2 %3` of two captures is computed outside, and captured in turn. So
+//! is a whole scan in the body, if it reads only captures.
 //!
-//! Only what a step pays for is moved: aggregations, generators, scans, and elementwise operations that are no larger than
-//! an operand. Constants and views stay, as they cost nothing where they are read.
+//! Only nodes that cost something in each step move: aggregations, random number generators, scans,
+//! and elementwise operations that are no larger than an operand. Constants and views stay, because
+//! they cost nothing where they are read.
 //!
-//! Why it is sound: a node is a function of its operands. One of a scan without steps is computed in vain, which has no
-//! effect.
+//! Why it is sound: a node is a function of its operands. A node hoisted from a scan without steps
+//! is computed in vain, which has no effect.
 
 use std::collections::{HashMap, HashSet};
 
@@ -24,7 +26,7 @@ pub fn hoist(graph: &mut Graph) {
     }
 }
 
-/// Moves what does not depend on the step out of the body, into the graph around it.
+/// Moves nodes that do not depend on the step from the body to the surrounding graph.
 fn hoist_from(graph: &mut Graph, parts: &mut Parts) {
     let body = &parts.body;
     let order = body.topological();
@@ -66,7 +68,7 @@ fn hoist_from(graph: &mut Graph, parts: &mut Parts) {
     }
 }
 
-/// Whether a node costs more in each step than reading its value.
+/// Returns whether computing a node in each step costs more than reading its value.
 fn costs(body: &Graph, id: NodeId) -> bool {
     let elements = |id: NodeId| body.node(id).ty.elements();
     match &body.node(id).op {

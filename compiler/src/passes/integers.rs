@@ -1,12 +1,20 @@
-//! Sums of products of small whole numbers, as of quantized networks, in f64: a cpu has fast products of floats alone.
+//! Computes sums of products of small integers, as in quantized networks, in f64: a cpu has fast
+//! matrix products for floats only.
 //!
-//! Example: with `A` and `B` of i8, `i32(A)` times `i32(B)` is at most 2^14 in magnitude, and the sum of 512 of these at most 2^23. So
-//! `contract sum … { v0 = %A[n, k]; v1 = %B[k, u]; v2 = mul v0 v1; yield v2 } : i32` becomes the same in f64, of `cast %A : f64` and
-//! `cast %B : f64`, and a cast of that to i32.
+//! Example: with `A` and `B` of i8, the products of `i32(A)` and `i32(B)` are at most 2^14 in
+//! magnitude, and the sum of 512 of these at most 2^23. So
 //!
-//! Why it is sound: every product and every sum of some of them, in whatever order, is a whole number that both types hold, so that nothing is
-//! rounded, and nothing wraps. How great values may be, types, constants and arithmetic say. It is never f32, which would hold shorter sums: what a cpu
-//! finds to be a convolution in f32 it may compute by Winograd's way, whose transforms have fractions.
+//! ```text
+//! contract sum … { v0 = %A[n, k]; v1 = %B[k, u]; v2 = mul v0 v1; yield v2 } : i32
+//! ```
+//!
+//! becomes the same contraction in f64, of `cast %A : f64` and `cast %B : f64`, followed by a cast
+//! to i32.
+//!
+//! Why it is sound: every product, and every partial sum in any order, is an integer that both
+//! types represent, so that nothing is rounded and nothing wraps. Types, constants and arithmetic
+//! bound the values. The pass never uses f32, although it would hold shorter sums: a cpu may
+//! compute f32 convolutions by Winograd's algorithm, whose transforms have fractions.
 
 use std::collections::HashMap;
 
@@ -16,7 +24,7 @@ use crate::graph::{Access, Aggregation, Contraction, ContractionLeaf, Graph, Nod
 use crate::scalar::{BinaryOp, Inst, Program, UnaryOp};
 use crate::tensor::TensorType;
 
-/// Up to here f64 holds every whole number.
+/// f64 represents every integer up to this magnitude.
 const EXACT: i128 = 1 << 53;
 
 /// Computes sums of products of whole numbers in f64 where that is exact.
@@ -50,7 +58,7 @@ pub fn integers(graph: &mut Graph) {
     }
 }
 
-/// The product of what two accesses read.
+/// Returns the body that multiplies two accesses.
 fn product_of_accesses(dtype: DType) -> Program<ContractionLeaf> {
     let mut body = Program::default();
     let [a, b] = [0, 1].map(|access| body.push(Inst::Leaf(ContractionLeaf::Access(access)), dtype));
@@ -58,7 +66,7 @@ fn product_of_accesses(dtype: DType) -> Program<ContractionLeaf> {
     body
 }
 
-/// Whether it is a sum of products of integers that f64 holds exactly.
+/// Returns whether the node is a sum of products of integers that f64 represents exactly.
 fn is_exact(
     graph: &Graph,
     id: NodeId,
@@ -77,7 +85,9 @@ fn is_exact(
     sum <= EXACT.min(greatest(dtype))
 }
 
-/// So many points at most have one place: of the variables that only one coordinate of the place names, it tells one from the others.
+/// Returns an upper bound of the points that fall on one place. Given all other variables, each
+/// coordinate of the place determines one of the variables that no other coordinate mentions. The
+/// values of the remaining variables may all fall on one place.
 fn terms(contraction: &Contraction) -> i128 {
     let range = |variable: usize| &contraction.indices[variable];
     let extent = |variable: &usize| i128::from(range(*variable).high - range(*variable).low).max(1);
@@ -88,26 +98,27 @@ fn terms(contraction: &Contraction) -> i128 {
     others.map(|variable| extent(&variable)).fold(1, i128::saturating_mul)
 }
 
-/// The greatest magnitude that a value of the type, an integer or bool, can have with either sign.
+/// Returns the greatest value of an integer type or bool. A signed type has its negation, too.
 fn greatest(dtype: DType) -> i128 {
     let bits = dtype.bits() - u32::from(dtype.is_signed_integer());
     (1 << bits) - 1
 }
 
-/// The greatest magnitude of a node's elements, if they are integers or bools; `most` has that of its operands.
+/// Returns a bound of the magnitude of a node's elements, if they are integers or bools. `most` has
+/// the bounds of its operands.
 fn magnitude(graph: &Graph, id: NodeId, most: &HashMap<NodeId, i128>) -> i128 {
     let dtype = graph.dtype(id);
     if dtype.is_float() {
         return i128::MAX;
     }
-    // The least value of a signed type, too.
+    // Includes the least value of a signed type.
     let any = greatest(dtype) + i128::from(dtype.is_signed_integer());
     let operands = graph.operands(id);
     let of = |operand: usize| most[&operands[operand]];
     let found = match &graph.node(id).op {
         Op::Constant(value) => size(value),
         Op::Elements(values) => values.iter().map(size).max().unwrap_or(0),
-        // Without a sign, what would be below 0 wraps.
+        // Negative values wrap when cast to an unsigned type.
         Op::Cast if dtype.is_signed_integer() || !graph.dtype(operands[0]).is_signed_integer() => of(0),
         Op::Binary(BinaryOp::Sub) if dtype.is_signed_integer() => of(0).saturating_add(of(1)),
         Op::Unary(UnaryOp::Neg | UnaryOp::Abs) if dtype.is_signed_integer() => of(0),
@@ -121,17 +132,17 @@ fn magnitude(graph: &Graph, id: NodeId, most: &HashMap<NodeId, i128>) -> i128 {
         }
         _ => any,
     };
-    // What is greater wraps, or saturates.
+    // Greater values wrap or saturate.
     if found <= greatest(dtype) { found } else { any }
 }
 
-/// Whether its values are elements of its first access.
+/// Returns whether its values are elements of its first access.
 fn is_of_elements(contraction: &Contraction) -> bool {
     let Contraction { body, .. } = contraction;
     matches!(body.insts[body.results[0]].0, Inst::Leaf(ContractionLeaf::Access(0)))
 }
 
-/// The magnitude of a whole number.
+/// Returns the magnitude of an integer.
 fn size(value: &Scalar) -> i128 {
     if value.dtype == DType::U64 { value.bits().into() } else { i128::from(value.to_i64()).abs() }
 }
@@ -167,7 +178,8 @@ graph f(%0, %1) -> (P = %6)
         ");
     }
 
-    /// The type of the sum of products of two inputs' elements, as i32, over so many terms.
+    /// Returns the type of the sum of products of two inputs' elements, cast to type `of`, over
+    /// `terms` terms.
     fn sum(left: &str, right: &str, of: &str, terms: usize) -> DType {
         let text = format!(
             "graph f(%0, %1) -> (P = %4)\n\
@@ -194,11 +206,11 @@ graph f(%0, %1) -> (P = %6)
         assert_eq!(sum("i32", "i8", "i64", 1), DType::F64);
         assert_eq!(sum("i32", "i32", "i64", 1), DType::I64);
         assert_eq!(sum("u8", "u8", "u16", 2), DType::U16);
-        // -1 as u32 is great.
+        // -1 as u32 is large.
         assert_eq!(sum("i8", "u8", "u32", 9), DType::U32);
     }
 
-    /// A place that two coordinates lead to, of which one names a variable that the other names too, has that variable's points as well.
+    /// Two coordinates that mention the same variable do not determine it.
     #[test]
     fn points_of_a_place() {
         let terms_of = |place: &str, variables: &str| {

@@ -1,11 +1,15 @@
-//! Products of one tensor with several weights become one product with all of them, side by side.
+//! Joins products of one tensor with several weights into one product with the concatenated
+//! weights.
 //!
-//! Example: the queries, keys and values of an attention, `Q = X · A + a`, `K = X · B + b`, `V = X · C + c`, become slices of
-//! `X · [A B C] + [a b c]`: one kernel instead of three, which reads X once and keeps a large device busy. `[A B C]` follows from weights
-//! alone, so that it is made once, and slices are views. What is reshaped after that, perhaps scaled, is sliced in the new shape.
+//! Example: an attention's queries, keys and values, `Q = X · A + a`, `K = X · B + b`,
+//! `V = X · C + c`, become slices of `X · [A B C] + [a b c]`: one kernel instead of three, which
+//! reads X once and keeps a large device busy. `[A B C]` depends on weights alone, so that it is
+//! computed once, and slices are views. If the product is then reshaped, possibly after scaling,
+//! the slice has the new shape.
 //!
-//! Why it is sound: a column of a product is a sum of the same terms whatever other columns there are. Weights that runs change are left
-//! alone, as the joint ones would have to be made again each time.
+//! Why it is sound: a column of a product is a sum of the same terms, whatever other columns there
+//! are. Weights that runs change are left alone, because the concatenation would have to be
+//! recomputed in each run.
 
 use std::collections::HashMap;
 
@@ -15,7 +19,7 @@ use crate::graph::{Access, Aggregation, Contraction, ContractionLeaf, Graph, Ind
 use crate::scalar::{BinaryOp, Inst, Program};
 use crate::tensor::TensorType;
 
-/// Joins products of what `graph` computes with its weights.
+/// Joins products of one tensor with weights.
 pub fn join(graph: &mut Graph) {
     let mut all: Vec<Vec<Product>> = Vec::new();
     let mut of_tensor: HashMap<NodeId, Vec<usize>> = HashMap::new();
@@ -39,13 +43,13 @@ struct Product {
     /// The product, or its sum with the bias.
     node: NodeId,
     tensor: NodeId,
-    /// Of the variables that number rows, then those that number terms.
+    /// The tensor's index in terms of row variables, which are numbered first, and term variables.
     index: Vec<Affine>,
     rows: Vec<usize>,
     terms: Vec<usize>,
     columns: Vec<usize>,
     weight: NodeId,
-    /// What is added to each row, a weight.
+    /// A weight that is added to each row.
     bias: Option<NodeId>,
 }
 
@@ -87,7 +91,7 @@ impl Product {
         if !fits {
             return None;
         }
-        // What each variable is among rows and terms; columns are none of these.
+        // Numbers the variables of rows and terms. Columns have no number.
         let order: Vec<usize> = rows.iter().chain(terms).copied().collect();
         let number = |v: usize| order.iter().position(|&other| other == v).unwrap_or(order.len());
         let index = op.accesses[x].index.iter().map(|i| i.affine.map_variables(number)).collect::<Option<Vec<_>>>()?;
@@ -109,7 +113,7 @@ impl Product {
         Some(product)
     }
 
-    /// Goes on to the sum of the product and a bias, where nothing else reads the product.
+    /// Extends the product by a bias, if nothing else reads the product.
     fn take_bias(&mut self, graph: &Graph) {
         let [user] = graph.users(self.node)[..] else { return };
         let operands = graph.operands(user);
@@ -123,7 +127,7 @@ impl Product {
         }
     }
 
-    /// Whether another product of the same tensor sums the same terms of it.
+    /// Returns whether another product sums the same terms of the same tensor.
     fn fits(&self, other: &Product) -> bool {
         (&self.index, &self.rows, &self.terms) == (&other.index, &other.rows, &other.terms)
     }
@@ -133,15 +137,15 @@ impl Product {
     }
 }
 
-/// Whether a node is a weight that no run changes.
+/// Returns whether a node is a weight that no run changes.
 fn is_kept(graph: &Graph, id: NodeId) -> bool {
     matches!(&graph.node(id).op, Op::Weight(path) if graph.outputs.iter().all(|(name, _)| name != path))
 }
 
-/// Makes one product of several, and slices of it what they are.
+/// Replaces several products by slices of a joint one.
 fn joined(graph: &mut Graph, products: &[Product]) {
     let Product { index, rows, terms, .. } = &products[0];
-    // What it is now, if that has been joined before.
+    // The tensor may itself have been joined before: look up its current node.
     let operands = graph.operands(products[0].product);
     let Some(tensor) = operands.into_iter().find(|&operand| operand != products[0].weight) else { return };
     let widths: Vec<usize> = products.iter().map(Product::width).collect();
@@ -183,7 +187,8 @@ fn joined(graph: &mut Graph, products: &[Product]) {
     let mut first = 0;
     for product in products {
         let old = if with_bias { product.node } else { product.product };
-        // A chain of scalar operations may lead to a reshape, which the slice then has already.
+        // If a chain of scalar operations leads to a reshape, the slice has the reshaped form
+        // already.
         let (chain, reshape) = reshaped(graph, old, rows, product.width());
         match reshape {
             Some((reshape, columns)) => {
@@ -209,8 +214,8 @@ fn joined(graph: &mut Graph, products: &[Product]) {
     }
 }
 
-/// Follows the only readers of a node through operations with scalars to a reshape of its columns alone, and gives these operations, the
-/// reshape and the sizes that the columns become.
+/// Follows the only readers of a node through operations with scalars to a reshape that splits only
+/// its columns. Returns these operations, the reshape, and the sizes of the new column axes.
 fn reshaped(graph: &Graph, from: NodeId, rows: &[usize], width: usize) -> (Vec<NodeId>, Option<(NodeId, Vec<usize>)>) {
     let mut chain = Vec::new();
     let mut id = from;
@@ -239,7 +244,7 @@ fn reshaped(graph: &Graph, from: NodeId, rows: &[usize], width: usize) -> (Vec<N
     }
 }
 
-/// `[terms, columns]` of tensors of `[terms, …]`, one after the other along the columns.
+/// Concatenates tensors of shape `[terms, …]` along their flattened columns.
 fn side_by_side(graph: &mut Graph, parts: &[NodeId], terms: &[usize], widths: &[usize]) -> NodeId {
     let shape = [terms, &[widths.iter().sum()]].concat();
     let ty = TensorType::new(DType::F32, shape.as_slice());
@@ -264,7 +269,7 @@ fn side_by_side(graph: &mut Graph, parts: &[NodeId], terms: &[usize], widths: &[
     whole.unwrap_or(parts[0])
 }
 
-/// The columns of `whole` from `first` on, as `[rows, columns]`.
+/// Returns columns of `whole`, from `first` on, with the shape `[rows, columns]`.
 fn slice(graph: &mut Graph, whole: NodeId, rows: &[usize], columns: &[usize], first: usize) -> NodeId {
     let shape = [rows, columns].concat();
     let strides = TensorType::new(DType::F32, columns).strides();
@@ -319,7 +324,7 @@ graph f(%0) -> (Q = %8, K = %10)
         ");
     }
 
-    /// What is summed under a condition, or along a diagonal, is another product.
+    /// Sums under a constraint, or over other terms, are different products.
     #[test]
     fn products_of_other_terms_are_left_alone() {
         for other in ["[n, u] (n: 0..4, u: 0..6, k: 0..3) where n - k >= 0", "[n, u] (n: 0..4, u: 0..6, k: 1..3)"] {
@@ -335,7 +340,7 @@ graph f(%0) -> (Q = %3, K = %4)
         }
     }
 
-    /// Weights that a run changes would have to be put side by side each time.
+    /// The concatenation of weights that a run changes would have to be recomputed each time.
     #[test]
     fn weights_that_change_are_left_alone() {
         let graph = "\

@@ -1,22 +1,30 @@
-//! Lays out what passes between convolutions with the channels last, for devices whose fast ways go along channels.
+//! Stores tensors between convolutions channels-last, for devices whose fast kernels vectorize
+//! along channels.
 //!
-//! Example: networks from PyTorch and ONNX have images as [images, channels, lines, pixels], where a vector of a depthwise convolution
-//! would go along the few pixels of a line. Of
+//! Example: networks from PyTorch and ONNX have images in NCHW order, [images, channels, lines,
+//! pixels], where the vectors of a depthwise convolution would run along the few pixels of a line.
+//! In
 //!
 //! ```text
-//! %2 = contract sum [n, f, y, x] (…) { v0 = %0[n, c, y + i, x + j]; v1 = %1[f, c, i, j]; … } : f32[1, 6, 5, 7]
+//! %2 = contract sum [n, f, y, x] (…) { v0 = %0[n, c, y + i, x + j]; v1 = %1[f, c, i, j]; … }
+//!      : f32[1, 6, 5, 7]
 //! %3 = exp %2 : f32[1, 6, 5, 7]
 //! ```
 //!
-//! with another convolution of `%3`, both become f32[1, 5, 7, 6]. Inputs, weights and outputs stay as they are: a contraction reads and
-//! writes any layout, for all else there are transposed views. But of an input that is read through a window there is a copy with the channels
-//! last, and an output that is a product with a window, or made of one element by element, is a copy of one with the channels last.
+//! where another convolution reads `%3`, both nodes become f32[1, 5, 7, 6]. Inputs, weights and
+//! outputs keep their layout: contractions read and write any layout, and other operations get
+//! transposed views. There are two exceptions, which get a channels-last copy: an input that is
+//! read through a window, and an output that is a convolution, or is computed from one elementwise.
 //!
-//! Which axes are channels is found for classes of axes: those of tensors that elementwise operations, pooling, paddings and the like relate.
-//! A product with a weight, one of whose factors is read through a window, or whose result is written through one, says of each axis of its result and its other factor
-//! whether it holds channels (its index runs over the weight, too) or not; any other product with a weight says so where one of its axes is known to hold none.
+//! Axes are partitioned into classes, so that elementwise operations, pooling, padding and the like
+//! relate the axes of their operands and results. A product with a weight determines for each axis
+//! of its result and of its other operand whether it holds channels: it does if its index also runs
+//! over the weight. Only convolutions, which read the operand or write the result through a window,
+//! decide this on their own. Any other product with a weight follows once one of its axes is known
+//! to hold no channels.
 //!
-//! Why it is sound: an axis has the same indices wherever it stands. Sums may have their terms in another order.
+//! Why it is sound: permuting axes does not change which elements an index selects. Sums may add
+//! their terms in another order.
 
 use std::collections::{HashMap, HashSet};
 
@@ -48,14 +56,14 @@ pub fn layout(graph: &mut Graph) {
     order.into_iter().for_each(|id| rewriter.rewrite(id));
 }
 
-/// The axes of a tensor, by their numbers before, in the order in which they are now.
+/// A permutation of a tensor's axes: the old number of each axis, in the new order.
 type Order = Vec<usize>;
 
 fn is_identity(order: &[usize]) -> bool {
     order.iter().enumerate().all(|(place, &axis)| place == axis)
 }
 
-/// Axes of all tensors, in classes of those that should stand together.
+/// The axes of all tensors, partitioned into classes that should have the same position.
 struct Classes {
     first: HashMap<NodeId, usize>,
     classes: UnionFind<usize>,
@@ -75,7 +83,7 @@ impl Classes {
         let mut classes = Classes { first, classes: UnionFind::new(count), channels, others };
         order.iter().for_each(|id| classes.relate(graph, *id, products.get(id)));
         products.values().filter(|product| product.has_window).for_each(|product| classes.learn(product));
-        // What one product says, or a reshape joins, may decide others.
+        // Conclusions from one product, or axes joined by a reshape, may determine others.
         loop {
             let (channels, others) = (classes.of(&classes.channels), classes.of(&classes.others));
             let is_new = |product: &&Product| {
@@ -104,7 +112,7 @@ impl Classes {
         self.classes.find(self.axis(axis))
     }
 
-    /// The classes of some axes.
+    /// Returns the classes of some axes.
     fn of(&self, axes: &HashSet<usize>) -> HashSet<usize> {
         axes.iter().map(|&axis| self.classes.find(axis)).collect()
     }
@@ -160,7 +168,8 @@ impl Classes {
         }
     }
 
-    /// Relates the axes that a reshape makes one, where all are of the classes that hold `channels`; whether that is new.
+    /// Relates the axes that a reshape merges into one, if all their classes hold `channels`.
+    /// Returns whether a relation is new.
     fn join(&mut self, graph: &Graph, id: NodeId, channels: &HashSet<usize>) -> bool {
         if graph.node(id).op != Op::Reshape {
             return false;
@@ -175,7 +184,8 @@ impl Classes {
         is_new
     }
 
-    /// The orders of the nodes that do not stay as they are, and those in which products read, through windows, nodes that do.
+    /// Returns the orders of the nodes that move, and the orders in which convolutions read nodes
+    /// that do not.
     fn orders(
         &self,
         graph: &Graph,
@@ -193,7 +203,7 @@ impl Classes {
             let order: Order = first.into_iter().chain(last).collect();
             (!is_view_of(shape, &order)).then_some((id, order))
         };
-        // Products with windows, and what is made of them element by element.
+        // Convolutions, and nodes computed from them elementwise.
         let mut of_windows: HashSet<NodeId> = HashSet::new();
         for &id in order {
             let is_made = || graph.operands(id).iter().any(|operand| of_windows.contains(operand));
@@ -213,18 +223,20 @@ impl Classes {
     }
 }
 
-/// Whether a tensor in another order of axes has its elements in the same order: only axes of one element change places.
+/// Returns whether the permuted tensor has its elements in the same order: only axes of size 1
+/// move.
 fn is_view_of(shape: &[usize], order: &[usize]) -> bool {
     let long: Vec<usize> = order.iter().copied().filter(|&axis| shape[axis] != 1).collect();
     long.is_sorted()
 }
 
-/// Whether each element is made of the operands' elements at its place.
+/// Returns whether each element depends only on the operands' elements at its place.
 fn is_elementwise(op: &Op) -> bool {
     matches!(op, Op::Unary(_) | Op::Binary(_) | Op::Select | Op::Cast | Op::StopGradient)
 }
 
-/// The axes that a reshape keeps together, as short lists as there are: each pair has as many elements. Those of one element are left out.
+/// Splits a reshape into its smallest independent parts: pairs of lists of axes with equal numbers
+/// of elements. Axes of size 1 are left out.
 fn parts(from: &[usize], to: &[usize]) -> Vec<(Vec<usize>, Vec<usize>)> {
     let long = |shape: &[usize]| (0..shape.len()).filter(|&axis| shape[axis] != 1).collect::<Vec<_>>();
     let (mut parts, mut last) = (Vec::new(), (Vec::new(), Vec::new()));
@@ -240,7 +252,7 @@ fn parts(from: &[usize], to: &[usize]) -> Vec<(Vec<usize>, Vec<usize>)> {
             right *= to[axis];
             last.1.push(axis);
         } else {
-            // An empty tensor: its axes are not related.
+            // An empty tensor: its axes are unrelated.
             return Vec::new();
         }
         if left == right {
@@ -253,20 +265,22 @@ fn parts(from: &[usize], to: &[usize]) -> Vec<(Vec<usize>, Vec<usize>)> {
 
 /// A sum of products of a tensor with a weight.
 struct Product {
-    /// The tensor's number among the operands.
+    /// The tensor's operand number.
     number: usize,
     tensor: NodeId,
-    /// Axes of both whose index runs over the weight, too, and all others.
+    /// Axes of the tensor and the result whose index also runs over the weight, and all other axes.
     channels: Vec<(NodeId, usize)>,
     others: Vec<(NodeId, usize)>,
-    /// Some index of the tensor is a place of the result plus a tap, or the other way round.
+    /// Some index of the tensor or of the result is the sum of a place and a tap: the product is a
+    /// convolution.
     has_window: bool,
-    /// Where no channels are summed, as in a depthwise convolution: the operand that the weight is, and its order with the channels last.
+    /// For a product that sums over no channels, such as a depthwise convolution: the weight's
+    /// operand number, and its channels-last order.
     weight: Option<(usize, Order)>,
 }
 
 impl Product {
-    /// All nodes, operands before their readers, and the products among them.
+    /// Returns all nodes, operands before their readers, and the products among them.
     fn all(graph: &Graph) -> (Vec<NodeId>, HashMap<NodeId, Product>) {
         let mut kept: HashSet<NodeId> = HashSet::new();
         let mut products = HashMap::new();
@@ -304,7 +318,8 @@ impl Product {
         let of_result = |v: usize| op.output.iter().any(|place| place.coefficient(v) != 0);
         let long = |affine: &Affine| affine.variables().filter(|&v| op.indices[v].varies()).collect::<Vec<usize>>();
         let of_weight = |v: usize| weight.mentions(v);
-        // Of an index with places and taps, these are no channels: a convolution reads at such an index, a transposed one writes there.
+        // Taps are no channels. A convolution reads at an index of a place plus a tap; a transposed
+        // convolution writes there.
         let mut taps: HashSet<usize> = HashSet::new();
         for index in &tensor.index {
             let variables = long(&index.affine);
@@ -349,7 +364,7 @@ impl Product {
     }
 }
 
-/// Makes an output a copy of the node that it was, so that this may have any order.
+/// Makes an output a copy of its node, so that the node may have any order.
 fn give_by_copy(graph: &mut Graph, id: NodeId) -> NodeId {
     let node = graph.node(id).clone();
     let copy = Op::Contraction(Box::new(Contraction::copy(node.ty.dtype, &node.ty.shape)));
@@ -359,13 +374,15 @@ fn give_by_copy(graph: &mut Graph, id: NodeId) -> NodeId {
     copy
 }
 
+/// Rewrites the nodes of a graph in their new orders.
 struct Rewriter<'a> {
     graph: &'a mut Graph,
-    /// Of the nodes that do not stay as they are.
+    /// The new order of each node that moves.
     orders: HashMap<NodeId, Order>,
-    /// Of products: the numbers of operands that are read in another order than they have, and that order.
+    /// For each product: the operands that it reads in another order than they have, and that
+    /// order.
     read: HashMap<NodeId, Vec<(usize, Order)>>,
-    /// Nodes in other orders.
+    /// Permuted copies and views made so far.
     made: HashMap<(NodeId, Order), NodeId>,
 }
 
@@ -374,13 +391,13 @@ impl Rewriter<'_> {
         self.orders.get(&id).cloned().unwrap_or_else(|| (0..self.graph.shape(id).len()).collect())
     }
 
-    /// The shape of a node before.
+    /// Returns the shape of a node before the pass.
     fn plain_shape(&self, id: NodeId) -> Vec<usize> {
         let shape = self.graph.shape(id);
         self.orders.get(&id).map_or_else(|| shape.to_vec(), |order| permuted(shape, &inverse(order)))
     }
 
-    /// Gives a node its order, after its operands have theirs.
+    /// Rewrites a node in its new order. Its operands must have theirs already.
     fn rewrite(&mut self, id: NodeId) {
         let (order, operands) = (self.order(id), self.graph.operands(id));
         let stays = |id: &NodeId| !self.orders.contains_key(id);
@@ -423,12 +440,12 @@ impl Rewriter<'_> {
         self.graph.node_mut(id).ty.shape = shape;
     }
 
-    /// A node in the order that it had.
+    /// Returns the node in its original order.
     fn plain(&mut self, id: NodeId) -> NodeId {
         self.in_order(id, &(0..self.graph.shape(id).len()).collect::<Order>())
     }
 
-    /// A node in another order.
+    /// Returns the node in the given order.
     fn in_order(&mut self, id: NodeId, order: &[usize]) -> NodeId {
         let now = self.order(id);
         if now == order {
@@ -453,7 +470,7 @@ impl Rewriter<'_> {
         made
     }
 
-    /// A node for an elementwise operation whose result has this order.
+    /// Returns the operand for an elementwise operation whose result has the given order.
     fn broadcast(&mut self, id: NodeId, order: &[usize]) -> NodeId {
         let rank = self.graph.shape(id).len();
         let missing = order.len() - rank;
@@ -475,8 +492,8 @@ impl Rewriter<'_> {
         self.graph.add(Op::Reshape, TensorType { dtype, shape }, &[of])
     }
 
-    /// Whether a reshape to `shape`, in `order`, has its elements as they are in the operand now: the parts that it keeps together are in the same
-    /// sequence in both.
+    /// Returns whether a reshape to `shape`, in `order`, keeps the operand's elements in their
+    /// current order: both have the reshape's parts in the same sequence.
     fn keeps_order(&self, operand: NodeId, shape: &[usize], order: &[usize]) -> bool {
         let parts = parts(&self.plain_shape(operand), shape);
         let (from, to): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
@@ -485,7 +502,8 @@ impl Rewriter<'_> {
     }
 }
 
-/// The parts, each a list of ascending axes, in the sequence in which `order` has them; none where it does not have each as it is.
+/// Returns the sequence in which `order` has the parts, each a list of ascending axes. `None` if
+/// the axes of a part are not contiguous and ascending in `order`.
 fn sequence_of(parts: &[Vec<usize>], order: &[usize]) -> Option<Vec<usize>> {
     let part = |axis: usize| parts.iter().position(|part| part.contains(&axis));
     let mut sequence: Vec<usize> = order.iter().filter_map(|&axis| part(axis)).collect();
@@ -495,7 +513,7 @@ fn sequence_of(parts: &[Vec<usize>], order: &[usize]) -> Option<Vec<usize>> {
     (axes == expected).then_some(sequence)
 }
 
-/// For each axis its place in an order.
+/// Returns the position of each axis in an order.
 fn inverse(order: &[usize]) -> Order {
     let mut places = vec![0; order.len()];
     order.iter().enumerate().for_each(|(place, &axis)| places[axis] = place);
@@ -506,14 +524,17 @@ fn permuted<T: Clone>(list: &[T], order: &[usize]) -> Vec<T> {
     order.iter().map(|&axis| list[axis].clone()).collect()
 }
 
-/// The operation whose result, of `shape`, has axis `order[k]` of its operand as axis `k`.
+/// Returns the operation whose result, of shape `shape`, has axis `order[k]` of its operand as axis
+/// `k`.
 fn transposition(dtype: DType, shape: &[usize], order: &[usize]) -> Op {
     let variables = |places: &mut dyn Iterator<Item = usize>| places.map(Affine::var).collect();
     let (place, index) = (variables(&mut (0..shape.len())), variables(&mut inverse(order).into_iter()));
     Op::Contraction(Box::new(Contraction::of_tensor(Aggregation::Assign, dtype, shape, place, index)))
 }
 
-/// Numbers the variables as they occur in the output, then in accesses, so that loops go along memory. Those of the arg forms count in their order.
+/// Renumbers the variables in the order in which they occur in the output, then in the accesses, so
+/// that inner loops run along memory. For argmax and argmin the order of variables has a meaning,
+/// so it stays.
 fn number_in_order(op: &mut Contraction) {
     if matches!(op.aggregation, Aggregation::ArgMax | Aggregation::ArgMin) {
         return;

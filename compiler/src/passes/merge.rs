@@ -1,16 +1,20 @@
-//! Merges groups of [`fuse`](super::fuse) into nests with several outputs, and nests that know statistics of their rows.
+//! Merges groups of [`fuse`](super::fuse) into nests with several outputs, and into nests with row
+//! statistics.
 //!
-//! Example: `M = max over k of X`, `E = exp(X - M)`, `S = sum over k of E`, `Y = E / S` are four groups: the second and the
-//! fourth are as large as X, the others aggregate its rows. Merged, they are one nest that reads X once and writes Y once.
-//! Likewise the new momenta of an optimizer and the weight that is made of them, and, as its epilogue, with the contraction
-//! that gives the gradient.
+//! Example: `M = max over k of X`, `E = exp(X - M)`, `S = sum over k of E`, `Y = E / S` are four
+//! groups: the second and the fourth have the size of X, the others aggregate its rows. After
+//! merging, one nest reads X once and writes Y once. In the same way, an optimizer's new momenta
+//! are merged with the weight that is computed from them, and, as an epilogue, with the contraction
+//! that computes the gradient.
 //!
-//! A group is merged with one whose value it reads, where that saves traffic and harms neither: the places are the same, or
-//! one aggregates the rows of the other; rows are many enough to keep a device busy, or short. Last, what knows statistics of a product's
-//! rows is merged with the product where one kernel is predicted to take no longer than two.
+//! A group is merged with a group that it reads if that saves traffic and makes neither slower. The
+//! places must be the same, or one group must aggregate the rows of the other; and the rows must be
+//! numerous enough to keep the device busy, or short. Last, groups with statistics of a product's
+//! rows are merged with the product, if one kernel is predicted to take no longer than two.
 //!
-//! Why it is sound: [`crate::nest::build`] refuses what one nest cannot compute, a value that is read away from its place. A group
-//! is moved only where everything that it reads still comes before it, and all that reads it after.
+//! Why it is sound: [`crate::nest::build`] rejects groups that one nest cannot compute because a
+//! value is read at another place. A group moves only to a position where everything that it reads
+//! still comes before it, and all its readers come after it.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -20,26 +24,28 @@ use crate::profile::{Execution, Profile};
 
 use super::fuse::{Group, MOST_NODES, Time, compared_with_extremes, is_source, storage};
 
-/// The most elements of a row that a device keeps close at hand.
+/// The longest row that a device can keep in registers or caches.
 const LONGEST_ROW: usize = 1 << 16;
 
-/// So many rows keep a device busy.
+/// The number of rows that keeps a device busy.
 const BUSY_ROWS: usize = 64;
 
-/// A row of at most so many elements takes a workgroup less time than further launches would, even if other workgroups have nothing to do.
+/// The longest row that one workgroup processes in less time than further launches would take, even
+/// if other workgroups are idle.
 const SHORT_ROW: usize = 1 << 13;
 
-/// Terms of a contraction up to which a long epilogue, for which a shader keeps fewer sums in registers, is still cheaper
-/// than another pass over memory.
+/// The most terms of a contraction for which a long epilogue is cheaper than another pass over
+/// memory. A long epilogue leaves a shader fewer registers for sums.
 const FEW_TERMS: usize = 512;
 
-/// Times that a row nest may read each element of its largest tensor. Products that read them more often are better tiled.
+/// The most times that a row nest may read each element of its largest tensor. A tiled product is
+/// better for more reuse.
 const MOST_READS: usize = 8;
 
-/// Instructions of an epilogue that take no registers from the sums.
+/// The most instructions of an epilogue that costs the sums no registers.
 const SHORT_EPILOGUE: usize = 8;
 
-/// The groups, merged where that pays, in topological order.
+/// Returns the groups in topological order, merged where that pays.
 pub(super) fn merge(graph: &Graph, groups: Vec<Group>, profile: &Profile, time: Option<Time>) -> Vec<Group> {
     let mut merging = Merging::new(graph, groups, profile);
     for reader in 0..merging.groups.len() {
@@ -53,18 +59,18 @@ pub(super) fn merge(graph: &Graph, groups: Vec<Group>, profile: &Profile, time: 
     merging.groups.into_iter().flatten().collect()
 }
 
-/// Groups in topological order, with gaps where merged ones were.
+/// Groups in topological order. Merged groups leave gaps.
 struct Merging<'g> {
     graph: &'g Graph,
     profile: &'g Profile,
     groups: Vec<Option<Group>>,
-    /// What each reads from memory that other groups compute.
+    /// For each group: the roots of other groups that it reads from memory.
     reads: Vec<BTreeSet<NodeId>>,
-    /// The groups that read a root.
+    /// The groups that read each root.
     readers: HashMap<NodeId, BTreeSet<usize>>,
     /// The group of each root.
     home: HashMap<NodeId, usize>,
-    /// How many of the graph's outputs each node is. In a loop, each of them has a place of its own.
+    /// How many of the graph's outputs each node is. In a loop, each output is written separately.
     outputs: HashMap<NodeId, usize>,
 }
 
@@ -80,7 +86,8 @@ impl<'g> Merging<'g> {
         Merging { graph, profile, groups: groups.into_iter().map(Some).collect(), reads, readers, home, outputs }
     }
 
-    /// Merges a group with those that it reads, and these with those that they read, as far as that pays.
+    /// Merges a group with its operands, and the result with its operands in turn, as long as that
+    /// pays.
     fn merge_operands(&mut self, reader: usize) {
         let mut at = reader;
         let mut refused = HashSet::new();
@@ -98,7 +105,7 @@ impl<'g> Merging<'g> {
         }
     }
 
-    /// Merges a group that knows statistics of rows with the product whose rows these are, if that pays.
+    /// Merges a group with row statistics into the product whose rows they describe, if that pays.
     fn finish_rows(&mut self, reader: usize, time: Time) {
         let products: BTreeSet<usize> = self.reads[reader].iter().map(|root| self.home[root]).collect();
         let with_product = |&product: &usize| Some((product, self.finished(product, reader, time)?));
@@ -107,7 +114,8 @@ impl<'g> Merging<'g> {
         }
     }
 
-    /// What a product and a group that reads it become, and where in the order.
+    /// Returns the merger of a product and a group with row statistics that reads it, and its
+    /// position.
     fn finished(&self, first: usize, second: usize, time: Time) -> Option<(Group, usize)> {
         let (a, b) = (self.groups[first].as_ref()?, self.groups[second].as_ref()?);
         let is_plain = a.statistics.is_empty() && a.inner.is_empty() && is_nest(self.graph, a);
@@ -134,12 +142,12 @@ impl<'g> Merging<'g> {
             return None;
         }
         let alone = |group: &Group| time(&nest_of(self.graph, group, &|id| self.home.contains_key(&id))?.0);
-        // Without a kernel for the whole there is none.
+        // If the merged group has no kernel, it is not merged.
         let whole = time(&whole)?;
         (whole <= alone(a)? + alone(b)?).then_some((group, place))
     }
 
-    /// What two groups become, of which the second reads the first, and where in the order.
+    /// Returns the merger of two groups, of which the second reads the first, and its position.
     fn merged(&self, first: usize, second: usize) -> Option<(Group, usize)> {
         let (a, b) = (self.groups[first].as_ref()?, self.groups[second].as_ref()?);
         let has_inner = |group: &Group| !group.inner.is_empty();
@@ -164,12 +172,14 @@ impl<'g> Merging<'g> {
                     |group: &Group| group.statistics.iter().copied().chain(group.contraction).collect::<Vec<_>>();
                 group.statistics = [statistics(a), statistics(b)].concat();
                 let elements = |group: &Group| self.graph.node(group.roots[0]).ty.elements();
-                // Without statistics all roots have the same places: building the nest would end there.
+                // Without statistics, building the nest would fail if the roots had different
+                // places.
                 let places_differ = group.statistics.is_empty() && elements(a) != elements(b);
                 if places_differ || group.statistics.iter().any(|&id| row_form(self.graph, id).is_none()) {
                     return None;
                 }
-                // The rows of a nest know nothing of each other: on a cpu nothing of a product would stay in registers.
+                // A row nest does not tile across rows: on a cpu, it would keep nothing of a
+                // product in registers.
                 let is_product = |&id: &NodeId| is_matrix_product(self.graph, id);
                 if self.profile.execution == Execution::Native && group.statistics.iter().any(is_product) {
                     return None;
@@ -185,7 +195,8 @@ impl<'g> Merging<'g> {
         self.pays(&nest, &group.roots).then_some((group, place))
     }
 
-    /// Whether a contraction of the group compares what the group computes with its own extremes.
+    /// Returns whether a contraction of the group compares a root of the group with its own
+    /// extremes.
     fn compares_extremes(&self, group: &Group) -> bool {
         group.statistics.iter().chain(&group.contraction).any(|&id| {
             let Op::Contraction(op) = &self.graph.node(id).op else { return false };
@@ -194,7 +205,7 @@ impl<'g> Merging<'g> {
         })
     }
 
-    /// Where in the order both groups can be computed at once.
+    /// Returns a position at which both groups can be computed together.
     fn place(&self, first: usize, second: usize) -> Option<usize> {
         let roots = &self.groups[first].as_ref()?.roots;
         if roots.iter().all(|root| self.readers(*root).all(|reader| reader >= second)) {
@@ -207,12 +218,12 @@ impl<'g> Merging<'g> {
         self.readers.get(&root).into_iter().flatten().copied()
     }
 
-    /// Whether a root of two groups that are merged must be in memory all the same.
+    /// Returns whether a root of two merged groups must still be stored.
     fn is_kept(&self, root: NodeId, first: usize, second: usize) -> bool {
         self.outputs.contains_key(&root) || self.readers(root).any(|reader| reader != first && reader != second)
     }
 
-    /// Whether one nest that stores these is at least as good as the two that it is made of.
+    /// Returns whether one nest that stores these roots is at least as fast as the two groups.
     fn pays(&self, nest: &Nest, stored: &[NodeId]) -> bool {
         let is_shader = self.profile.execution == Execution::Shader;
         let most_buffers = self.profile.max_buffers as usize;
@@ -227,7 +238,7 @@ impl<'g> Merging<'g> {
             return true;
         }
         let rows = nest.places() / nest.row_length();
-        // Elsewhere the columns of a row are far from each other in memory.
+        // In other layouts the columns of a row are far apart in memory.
         let follow_each_other =
             nest.loads().all(|load| load.dynamic.is_empty() && matches!(load.offset.coefficient(nest.free - 1), 0 | 1));
         let tensors = nest.operands.iter().chain(nest.outputs.iter().map(|output| &output.ty));
@@ -239,12 +250,12 @@ impl<'g> Merging<'g> {
             && (rows >= BUSY_ROWS || nest.row_length() <= SHORT_ROW)
     }
 
-    /// How many buffers a nest that stores these binds.
+    /// Returns the number of buffers that a nest binds if it stores these roots.
     fn buffers(&self, nest: &Nest, stored: &[NodeId]) -> usize {
         nest.operands.len() + stored.iter().map(|root| self.outputs.get(root).copied().unwrap_or(1)).sum::<usize>()
     }
 
-    /// Puts a group in the place of the two that it is made of.
+    /// Replaces two groups by their merger.
     fn replace(&mut self, first: usize, second: usize, group: Group, place: usize) {
         let gone: Vec<NodeId> =
             [first, second].iter().flat_map(|&n| self.groups[n].take()).flat_map(|g| g.roots).collect();
@@ -253,7 +264,7 @@ impl<'g> Merging<'g> {
         reads.retain(|root| !gone.contains(root));
         gone.iter().for_each(|root| _ = self.home.remove(root));
         group.roots.iter().for_each(|&root| _ = self.home.insert(root, place));
-        // What a group itself computes it does not read from memory.
+        // A group does not read its own roots from memory.
         for root in reads.iter().chain(&group.roots) {
             self.readers.entry(*root).or_default().retain(|&reader| reader != first && reader != second);
         }
@@ -265,7 +276,7 @@ impl<'g> Merging<'g> {
     }
 }
 
-/// Whether a group is computed by a nest.
+/// Returns whether a nest computes the group.
 pub(super) fn is_nest(graph: &Graph, group: &Group) -> bool {
     let is_nest = |id: &NodeId| {
         !matches!(graph.node(*id).op, Op::Scan(_) | Op::PrngValue | Op::PrngState { .. })
@@ -274,21 +285,28 @@ pub(super) fn is_nest(graph: &Graph, group: &Group) -> bool {
     group.roots.iter().all(is_nest)
 }
 
-/// Whether a node is a sum of products of two tensors, each of which is read again for other places.
+/// Returns whether a node is a sum of products of two tensors that both are reused at several
+/// places.
 fn is_matrix_product(graph: &Graph, id: NodeId) -> bool {
     let Op::Contraction(op) = &graph.node(id).op else { return false };
     op.is_sum_of_products() && op.accesses.len() == 2 && op.accesses.iter().all(|access| op.reads_again(access))
 }
 
-/// The nest of a group, where there is one, and its operands. Nodes that are `in_memory` are read from there, as sources are.
+/// Units of work for building a nest, besides its instructions.
+const NEST_UNITS: u64 = 500;
+
+/// Returns the nest of a group, if it has one, and its operands. Nodes that are `in_memory` are
+/// read from there, like sources.
 pub(super) fn nest_of(graph: &Graph, group: &Group, in_memory: &dyn Fn(NodeId) -> bool) -> Option<(Nest, Vec<NodeId>)> {
     let whole = |id: NodeId| Window::whole(&graph.node(id).ty);
     let memory = |id: NodeId| (is_source(&graph.node(id).op) || in_memory(id)).then(|| whole(id));
     let roots: Vec<(NodeId, Vec<Window>)> = group.roots.iter().map(|&root| (root, vec![whole(root)])).collect();
+    graph.budget.spend(NEST_UNITS).ok()?;
     nest::build(graph, group.members(&roots), &memory, &[]).ok()
 }
 
-/// The group of each root, and the roots of other groups that each group reads from memory.
+/// Returns the group of each root, and for each group the roots of other groups that it reads from
+/// memory.
 pub(super) fn homes(graph: &Graph, groups: &[Group]) -> (HashMap<NodeId, usize>, Vec<BTreeSet<NodeId>>) {
     let roots = |(number, group): (usize, &Group)| group.roots.iter().map(|&root| (root, number)).collect::<Vec<_>>();
     let home = groups.iter().enumerate().flat_map(roots).collect();
@@ -296,7 +314,7 @@ pub(super) fn homes(graph: &Graph, groups: &[Group]) -> (HashMap<NodeId, usize>,
     (home, reads)
 }
 
-/// The roots of other groups that a group reads from memory.
+/// Returns the roots of other groups that a group reads from memory.
 fn reads(graph: &Graph, group: &Group, home: &HashMap<NodeId, usize>) -> BTreeSet<NodeId> {
     let mut found = BTreeSet::new();
     let mut seen: HashSet<NodeId> = group.roots.iter().copied().collect();

@@ -1,4 +1,4 @@
-//! Graph passes, one a file. The order in which they run is in [`crate::pipeline`].
+//! Graph passes, one in each file. Their order is in [`crate::pipeline`].
 
 mod attention;
 mod dead;

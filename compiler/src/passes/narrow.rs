@@ -1,13 +1,17 @@
-//! Products of narrower floats: each factor of a sum of products is rounded to a type that takes half the memory, and
-//! multiplied and summed in f32 as before. All else, statistics and sums of other kinds, stays as it is, and so do inputs and
-//! outputs. This is no simplification: results are those of the narrower type, and it runs only where a user asks for it.
+//! Rounds the operands of products to a narrower float type, which halves their memory traffic.
+//! Products and sums stay in f32. Everything else, such as statistics, other sums, inputs and
+//! outputs, keeps its type.
 //!
-//! Example, with f16: the factors of `P[n, u] = +(X[n, k] * W[k, u])` become `cast X` and `cast W`, and the body
-//! `f32(x) * f32(w)`. The cast of a weight depends on no input, so that it is made once; that of an activation belongs to what
-//! computes it.
+//! This is not a simplification: results have the accuracy of the narrower type, so the pass runs
+//! only on request.
 //!
-//! Why it is sound: a product of two f16 is exact in f32, so that an error comes from rounding the factors alone, each by
-//! 2^-11 of itself at most; what is beyond the range of the type becomes infinite, as a cast says.
+//! Example, with f16: the operands of `P[n, u] = +(X[n, k] * W[k, u])` become `cast X` and
+//! `cast W`, and the body becomes `f32(x) * f32(w)`. The cast of a weight depends on no input, so
+//! that it is computed once. The cast of an activation is fused with what computes it.
+//!
+//! Why it is sound: a product of two f16 is exact in f32, so that the only error is the rounding of
+//! the operands, which is at most 2^-11 of their magnitude. Values out of range become infinite, as
+//! in any cast.
 
 use std::collections::HashMap;
 
@@ -16,7 +20,7 @@ use crate::graph::{Aggregation, Contraction, ContractionLeaf, Graph, NodeId, Op}
 use crate::scalar::{BinaryOp, Inst, Program};
 use crate::tensor::TensorType;
 
-/// Rounds the factors of all products to `dtype`, a float.
+/// Rounds the f32 operands of all products to `dtype`, a float.
 pub fn narrow(graph: &mut Graph, dtype: DType) {
     let mut casts: HashMap<NodeId, NodeId> = HashMap::new();
     for id in graph.topological() {
@@ -53,7 +57,7 @@ pub fn narrow(graph: &mut Graph, dtype: DType) {
     }
 }
 
-/// Whether it sums products of f32.
+/// Returns whether it sums products of f32.
 fn is_sum_of_products(contraction: &Contraction) -> bool {
     let Contraction { aggregation, body, .. } = contraction;
     let result = body.results[0];

@@ -1,9 +1,11 @@
-//! Finds what is the same in every run until weights change, so that a plan computes it once for many runs.
+//! Finds the nodes whose values are the same in every run until weights change, so that a plan
+//! computes them once for many runs.
 //!
-//! Example: batch normalization scales by `gamma / sqrt(variance + epsilon)`, all weights. The quotient is stored, and a run
-//! reads one vector instead of computing it from two again for each element.
+//! Example: batch normalization scales by `gamma / sqrt(variance + epsilon)`, which has only
+//! weights. The quotient is stored once. Each run reads one vector instead of recomputing the
+//! quotient from two vectors for each element.
 //!
-//! Why it is sound: a node is a function of its operands, and of these none depends on an input.
+//! Why it is sound: a node is a function of its operands, and none of these depends on an input.
 
 use std::collections::HashSet;
 
@@ -12,19 +14,22 @@ use crate::graph::{Aggregation, Contraction, Graph, NodeId, Op};
 use crate::profile::Profile;
 use crate::scalar::Inst;
 
-/// What runs read of a prelude is stored, even if it were cheap to compute again, where it has at most so many bytes.
+/// Values of at most this many bytes are stored for runs to read, even if they are cheap to
+/// recompute.
 const SMALL: usize = 1 << 20;
 
 /// The part of a graph that depends on no input, and on no weight that runs change.
 pub(super) struct Prelude {
-    /// Nodes that depend on weights and constants alone; weights and constants themselves are among them.
+    /// Nodes that depend on weights and constants alone, including the weights and constants
+    /// themselves.
     pub nodes: HashSet<NodeId>,
-    /// Those that runs should find in memory, as fusion alone might not have it.
+    /// Nodes of the prelude that must be stored for runs to read, although fusion alone might
+    /// inline them.
     pub kept: HashSet<NodeId>,
 }
 
 impl Prelude {
-    /// `order` is topological.
+    /// Finds the prelude of a graph. `order` is topological.
     pub fn find(graph: &Graph, order: &[NodeId], profile: &Profile) -> Prelude {
         let most_buffers = profile.max_buffers as usize;
         let fits = |id| {
@@ -36,7 +41,7 @@ impl Prelude {
         for &id in order {
             let operands = graph.operands(id);
             let changes = match &graph.node(id).op {
-                // Loops are run with the rest.
+                // Scans are always part of a run.
                 Op::Input(_) | Op::Scan(_) => true,
                 Op::Weight(path) => graph.outputs.iter().any(|(name, _)| name == path),
                 _ => false,
@@ -49,9 +54,10 @@ impl Prelude {
                 of_weights.insert(id);
             }
         }
-        // Readers first: what a run reads through a view is what the view shows.
+        // Readers first: a run that reads a view reads the viewed node.
         let mut read: HashSet<NodeId> = HashSet::new();
-        // What a run multiplies and sums, which it reads often, where a kernel can bind it beside the result.
+        // Operands of a run's products, which it reads often, if a kernel can bind them besides the
+        // result.
         let mut factors: HashSet<NodeId> = HashSet::new();
         for &id in order.iter().rev() {
             let is_factor = factors.contains(&id);
@@ -80,17 +86,19 @@ fn is_reduction(graph: &Graph, id: NodeId) -> bool {
     matches!(&graph.node(id).op, Op::Contraction(op) if op.aggregation != Aggregation::Assign)
 }
 
-/// Whether a node is made of several tensors, so that it takes choices to read it from these.
+/// Returns whether a node is assembled from several tensors, so that reading it from these takes
+/// branches.
 fn is_joint(graph: &Graph, id: NodeId) -> bool {
     matches!(&graph.node(id).op, Op::Contraction(op) if op.default)
 }
 
-/// Whether a node sums products of tensors.
+/// Returns whether a node sums products of tensors.
 fn is_product(graph: &Graph, id: NodeId) -> bool {
     is_reduction(graph, id) && matches!(&graph.node(id).op, Op::Contraction(op) if op.accesses.len() >= 2)
 }
 
-/// Whether a node is in memory as it is, or shows the elements of another tensor at other places (those of a row side by side there, too).
+/// Returns whether a node is already in memory, or is a copy of one tensor whose contiguous axis is
+/// also contiguous there.
 fn shows_memory(graph: &Graph, id: NodeId) -> bool {
     let is_copy = |op: &Contraction| op.body.insts.iter().all(|(inst, _)| matches!(inst, Inst::Leaf(_)));
     match &graph.node(id).op {
@@ -102,13 +110,14 @@ fn shows_memory(graph: &Graph, id: NodeId) -> bool {
     }
 }
 
-/// Whether a node has more bytes than any of its operands, so that it costs no more to compute than to read where it is read once.
+/// Returns whether a node is larger than each of its operands. If it is read once, computing it
+/// then costs no more than reading it.
 fn grows(graph: &Graph, id: NodeId) -> bool {
     !matches!(graph.node(id).op, Op::Contraction(_))
         && graph.operands(id).into_iter().all(|operand| bytes(graph, operand) < bytes(graph, id))
 }
 
-/// Whether what lies side by side in a copy does so in the tensor.
+/// Returns whether the copy and the tensor are contiguous along the same variable.
 fn has_whole_rows(op: &Contraction) -> bool {
     let last = |forms: &mut dyn DoubleEndedIterator<Item = &Affine>| {
         forms.rev().find_map(|affine| affine.variables().filter(|&v| op.indices[v].varies()).last())
@@ -155,7 +164,7 @@ graph g(%0) -> (Y = %3)
         assert_eq!(kept_of(graph, &Profile { max_binding_bytes: 4 * 4 * 4 - 1, ..generic }), "");
     }
 
-    /// The names of the nodes that runs should find in memory.
+    /// Returns the names of the nodes that must be stored for runs to read.
     fn kept(nodes: &str) -> String {
         kept_of(&format!("graph g(%0) -> (Y = %9)\n%0 = input X : f32[8, 4]\n{nodes}"), &Profile::generic())
     }

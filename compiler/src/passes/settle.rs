@@ -1,15 +1,19 @@
-//! Copies where the plan of a scan needs a tensor of its own.
+//! Inserts copies where the plan of a scan needs a separate tensor.
 //!
-//! The step of a scan computes the next value of a carry, or what it yields, straight into its place, which may be a slice
-//! of a larger tensor. So what is given on without being computed is copied: an input of the body, a constant, the last
-//! carry of a scan in the body where that is stacked, a value that several results are. And a slice is copied where what
-//! reads it wants a tensor that is dense and whole: the first value of a carry, the state of a generator, a reshape that a
-//! scan, or an access at an index known at run time, reads.
+//! A step of a scan writes the next value of a carry, or a yielded value, directly to its
+//! destination, which may be a slice of a larger tensor. So a value that the step passes on without
+//! computing it is copied: an input of the body, a constant, the last carry of an inner scan if it
+//! is stacked, and a value with several destinations.
 //!
-//! Example: a body `(h = %0, All = %1)` that yields its carry `%1`, and keeps its slice `%0` as the next one, gets two
-//! nodes `contract assign [i0] (i0: 0..3) { v0 = %0[i0]; yield v0 }`, and the same of `%1`.
+//! A slice is copied if its reader needs a whole, dense tensor: as the first value of a carry, as
+//! the state of a random number generator, or as the operand of a reshape that a scan, or an access
+//! at a run-time index, reads.
 //!
-//! Why it is sound: a copy is equal. All else stays.
+//! Example: a body `(h = %0, All = %1)` yields its carry `%1`, and passes on its slice `%0` as the
+//! next carry. It gets two nodes, `contract assign [i0] (i0: 0..3) { v0 = %0[i0]; yield v0 }` and
+//! the same of `%1`.
+//!
+//! Why it is sound: a copy equals its source, and everything else is unchanged.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,14 +22,14 @@ use crate::graph::{Contraction, Graph, NodeId, Op};
 
 use super::storage;
 
-/// Places to which one kernel writes its result.
+/// The most destinations to which one kernel writes its result.
 const MOST_PLACES: usize = 2;
 
 pub fn settle(graph: &mut Graph) {
     settle_within(graph, &HashSet::new());
 }
 
-/// `slices`: nodes that may lie in memory as a part of another tensor.
+/// Settles a graph. `slices` are nodes that may be a part of another tensor in memory.
 fn settle_within(graph: &mut Graph, slices: &HashSet<NodeId>) {
     for id in graph.topological() {
         for (position, operand) in graph.operands(id).into_iter().enumerate() {
@@ -40,7 +44,7 @@ fn settle_within(graph: &mut Graph, slices: &HashSet<NodeId>) {
         let Some(mut parts) = graph.take_scan(id) else { continue };
         let results = parts.carries.iter_mut().map(|carry| &mut carry.results);
         for results in results.chain(parts.yields.iter_mut().map(|value| &mut value.results)) {
-            // One node for each result.
+            // Keep one node for each result.
             let others: Vec<NodeId> = results.drain(results.len().min(1)..).collect();
             others.into_iter().for_each(|other| graph.replace(other, results[0]));
         }
@@ -56,7 +60,8 @@ fn settle_within(graph: &mut Graph, slices: &HashSet<NodeId>) {
     }
 }
 
-/// Whether `id` can't read a part of a tensor as its operand at `position`, which may be a reshape of that.
+/// Returns whether `id` cannot read a part of a tensor as its operand at `position`, which may be a
+/// reshape of that part.
 fn wants_whole(graph: &Graph, id: NodeId, position: usize, is_reshaped: bool) -> bool {
     match &graph.node(id).op {
         Op::PrngValue | Op::PrngState { .. } => true,
@@ -71,7 +76,8 @@ fn wants_whole(graph: &Graph, id: NodeId, position: usize, is_reshaped: bool) ->
     }
 }
 
-/// Makes each value that a step gives one that a kernel can write to where it goes.
+/// Copies the values that a step passes on, unless a kernel can write them directly to their
+/// destination.
 fn give(parts: &mut Parts) {
     let mut places: HashMap<NodeId, usize> = HashMap::new();
     for number in 0..parts.carries.len() + parts.yields.len() {
@@ -99,7 +105,7 @@ fn give(parts: &mut Parts) {
     parts.list_outputs();
 }
 
-/// Whether a node is the last value of a carry: result `number` of its operand.
+/// Returns whether a node is the last value of a carry: result `number` of its operand.
 fn is_carry(graph: &Graph, id: NodeId, number: usize) -> bool {
     graph.operands(id).first().is_some_and(|&scan| match &graph.node(scan).op {
         Op::Scan(scan) => number < scan.carries,
@@ -107,7 +113,7 @@ fn is_carry(graph: &Graph, id: NodeId, number: usize) -> bool {
     })
 }
 
-/// A new node with the elements of `id`.
+/// Adds a copy of `id`.
 fn copy(graph: &mut Graph, id: NodeId) -> NodeId {
     let node = graph.node(id).clone();
     let contraction = Contraction::copy(node.ty.dtype, &node.ty.shape);
@@ -124,7 +130,8 @@ mod tests {
 
     #[test]
     fn what_a_step_gives_on_is_copied() {
-        // `a` and `b` change places, `c` is stacked though it is carried; `d` is computed, and goes to two places itself.
+        // `a` and `b` change places; `c` is carried and stacked; `d` is computed, and is written to
+        // two destinations directly.
         insta::assert_snapshot!(after(&[settle], "\
 graph g(%0, %1, %2, %3) -> (A = %5, C = %6, D = %7, E = %8, F = %9)
 %0 = input X : f32[4, 3]
@@ -175,7 +182,8 @@ graph g(%0, %1, %2, %3) -> (A = %5, C = %6, D = %7, E = %8, F = %9)
 
     #[test]
     fn what_reads_a_slice_as_a_whole_gets_a_copy() {
-        // The slice is the first value of an inner scan, whose last one is stacked by both; its reshape is indexed.
+        // The slice is the first value of an inner scan, whose last value is stacked; its reshape
+        // is indexed.
         insta::assert_snapshot!(after(&[settle], "\
 graph g(%0, %1, %2) -> (Y = %4, G = %5)
 %0 = input X : f32[4, 3]

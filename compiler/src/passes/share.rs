@@ -1,11 +1,13 @@
-//! Computes equal values once.
+//! Eliminates common subexpressions.
 //!
-//! Example: `%2 = mul %0 %1`, `%3 = mul %1 %0`, `%4 = sub %2 %3` becomes `%4 = sub %2 %2`; `%3` is left for [`super::dead`].
+//! Example: `%2 = mul %0 %1`, `%3 = mul %1 %0`, `%4 = sub %2 %3` becomes `%4 = sub %2 %2`. `%3` is
+//! left to [`super::dead`].
 //!
-//! Why it is sound: a node is a function of its operation, type and operands alone, and operands are shared before their
-//! readers. Operands of commutative operations are compared without their order, which changes no bit (NaN payloads
-//! aside); index names of contractions, which mean nothing, are left out. In a scan, one operand or one stacked result is
-//! enough for two that are equal.
+//! Why it is sound: a node is a function of its operation, type and operands alone, and operands
+//! are shared before their readers. The operands of commutative operations are compared regardless
+//! of their order, which changes no bit (NaN payloads aside). Index names of contractions have no
+//! meaning, so they are ignored. Equal operands of a scan become one, and so do equal stacked
+//! results.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -14,6 +16,7 @@ use crate::graph::scan::Yield;
 use crate::graph::{Graph, NodeId, Op};
 use crate::tensor::TensorType;
 
+#[expect(clippy::mutable_key_type, reason = "the budget of a scan's body is no part of its hash")]
 pub fn share(graph: &mut Graph) {
     let mut first: HashMap<(Op, TensorType, Vec<NodeId>), NodeId> = HashMap::new();
     for id in graph.topological() {
@@ -27,7 +30,7 @@ pub fn share(graph: &mut Graph) {
     }
 }
 
-/// Shares within the body of a scan, and what goes in and out of it.
+/// Shares nodes within the body of a scan, and its operands and results.
 fn share_sides(graph: &mut Graph, id: NodeId) {
     let Some(mut parts) = graph.take_scan(id) else { return };
     let mut seen: HashMap<(NodeId, Option<usize>), NodeId> = HashMap::new();
@@ -56,7 +59,7 @@ fn share_sides(graph: &mut Graph, id: NodeId) {
     graph.put_scan(id, parts);
 }
 
-/// Equal for two nodes only where they compute the same.
+/// Returns a key that is equal for two nodes only if they compute the same value.
 fn key(graph: &Graph, id: NodeId) -> (Op, TensorType, Vec<NodeId>) {
     let node = graph.node(id);
     let mut op = node.op.clone();

@@ -1,10 +1,11 @@
-//! Takes out of a scan what its steps do not change: a part of [`super::fold`].
+//! Removes what the steps of a scan do not change: a part of [`super::fold`].
 //!
-//! Example: a carry whose next value is the carry itself becomes a capture, and its last value is its first one. A
-//! constant that is captured is made in the body instead, where it folds with what reads it. A scan of no steps goes: its
-//! carries have their first values, and what it stacks is empty.
+//! Example: a carry whose next value is the carry itself becomes a capture, and its last value is
+//! its first one. A captured constant moves into the body, where it folds with its readers. A scan
+//! without steps is removed: its carries keep their first values, and its stacked results are
+//! empty.
 //!
-//! Why it is sound: by induction on the steps, such a carry is its first value in each.
+//! Why it is sound: by induction over the steps, such a carry has its first value in each step.
 
 use crate::graph::scan::Capture;
 use crate::graph::{Graph, NodeId, Op};
@@ -12,7 +13,8 @@ use crate::tensor::TensorType;
 
 use super::fold;
 
-/// Does this to node `id`, if it is a scan, and folds its body. False where nothing is left of it.
+/// Simplifies node `id`, if it is a scan, and folds its body. Returns false if nothing is left of
+/// it.
 pub(super) fn steady(graph: &mut Graph, id: NodeId) -> bool {
     let Some(mut parts) = graph.take_scan(id) else { return true };
     let (captures, constants) = std::mem::take(&mut parts.captures)
@@ -30,7 +32,7 @@ pub(super) fn steady(graph: &mut Graph, id: NodeId) -> bool {
     let (steady, carries): (Vec<_>, Vec<_>) =
         std::mem::take(&mut parts.carries).into_iter().partition(|carry| carry.next == carry.before);
     parts.carries = carries;
-    // A reshape to the same shape folds away in its turn.
+    // The results become reshapes to the same shape, which fold away in turn.
     for carry in steady {
         parts.captures.push(Capture { outside: carry.first, inside: carry.before });
         carry.results.into_iter().for_each(|result| graph.set(result, Op::Reshape, &[carry.first]));
@@ -60,7 +62,7 @@ mod tests {
 
     #[test]
     fn what_no_step_changes_is_captured() {
-        // `c` stays as it is, by way of a cast; the constant folds in the body.
+        // `c` is unchanged, through a cast. The constant folds in the body.
         insta::assert_snapshot!(after(&[fold, dead], "\
 graph g(%0, %1, %2) -> (H = %6, C = %7)
 %0 = input X : f32[4]

@@ -1,15 +1,18 @@
-//! Transposed convolutions whose results are no whole number of strides long are computed to the next one, and sliced.
+//! Extends the result of a transposed convolution to a multiple of its stride, and slices it.
 //!
-//! Example: of a stride of 2, 7 places are places of two kinds, 4 and 3 of them. As a slice of 8,
+//! Example: with a stride of 2, the 7 places of the result are of two kinds (even and odd), 4 and 3
+//! of them. As a slice of 8 places,
 //!
 //! ```text
 //! %2 = contract sum [2*y + i, f] (y: 0..3, i: 0..3, f: 0..5, c: 0..4) { … } : f32[7, 5]
 //! ```
 //!
-//! becomes `[2*y + i, f] : f32[8, 5]`, whose nest has an axis for the kinds, within which all places sum products of one part of the weight: it
-//! is a matrix product for each kind. Which a nest of 7 places is not. Likewise the gradient, by its input, of a convolution with a stride.
+//! becomes `[2*y + i, f] : f32[8, 5]`. Its nest has an axis for the kinds. All places of a kind sum
+//! products with the same part of the weight, so each kind is a matrix product. A nest of 7 places
+//! has no such axis. The gradient of a strided convolution with respect to its input is rewritten,
+//! too.
 //!
-//! Why it is sound: an element of a contraction does not depend on how many there are.
+//! Why it is sound: an element of a contraction does not depend on how many elements there are.
 
 use crate::affine::Affine;
 use crate::graph::{Contraction, Graph, Op};
@@ -33,8 +36,8 @@ pub fn stretch(graph: &mut Graph) {
     }
 }
 
-/// How many places further the next one of the same kind is, along an axis of `length` places; 1 where all are of one kind, or so few that
-/// one more of each would be much.
+/// Returns the distance between places of the same kind, along an axis of `length` places. Returns
+/// 1 if all are of one kind, or if there are so few that extending the axis costs too much.
 fn stride(op: &Contraction, place: &Affine, length: usize) -> usize {
     let terms = place.terms().iter().filter(|(v, _)| op.indices[*v].varies());
     let factors: Vec<u64> = terms.map(|(_, factor)| factor.unsigned_abs()).collect();

@@ -1,8 +1,8 @@
-//! For tests of passes: text in, text out.
+//! Helpers for tests of passes: text in, text out.
 
 use crate::graph::Graph;
 
-/// The text of the graph after the passes, each of which leaves it well-formed.
+/// Returns the text of the graph after the passes. Verifies the graph before, and after each pass.
 pub(super) fn after(passes: &[fn(&mut Graph)], text: &str) -> String {
     let mut graph = Graph::parse(text).unwrap();
     graph.verify().unwrap();

@@ -1,4 +1,4 @@
-//! What a plan costs to run, counted from its nests and buffers: arithmetic, and memory traffic.
+//! The cost of running a plan, counted from its nests and buffers: arithmetic, and memory traffic.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Add;
@@ -11,21 +11,25 @@ use crate::nest::{Leaf, Nest};
 use crate::profile::Rates;
 use crate::scalar::{Inst, Program};
 
-/// What a step or a plan costs.
+/// The cost of a step or a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// Operations on floats. A sum of products has two for each point of its space, padding included; any other operation,
-    /// comparisons and `exp` as well, is one for each point at which it stands. Choices, conversions, and arithmetic on
-    /// integers are none.
+    /// Floating-point operations. A sum of products counts two for each point of its space,
+    /// including padding. Any other operation, including comparisons and `exp`, counts one for each
+    /// point at which it is executed. Selects, conversions and integer arithmetic count none.
     pub flops: u64,
-    /// Bytes read and written, as the device stores them: each buffer whole, and once. Of a step these are its operands and its
-    /// outputs, of a step in a loop the parts of them that a turn uses; of a plan its inputs and outputs, and of weights, constants
-    /// and what is kept that which steps read: what cannot be avoided however the steps are divided.
+    /// Bytes read and written, as the device stores them. Each buffer counts once, and whole.
+    ///
+    /// - For a step: its operands and outputs. In a loop, only the parts of these that one turn
+    ///   uses.
+    /// - For a plan: its inputs and outputs, and the weights, constants and kept buffers that steps
+    ///   read. This traffic is unavoidable, however the work is divided into steps.
     pub bytes: u64,
 }
 
 impl Cost {
-    /// The seconds below which a device of these rates cannot stay: those of its arithmetic or of its memory, whichever are more.
+    /// Returns a lower bound of the seconds on a device of these rates: the time of the arithmetic
+    /// or of the memory traffic, whichever is longer.
     pub fn roofline(&self, rates: &Rates) -> f64 {
         (self.flops as f64 / rates.flops).max(self.bytes as f64 / rates.memory)
     }
@@ -40,7 +44,7 @@ impl Add for Cost {
 }
 
 impl Plan {
-    /// What a run costs. For its traffic with intermediate results there is [`Plan::traffic`].
+    /// Returns the cost of a run. [`Plan::traffic`] includes the traffic of intermediate results.
     pub fn cost(&self) -> Cost {
         let flops = |(step, turns): (&Step, u64)| self.step_cost(step).flops.saturating_mul(turns);
         let flops = self.steps.iter().zip(self.turns()).map(flops).fold(0, u64::saturating_add);
@@ -52,7 +56,8 @@ impl Plan {
         Cost { flops, bytes: lasting.map(|buffer| buffer.bytes()).fold(0, u64::saturating_add) }
     }
 
-    /// The bytes of memory that a run needs on the device: of all that is given, kept and computed, temporaries in their slots.
+    /// Returns the bytes of device memory that a run needs: inputs, outputs, weights, constants,
+    /// kept buffers, and the slots of temporaries.
     pub fn memory(&self) -> u64 {
         let has_own =
             |content: &Content| !matches!(content, Content::Temporary { .. } | Content::Carried | Content::Over { .. });
@@ -60,13 +65,13 @@ impl Plan {
         own.chain(self.slots.iter().copied()).fold(0, u64::saturating_add)
     }
 
-    /// The sum of the [`Cost::roofline`]s of a run's launches.
+    /// Returns the sum of the [`Cost::roofline`]s of a run's launches.
     pub fn roofline(&self) -> f64 {
         let seconds = |(step, turns)| self.step_cost(step).roofline(&self.profile.rates) * turns as f64;
         self.steps.iter().zip(self.turns()).map(seconds).sum()
     }
 
-    /// How often a run launches each of the steps.
+    /// Returns how often a run launches each step.
     pub fn turns(&self) -> Vec<u64> {
         let mut turns = vec![1u64; self.steps.len()];
         for around in self.all_loops() {
@@ -76,7 +81,7 @@ impl Plan {
         turns
     }
 
-    /// What one launch of a step costs.
+    /// Returns the cost of one launch of a step.
     pub fn step_cost(&self, step: &Step) -> Cost {
         let flops = match &self.routines[step.routine].work {
             Work::Nest(nest) => flops(nest),
@@ -90,7 +95,8 @@ impl Plan {
         Cost { flops, bytes: used.into_values().fold(0, u64::saturating_add) }
     }
 
-    /// The bytes that one launch uses of tensor number `number` of a step: its operands, then its outputs.
+    /// Returns the bytes that one launch uses of tensor `number` of a step. Operands are numbered
+    /// first, then outputs.
     pub(super) fn used(&self, step: &Step, number: usize) -> u64 {
         let id = step.operands.get(number).unwrap_or_else(|| &step.outputs[number - step.operands.len()]);
         let whole = self.buffers[*id].bytes();
@@ -115,7 +121,7 @@ fn flops(nest: &Nest) -> u64 {
     points.saturating_mul(of_points).saturating_add(places.saturating_mul(operations(&nest.epilogue)))
 }
 
-/// How many of the instructions compute with floats.
+/// Returns the number of instructions that compute with floats.
 fn operations(program: &Program<Leaf>) -> u64 {
     let counts = |inst: &Inst<Leaf>| match inst {
         Inst::Unary(_, a) | Inst::Binary(_, a, _) | Inst::Leaf(Leaf::Statistic(_, a)) => program.dtype(*a).is_float(),

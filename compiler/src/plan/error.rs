@@ -1,7 +1,8 @@
-//! [`PlanError`]: why a graph has no plan.
+//! [`PlanError`]: the reason why a graph has no plan.
 
 use std::fmt;
 
+use tile_lang::budget::Exceeded;
 use tile_lang::diagnostic::Diagnostic;
 use tile_lang::span::Span;
 
@@ -9,23 +10,29 @@ use crate::graph::{Graph, Op};
 use crate::nest::{InvalidNest, NestError};
 use crate::tensor::TensorType;
 
-/// Why a graph has no plan for a profile.
+/// The reason why a graph has no plan for a profile.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PlanError {
     /// The device lacks a type or operation that `value` needs.
     Unsupported { value: String, what: String, device: String },
     /// A tensor is larger than the device can hold or bind.
     TooLarge { value: String, ty: TensorType, bytes: u64, limit: u64, device: String },
-    /// A bug of ours.
+    /// A bug in the compiler.
     Internal(String),
+    /// Planning from `value` on exceeds the budget of the graph.
+    Exceeded { value: String, exceeded: Exceeded },
 }
 
 impl PlanError {
-    /// The error at the place where the source of `graph` computes the value; `None` for a bug of ours.
+    /// Returns the error at the source location that computes the value. `None` for a bug in the
+    /// compiler.
     pub fn diagnostic(&self, graph: &Graph) -> Option<Diagnostic> {
         let (code, value, help) = match self {
             PlanError::TooLarge { value, .. } => ("E0290", value, "use smaller sizes, or the device `cpu`"),
             PlanError::Unsupported { value, .. } => ("E0291", value, "use the device `cpu`, which has every type"),
+            PlanError::Exceeded { value, exceeded } => {
+                return Some(exceeded.at(span(graph, value).unwrap_or_default()));
+            }
             PlanError::Internal(_) => return None,
         };
         let span = span(graph, value);
@@ -33,7 +40,7 @@ impl PlanError {
     }
 }
 
-/// Where the source computes a value of the graph or of a scan's body.
+/// Returns the source location that computes a value of the graph, or of a scan's body.
 fn span(graph: &Graph, value: &str) -> Option<Span> {
     let own = graph.ids().find(|&id| graph.value_name(id) == value).and_then(|id| graph.node(id).span);
     own.or_else(|| {
@@ -53,6 +60,7 @@ impl fmt::Display for PlanError {
             PlanError::TooLarge { value, ty, bytes, limit, device } => {
                 write!(f, "`{value}` is {ty}, {bytes} bytes: `{device}` holds at most {limit} bytes in a buffer")
             }
+            PlanError::Exceeded { value, exceeded } => write!(f, "`{value}`: {exceeded}"),
             PlanError::Internal(what) => write!(f, "internal error: {what}"),
         }
     }

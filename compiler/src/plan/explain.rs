@@ -1,5 +1,6 @@
-//! Why a plan is as it is: what `--emit explain` prints. For each step what was fused, what it reads and writes, how its axes are
-//! mapped to the device and why, and the time that follows from the profile's rates.
+//! Explains a plan, as `--emit explain` prints it. For each step: the fused values, its reads and
+//! writes, the mapping of its axes to the device and the reason for it, and the time predicted from
+//! the profile's rates.
 
 use std::fmt;
 
@@ -10,11 +11,11 @@ use crate::nest::{Axis, Nest};
 use crate::profile::Rates;
 use crate::schedule::Choice;
 
-/// The text form of a plan's reasons.
+/// The text form of a plan's explanation.
 pub struct Explanation<'a>(&'a Plan);
 
 impl Plan {
-    /// Its reasons, for a person.
+    /// Returns an explanation of the plan for a person.
     pub fn explain(&self) -> Explanation<'_> {
         Explanation(self)
     }
@@ -76,7 +77,8 @@ impl fmt::Display for Explanation<'_> {
     }
 }
 
-/// Name, type, and the rest of what is to be said of each tensor that a step reads, and then of each that it writes.
+/// Returns the name, the type and the traffic of each tensor that a step reads, and then of each
+/// that it writes.
 fn tensors(plan: &Plan, names: &[String], step: &Step) -> Vec<[String; 3]> {
     let tensor = |(number, &id): (usize, &usize)| {
         let used = bytes(plan.used(step, number));
@@ -89,7 +91,7 @@ fn tensors(plan: &Plan, names: &[String], step: &Step) -> Vec<[String; 3]> {
     step.operands.iter().chain(&step.outputs).enumerate().map(tensor).collect()
 }
 
-/// What a routine does and why in this way, a line each.
+/// Returns a line for each fact about a routine: its kernel, axes, schedule and reason.
 fn reasons(routine: &Routine) -> Vec<(&'static str, String)> {
     let grid = |kernel: &Kernel| {
         let workgroups: u64 = kernel.grid.iter().map(|&count| u64::from(count)).product();
@@ -111,7 +113,7 @@ fn reasons(routine: &Routine) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// The axes by their roles, where they have any.
+/// Describes the axes by their roles, if the nest has roles.
 fn axes(nest: &Nest) -> String {
     let list = |name: &str, axes: &mut dyn Iterator<Item = &Axis>| {
         let axes: Vec<String> = axes.map(|axis| format!("{}: {}", axis.name, axis.extent)).collect();

@@ -1,29 +1,30 @@
-//! The launches of a run: the steps, those of loops once for each turn.
+//! The launches of a run: its steps in order, with the steps of a loop once for each turn.
 
 use std::ops::Range;
 
 use super::{BufferId, Carry, Loop, Plan, Step};
 
-/// One step at one turn of each loop around it.
+/// A step at one turn of each loop around it.
 pub struct Launch<'a> {
-    /// Which of the steps.
+    /// The number of the step.
     pub number: usize,
     pub step: &'a Step,
-    /// The numbers of the turns, from 0, of the loops around the step, the outermost first.
+    /// The turns of the loops around the step, counted from 0, with the outermost loop first.
     pub turns: &'a [usize],
-    /// The step's operands and outputs, in order; where they are carried, the buffers that now hold them.
+    /// The buffers of the step's operands and outputs. Carried buffers are resolved to the buffers
+    /// that hold the value at this turn.
     pub operands: &'a [BufferId],
     pub outputs: &'a [BufferId],
 }
 
-/// Where a run is.
+/// The position in a run.
 struct Walk<'p, F> {
     steps: &'p [Step],
     launch: F,
     turns: Vec<usize>,
-    /// For each buffer, the one that it stands for.
+    /// For each buffer: the buffer that it stands for.
     real: Vec<BufferId>,
-    /// Those of the launch.
+    /// The resolved buffers of the current launch.
     buffers: Vec<BufferId>,
 }
 
@@ -33,7 +34,7 @@ impl Plan {
         self.walk(&self.steps, &self.loops, launch)
     }
 
-    /// The same for the prelude.
+    /// Calls `launch` for every launch of the prelude, in order, up to the first error.
     pub fn prelude_launches<E>(&self, launch: impl FnMut(&Launch) -> Result<(), E>) -> Result<(), E> {
         self.walk(&self.prelude, &[], launch)
     }
@@ -49,7 +50,7 @@ impl Plan {
 }
 
 impl<'p, E, F: FnMut(&Launch) -> Result<(), E>> Walk<'p, F> {
-    /// Runs `steps`, of which `loops` are a part.
+    /// Runs `steps`, which contain `loops`.
     fn run(&mut self, steps: Range<usize>, loops: &'p [Loop]) -> Result<(), E> {
         let mut at = steps.start;
         for around in loops {
@@ -65,7 +66,7 @@ impl<'p, E, F: FnMut(&Launch) -> Result<(), E>> Walk<'p, F> {
         (at..steps.end).try_for_each(|number| self.step(number))
     }
 
-    /// Makes a carry stand for its buffers at a turn.
+    /// Makes the buffers of a carry stand for those that hold its value at a turn.
     fn turn(&mut self, carry: &Carry, turn: usize, length: usize) {
         let after = |turn: usize| if (length - turn) % 2 == 1 { carry.last } else { carry.other };
         let before = if turn == 0 { carry.first } else { after(turn - 1) };

@@ -1,13 +1,15 @@
-//! Slots of memory for temporaries, so that those which are never alive together share one.
+//! Assigns temporaries to slots of memory. Temporaries with disjoint lifetimes share a slot.
 //!
-//! A temporary lives from the step that writes it to the last step that reads it. What a loop reads of outside lives to its
-//! end, what outside reads of a loop lives from its start, and what holds a carry lives all the time: the next turn comes
-//! back to it. Steps are walked in order; a new temporary takes the smallest free slot that holds it, else grows the
-//! largest free one, else opens a slot.
+//! A temporary lives from the step that writes it to the last step that reads it. Loops extend
+//! lifetimes: a buffer that a loop reads from outside lives to the end of the loop; a buffer that
+//! is read after the loop that writes it lives from the start of the loop; and the buffers of a
+//! carry live during the whole loop, because the next turn reads them. The assignment walks the
+//! steps in order: a new temporary takes the smallest free slot that holds it, or else grows the
+//! largest free slot, or else opens a new one.
 
 use super::{Content, Loop, Plan};
 
-/// Keeps what every run reads of the prelude's results.
+/// Marks the prelude's results that runs read as kept.
 pub(super) fn keep(plan: &mut Plan) {
     let mut read = vec![false; plan.buffers.len()];
     plan.steps.iter().flat_map(|step| &step.operands).for_each(|&id| read[id] = true);
@@ -19,7 +21,7 @@ pub(super) fn keep(plan: &mut Plan) {
     }
 }
 
-/// Gives every temporary its slot, and the plan the bytes of each slot.
+/// Assigns a slot to every temporary, and sets the plan's slot sizes.
 pub(super) fn assign_slots(plan: &mut Plan) {
     let mut lives: Vec<Option<Life>> = vec![None; plan.buffers.len()];
     for (number, step) in plan.all_steps().enumerate() {
@@ -75,20 +77,21 @@ pub(super) fn assign_slots(plan: &mut Plan) {
     plan.slots = slots;
 }
 
-/// The steps at which a buffer is first and last needed, by their numbers in [`Plan::all_steps`].
+/// The steps at which a buffer is first and last needed, numbered as in [`Plan::all_steps`].
 #[derive(Clone)]
 struct Life {
     first: usize,
     last: usize,
 }
 
-/// Makes a buffer live at a step, too.
+/// Extends a buffer's lifetime to a step.
 fn meet(lives: &mut [Option<Life>], buffer: usize, step: usize) {
     let life = lives[buffer].get_or_insert(Life { first: step, last: step });
     (life.first, life.last) = (life.first.min(step), life.last.max(step));
 }
 
-/// Makes lives that reach into a loop, or out of one, as long as its turns need. `ahead` steps precede [`Plan::steps`].
+/// Extends lifetimes that reach into a loop or out of one, so that all its turns are covered.
+/// `ahead` steps precede [`Plan::steps`].
 fn extend(lives: &mut [Option<Life>], ahead: usize, around: &Loop) {
     around.loops.iter().for_each(|inner| extend(lives, ahead, inner));
     let (start, end) = (ahead + around.steps.start, ahead + around.steps.end - 1);

@@ -1,20 +1,26 @@
-//! The plan: everything a runtime needs to run a program on one kind of device, and nothing it has to think about.
+//! The plan: everything that a runtime needs to run a program on one kind of device, with no
+//! decisions left to make.
 //!
-//! Steps run in order. Each runs a routine, a nest with its schedule and, for shader profiles, the kernel to launch, on
-//! buffers of its own; steps that compute the same share a routine. Buffers say what they hold; temporaries name the slot
-//! of memory they occupy, so that those whose lifetimes do not overlap share one.
+//! Steps run in order. Each applies a routine to buffers. A routine is a nest with its schedule
+//! and, for shader profiles, the kernel to launch. Steps that compute the same share a routine.
+//! Each buffer has a content; a temporary names its slot of memory, which temporaries with disjoint
+//! lifetimes share.
 //!
-//! What depends on no input is computed by the prelude, steps that run before the others when a weight has changed, and
-//! the first time; what the others read of it is kept between runs.
+//! The prelude computes what depends on no input. Its steps run before the others, in the first run
+//! and whenever a weight has changed. The results that other steps read are kept between runs.
 //!
-//! A loop runs some of the other steps, which follow each other, again and again: a turn is a step of the scan that it comes
-//! from. Nests know the numbers of the turns, and read and write parts of buffers by them. [`Plan::launches`] unrolls loops
-//! for runtimes.
+//! A loop repeats a contiguous range of the other steps. A turn of the loop is a step of the scan
+//! that it comes from. Nests know the numbers of the turns, and use them to address parts of
+//! buffers. [`Plan::launches`] unrolls loops for runtimes.
 //!
-//! Always true: a step reads only buffers that are inputs, weights, constants, carried, or written by a step before it; each
-//! other buffer is written by one step, or by the steps that write a carry that it holds; no step reads a buffer that it
-//! writes, nor one that a step before it has written over; no two routines have one name, or do the same work; two temporaries
-//! of one slot are never alive together.
+//! Invariants:
+//!
+//! - A step reads only buffers that are inputs, weights, constants or carried, or that an earlier
+//!   step writes.
+//! - Every other buffer is written by one step, or by the steps that write a carry that it holds.
+//! - No step reads a buffer that it writes, or one that an earlier step has overwritten.
+//! - Routines have distinct names and distinct work.
+//! - Two temporaries in one slot are never alive at the same time.
 
 mod cost;
 mod error;
@@ -46,29 +52,33 @@ use crate::tensor::{Tensor, TensorType};
 /// A buffer's number: its position in [`Plan::buffers`].
 pub type BufferId = usize;
 
-/// What a buffer holds.
+/// The content of a buffer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Content {
-    /// Given by the caller for every run.
+    /// A value that the caller gives for every run.
     Input,
-    /// Given by the caller, and kept until it is given again.
+    /// A value that the caller gives, and that is kept until it is given again.
     Weight,
-    /// Known at compile time, uploaded once.
+    /// A value known at compile time, uploaded once.
     Constant(Tensor),
-    /// Lives within a run, in the slot of memory of this number.
+    /// A value that lives within a run, in the slot with this number.
     Temporary { slot: usize },
-    /// Written by the prelude, and read by steps of every run.
+    /// A value that the prelude writes, and that steps of every run read.
     Kept,
-    /// Written by a step, and read back by the caller; or without elements, which no step writes.
+    /// A value that a step writes, and the caller reads back. Also an empty tensor, which no step
+    /// writes.
     Output,
-    /// The next value of a weight, written by a step over the weight of this buffer: it has that one's memory.
+    /// The next value of a weight. A step writes it in place, to the memory of this buffer's
+    /// weight.
     Over { weight: BufferId },
-    /// Stands for the buffers that hold a value from one turn of a loop to the next: see [`Carry`].
+    /// An alias for the buffers that hold a value from one turn of a loop to the next. See
+    /// [`Carry`].
     Carried,
 }
 
 impl Content {
-    /// Of a tensor that passes between steps: it gets its slot when all steps are known.
+    /// Returns the content of a tensor that passes between steps. The slot is assigned when all
+    /// steps are known.
     fn passing(ty: &TensorType) -> Content {
         if ty.elements() == 0 { Content::Output } else { Content::Temporary { slot: usize::MAX } }
     }
@@ -78,34 +88,34 @@ impl Content {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Buffer {
     pub ty: TensorType,
-    /// The type that the device stores: see [`Profile::storage`].
+    /// The type that the device stores. See [`Profile::storage`].
     pub storage: DType,
     pub content: Content,
 }
 
 impl Buffer {
-    /// Bytes on the device, at least one element's.
+    /// Returns the bytes on the device: those of at least one element.
     pub fn bytes(&self) -> u64 {
         (self.ty.elements().max(1) as u64).saturating_mul(self.storage.size() as u64)
     }
 }
 
-/// What a routine computes.
+/// The computation of a routine.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Work {
     Nest(Box<Nest>),
-    /// [`crate::graph::Op::PrngValue`]: from a state, this many f32 values.
+    /// [`crate::graph::Op::PrngValue`]: computes this many f32 values from a state.
     PrngValue {
         elements: usize,
     },
-    /// [`crate::graph::Op::PrngState`]: from a state, the state after this many values.
+    /// [`crate::graph::Op::PrngState`]: computes from a state the state after this many values.
     PrngState {
         elements: usize,
     },
 }
 
 impl Work {
-    /// The same work without names: equal for two only where they compute the same.
+    /// Returns the same work without names, which is equal only for works that compute the same.
     pub fn anonymous(&self) -> Work {
         match self {
             Work::Nest(nest) => Work::Nest(Box::new(nest.anonymous())),
@@ -114,28 +124,30 @@ impl Work {
     }
 }
 
-/// What steps run: code, not yet on any buffers.
+/// Code that steps run, not yet bound to buffers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Routine {
-    /// What it computes, in letters, digits and `_`: the kernel's and the nest's name.
+    /// The name of the kernel and of the nest: describes the computation, in letters, digits and
+    /// `_`.
     pub name: String,
     pub work: Work,
-    /// `None` where there is nothing to choose.
+    /// The schedule, or `None` if there is nothing to choose.
     pub schedule: Option<Schedule>,
-    /// How the schedule was found.
+    /// How the schedule was chosen.
     pub choice: Choice,
-    /// For shader profiles. Its buffers are those of [`Routine::bound`].
+    /// The kernel, for shader profiles. It binds the buffers of [`Routine::bound`].
     pub kernel: Option<Kernel>,
 }
 
 impl Routine {
-    /// The buffers that the kernel binds, in order: a step's operands, then those outputs that are not written over one.
+    /// Returns the buffers that the kernel binds, in order: a step's operands, then the outputs
+    /// that are not written over an operand.
     pub fn bound(&self, operands: &[BufferId], outputs: &[BufferId]) -> Vec<BufferId> {
         let own = outputs.iter().enumerate().filter(|(number, _)| self.over(*number).is_none());
         operands.iter().copied().chain(own.map(|(_, &id)| id)).collect()
     }
 
-    /// The operand over which an output is written.
+    /// Returns the operand over which an output is written.
     pub fn over(&self, output: usize) -> Option<usize> {
         match &self.work {
             Work::Nest(nest) => nest.outputs.get(output)?.over,
@@ -150,19 +162,20 @@ pub type RoutineId = usize;
 /// One launch in each turn of the loops around it. No step writes an empty tensor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// What readers call the value that each output holds: `encoder[3].ff1.Y`.
+    /// The name for readers of each output's value, such as `encoder[3].ff1.Y`.
     pub values: Vec<String>,
-    /// What readers call all that it computes of the source, as far as that has names.
+    /// The names for readers of all source values that the step computes, as far as they have
+    /// names.
     pub fused: Vec<String>,
     pub routine: RoutineId,
-    /// The buffers read: those behind the nest's operands.
+    /// The buffers of the nest's operands.
     pub operands: Vec<BufferId>,
-    /// The buffers written: those behind the nest's outputs.
+    /// The buffers of the nest's outputs.
     pub outputs: Vec<BufferId>,
 }
 
 impl Step {
-    /// What readers call it: its values.
+    /// Returns the step's name for readers: those of its values.
     pub fn name(&self) -> String {
         let mut names: Vec<&str> = self.values.iter().map(String::as_str).collect();
         names.dedup();
@@ -170,32 +183,33 @@ impl Step {
     }
 }
 
-/// Steps that run again and again.
+/// Steps that run repeatedly.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loop {
-    /// Of [`Plan::steps`].
+    /// The range in [`Plan::steps`].
     pub steps: Range<usize>,
     /// The number of turns, at least 1.
     pub length: usize,
     pub carries: Vec<Carry>,
-    /// Those within it, in the order of their steps, which are among its own.
+    /// The loops within this one, in the order of their steps.
     pub loops: Vec<Loop>,
 }
 
-/// A value that each turn of a loop changes. Buffers take turns to hold it, so that a turn reads the old value while it
-/// writes the new one, and the last turn writes to `last`.
+/// A value that each turn of a loop changes. Two buffers alternate, so that a turn reads the old
+/// value while it writes the new one. The last turn writes to `last`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Carry {
-    /// What readers call it.
+    /// The name for readers.
     pub name: String,
-    /// Its value before the first turn; nothing writes it meanwhile.
+    /// The buffer with the value before the first turn. Nothing writes it during the loop.
     pub first: BufferId,
-    /// What steps read: it stands for the buffer that holds the value before the turn.
+    /// The buffer that steps read: an alias for the one that holds the value before the turn.
     pub before: BufferId,
-    /// What steps write, and read after that: it stands for the buffer of the value after the turn.
+    /// The buffer that steps write, and read afterwards: an alias for the one that holds the value
+    /// after the turn.
     pub next: BufferId,
-    /// The buffers that hold the values after the turns: after the last turn, the one before it, and so on by turns. The
-    /// same where there is one turn only.
+    /// The two alternating buffers: `last` holds the value after the last turn, `other` the one
+    /// after the turn before it. Both are the same buffer if there is only one turn.
     pub last: BufferId,
     pub other: BufferId,
 }
@@ -205,42 +219,43 @@ pub struct Carry {
 pub struct Port {
     pub name: String,
     pub ty: TensorType,
-    /// Several outputs may share one buffer, and an output may be an input's or a constant's buffer; its shape may
-    /// differ from the buffer's (the element count does not).
+    /// The buffer. Several outputs may share one, and an output may be the buffer of an input or a
+    /// constant. The shapes of the port and the buffer may differ, but not the number of elements.
     pub buffer: BufferId,
 }
 
-/// A compiled program: see the module's head.
+/// A compiled program. See the module documentation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// The entry's name.
+    /// The name of the entry function.
     pub name: String,
     pub profile: Profile,
     pub buffers: Vec<Buffer>,
     /// Bytes of each slot that temporaries share.
     pub slots: Vec<u64>,
     pub routines: Vec<Routine>,
-    /// Steps to run when a weight has changed, before the others.
+    /// Steps that run before the others, in the first run and when a weight has changed.
     pub prelude: Vec<Step>,
-    /// Steps to run each time.
+    /// Steps of every run.
     pub steps: Vec<Step>,
-    /// In the order of their steps, which do not overlap.
+    /// Loops in the order of their steps. They do not overlap.
     pub loops: Vec<Loop>,
     pub inputs: Vec<Port>,
-    /// In order of creation.
+    /// Weights in order of creation.
     pub weights: Vec<Port>,
     pub outputs: Vec<Port>,
-    /// Of each output that has a weight's name, and is its next value: the weight's number, and the output's.
+    /// For each output that is the next value of a weight, and has its name: the numbers of the
+    /// weight and of the output.
     pub updates: Vec<(usize, usize)>,
 }
 
 impl Plan {
-    /// The prelude's steps, then the others.
+    /// Returns the prelude's steps, then the others.
     pub fn all_steps(&self) -> impl Iterator<Item = &Step> + Clone {
         self.prelude.iter().chain(&self.steps)
     }
 
-    /// Every loop, before those within it.
+    /// Returns every loop, each before the loops within it.
     pub fn all_loops(&self) -> impl Iterator<Item = &Loop> {
         let mut pending: Vec<&Loop> = self.loops.iter().collect();
         std::iter::from_fn(move || {
@@ -250,7 +265,7 @@ impl Plan {
         })
     }
 
-    /// What the caller gives: the inputs, then the weights.
+    /// Returns what the caller gives: the inputs, then the weights.
     pub fn given(&self) -> impl Iterator<Item = &Port> {
         self.inputs.iter().chain(&self.weights)
     }

@@ -1,17 +1,21 @@
-//! Next values of weights that are written over the weights themselves, so that nothing has to be copied after a run, and no
-//! weight is in memory twice.
+//! Writes next values of weights in place, over the weights, so that nothing is copied after a run
+//! and no weight is in memory twice.
 //!
-//! Example: `W' = W - rate * G` reads each element of `W` where it writes that of `W'`; if no step after it reads `W`, the two
-//! share their memory.
+//! Example: `W' = W - rate * G` reads each element of `W` at the place where it writes that of
+//! `W'`. If no later step reads `W`, both share one buffer. Before, `W'` has an output buffer of
+//! its own; after, its content is [`Content::Over`].
 //!
-//! Why it is sound: the step reads the weight nowhere but at the place that it writes ([`crate::nest::Nest::may_overwrite`]), and
-//! no step after it, loop or output wants the old value. A step that comes too early for that is moved behind those that do, if
-//! none of them needs what it computes, or writes what it reads. All other next values are in buffers of their own.
+//! Why it is sound: the step reads the weight only at the place that it writes
+//! ([`crate::nest::Nest::may_overwrite`]), and no later step, loop or output needs the old value. A
+//! step that would overwrite the weight too early is moved behind the readers, as long as none of
+//! these needs its results, or overwrites what it reads. All other next values have buffers of
+//! their own.
 
 use super::planner::Planned;
 use super::{Buffer, BufferId, Content, Loop, Port, Work};
 
-/// Finds them. `loops` are in `steps`; `updates` are the buffers of weights, and of their next values.
+/// Overwrites weights where possible. `loops` are ranges of `steps`; `updates` has the buffers of
+/// the weights and of their next values.
 pub(super) fn overwrite(
     steps: &mut [Planned],
     loops: &mut [Loop],
@@ -36,7 +40,8 @@ pub(super) fn overwrite(
     }
 }
 
-/// The number of the step that computes `next`, once nothing after it reads `weight`; `None` where that cannot be.
+/// Moves the step that computes `next` behind all readers of `weight`. Returns its new number, or
+/// `None` if it cannot be moved there.
 fn behind_readers(
     steps: &mut [Planned],
     loops: &mut [Loop],
@@ -74,7 +79,7 @@ fn behind_readers(
     Some(last)
 }
 
-/// Whether a step reads a weight, if it does, only where it writes.
+/// Returns whether a step reads a weight, if at all, only at the place that it writes.
 fn is_in_place(step: &Planned, weight: BufferId, next: BufferId) -> bool {
     let (Work::Nest(nest), Some(output)) = (&step.work, step.outputs.iter().position(|&output| output == next)) else {
         return false;
@@ -87,7 +92,7 @@ fn is_in_place(step: &Planned, weight: BufferId, next: BufferId) -> bool {
     }
 }
 
-/// Whether a loop, or one within it, carries a value that is first what is in this buffer.
+/// Returns whether a loop, or one within it, carries a value whose first value is in this buffer.
 fn begins_with(around: &Loop, id: BufferId) -> bool {
     around.carries.iter().any(|carry| carry.first == id) || around.loops.iter().any(|inner| begins_with(inner, id))
 }

@@ -1,4 +1,4 @@
-//! From a graph to its plan: buffers, routines, steps and loops, group by group.
+//! Builds the plan of a graph: buffers, routines, steps and loops, group by group.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,43 +13,51 @@ use super::memory::{assign_slots, keep};
 use super::overwrite::overwrite;
 use super::{Buffer, BufferId, Carry, Content, Loop, Plan, PlanError, Port, Routine, RoutineId, Step, Work};
 
+/// Units of work for a group, and for a new routine and each instruction of its nest.
+const GROUP_UNITS: u64 = 200;
+const ROUTINE_UNITS: u64 = 500;
+const INSTRUCTION_UNITS: u64 = 20;
+
+/// The state of the plan under construction.
 pub(crate) struct Planner<'a> {
     profile: &'a Profile,
     tuned: &'a Tuned,
-    /// Next values of weights may be written over these.
+    /// Write next values of weights over the weights, if possible.
     overwrites: bool,
     buffers: Vec<Buffer>,
     routines: Vec<Routine>,
-    /// The routine that does a work, which is here without names.
+    /// The routine for each work. The keys have no names.
     of_work: HashMap<Work, RoutineId>,
     routine_names: Names,
     value_names: Names,
     steps: Vec<Planned<'a>>,
 }
 
-/// A step whose routine is not made yet.
+/// A step without its routine.
 pub(super) struct Planned<'a> {
     values: Vec<String>,
     fused: Vec<String>,
-    /// The routine's, where it gets one of its own.
+    /// The name for the routine, if a new one is made.
     routine: String,
     pub work: Work,
     pub operands: Vec<BufferId>,
     pub outputs: Vec<BufferId>,
-    /// What it computes.
+    /// The graph and the node that the step computes.
     graph: &'a Graph,
     root: NodeId,
 }
 
-/// A graph whose plan is being made: the program's, or the body of a scan.
+/// A graph that is being planned: the program's, or the body of a scan.
 struct Scope<'g> {
     graph: &'g Graph,
     /// The loops around its steps, the outermost first.
     loops: Vec<Axis>,
-    /// Where the nodes are that are in memory.
+    /// The location of each node that is in memory.
     places: HashMap<NodeId, Place>,
-    /// Where the loop around the steps wants values that they compute.
+    /// The locations to which the surrounding loop wants values written.
     wanted: HashMap<NodeId, Vec<Place>>,
+    /// The nodes whose memory the graph's outputs are.
+    outputs: HashSet<NodeId>,
 }
 
 /// A part of a buffer.
@@ -60,7 +68,8 @@ struct Place {
 }
 
 impl<'a> Planner<'a> {
-    /// A planner that prefers the schedules `tuned`, and writes next values of weights over these where it `overwrites`.
+    /// Returns a planner that prefers the schedules in `tuned`. With `overwrites`, it writes next
+    /// values of weights over the weights.
     pub fn new(profile: &'a Profile, tuned: &'a Tuned, overwrites: bool) -> Planner<'a> {
         Planner {
             profile,
@@ -75,12 +84,15 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// The plan of a graph whose scans are settled: see [`crate::passes::settle`].
+    /// Returns the plan of a graph. Its scans must be settled (see [`crate::passes::settle`]).
     pub fn plan(mut self, graph: &'a Graph) -> Result<Plan, PlanError> {
         let mut scope = Scope::new(graph, Vec::new());
         let inputs = self.given(&mut scope, &graph.inputs, &Content::Input)?;
         let weights = self.given(&mut scope, &graph.weights, &Content::Weight)?;
-        let time = |nest: &Nest| schedule::ranked(nest, self.profile).first().map(|(time, _)| *time);
+        let time = |nest: &Nest| {
+            graph.budget.spend(GROUP_UNITS + 2 * nest.epilogue.insts.len() as u64).ok()?;
+            schedule::ranked(nest, self.profile).first().map(|(time, _)| *time)
+        };
         let (once, each): (Vec<Group>, Vec<Group>) =
             fuse(graph, self.profile, Some(&time)).into_iter().partition(|group| group.once);
         self.groups(&mut scope, &once)?;
@@ -92,7 +104,9 @@ impl<'a> Planner<'a> {
             Ok(Port { name: name.clone(), ty: graph.node(*id).ty.clone(), buffer })
         });
         let outputs = outputs.collect::<Result<Vec<Port>, PlanError>>()?;
-        let output = |weight: &Port| outputs.iter().position(|output| output.name == weight.name);
+        let numbers: HashMap<&str, usize> =
+            outputs.iter().enumerate().map(|(number, output)| (output.name.as_str(), number)).collect();
+        let output = |weight: &Port| numbers.get(weight.name.as_str()).copied();
         let updates: Vec<(usize, usize)> =
             weights.iter().enumerate().filter_map(|(number, weight)| Some((number, output(weight)?))).collect();
         if self.overwrites {
@@ -116,12 +130,16 @@ impl<'a> Planner<'a> {
             outputs,
             updates,
         };
+        let buffers = plan.buffers.len() as u64;
+        // Each temporary looks for a free slot.
+        let counted = graph.budget.spend(buffers * buffers / 128);
+        counted.map_err(|exceeded| PlanError::Exceeded { value: graph.name.clone(), exceeded })?;
         keep(&mut plan);
         assign_slots(&mut plan);
         Ok(plan)
     }
 
-    /// What the caller gives, inputs or weights, each in a buffer of its own.
+    /// Adds a buffer for each input or weight that the caller gives.
     fn given(&mut self, scope: &mut Scope, nodes: &[NodeId], content: &Content) -> Result<Vec<Port>, PlanError> {
         let ports = nodes.iter().map(|&id| {
             let buffer = self.own(scope, id, content.clone())?.buffer;
@@ -132,11 +150,13 @@ impl<'a> Planner<'a> {
         ports.collect()
     }
 
-    /// Adds the steps of groups, and gives the loops among them.
+    /// Adds the steps of groups. Returns the loops among them.
     fn groups(&mut self, scope: &mut Scope<'a>, groups: &[Group]) -> Result<Vec<Loop>, PlanError> {
         let mut loops = Vec::new();
         for group in groups {
             let root = group.main();
+            let counted = scope.graph.budget.spend(GROUP_UNITS);
+            counted.map_err(|exceeded| PlanError::Exceeded { value: scope.graph.value_name(root), exceeded })?;
             match &scope.graph.node(root).op {
                 Op::Scan(scan) => loops.extend(self.scan(scope, root, scan)?),
                 _ => self.step(scope, group)?,
@@ -145,7 +165,7 @@ impl<'a> Planner<'a> {
         Ok(loops)
     }
 
-    /// Adds the step that computes a group, where there is something to compute.
+    /// Adds the step that computes a group, unless it is empty.
     fn step(&mut self, scope: &mut Scope<'a>, group: &Group) -> Result<(), PlanError> {
         let graph = scope.graph;
         let root = group.main();
@@ -215,14 +235,14 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// The step, with its routine.
+    /// Makes the step with its routine.
     fn made(&mut self, step: Planned) -> Result<Step, PlanError> {
         let Planned { values, fused, routine, work, operands, outputs, graph, root } = step;
         let routine = self.routine(graph, root, &routine, work)?;
         Ok(Step { values, fused, routine, operands, outputs })
     }
 
-    /// Adds the steps of a scan, and gives their loop; `None` where there is nothing to compute.
+    /// Adds the steps of a scan. Returns their loop, or `None` if there is nothing to compute.
     fn scan(&mut self, scope: &mut Scope<'a>, id: NodeId, scan: &'a Scan) -> Result<Option<Loop>, PlanError> {
         let (graph, body) = (scope.graph, &scan.body);
         if scan.length == 0 {
@@ -285,12 +305,12 @@ impl<'a> Planner<'a> {
         Ok((!steps.is_empty()).then_some(Loop { steps, length: scan.length, carries, loops }))
     }
 
-    /// Where the value of a group or of a scan is to go. One of these is where it is read.
+    /// Returns the locations to which a group or a scan writes a value. Readers read one of them.
     fn places(&mut self, scope: &mut Scope, id: NodeId) -> Result<Vec<Place>, PlanError> {
         let mut places = scope.wanted.remove(&id).unwrap_or_default();
         if places.is_empty() {
             let graph = scope.graph;
-            let shown = scope.loops.is_empty() && graph.outputs.iter().any(|(_, output)| storage(graph, *output) == id);
+            let shown = scope.loops.is_empty() && scope.outputs.contains(&id);
             places.push(self.own(
                 scope,
                 id,
@@ -302,13 +322,13 @@ impl<'a> Planner<'a> {
         Ok(places)
     }
 
-    /// Where a node is that is a view of memory.
+    /// Returns the location of a node that is a view of memory.
     fn read(&mut self, scope: &mut Scope, id: NodeId) -> Result<Place, PlanError> {
         let stored = self.stored(scope, storage(scope.graph, id))?;
         reshaped(stored, scope.graph.shape(id))
     }
 
-    /// Where a node in memory is.
+    /// Returns the location of a node that is in memory.
     fn stored(&mut self, scope: &mut Scope, id: NodeId) -> Result<Place, PlanError> {
         if let Some(place) = scope.places.get(&id) {
             return Ok(place.clone());
@@ -322,7 +342,7 @@ impl<'a> Planner<'a> {
         self.own(scope, id, Content::Constant(tensor))
     }
 
-    /// A new buffer for a node alone.
+    /// Adds a buffer for one node.
     fn own(&mut self, scope: &mut Scope, id: NodeId, content: Content) -> Result<Place, PlanError> {
         let ty = &scope.graph.node(id).ty;
         let place = Place { buffer: self.buffer(scope.graph, id, ty, content)?, window: Window::whole(ty) };
@@ -330,7 +350,7 @@ impl<'a> Planner<'a> {
         Ok(place)
     }
 
-    /// A new buffer for the value of a node.
+    /// Adds a buffer for the value of a node.
     fn buffer(&mut self, graph: &Graph, id: NodeId, ty: &TensorType, content: Content) -> Result<BufferId, PlanError> {
         let Some(stored) = self.profile.storage(ty.dtype) else {
             return Err(self.unsupported(graph, id, format!("tensors of type {}", ty.dtype)));
@@ -350,13 +370,19 @@ impl<'a> Planner<'a> {
         Ok(self.buffers.len() - 1)
     }
 
-    /// The routine that does `work` for a step that computes `root`: one that does so already, else a new one with a name
-    /// like `name`.
+    /// Returns a routine that does `work` for a step that computes `root`: an existing one, or else
+    /// a new one with a name like `name`.
     fn routine(&mut self, graph: &Graph, root: NodeId, name: &str, mut work: Work) -> Result<RoutineId, PlanError> {
         let key = work.anonymous();
         if let Some(&known) = self.of_work.get(&key) {
             return Ok(known);
         }
+        let instructions = match &work {
+            Work::Nest(nest) => nest.body.insts.len() + nest.epilogue.insts.len(),
+            Work::PrngValue { .. } | Work::PrngState { .. } => 0,
+        };
+        let counted = graph.budget.spend(ROUTINE_UNITS + INSTRUCTION_UNITS * instructions as u64);
+        counted.map_err(|exceeded| PlanError::Exceeded { value: graph.value_name(root), exceeded })?;
         let name = self.routine_names.unique(name);
         let shader = self.profile.execution == Execution::Shader;
         let (mut schedule, mut choice) = (None, Choice::Predicted);
@@ -379,7 +405,8 @@ impl<'a> Planner<'a> {
         Ok(self.routines.len() - 1)
     }
 
-    /// Refuses types that the device has not, anywhere in the nest, and more tensors than a kernel may bind.
+    /// Rejects a nest with types that the device lacks, or with more tensors than a kernel can
+    /// bind.
     fn check_limits(&self, graph: &Graph, root: NodeId, nest: &Nest) -> Result<(), PlanError> {
         let tensors = nest.operands.len() + nest.outputs.len();
         if tensors > self.profile.max_buffers as usize {
@@ -411,15 +438,17 @@ impl<'a> Planner<'a> {
 
 impl<'g> Scope<'g> {
     fn new(graph: &'g Graph, loops: Vec<Axis>) -> Scope<'g> {
-        Scope { graph, loops, places: HashMap::new(), wanted: HashMap::new() }
+        let outputs = graph.outputs.iter().map(|(_, id)| storage(graph, *id)).collect();
+        Scope { graph, loops, places: HashMap::new(), wanted: HashMap::new(), outputs }
     }
 
-    /// Wants the value of `id`, perhaps a reshape of one that is computed, at a place.
+    /// Requests that the value of `id`, or the value of which it is a reshape, is written to
+    /// `place`.
     fn want(&mut self, id: NodeId, place: Place) {
         self.wanted.entry(storage(self.graph, id)).or_default().push(place);
     }
 
-    /// The names of what is computed for `roots` that is not in memory yet.
+    /// Returns the names of the values computed for `roots` that are not yet in memory.
     fn fused(&self, roots: &[NodeId]) -> Vec<String> {
         let (mut values, mut pending) = (Vec::new(), roots.to_vec());
         let mut seen: HashSet<NodeId> = roots.iter().copied().collect();
@@ -435,7 +464,7 @@ impl<'g> Scope<'g> {
         names
     }
 
-    /// Where in memory a node is, if it is there.
+    /// Returns the window of memory with a node's value, if it is in memory.
     fn window(&self, id: NodeId) -> Option<Window> {
         let node = self.graph.node(id);
         let constant = || matches!(node.op, Op::Elements(_)).then(|| Window::whole(&node.ty));
@@ -443,22 +472,22 @@ impl<'g> Scope<'g> {
     }
 }
 
-/// The same elements under another shape.
+/// Returns the same elements in another shape.
 fn reshaped(place: Place, shape: &[usize]) -> Result<Place, PlanError> {
     let window = place.window.reshaped(shape);
     let window = window.ok_or_else(|| PlanError::Internal("a reshape of a part of a tensor".into()))?;
     Ok(Place { window, ..place })
 }
 
-/// Names that are taken.
+/// The names that are taken.
 #[derive(Default)]
 struct Names {
-    /// How often each was asked for.
+    /// The number of times that each name was requested.
     uses: HashMap<String, usize>,
 }
 
 impl Names {
-    /// `name`, numbered where that is taken.
+    /// Returns `name`, with a number if it is taken.
     fn unique(&mut self, name: &str) -> String {
         loop {
             let uses = self.uses.entry(name.to_owned()).or_insert(0);

@@ -11,7 +11,8 @@ fn plan(text: &str, profile: &Profile) -> Plan {
     pipeline::plan(&graph, profile).unwrap()
 }
 
-/// Three encoders of one dense layer with an activation each, then a softmax. Index names differ and mean nothing.
+/// Three dense layers with an activation each, then a softmax. Index names differ, and have no
+/// meaning.
 const ENCODERS: &str = "\
 graph model(%0) -> (Y = %21)
 %0 = input X : f32[8, 16]
@@ -57,12 +58,12 @@ fn equal_layers_share_a_kernel_and_steps_are_named_by_their_values() {
        2  Y                dense_relu_softmax  f32[8, 16]  output  1.6 KB   512 B        5.0K  5.3 ns  encoder[1].ff.Y, encoder[2].ff.Kernel, encoder[2].ff.Bias
     ");
     let shared = |profile: &Profile| plan(ENCODERS, profile).steps.iter().map(|step| step.routine).collect::<Vec<_>>();
-    // A shader ends the last product with the softmax of its rows.
+    // On a shader profile, the last product is fused with the softmax of its rows.
     assert_eq!(shared(&Profile::generic()), [0, 0, 1]);
     assert_eq!(shared(&Profile::cpu()), [0, 0, 0, 1]);
 }
 
-/// Sizes, types and operations are part of what a kernel computes; names of kernels are distinct all the same.
+/// Kernels are shared only for equal sizes, types and operations. Names of kernels are distinct.
 #[test]
 fn kernels_that_differ_are_told_apart() {
     let plan = plan(
@@ -90,7 +91,8 @@ graph g(%0, %1, %2) -> (A = %3, B = %4, C = %5, D = %6)
     );
 }
 
-/// Batch normalization after a product: a run reads what follows from the weights, and computes none of it.
+/// Batch normalization after a product: the prelude computes what depends on weights alone, and a
+/// run reads it.
 #[test]
 fn what_depends_on_weights_alone_is_in_the_prelude() {
     let text = "\
@@ -144,7 +146,7 @@ fn costs() {
         assert_eq!(cost, plan.step_cost(&plan.steps[0]));
         cost
     };
-    // The sum with the bias and the maximum are another operation each.
+    // The sum with the bias and the maximum count one more operation each.
     let dense = cost("\
 graph dense(%0) -> (Y = %6)
 %0 = input X : f32[5, 7]
@@ -170,7 +172,7 @@ graph conv(%0) -> (Y = %2)
 %2 = contract sum [0, y, x, c] (y: 0..6, x: 0..6, c: 0..4, j: 0..3, i: 0..3) { v0 = %0[0, y + j, x + i, c]; v1 = %1[j, i, c]; v2 = mul v0 v1; yield v2 } : f32[1, 6, 6, 4]
 ");
     assert_eq!(depthwise, Cost { flops: 2592, bytes: 4 * (256 + 36 + 144) });
-    // Arithmetic on indices and integers, choices and conversions are no operations on floats.
+    // Arithmetic on indices and integers, selects and conversions are no floating-point operations.
     let choice = cost(
         "\
 graph choice(%0, %1) -> (Y = %5)
@@ -185,21 +187,21 @@ graph choice(%0, %1) -> (Y = %5)
     assert_eq!(choice, Cost { flops: 6, bytes: 4 * 18 });
 }
 
-/// A plan's traffic has its intermediate results not, a step's has.
+/// A plan's cost excludes the traffic of intermediate results; a step's cost includes it.
 #[test]
 fn costs_of_steps() {
     let plan = plan(ENCODERS, &Profile::generic());
     let steps = plan.steps.iter().map(|step| plan.step_cost(step)).fold(Cost::default(), std::ops::Add::add);
     let lasting = 4 * (8 * 16 + 3 * (16 * 16 + 16) + 8 * 16);
     let temporary = |reads: u64, elements: u64| 4 * (1 + reads) * elements;
-    // What each layer but the last gives is read by one step.
+    // The result of each layer, except for the last, is read by one step.
     let between = 2 * temporary(1, 128);
     assert_eq!((plan.cost().bytes, steps.bytes), (lasting, lasting + between));
     assert_eq!(plan.cost().flops, steps.flops);
     // Three dense layers, the maxima, the differences and exponentials, the sums, the quotients.
     assert_eq!(steps.flops, 3 * (2 * 8 * 16 * 16 + 2 * 128) + 128 + 2 * 128 + 128 + 128);
 }
-/// A recurrent layer over [batch, time, unit], and the sum of its states.
+/// Returns a recurrent layer over [batch, time, unit], and the sum of its states.
 fn recurrent(length: usize) -> String {
     format!(
         "\
@@ -263,7 +265,7 @@ fn a_scan_is_a_loop_of_the_same_kernels_at_every_length() {
     assert_eq!((none.steps.len(), none.loops.len()), (1, 0));
 }
 
-/// The slices of the sequence and of the stacked result are at positions that move with the turn.
+/// The slices of the sequence and of the stacked result have positions that depend on the turn.
 #[test]
 fn a_nest_of_a_loop() {
     let plan = plan(&recurrent(500), &Profile::generic());
@@ -311,7 +313,8 @@ graph g(%0) -> (Y = %4)
     assert_eq!(plan.slots, [16, 128]);
 }
 
-/// The plan of a step that updates its weights, and for each weight whether its next value is written over it.
+/// Returns the plan of a step that updates its weights, and for each weight whether its next value
+/// is written over it.
 fn updates(text: &str) -> (Plan, Vec<bool>) {
     let mut graph = Graph::parse(text).unwrap();
     graph.verify().unwrap();
@@ -327,7 +330,7 @@ fn updates(text: &str) -> (Plan, Vec<bool>) {
 
 #[test]
 fn a_weight_is_written_over_once_nothing_reads_it() {
-    // The gradient of X needs the old W: it goes first.
+    // The gradient of X needs the old W, so it is computed first.
     let text = "\
 graph step(%0, %1) -> (DX = %7, W = %6)
 %0 = input X : f32[8, 4]
@@ -346,7 +349,8 @@ graph step(%0, %1) -> (DX = %7, W = %6)
     let operand = routine.over(0).unwrap();
     assert_eq!(plan.steps[1].operands[operand], plan.weights[0].buffer);
     assert_eq!(routine.kernel.as_ref().unwrap().buffers[operand].access, Access::Update);
-    // Where the weights are to stay, and on a device without kernels, it has memory of its own.
+    // If updates are not requested, or the device has no kernels, the next value has memory of its
+    // own.
     assert_eq!(plan.steps.len(), self::plan(text, &Profile::generic()).steps.len());
     assert!(
         self::plan(text, &Profile::generic())
@@ -358,7 +362,7 @@ graph step(%0, %1) -> (DX = %7, W = %6)
 
 #[test]
 fn a_weight_that_is_read_elsewhere_is_not_written_over() {
-    // Each next value is made of the other weight: one of the two must be kept.
+    // Each next value depends on the other weight, so one of the two must be kept.
     let (_, over) = updates(
         "\
 graph step() -> (A = %2, B = %3)
@@ -369,7 +373,7 @@ graph step() -> (A = %2, B = %3)
 ",
     );
     assert_eq!(over, [true, false]);
-    // It is turned around; and it is shown as it was.
+    // A is transposed, so it is not read in place; B is also an output.
     let (_, over) = updates(
         "\
 graph step() -> (A = %2, B = %3, Old = %1)
@@ -382,7 +386,8 @@ graph step() -> (A = %2, B = %3, Old = %1)
     assert_eq!(over, [false, false]);
 }
 
-/// D is read by Y and Z and by a statistic, all of which end in one kernel: nobody else reads it, and it is in no memory.
+/// D is read by Y, by Z and by a statistic, which are all in one kernel: no other kernel reads it,
+/// so it is not stored.
 #[test]
 fn what_a_kernel_alone_reads_is_not_stored() {
     const ROWS: &str = "\

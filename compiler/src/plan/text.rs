@@ -1,13 +1,14 @@
-//! The text form of a plan, for a person: what `--emit plan` and `--emit nests` print.
+//! The text form of a plan, as `--emit plan` and `--emit nests` print it.
 
 use std::fmt;
 
 use super::{Content, Loop, Plan, Port, Routine, Work};
 use crate::profile::Rates;
 
-/// The totals, then a line for each step in order; those of a loop are indented, under a line for it. Bytes are those of
-/// whole tensors, or of the parts that a turn of a loop uses, as the device stores them; 1 KB is 1000 bytes. Operations are
-/// as [`super::Cost`] counts them; the time is the least that a device of the profile's rates needs for a launch.
+/// Prints the totals, then a line for each step in order. The steps of a loop are indented below a
+/// line for the loop. Bytes are those of whole tensors (in a loop, of the parts that a turn uses),
+/// as the device stores them; 1 KB is 1000 bytes. Operations are counted as in [`super::Cost`]. The
+/// time is the least that a device of the profile's rates needs for a launch.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (steps, routines) = (counted(self.all_steps().count(), "step"), counted(self.routines.len(), "kernel"));
@@ -51,7 +52,7 @@ impl fmt::Display for Plan {
 }
 
 impl Plan {
-    /// What a run costs.
+    /// Prints the cost of a run.
     fn totals(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (traffic, least) = (self.traffic(), self.least_traffic());
         let times = traffic as f64 / least.max(1) as f64;
@@ -116,7 +117,7 @@ impl Plan {
         Ok(())
     }
 
-    /// What readers call each buffer.
+    /// Returns the name for readers of each buffer.
     pub(super) fn buffer_names(&self) -> Vec<String> {
         let constant = |id: usize| format!("constant {}", self.buffers[id].ty);
         let mut names: Vec<String> = (0..self.buffers.len()).map(constant).collect();
@@ -133,7 +134,7 @@ impl Plan {
         names
     }
 
-    /// `f16[3]`, or `u8[3] as u32` where the device stores another type.
+    /// Returns `f16[3]`, or `u8[3] as u32` if the device stores another type.
     pub(super) fn stored_type(&self, id: usize) -> String {
         let buffer = &self.buffers[id];
         match buffer.storage == buffer.ty.dtype {
@@ -142,7 +143,7 @@ impl Plan {
         }
     }
 
-    /// Where a step's result goes.
+    /// Returns the destination of a step's result.
     pub(super) fn place(&self, id: usize) -> String {
         match &self.buffers[id].content {
             Content::Temporary { slot } => format!("slot {slot}"),
@@ -154,7 +155,7 @@ impl Plan {
     }
 }
 
-/// Puts the line for a loop, and for those within it, before its first step.
+/// Puts the line for a loop, and for the loops within it, before its first step.
 fn head(around: &Loop, ahead: usize, depth: usize, headings: &mut [Vec<String>]) {
     let carries: Vec<&str> = around.carries.iter().map(|carry| carry.name.as_str()).collect();
     let carried = if carries.is_empty() { String::new() } else { format!(", carrying {}", carries.join(", ")) };
@@ -163,7 +164,7 @@ fn head(around: &Loop, ahead: usize, depth: usize, headings: &mut [Vec<String>])
     around.loops.iter().for_each(|inner| head(inner, ahead, depth + 1, headings));
 }
 
-/// The loop nest, under its schedule and launch.
+/// Prints the loop nest below its schedule and launch.
 impl fmt::Display for Routine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(schedule) = &self.schedule {
@@ -180,17 +181,18 @@ impl fmt::Display for Routine {
     }
 }
 
-/// `1 step`, `2 steps`
+/// Returns `1 step`, `2 steps`.
 pub(super) fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
-/// `999 B`, `1.5 KB`, `12.0 GB`
+/// Returns `999 B`, `1.5 KB`, `12.0 GB`.
 pub(super) fn bytes(count: u64) -> String {
     scaled(count, " ") + "B"
 }
 
-/// `999`, `1.5K`, `12.0G`: thousands by their letters, with what stands before these.
+/// Returns `999`, `1.5K`, `12.0G`: a number with a letter for thousands. `space` stands before the
+/// letter.
 pub(super) fn scaled(count: u64, space: &str) -> String {
     if count < 1000 {
         return format!("{count}{space}");
@@ -205,7 +207,7 @@ pub(super) fn scaled(count: u64, space: &str) -> String {
     format!("{size:.1}{space}{}", units[unit])
 }
 
-/// `0.2 ns`, `1.5 µs`, `12.0 s`
+/// Returns `0.2 ns`, `1.5 µs`, `12.0 s`.
 pub(super) fn seconds(time: f64) -> String {
     let units = ["ns", "µs", "ms"];
     let mut time = time * 1e9;

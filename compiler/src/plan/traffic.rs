@@ -1,18 +1,22 @@
-//! What a plan moves through memory in a run, and the least that it could.
+//! The memory traffic of a plan in a run, and its lower bound.
 //!
-//! The traffic of a plan is that of its launches, each of whose tensors is read or written once ([`Plan::step_cost`]). The least,
-//! however the program were divided into kernels that each compute one aggregation, or statistics of rows, and what is around it:
+//! The traffic of a plan is that of its launches, each of which reads or writes each of its tensors
+//! once ([`Plan::step_cost`]). The lower bound holds for every division of the program into kernels
+//! that each compute one aggregation, or row statistics, and what is around it:
 //!
-//! - weights, constants, what the prelude keeps, inputs and outputs, once each ([`Plan::cost`]);
-//! - the *unavoidable activations*: whatever is aggregated (a product, a convolution, a pool, a row's softmax) and then used, itself or
-//!   what follows from it, by another such kernel. It is written once and read once, however many use it; if
-//!   it is an output, its writing is counted already.
+//! - weights, constants, kept results of the prelude, inputs and outputs, once each
+//!   ([`Plan::cost`]);
+//! - the *unavoidable activations*: results of an aggregation (a product, a convolution, a pool, a
+//!   row's softmax) that another such kernel uses, either directly or through elementwise
+//!   operations. Each is written once and read once, however many kernels read it. If it is an
+//!   output, its write is counted already.
 //!
-//! Everything else between steps is avoidable: elementwise values can be computed again from what they are computed of, where
-//! they are read, and what is only computed with further, place by place, needs no memory. In a loop the same holds of every
-//! turn, whose carried values pass from turn to turn.
+//! All other values that pass between steps are avoidable: elementwise values can be recomputed
+//! where they are read, and values that are only used elementwise need no memory. In a loop the
+//! same holds for every turn; carried values pass from turn to turn.
 //!
-//! A kernel of several products may stay below this least: attention with an online softmax never stores its scores.
+//! A kernel of several products may stay below this bound: attention with an online softmax never
+//! stores its scores.
 
 use std::collections::HashSet;
 
@@ -20,13 +24,13 @@ use super::{BufferId, Content, Plan, Step, Work};
 use crate::graph::Aggregation;
 
 impl Plan {
-    /// The bytes that the launches of a run read and write.
+    /// Returns the bytes that the launches of a run read and write.
     pub fn traffic(&self) -> u64 {
         let bytes = |(step, turns): (&Step, u64)| self.step_cost(step).bytes.saturating_mul(turns);
         self.steps.iter().zip(self.turns()).map(bytes).fold(0, u64::saturating_add)
     }
 
-    /// The bytes of a run that cannot be avoided: see the module's head.
+    /// Returns the bytes of a run that cannot be avoided. See the module documentation.
     pub fn least_traffic(&self) -> u64 {
         let aggregated = self.aggregated_again();
         let mut bytes = self.cost().bytes;
@@ -43,7 +47,7 @@ impl Plan {
         bytes
     }
 
-    /// Whether a step combines many values into one, or knows statistics of rows.
+    /// Returns whether a step combines many values into one, or computes row statistics.
     fn aggregates(&self, step: &Step) -> bool {
         match &self.routines[step.routine].work {
             Work::Nest(nest) => {
@@ -54,7 +58,7 @@ impl Plan {
         }
     }
 
-    /// What steps that aggregate use, through steps that do not aggregate too.
+    /// Returns the buffers that aggregating steps use, either directly or through other steps.
     fn aggregated_again(&self) -> HashSet<BufferId> {
         let mut found: HashSet<BufferId> = HashSet::new();
         loop {
@@ -94,7 +98,7 @@ mod tests {
         pipeline::plan(&graph, &Profile::generic()).unwrap()
     }
 
-    /// A product, its activation, and a second product: what the first gives is written and read.
+    /// A product, its activation, and a second product: the activation is written and read.
     #[test]
     fn what_passes_between_products_is_unavoidable() {
         let text = "\

@@ -1,27 +1,30 @@
-//! What every scalar operation computes: the one definition that the reference interpreter and constant folding run,
-//! and that every back end is compared with.
+//! The definition of every scalar operation. The reference interpreter and constant folding run it,
+//! and every back end is compared with it.
 //!
-//! Floats compute in f64 and round to their type after each operation; for `+ - * /` and the square root that is the
-//! correctly rounded result of the narrower types too, as f64 has more than twice their digits. Integers compute
-//! exactly and wrap at their width; a bool is an unsigned integer of one bit where the operation does not say otherwise.
-//! The transcendental functions come from `libm`, so that results do not depend on the machine.
+//! - Floats compute in f64 and round to their type after each operation. For `+ - * /` and the
+//!   square root, this is the correctly rounded result of narrower types as well, since f64 has
+//!   more than twice their digits.
+//! - Integers compute exactly and wrap at their width. A bool is an unsigned integer of one bit,
+//!   unless the operation says otherwise.
+//! - The transcendental functions come from `libm`, so results do not depend on the machine.
 
 use super::{BinaryOp, Inst, Program, UnaryOp};
 use crate::dtype::{DType, Scalar};
 
-/// The value of a scalar that is not a float.
+/// Returns the value of a scalar that is not a float.
 fn integer(scalar: Scalar) -> i128 {
     if scalar.dtype == DType::U64 { scalar.bits().into() } else { scalar.to_i64().into() }
 }
 
-/// `value` wrapped to the width of a type that is not a float.
+/// Wraps `value` to the width of a type that is not a float.
 fn wrapped(dtype: DType, value: i128) -> Scalar {
     let mask = if dtype == DType::Bool { 1 } else { u64::MAX };
     Scalar::from_bits(dtype, value as u64 & mask)
 }
 
 impl UnaryOp {
-    /// The operation's result on `a`. A bit operation on a float, which no verified program has, gives 0.
+    /// Returns the operation's result on `a`. A bit operation on a float, which no verified program
+    /// contains, gives 0.
     pub fn evaluate(self, a: Scalar) -> Scalar {
         use UnaryOp::*;
         let dtype = a.dtype;
@@ -41,7 +44,7 @@ impl UnaryOp {
             BitNot => 0.0,
             Abs => x.abs(),
             Acos => libm::acos(x),
-            // Of these `libm` promises nothing.
+            // The value of `libm::acosh` below 1 is unspecified.
             Acosh if x < 1.0 => f64::NAN,
             Acosh => libm::acosh(x),
             Asin => libm::asin(x),
@@ -69,8 +72,8 @@ impl UnaryOp {
 }
 
 impl BinaryOp {
-    /// The operation's result on `a` and `b`, which have one type. A bit operation on floats, which no verified program
-    /// has, gives 0.
+    /// Returns the operation's result on `a` and `b`, which have the same type. A bit operation on
+    /// floats, which no verified program contains, gives 0.
     pub fn evaluate(self, a: Scalar, b: Scalar) -> Scalar {
         use BinaryOp::*;
         let dtype = a.dtype;
@@ -109,6 +112,7 @@ impl BinaryOp {
             BinaryOp::Mul => a * b,
             BinaryOp::Div => a / b,
             BinaryOp::Pow => libm::pow(a, b),
+            BinaryOp::Rem => a % b,
             _ => 0.0,
         }
     }
@@ -122,6 +126,7 @@ impl BinaryOp {
             BinaryOp::Mul => a.wrapping_mul(b),
             BinaryOp::Div => a.checked_div(b).unwrap_or(0),
             BinaryOp::Pow => power(a, b),
+            BinaryOp::Rem => a.checked_rem(b).unwrap_or(0),
             BinaryOp::BitAnd => a & b,
             BinaryOp::BitOr => a | b,
             BinaryOp::BitXor => a ^ b,
@@ -133,7 +138,7 @@ impl BinaryOp {
     }
 }
 
-/// The low bits of `base` to the `exponent`; 0 where the exponent is negative.
+/// Returns the low bits of `base` to the power of `exponent`, or 0 if the exponent is negative.
 fn power(mut base: i128, mut exponent: i128) -> i128 {
     let mut result = if exponent < 0 { 0 } else { 1 };
     while exponent > 0 {
@@ -147,8 +152,8 @@ fn power(mut base: i128, mut exponent: i128) -> i128 {
 }
 
 impl<L> Program<L> {
-    /// Computes every instruction in order into `values` (whose old contents are dropped); `leaf` gives what a leaf reads.
-    /// The results are then `values[r]` for each `r` of `self.results`.
+    /// Replaces the contents of `values` with the value of each instruction, in order. `leaf`
+    /// returns the value of a leaf. The results are `values[r]` for each `r` of `self.results`.
     pub fn evaluate(&self, values: &mut Vec<Scalar>, mut leaf: impl FnMut(&L) -> Scalar) {
         values.clear();
         for (inst, dtype) in &self.insts {
@@ -214,6 +219,14 @@ mod tests {
         let pairs = [("-5", "1"), ("-5", "31"), ("-5", "32"), ("5", "32"), ("-5", "-1")];
         insta::assert_snapshot!(binary(BinaryOp::ShiftRight, DType::I32, &pairs), @"-3 -1 -1 0 -1");
         insta::assert_snapshot!(binary(BinaryOp::ShiftLeft, DType::I32, &pairs), @"-10 -2147483648 0 0 0");
+    }
+
+    #[test]
+    fn remainders_are_exact_and_have_the_sign_of_the_dividend() {
+        let pairs = [("7", "2"), ("-7", "2"), ("7", "-2"), ("7", "0"), ("-128", "-1")];
+        insta::assert_snapshot!(binary(BinaryOp::Rem, DType::I8, &pairs), @"1 -1 1 0 0");
+        let pairs = [("55", "0.1"), ("-1e30", "3"), ("-4", "2"), ("5", "inf"), ("5", "0"), ("inf", "5"), ("0", "-2")];
+        insta::assert_snapshot!(binary(BinaryOp::Rem, DType::F32, &pairs), @"0.09999918 -0.0 -0.0 5.0 NaN NaN 0.0");
     }
 
     #[test]

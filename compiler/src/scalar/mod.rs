@@ -1,12 +1,17 @@
-//! Scalar programs: straight-line code over the elements that one point of an index space sees.
+//! Scalar programs: straight-line code over the elements at one point of an index space.
 //!
-//! The same instruction set serves the bodies of contractions in the graph (whose leaves are [`crate::graph::Access`]es
-//! by number) and the bodies and epilogues of nests (whose leaves are [`crate::nest::Load`]s), so that every back end,
-//! the reference interpreter and the optimiser agree on one definition of each operation.
+//! One instruction set serves the graph and the nests, so that every back end, the reference
+//! interpreter and the optimiser share one definition of each operation:
 //!
-//! Always true of a [`Program`]: an instruction reads only instructions before it; operands of one instruction have
-//! equal types where its definition says so (casts are explicit); `results` are instruction numbers.
-//! [`Program::verify`] holds it.
+//! - bodies of contractions in the graph, whose leaves are [`crate::graph::Access`]es by number;
+//! - bodies and epilogues of nests, whose leaves are [`crate::nest::Load`]s.
+//!
+//! Invariants of a [`Program`], which [`Program::verify`] checks:
+//!
+//! - an instruction only reads earlier instructions;
+//! - the operands of an instruction have equal types where its definition requires it, so casts are
+//!   explicit;
+//! - `results` are instruction numbers.
 
 mod evaluate;
 mod verify;
@@ -19,13 +24,14 @@ use crate::dtype::{DType, Scalar};
 
 /// An operation on one value. The result has the operand's type unless said otherwise.
 ///
-/// Transcendental operations on an integer or bool compute in floating point and convert back as [`Scalar::cast`] does
-/// (an integer truncates and saturates, a bool is `!= 0`), as PlaidML does. Rounding an integer leaves it as it is.
+/// Transcendental operations on an integer or bool compute in floating point and convert back like
+/// [`Scalar::cast`], as in PlaidML: an integer truncates and saturates, a bool is `!= 0`. Rounding
+/// leaves an integer unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum UnaryOp {
-    /// `-x`; integers wrap. On bool: `x`.
+    /// `-x`. Integers wrap; a bool stays `x`.
     Neg,
-    /// Bitwise complement of integers, logical negation of bool; not of floats.
+    /// Bitwise complement of an integer, logical negation of a bool. Floats are not allowed.
     BitNot,
     Abs,
     Acos,
@@ -41,9 +47,9 @@ pub enum UnaryOp {
     Exp,
     Floor,
     Log,
-    /// `1 / x`, on integers too: see [`BinaryOp::Div`].
+    /// `1 / x`, also on integers: see [`BinaryOp::Div`].
     Recip,
-    /// To the nearest integer, halves away from zero.
+    /// Rounds to the nearest integer, halves away from zero.
     Round,
     Rsqrt,
     Sin,
@@ -81,7 +87,7 @@ impl UnaryOp {
         UnaryOp::Tanh,
     ];
 
-    /// The name in text forms, and in the language where it has one.
+    /// Returns the name in text forms, and in the language if it has one.
     pub fn name(self) -> &'static str {
         match self {
             UnaryOp::Neg => "neg",
@@ -115,49 +121,55 @@ impl UnaryOp {
         UnaryOp::ALL.into_iter().find(|op| op.name() == name)
     }
 
-    /// Costs more than a few instructions: worth computing once rather than twice.
+    /// Returns whether the operation costs more than a few instructions, so that computing it once
+    /// instead of twice pays.
     pub fn is_expensive(self) -> bool {
         use UnaryOp::*;
         !matches!(self, Neg | BitNot | Abs | Ceil | Floor | Round | Recip | Sqrt | Rsqrt)
     }
 }
 
-/// An operation on two values of one type. The result has that type; comparisons give bool. Where nothing else is said,
-/// a bool is an unsigned integer of one bit.
+/// An operation on two values of one type. The result has that type, except that comparisons give
+/// bool. A bool is an unsigned integer of one bit unless said otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum BinaryOp {
-    /// Integers wrap; on bool: or.
+    /// Sum. Integers wrap; on bool: or.
     Add,
-    /// Integers wrap; on bool: exclusive or.
+    /// Difference. Integers wrap; on bool: exclusive or.
     Sub,
-    /// Integers wrap; on bool: and.
+    /// Product. Integers wrap; on bool: and.
     Mul,
-    /// Integers truncate towards zero; an integer divided by 0 is 0 (NumPy's value), the least integer divided by -1 wraps.
+    /// Quotient. Integers truncate towards zero. An integer divided by 0 is 0 (NumPy's value), and
+    /// the least integer divided by -1 wraps.
     Div,
     /// `a < b ? b : a`
     Max,
     /// `b < a ? b : a`
     Min,
-    /// Integers: `b < 0` gives 0, else the wrapped product.
+    /// Power. An integer with `b < 0` gives 0, otherwise the wrapped product.
     Pow,
+    /// The exact remainder `a - trunc(a / b) * b`, with the sign of `a`, like C's `fmod`. An
+    /// integer remainder by 0 is 0.
+    Rem,
     Eq,
     Ne,
     Lt,
     Le,
     Gt,
     Ge,
-    /// Bits of integers, logical on bool; not of floats.
+    /// Bitwise on integers, logical on bool. Floats are not allowed.
     BitAnd,
     BitOr,
     BitXor,
-    /// Shift by at least the width, or by a negative count, gives 0 (NumPy's value).
+    /// Left shift. A count that is negative or at least the width gives 0 (NumPy's value).
     ShiftLeft,
-    /// Arithmetic on signed integers; by at least the width, or by a negative count: 0, or -1 for a negative `a`.
+    /// Right shift, arithmetic on signed integers. A count that is negative or at least the width
+    /// gives 0, or -1 if `a` is negative.
     ShiftRight,
 }
 
 impl BinaryOp {
-    pub const ALL: [BinaryOp; 18] = [
+    pub const ALL: [BinaryOp; 19] = [
         BinaryOp::Add,
         BinaryOp::Sub,
         BinaryOp::Mul,
@@ -165,6 +177,7 @@ impl BinaryOp {
         BinaryOp::Max,
         BinaryOp::Min,
         BinaryOp::Pow,
+        BinaryOp::Rem,
         BinaryOp::Eq,
         BinaryOp::Ne,
         BinaryOp::Lt,
@@ -178,7 +191,7 @@ impl BinaryOp {
         BinaryOp::ShiftRight,
     ];
 
-    /// The name in text forms, and in the language where it has one.
+    /// Returns the name in text forms, and in the language if it has one.
     pub fn name(self) -> &'static str {
         match self {
             BinaryOp::Add => "add",
@@ -188,6 +201,7 @@ impl BinaryOp {
             BinaryOp::Max => "max",
             BinaryOp::Min => "min",
             BinaryOp::Pow => "pow",
+            BinaryOp::Rem => "fmod",
             BinaryOp::Eq => "cmp_eq",
             BinaryOp::Ne => "cmp_ne",
             BinaryOp::Lt => "cmp_lt",
@@ -206,36 +220,43 @@ impl BinaryOp {
         BinaryOp::ALL.into_iter().find(|op| op.name() == name)
     }
 
+    /// Returns whether the operation costs more than a few instructions, so that computing it once
+    /// instead of twice pays.
+    pub fn is_expensive(self) -> bool {
+        matches!(self, BinaryOp::Pow | BinaryOp::Rem)
+    }
+
     pub fn is_comparison(self) -> bool {
         use BinaryOp::*;
         matches!(self, Eq | Ne | Lt | Le | Gt | Ge)
     }
 
-    /// `op(a, b)` and `op(b, a)` have the same bits (NaN payloads aside).
+    /// Returns whether `op(a, b)` and `op(b, a)` have the same bits, except for NaN payloads.
     pub fn is_commutative(self) -> bool {
         use BinaryOp::*;
         matches!(self, Add | Mul | Eq | Ne | BitAnd | BitOr | BitXor)
     }
 }
 
-/// The number of an instruction in its program: the value it computes.
+/// The number of an instruction, which identifies the value that it computes.
 pub type Value = usize;
 
-/// One instruction; `L` is what a leaf reads: see the module's head.
+/// One instruction. `L` is the type of leaves: see the module's documentation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Inst<L> {
     Const(Scalar),
     Leaf(L),
     Unary(UnaryOp, Value),
     Binary(BinaryOp, Value, Value),
-    /// `condition ? then : otherwise`; the condition is bool, the others have one type.
+    /// `condition ? then : otherwise`. The condition is a bool, and the other two have the same
+    /// type.
     Select(Value, Value, Value),
-    /// To the instruction's own type, as [`Scalar::cast`] does.
+    /// Converts to the instruction's own type, like [`Scalar::cast`].
     Cast(Value),
 }
 
 impl<L> Inst<L> {
-    /// The values this instruction reads.
+    /// Returns the values that the instruction reads.
     pub fn operands(&self) -> Vec<Value> {
         match *self {
             Inst::Const(_) | Inst::Leaf(_) => vec![],
@@ -245,7 +266,7 @@ impl<L> Inst<L> {
         }
     }
 
-    /// The same of other values; a leaf stays what it is.
+    /// Returns the instruction with its operands mapped by `now`. A leaf stays the same.
     pub fn renumbered(&self, now: impl Fn(Value) -> Value) -> Inst<L>
     where
         L: Clone,
@@ -260,7 +281,7 @@ impl<L> Inst<L> {
     }
 }
 
-/// Instructions in order, each with the type of its value.
+/// A sequence of instructions, each with the type of its value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Program<L> {
     pub insts: Vec<(Inst<L>, DType)>,
@@ -274,7 +295,8 @@ impl<L: Clone + PartialEq> Default for Program<L> {
 }
 
 impl<L: Clone + PartialEq> Program<L> {
-    /// The value of `inst`: an equal instruction that is already there, or a new one at the end.
+    /// Returns the value of `inst`: an equal instruction if there is one, else a new one at the
+    /// end.
     pub fn push(&mut self, inst: Inst<L>, dtype: DType) -> Value {
         match self.insts.iter().position(|(i, d)| *i == inst && *d == dtype) {
             Some(value) => value,
@@ -306,12 +328,12 @@ impl<L: Clone + PartialEq> Program<L> {
         self.push(Inst::Select(condition, then, otherwise), self.dtype(then))
     }
 
-    /// `a` in `dtype`; `a` itself when it has that type.
+    /// Casts `a` to `dtype`. Returns `a` itself if it has that type.
     pub fn cast(&mut self, a: Value, dtype: DType) -> Value {
         if self.dtype(a) == dtype { a } else { self.push(Inst::Cast(a), dtype) }
     }
 
-    /// Every leaf in order of its instruction.
+    /// Returns the leaves in instruction order.
     pub fn leaves(&self) -> impl Iterator<Item = &L> {
         self.insts.iter().filter_map(|(inst, _)| match inst {
             Inst::Leaf(leaf) => Some(leaf),
@@ -319,7 +341,8 @@ impl<L: Clone + PartialEq> Program<L> {
         })
     }
 
-    /// Appends `other`, with each of its leaves replaced by what `leaf` makes of it, and returns its results here.
+    /// Appends `other`, with each leaf replaced by the result of `leaf`, and returns the results of
+    /// `other` as values of this program.
     pub fn append<M: Clone + PartialEq>(
         &mut self,
         other: &Program<M>,
@@ -341,7 +364,7 @@ impl<L: Clone + PartialEq> Program<L> {
     }
 }
 
-/// One instruction a line: `v2 = mul v0 v1 : f32`, then `return v2`.
+/// Prints one instruction a line, such as `v2 = mul v0 v1 : f32`, then `return v2`.
 impl<L: fmt::Display> fmt::Display for Program<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (value, (inst, dtype)) in self.insts.iter().enumerate() {

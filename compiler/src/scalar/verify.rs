@@ -1,11 +1,11 @@
-//! Holds what the module's head says is always true of a [`Program`].
+//! Verifies the invariants of a [`Program`].
 
 use super::{BinaryOp, Inst, Program, UnaryOp, Value};
 use crate::dtype::DType;
 
 impl<L> Program<L> {
-    /// Checks that operands come before their readers and have the types that the operations take. `leaf` gives the
-    /// type of a leaf, or what is wrong with it. An error is one sentence.
+    /// Checks that operands precede their readers and have the types that the operations take.
+    /// `leaf` returns the type of a leaf, or an error. Errors are single sentences.
     pub fn verify(&self, mut leaf: impl FnMut(&L) -> Result<DType, String>) -> Result<(), String> {
         for (value, (inst, dtype)) in self.insts.iter().enumerate() {
             if let Some(operand) = inst.operands().into_iter().find(|&operand| operand >= value) {
@@ -32,7 +32,8 @@ impl<L> Program<L> {
 }
 
 impl UnaryOp {
-    /// The type of the result on an operand of type `a`, or why there is none.
+    /// Returns the type of the result on an operand of type `a`, or an error if the operation does
+    /// not take it.
     pub fn result(self, a: DType) -> Result<DType, String> {
         match self {
             UnaryOp::BitNot if a.is_float() => Err(format!("{} does not take {a}", self.name())),
@@ -42,7 +43,8 @@ impl UnaryOp {
 }
 
 impl BinaryOp {
-    /// The type of the result on operands of types `a` and `b`, or why there is none.
+    /// Returns the type of the result on operands of types `a` and `b`, or an error if the
+    /// operation does not take them.
     pub fn result(self, a: DType, b: DType) -> Result<DType, String> {
         use BinaryOp::*;
         let on_bits = matches!(self, BitAnd | BitOr | BitXor | ShiftLeft | ShiftRight);
@@ -56,7 +58,7 @@ impl BinaryOp {
     }
 }
 
-/// The type of `condition ? then : otherwise`, or why there is none.
+/// Returns the type of `condition ? then : otherwise`, or an error if the types do not fit.
 pub fn select_result(condition: DType, then: DType, otherwise: DType) -> Result<DType, String> {
     if condition != DType::Bool {
         Err(format!("the condition of select is {condition}, not bool"))

@@ -8,8 +8,8 @@ use crate::scalar::{BinaryOp, Inst};
 use super::point::Point;
 use super::values::{Unsupported, Values, compute_type};
 
-/// Kernel variables: the aggregated value, and where the nest needs them whether any point counted and, for the arg
-/// forms, the position of the best one.
+/// The kernel variables of an aggregation: the aggregated value; if the nest needs it, whether any
+/// point was written; and for argmax and argmin the position of the best point.
 #[derive(Clone)]
 pub(super) struct Accumulator {
     pub value: Expr,
@@ -18,7 +18,8 @@ pub(super) struct Accumulator {
 }
 
 impl Accumulator {
-    /// Declares the variables with the aggregation's identity. `None` for a nest without one.
+    /// Declares the variables, initialized to the aggregation's identity. Returns `None` for a nest
+    /// without an aggregation.
     pub fn declare(b: &mut Builder, point: &Point) -> Result<Option<Accumulator>, Unsupported> {
         let nest = point.nest;
         let (Some(aggregation), Some(dtype)) = (nest.aggregation, nest.accumulator()) else { return Ok(None) };
@@ -32,7 +33,7 @@ impl Accumulator {
         Ok(Some(Accumulator { value, written, position }))
     }
 
-    /// Adds the point's value, where it counts.
+    /// Aggregates the value at `point`, if the nest's guards hold there.
     pub fn add(&self, b: &mut Builder, point: &Point) -> Result<(), Unsupported> {
         b.if_(point.holds(&point.nest.guards), |b| self.add_unguarded(b, point))
     }
@@ -53,7 +54,8 @@ impl Accumulator {
         self.merge(b, point, results[0].clone(), results.get(1).cloned(), position)
     }
 
-    /// Aggregates another value: `valid` where it counts (always, if `None`), `position` for the arg forms.
+    /// Aggregates another value. `valid` says whether it counts (`None`: always); `position` is its
+    /// position, for argmax and argmin.
     pub fn merge(
         &self,
         b: &mut Builder,
@@ -72,14 +74,21 @@ impl Accumulator {
             (Aggregation::ArgMax | Aggregation::ArgMin, Some(position), Some(best_position), Some(written)) => {
                 let op = if aggregation == Aggregation::ArgMax { BinaryOp::Gt } else { BinaryOp::Lt };
                 let position = values.b.let_("position", position);
-                let greater = values.binary(op, dtype, candidate.clone(), best.clone())?;
-                let equal = values.binary(BinaryOp::Eq, dtype, candidate.clone(), best.clone())?;
+                // For floats, NaN is told apart below.
+                let mut greater = match dtype.is_float() {
+                    true => candidate.clone().binary(op, &best),
+                    false => values.binary(op, dtype, candidate.clone(), best.clone())?,
+                };
+                let mut equal = candidate.clone().equals(&best);
+                if dtype.is_float() {
+                    // A number beats NaN, and NaN equals NaN.
+                    let number = values.b.let_("number", values.is_number(&candidate));
+                    let was_number = values.b.let_("was_number", values.is_number(&best));
+                    greater = number.clone().and(greater.or(was_number.clone().not()));
+                    equal = equal.and(&number).and(&was_number).or(number.or(was_number).not());
+                }
                 let earlier = equal.and(position.clone().lt(best_position));
                 let mut better = greater.or(earlier).or(written.clone().not());
-                if dtype.is_float() {
-                    let was_nan = best.clone().differs(&best).and(candidate.clone().equals(&candidate));
-                    better = better.or(was_nan);
-                }
                 if let Some(valid) = &valid {
                     better = better.and(valid);
                 }
@@ -90,8 +99,8 @@ impl Accumulator {
             }
             (Aggregation::Sum, ..) => values.binary(BinaryOp::Add, dtype, best.clone(), candidate)?,
             (Aggregation::Product, ..) => values.binary(BinaryOp::Mul, dtype, best.clone(), candidate)?,
-            (Aggregation::Max, ..) => values.binary(BinaryOp::Max, dtype, best.clone(), candidate)?,
-            (Aggregation::Min, ..) => values.binary(BinaryOp::Min, dtype, best.clone(), candidate)?,
+            (Aggregation::Max, ..) => values.better(BinaryOp::Max, dtype, best.clone(), candidate)?,
+            (Aggregation::Min, ..) => values.better(BinaryOp::Min, dtype, best.clone(), candidate)?,
             _ => candidate,
         };
         let combined = match &valid {
@@ -102,17 +111,19 @@ impl Accumulator {
         self.mark(b, point, valid)
     }
 
-    /// The operation by which subgroups combine it; `None` where it is not the value alone, or not of a type that they have.
+    /// Returns the operation with which a subgroup can combine accumulators. `None` if there is
+    /// more to combine than the value, or if subgroups do not support its type.
     pub fn collects(&self, point: &Point) -> Option<BinaryOp> {
         let dtype = compute_type(point.nest.accumulator()?, point.profile)?;
         let op = point.nest.aggregation?.operation()?;
         let exact = dtype == point.nest.accumulator()? && matches!(dtype, DType::I32 | DType::U32 | DType::F32);
-        // What a subgroup makes of NaN is its own affair; a sum or product has it in any case.
+        // Subgroup minimum and maximum do not define their result for NaN. A sum or product is NaN
+        // in any case.
         let ordered = !dtype.is_float() || matches!(op, BinaryOp::Add | BinaryOp::Mul);
         (exact && ordered && self.written.is_none()).then_some(op)
     }
 
-    /// The aggregate of the lanes of one that is a vector.
+    /// Returns the aggregate of the `width` lanes of a vector accumulator.
     pub fn joined(&self, b: &mut Builder, point: &Point, width: u8) -> Result<Accumulator, Unsupported> {
         let lane = |vector: &Option<Expr>, lane: u8| vector.as_ref().map(|vector| vector.clone().lane(lane));
         let value = b.var("acc", self.value.clone().lane(0));
@@ -134,7 +145,8 @@ impl Accumulator {
         Ok(())
     }
 
-    /// What an epilogue reads: the value (for the arg forms the position), and whether anything was written.
+    /// Returns what the epilogue reads: the value (for argmax and argmin the position), and whether
+    /// any point was written.
     pub fn read(&self) -> (Expr, Expr) {
         let value = self.position.clone().unwrap_or_else(|| self.value.clone());
         (value, self.written.clone().unwrap_or_else(|| true.into()))

@@ -1,9 +1,15 @@
-//! The attention template: a product whose left factor is made of other products, the scores, which never leave the workgroup.
+//! The attention template: a product whose left operand is computed from other products, the
+//! scores, which never leave the workgroup.
 //!
-//! A workgroup computes a block of rows and all columns. It goes over the points in blocks: for each it multiplies the blocks
-//! of scores in registers, as the contraction template does, makes of them the factor, which goes to workgroup memory, and multiplies
-//! that with the block of the other factor. What is summed is kept relative to the greatest score so far, where there is a top, and
-//! is multiplied by exp(old - new) when that changes: see [`crate::nest::Attention`].
+//! A workgroup computes a block of rows and all columns. It iterates over the points in blocks. For
+//! each block it
+//!
+//! 1. multiplies the blocks of scores in registers, as the contraction template does;
+//! 2. computes the left operand (the weights) from them, and stores it in workgroup memory;
+//! 3. multiplies the weights with the block of the right operand.
+//!
+//! If there is a running maximum (the top), the sums are relative to it, and are rescaled by
+//! exp(old - new) when it changes. See [`crate::nest::Attention`] for why this is sound.
 
 use crate::dtype::{DType, Scalar};
 use crate::kernel::{Builder, Expr, Kernel, Type};
@@ -18,28 +24,30 @@ use super::staging::{Side, Slots, Staged, vector_of};
 use super::values::Values;
 use super::{Blocking, ScheduleError, grid_of};
 
-/// What scores are relative to where none so far is greater: exp(-inf - LOWEST) is 0, where exp(-inf - -inf) would be NaN.
+/// The finite minimum of the running maximum: exp(-inf - LOWEST) is 0, whereas exp(-inf - -inf)
+/// would be NaN.
 const LOWEST: f32 = f32::MIN;
 
 impl Blocking {
-    /// Invocations of a workgroup, down the rows and across the points.
+    /// Returns the number of invocations in a workgroup, down the rows and across the points.
     pub fn threads(&self) -> [u32; 2] {
         [self.rows / self.thread_rows, self.points / self.thread_points]
     }
 
-    /// Invocations of a workgroup.
+    /// Returns the number of invocations in a workgroup.
     pub fn invocations(&self) -> u32 {
         self.threads().iter().product()
     }
 
-    /// Columns of an invocation, of so many in all.
+    /// Returns how many of the nest's `columns` an invocation computes.
     pub fn thread_columns(&self, columns: usize) -> u32 {
         let [_, across] = self.threads();
         let least = columns.div_ceil(across as usize) as u32;
         if least > 2 { least.next_multiple_of(4) } else { least }
     }
 
-    /// Bytes of workgroup memory that it takes at most, for so many columns and scores.
+    /// Returns an upper bound of the workgroup memory in bytes, for `columns` columns and `scores`
+    /// inner sums.
     pub fn shared_bytes(&self, columns: usize, scores: usize) -> u32 {
         let [_, across] = self.threads();
         let of_scores = (self.rows + self.points + 8) * self.depth * scores as u32;
@@ -47,13 +55,13 @@ impl Blocking {
         4 * (of_scores + of_columns + self.rows * self.points + self.rows * across)
     }
 
-    /// Points of the other factor that are in workgroup memory at a time.
+    /// Returns how many points of the right operand are in workgroup memory at a time.
     fn slice(&self) -> u32 {
         self.depth.min(self.points)
     }
 }
 
-/// The kernel of a nest that is such a product.
+/// Writes the kernel of an attention nest.
 pub(super) fn attention(nest: &Nest, profile: &Profile, t: &Blocking) -> Result<Kernel, ScheduleError> {
     let parts = nest.attention().ok_or(ScheduleError::Internal("no attention"))?;
     let Attention { roles, scores, top, sums } = &parts;
@@ -110,6 +118,7 @@ pub(super) fn attention(nest: &Nest, profile: &Profile, t: &Blocking) -> Result<
     let mut row_points = Vec::new();
     for r in 0..t.thread_rows {
         let mut at = point.clone();
+        at.native_exp = top.is_some();
         let row = block.row(r);
         let row = if rows.is_multiple_of(t.rows as usize) { row } else { row.binary(BinaryOp::Min, rows as i32 - 1) };
         at.set_position(b, &roles.rows, &row);
@@ -188,27 +197,28 @@ pub(super) fn attention(nest: &Nest, profile: &Profile, t: &Blocking) -> Result<
     Ok(builder.finish()?)
 }
 
-/// What an invocation knows of its rows while it goes over the points.
+/// The state of an invocation's rows during the iteration over the points.
 struct State<'a> {
     nest: &'a Nest,
     profile: &'a Profile,
     parts: &'a Attention,
     t: &'a Blocking,
-    /// Workgroup memory for a value of each row and invocation across.
+    /// The array in workgroup memory with one value for each row and invocation across.
     partial: usize,
-    /// The place of the invocation among the others.
+    /// The row and the column of the invocation in the workgroup.
     at: [Expr; 2],
-    /// The greatest scores so far, by row.
+    /// The running maxima, by row.
     tops: Vec<Expr>,
-    /// The statistics that are sums, of the invocation's own points, by row.
+    /// The running sums of each sum statistic over the invocation's own points, by row.
     sums: Vec<Vec<Expr>>,
-    /// The sums of products.
+    /// The accumulators of the product.
     tile: Vec<Vec<Expr>>,
 }
 
 impl<'a> State<'a> {
-    /// The left factor at the invocation's rows, for each of its points, from the scores of the block whose first point is `first`.
-    /// Brings the tops up to date, and with them what is summed; adds to the sums.
+    /// Computes the left operand at the invocation's rows, for each of its points, from the scores
+    /// of the block whose first point is `first`. Updates the running maxima, rescales what has
+    /// been summed, and adds to the sum statistics.
     fn weights(
         &mut self,
         b: &mut Builder,
@@ -269,7 +279,8 @@ impl<'a> State<'a> {
         Ok(factors)
     }
 
-    /// Takes the block's scores into the tops.
+    /// Updates the running maxima with the block's scores, and rescales the sums and the
+    /// accumulators.
     fn raise(
         &mut self,
         b: &mut Builder,
@@ -316,14 +327,14 @@ impl<'a> State<'a> {
         Ok(())
     }
 
-    /// A value of the body, 0 where the point is not `inside`.
+    /// Computes a value of the body, or 0 if the point is not `inside`.
     fn value(&self, b: &mut Builder, at: &Point, value: Value, inside: &Expr) -> Result<Expr, ScheduleError> {
         let code = at.values(b, &self.nest.body, &[value], None)?[value].clone();
         let is_always = inside.as_bool() == Some(true);
         Ok(if is_always { code } else { b.let_("counted", inside.clone().select(code, Scalar::f32(0.0))) })
     }
 
-    /// The statistics of each row, in every invocation across.
+    /// Combines the statistics of each row, so that every invocation across has them.
     fn totals(&self, b: &mut Builder) -> Result<Vec<Vec<(Value, Expr)>>, ScheduleError> {
         let [_, across] = self.t.threads();
         let mut known = vec![Vec::new(); self.t.thread_rows as usize];
@@ -348,7 +359,8 @@ impl<'a> State<'a> {
         Ok(known)
     }
 
-    /// Where the partial value of a row of the invocation's tile is, its own or that of another invocation across.
+    /// Returns the address of the partial value of row `r` of the tile: the invocation's own, or
+    /// that of another invocation across.
     fn place(&self, r: u32, other: Option<&Expr>) -> Expr {
         let [down, across] = self.t.threads();
         let lanes = vector_of(self.t.thread_rows);
@@ -357,14 +369,14 @@ impl<'a> State<'a> {
     }
 }
 
-/// A tile of zeros in registers.
+/// Declares a tile of zeros in registers.
 fn zeros(b: &mut Builder, rows: u32, vectors: u32, lanes: u32) -> Vec<Vec<Expr>> {
     let zero = Expr::from(Scalar::f32(0.0)).splat(lanes as u8);
     (0..rows).map(|r| (0..vectors).map(|c| b.var(&format!("acc_{r}_{c}"), &zero)).collect()).collect()
 }
 
-/// The lanes of each buffer, and the columns that the epilogue computes at once; says the factors how they are read: in vectors, as far
-/// as all that read a buffer agree.
+/// Chooses the lanes of each buffer, and the number of columns that the epilogue computes at once.
+/// Sets how each operand is read: in vectors, as far as all reads of a buffer agree.
 fn vectors(
     nest: &Nest,
     parts: &Attention,
@@ -398,6 +410,6 @@ fn vectors(
         sides.iter_mut().zip(in_vectors).for_each(|(side, vector)| side.set_vector(vector));
         return Ok((lanes, if together { width } else { 1 }));
     }
-    // Of two that disagree none is a vector.
+    // All reads of a buffer must agree: if any disagree, no buffer is a vector buffer.
     Ok((vec![1; nest.operands.len() + nest.outputs.len()], 1))
 }

@@ -1,4 +1,5 @@
-//! The space of schedules of a nest, ranked by predicted time: the first is what it gets without tuning.
+//! The space of schedules of a nest, ranked by predicted time. A nest gets the first one, unless it
+//! was tuned.
 
 use crate::graph::Aggregation;
 use crate::nest::{Nest, Roles, loads_of};
@@ -10,45 +11,49 @@ use super::staging::vector_of;
 use super::values::compute_type;
 use super::{Along, Blocking, MatrixTiling, Schedule, Slicing, Tiling, lanes, matrices, reduction, whole_rows};
 
-/// Sizes of blocks: rows and columns, and points of the reduction.
+/// Block sizes: of rows and columns, and of the reduction.
 const BLOCKS: [u32; 4] = [128, 64, 32, 16];
 const DEPTHS: [u32; 3] = [16, 8, 32];
 
-/// Of blocks of whole rows, which are wide, and therefore low: rows, the fewest last, and points of the reduction.
+/// Block sizes if a block has whole rows, which makes it wide and therefore low: rows, with the
+/// fewest last, and reduction points.
 const WHOLE_ROWS: [u32; 4] = [32, 16, 8, 4];
 const WHOLE_ROW_DEPTHS: [u32; 4] = [16, 8, 32, 4];
 
-/// Sizes of register tiles: rows and columns.
+/// Register tile sizes: rows and columns.
 const THREADS: [(u32, u32); 8] = [(8, 8), (8, 4), (4, 8), (4, 4), (2, 4), (4, 2), (2, 2), (1, 4)];
 
-/// Subgroups of a workgroup that multiply matrices, down and across.
+/// Subgroups of a workgroup that uses matrix units, down and across.
 const SUBGROUPS: [(u32, u32); 7] = [(2, 2), (2, 4), (4, 2), (1, 2), (2, 1), (1, 1), (4, 4)];
 
-/// Matrices of sums of a subgroup, at most.
+/// The most accumulator matrices of a subgroup.
 const MATRICES: u32 = 32;
 
-/// Rows of a product that one invocation of a reduction computes together, at most.
+/// The most rows of a product that one invocation of a reduction computes together.
 const FEW_ROWS: usize = 8;
 
-/// Vectors of a row with statistics that an invocation has, where there are more than enough.
+/// Vectors of a row with statistics that each invocation computes, if the row is long enough.
 const COLUMNS: usize = 4;
 
-/// How much more a schedule may take than the best and count as equal: predictions are no better.
+/// The ratio of predicted times up to which two schedules count as equal, given the accuracy of the
+/// cost model.
 pub(super) const EQUAL: f64 = 1.1;
 
-/// The schedule that `nest` gets without tuning.
+/// Returns the schedule that `nest` gets without tuning.
 pub fn choose(nest: &Nest, profile: &Profile) -> Schedule {
     let mut ranked = ranked(nest, profile);
     if ranked.is_empty() { Schedule::Native } else { ranked.swap_remove(0).1 }
 }
 
-/// Every schedule that suits `nest` on a device: first the one that it gets without tuning, then by predicted time.
+/// Returns every schedule that suits `nest` on a device: first the one that it gets without tuning,
+/// then the others by predicted time.
 pub fn candidates(nest: &Nest, profile: &Profile) -> Vec<Schedule> {
     ranked(nest, profile).into_iter().map(|(_, schedule)| schedule).collect()
 }
 
-/// The candidates with the seconds that they are predicted to take. Of templates whose best are about equal the first counts:
-/// tiles, then one invocation a place, then several.
+/// Returns the candidates with their predicted seconds. If the best schedules of several templates
+/// are about equal, the first template wins: tiles, then one invocation for each place, then
+/// several.
 pub fn ranked(nest: &Nest, profile: &Profile) -> Vec<(f64, Schedule)> {
     if profile.execution == Execution::Native {
         let runs = !nest.aggregates_into_rows();
@@ -75,7 +80,7 @@ pub fn ranked(nest: &Nest, profile: &Profile) -> Vec<(f64, Schedule)> {
         plain.chain(by_matrices).collect()
     });
     let sliced = match nest.aggregation {
-        // Of a place that at most one point falls on there is nothing to combine.
+        // At most one point falls on a place: there is nothing to combine.
         None | Some(Aggregation::Assign) => Vec::new(),
         Some(_) => {
             let slicings = slicings(nest, profile).into_iter();
@@ -94,7 +99,7 @@ pub fn ranked(nest: &Nest, profile: &Profile) -> Vec<(f64, Schedule)> {
     all
 }
 
-/// By time.
+/// Sorts schedules by predicted time.
 fn sorted(schedules: impl Iterator<Item = (f64, Schedule)>) -> Vec<(f64, Schedule)> {
     let mut all: Vec<(f64, Schedule)> = schedules.collect();
     all.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -116,8 +121,8 @@ fn pointwise(nest: &Nest, profile: &Profile) -> Vec<(f64, Schedule)> {
     all
 }
 
-/// Rows with statistics: some columns each, so that a workgroup has several rows where these are short, and all invocations
-/// where they are long.
+/// Returns the schedules for row statistics. An invocation computes some columns, so that a
+/// workgroup has several short rows, or one long row.
 fn rows(nest: &Nest, profile: &Profile) -> Vec<Schedule> {
     let last = nest.free.saturating_sub(1);
     let width = if lanes::of_places(nest, last, 4).is_some() { 4 } else { 1 };
@@ -135,7 +140,7 @@ fn rows(nest: &Nest, profile: &Profile) -> Vec<Schedule> {
     all
 }
 
-/// How a reduction may be sliced.
+/// Returns the ways to slice a reduction.
 fn slicings(nest: &Nest, profile: &Profile) -> Vec<Slicing> {
     let limit = profile.max_invocations.min(profile.max_workgroup[0]);
     let mut rows = vec![1];
@@ -159,7 +164,7 @@ fn slicings(nest: &Nest, profile: &Profile) -> Vec<Slicing> {
                     if s.places == 1 && along == Along::Places && width == 1 {
                         continue;
                     }
-                    // Each has a value, and perhaps whether it is one and where.
+                    // Each invocation stores a value, and possibly a flag and a position.
                     let words = (element as u32 + 8) * of_place * rows * workgroup;
                     let groups = nest.places() / (rows * of_place) as usize;
                     let launches = groups.div_ceil(s.places as usize) <= profile.max_grid as usize;
@@ -174,7 +179,8 @@ fn slicings(nest: &Nest, profile: &Profile) -> Vec<Slicing> {
     all
 }
 
-/// The tilings of a product that suit the device, and its sizes: no block is twice what would do.
+/// Returns the tilings of a product that suit the device and the sizes: no block is twice as large
+/// as needed.
 fn tilings(nest: &Nest, profile: &Profile, roles: &Roles) -> Vec<Tiling> {
     let [rows, columns, depth, _] = extents(nest, roles);
     let Some(dtype) = compute_type(nest.body.dtype(roles.left), profile) else { return Vec::new() };
@@ -225,7 +231,7 @@ fn tilings(nest: &Nest, profile: &Profile, roles: &Roles) -> Vec<Tiling> {
     all
 }
 
-/// The tilings of a product by the device's products of matrices.
+/// Returns the tilings of a product for the device's matrix units.
 fn matrix_tilings(nest: &Nest, profile: &Profile, roles: &Roles, unit: &MatrixUnit) -> Vec<MatrixTiling> {
     let [rows, columns, depth, _] = extents(nest, roles);
     if matrices::factors(nest, roles, unit).is_none() || rows < 4 || columns < 4 || depth < 4 {
@@ -266,8 +272,8 @@ fn matrix_tilings(nest: &Nest, profile: &Profile, roles: &Roles, unit: &MatrixUn
     all
 }
 
-/// Rows and columns of the blocks that suit a product: none is twice what would do, and the device can launch their workgroups; with how many there
-/// are down.
+/// Returns the block sizes (rows and columns) that suit a product, each with the number of blocks
+/// down. No block is twice as large as needed, and the device can launch their workgroups.
 fn block_sizes(nest: &Nest, profile: &Profile, roles: &Roles) -> Vec<([u32; 2], usize)> {
     let [rows, columns, _, batch] = extents(nest, roles);
     let suits = |block: u32, count: usize| block == BLOCKS[3] || (block as usize) < 2 * count;
@@ -283,7 +289,7 @@ fn block_sizes(nest: &Nest, profile: &Profile, roles: &Roles) -> Vec<([u32; 2], 
     all
 }
 
-/// The same for blocks of whole rows, where an invocation has so many columns.
+/// Returns the same for blocks of whole rows, if an invocation computes `thread_columns` columns.
 fn row_sizes(nest: &Nest, profile: &Profile, roles: &Roles, thread_columns: u32) -> Vec<([u32; 2], usize)> {
     let [rows, columns, _, batch] = extents(nest, roles);
     let block_columns = columns.next_multiple_of(thread_columns as usize);
@@ -295,7 +301,7 @@ fn row_sizes(nest: &Nest, profile: &Profile, roles: &Roles, thread_columns: u32)
     sizes.filter(|&(_, down)| block_columns <= most && launches(down)).collect()
 }
 
-/// How many instructions a tiled product has for a place, and for a factor's element.
+/// The code size of a tiled product: instructions for a place, and for an operand's element.
 struct Code {
     place: usize,
     element: usize,
@@ -307,19 +313,19 @@ impl Code {
         Code { place: nest.epilogue.insts.len(), element }
     }
 
-    /// Whether an invocation's code is not too long, where it has so many copies of the epilogue, and stages its part of a block of so many
-    /// elements.
+    /// Returns whether the code of an invocation is short enough, if it has `copies` of the
+    /// epilogue and stages its share of a block of `staged` elements.
     fn fits(&self, copies: u32, staged: u32, invocations: u32) -> bool {
         self.place * copies as usize <= 512 && self.element * staged as usize <= 256 * invocations as usize
     }
 }
 
-/// The bands that a grid with so many blocks down can have.
+/// Returns the band heights possible in a grid with `down` rows of blocks.
 fn bands(down: usize) -> impl Iterator<Item = u32> {
     [1, 4, 8].into_iter().filter(move |&band| band == 1 || down.is_multiple_of(band as usize))
 }
 
-/// The blockings of a product of products that suit the device.
+/// Returns the blockings of an attention nest that suit the device.
 fn blockings(nest: &Nest, profile: &Profile, roles: &Roles) -> Vec<Blocking> {
     let [rows, columns, points, batch] = extents(nest, roles);
     let code = nest.body.insts.len() + nest.epilogue.insts.len();
@@ -351,7 +357,7 @@ fn blockings(nest: &Nest, profile: &Profile, roles: &Roles) -> Vec<Blocking> {
     all
 }
 
-/// A tiling with every order of its invocations and workgroups, and number of buffers.
+/// Returns the tiling with every order of invocations and workgroups, and every number of buffers.
 fn variants(plain: &Tiling, depth: usize, down: usize) -> Vec<Tiling> {
     let (across, rows) = plain.threads();
     let mut all = Vec::new();

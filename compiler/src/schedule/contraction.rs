@@ -1,14 +1,16 @@
 //! The contraction template: a tiled matrix product.
 //!
-//! A workgroup computes a block of rows and columns. For each block of the reduction its invocations stage both factors in
-//! workgroup memory (see `staging.rs`), then each multiplies its own register tile: for each reduction point it reads its rows
-//! and its columns as short vectors and adds their products to accumulators that are vectors along the columns. The vectors
-//! of an invocation are spread at strides of the workgroup's, so that neighbours read neighbouring vectors of workgroup
-//! memory and write neighbouring places; 32 invocations that follow each other cover a warp tile as square as can be, which
-//! reads the fewest.
+//! A workgroup computes a block of rows and columns. For each block of the reduction, its
+//! invocations stage both operands in workgroup memory (see `staging.rs`). Then each multiplies its
+//! own register tile: for each reduction point it reads its rows and its columns as short vectors,
+//! and adds their products to accumulators, which are vectors along the columns. The vectors of an
+//! invocation are a workgroup's width apart, so that adjacent invocations read adjacent vectors of
+//! workgroup memory and write adjacent places. 32 consecutive invocations cover a warp tile that is
+//! as square as possible, because this reads the fewest vectors.
 //!
-//! With two buffers the next block's factors are read into registers while this one is multiplied, and stored after that to
-//! the buffer that is not read: one barrier a block instead of two, and memory is never waited for.
+//! With two buffers, the next block's operands are read into registers while the current block is
+//! multiplied, and then stored to the other buffer. This takes one barrier for each block instead
+//! of two, and hides the latency of memory.
 
 use crate::dtype::Scalar;
 use crate::kernel::{Builder, Expr, Kernel};
@@ -25,10 +27,11 @@ use super::{ScheduleError, Tiling, grid_of};
 /// Invocations of a warp tile.
 const WARP: u32 = 32;
 
-/// Multiply-adds of an invocation in a turn of the innermost loop, about, of 8 reduction points at most.
+/// Multiply-adds of an invocation in a turn of the innermost loop, roughly. A turn has at most 8
+/// reduction points.
 const UNROLLED: u32 = 256;
 
-/// The kernel of a nest with these roles.
+/// Writes the kernel of a nest with these roles.
 pub(super) fn contraction(
     nest: &Nest,
     profile: &Profile,
@@ -84,34 +87,37 @@ pub(super) fn contraction(
     Ok(builder.finish()?)
 }
 
-/// A workgroup's block of places, and the tile of one of its invocations: everything of the rows, then of the columns.
+/// A workgroup's block of places, and the tile of one of its invocations. Each array has the rows
+/// first, then the columns.
 pub(super) struct Block<'a> {
     /// The block's first row and column.
     pub first: [&'a Expr; 2],
-    /// The place of the invocation among the others.
+    /// The row and the column of the invocation in the workgroup.
+    /// Rows and columns of the block.
     pub at: [&'a Expr; 2],
     pub sizes: [u32; 2],
     /// Invocations down and across.
     pub threads: [u32; 2],
-    /// Neighbours that are a vector: rows, columns, and columns for the epilogue.
+    /// Lanes of the vectors of rows, of columns, and of columns in the epilogue.
     pub lanes: [u32; 3],
 }
 
 impl Block<'_> {
-    /// The row of the tile's row `r`, which is in its vector of rows.
+    /// Returns the row of the tile's row `r`.
     pub fn row(&self, r: u32) -> Expr {
         let (group, within) = (r / self.lanes[0], r % self.lanes[0]);
         let vector = self.at[0].clone() + (group * self.threads[0]) as i32;
         self.first[0].clone() + vector * self.lanes[0] as i32 + within as i32
     }
 
-    /// The first column of the tile's vector `c`.
+    /// Returns the first column of the tile's vector `c`.
     pub fn column(&self, c: u32) -> Expr {
         self.first[1].clone() + (self.at[1].clone() + (c * self.threads[1]) as i32) * self.lanes[1] as i32
     }
 }
 
-/// Runs the epilogue on an invocation's tile of sums, and stores its results. `known` adds what is known of a row of the tile to its points.
+/// Runs the epilogue on an invocation's tile of sums, and stores its results. `known` adds known
+/// statistics to the points of a row of the tile.
 pub(super) fn store_tile(
     b: &mut Builder,
     roles: &Roles,
@@ -156,15 +162,15 @@ pub(super) fn store_tile(
     Ok(())
 }
 
-/// A factor with its part of workgroup memory.
+/// An operand with its part of workgroup memory.
 pub(super) struct Factor<'a> {
     pub side: Side<'a>,
     pub slots: Slots<'a>,
     pub array: usize,
 }
 
-/// Goes over the reduction in blocks of the length `block`: stages both factors, and lets `multiply` take what is in one of the
-/// buffers.
+/// Iterates over the reduction in blocks of length `block`: stages both operands, and calls
+/// `multiply` with the number of the buffer to multiply.
 pub(super) fn over_blocks(
     b: &mut Builder,
     factors: &[Factor; 2],
@@ -209,7 +215,7 @@ pub(super) fn over_blocks(
     })
 }
 
-/// What an invocation multiplies of the factors' blocks in one of their buffers.
+/// Describes the parts of the operands' blocks in one buffer that an invocation multiplies.
 fn staged(t: &Tiling, factors: &[Factor; 2], at: [&Expr; 2], buffer: &Expr) -> [Staged; 2] {
     let (across, down) = t.threads();
     [(0, t.thread_rows, down), (1, t.thread_columns, across)].map(|(n, count, stride)| {
@@ -218,13 +224,15 @@ fn staged(t: &Tiling, factors: &[Factor; 2], at: [&Expr; 2], buffer: &Expr) -> [
     })
 }
 
-/// Rows, columns, reduction points and batch of a nest with these roles.
+/// Returns the number of rows, columns, reduction points and batch elements of a nest with these
+/// roles.
 pub(super) fn extents(nest: &Nest, roles: &Roles) -> [usize; 4] {
     [&roles.rows, &roles.columns, &roles.reduction, &roles.batch].map(|axes| nest.points(axes))
 }
 
-/// The lanes of each buffer, the factors with how they are read, and the columns that the epilogue computes at once: as
-/// many vectors as agree with each other, those of the factors first.
+/// Chooses how buffers are read: as many as possible in vectors, with the operands before the
+/// epilogue. Returns the lanes of each buffer, the operands with their way of reading, and the
+/// number of columns that the epilogue computes at once.
 pub(super) fn vectors<'a>(
     nest: &'a Nest,
     roles: &Roles,
@@ -252,26 +260,28 @@ pub(super) fn vectors<'a>(
     Err(ScheduleError::Internal("buffers of two types"))
 }
 
-/// How the buffers of the epilogue are wanted, where it can compute `width` neighbouring columns as a vector.
+/// Returns the lanes that the buffers of the epilogue want, if it can compute `width` adjacent
+/// columns as a vector.
 pub(super) fn stored_together(nest: &Nest, roles: &Roles, width: u32) -> Option<Wanted> {
     let &axis = roles.columns.last().filter(|_| width > 1)?;
     let (reads, writes) = (reads(nest, nest.epilogue_loads(), axis, width as u8), writes(nest, axis, width as u8));
     Some([reads?, writes?].concat())
 }
 
-/// `index < count`, which needs no test where blocks divide the extent.
+/// Returns `index < count`, or true if blocks divide the extent.
 pub(super) fn below(index: &Expr, count: usize, block: u32) -> Expr {
     if count.is_multiple_of(block as usize) { true.into() } else { index.clone().lt(count as i32) }
 }
 
-/// The first row and the first column of the workgroup's block.
+/// Returns the first row and the first column of the workgroup's block.
 pub(super) fn first_places(b: &mut Builder, band: u32, grid: [u32; 3], [rows, columns]: [u32; 2]) -> [Expr; 2] {
     let [row, column] = place_of_workgroup(b, band, grid);
     [b.let_("first_row", row * rows as i32), b.let_("first_column", column * columns as i32)]
 }
 
-/// The row and the column of the workgroup's block, in blocks. Workgroups that run at the same time follow each other: in
-/// bands of a few rows of blocks they read fewer different blocks of the factors, which the cache then holds.
+/// Returns the row and the column of the workgroup's block, in blocks. Workgroups with consecutive
+/// numbers run at the same time. In bands of a few rows of blocks they read fewer distinct blocks
+/// of the operands, so the cache can hold these.
 fn place_of_workgroup(b: &mut Builder, band: u32, [across, ..]: [u32; 3]) -> [Expr; 2] {
     if band == 1 {
         return [Expr::workgroup(1), Expr::workgroup(0)];
@@ -282,7 +292,7 @@ fn place_of_workgroup(b: &mut Builder, band: u32, [across, ..]: [u32; 3]) -> [Ex
     [row, within.quotient(band)]
 }
 
-/// The row and the column of an invocation among those of its workgroup.
+/// Returns the row and the column of an invocation in its workgroup.
 fn place_in_workgroup(b: &mut Builder, t: &Tiling, lane: &Expr) -> [Expr; 2] {
     let (across, _) = t.threads();
     let width = (WARP / t.warp_rows).min(across);
@@ -297,7 +307,7 @@ fn place_in_workgroup(b: &mut Builder, t: &Tiling, lane: &Expr) -> [Expr; 2] {
     [b.let_("y", y), b.let_("x", x)]
 }
 
-/// Reads the blocks of both factors at `first` into registers.
+/// Reads the blocks of both operands at `first` into registers.
 fn fetch(b: &mut Builder, factors: &[Factor; 2], ahead: &[Vec<Vec<Expr>>], first: &Expr) -> Result<(), ScheduleError> {
     for (Factor { side, slots, .. }, ahead) in factors.iter().zip(ahead) {
         side.read(b, slots, first, |b, slot, elements| {
@@ -321,7 +331,7 @@ fn put(b: &mut Builder, factors: &[Factor; 2], ahead: &[Vec<Vec<Expr>>], buffer:
     }
 }
 
-/// Multiplies `depth` points of staged blocks, rows and columns, into the register tile.
+/// Multiplies `depth` points of staged blocks, of rows and of columns, into the register tile.
 pub(super) fn multiply(b: &mut Builder, tile: &[Vec<Expr>], [rows, columns]: &[Staged; 2], depth: u32) {
     let is_float = b.ty(&tile[0][0]).is_ok_and(|ty| ty.dtype.is_float());
     let turns = UNROLLED / (rows.count * columns.count);

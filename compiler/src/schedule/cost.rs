@@ -1,6 +1,7 @@
-//! How long a schedule would take, roughly: the most of what its arithmetic, its workgroup memory, the cache and memory would
-//! take alone, and a launch. All are slower where too few invocations run at a time to hide what they wait for. Only the order
-//! of the predictions counts.
+//! The cost model: a rough prediction of how long a schedule takes. It is the launch overhead plus
+//! the maximum of the times that arithmetic, workgroup memory, the cache and memory would take
+//! alone. Each is slower if occupancy is too low to hide latency. Only the order of the predictions
+//! matters.
 
 use std::collections::HashMap;
 
@@ -12,38 +13,40 @@ use crate::profile::Profile;
 use super::contraction::extents;
 use super::{Along, Blocking, MatrixTiling, Slicing, Tiling, reduction};
 
-/// What a core holds: invocations, their registers, and bytes of workgroup memory.
+/// Capacity of a core: invocations, registers, and bytes of workgroup memory.
 const INVOCATIONS: f64 = 1024.0;
 const REGISTERS: f64 = 65536.0;
 const SHARED: f64 = 65536.0;
 
-/// Registers of an invocation besides its tile.
+/// Registers of an invocation besides its register tile.
 const OWN_REGISTERS: u32 = 32;
 
-/// Operations that a core must have under way to be busy all the time.
+/// Operations in flight that keep a core busy.
 const UNDER_WAY: f64 = 2048.0;
 
-/// How many times as many operations products of matrices of f32 are: one instruction has the operands of many.
+/// Throughput of f32 matrix products relative to f32 multiply-adds: one instruction reads the
+/// operands of many.
 const MATRICES_GAIN: f64 = 1.2;
 
-/// Products of matrices that a core must have under way to be busy all the time.
+/// Matrix products in flight that keep a core busy.
 const MATRICES_UNDER_WAY: f64 = 16.0;
 
-/// Bytes of workgroup memory that a core reads in the time of an operation on f32.
+/// Bytes of workgroup memory that a core reads in the time of one f32 operation.
 const SHARED_RATE: f64 = 0.5;
 
-/// Bytes that memory moves at least, and those of a vector of four.
+/// Bytes of the smallest memory transfer.
 const SECTOR: f64 = 32.0;
 
-/// Seconds that a workgroup waits at a barrier, that one invocation takes for a step of a loop which reads memory, and that
-/// memory takes to answer.
+/// Seconds of a barrier, of one loop step of one invocation that reads memory, and of the latency
+/// of memory.
 const BARRIER: f64 = 1e-7;
 const STEP: f64 = 1e-8;
 const ANSWER: f64 = 4e-7;
 
+/// Bytes of an element.
 const WORD: f64 = 4.0;
 
-/// Seconds that a tiled product takes.
+/// Predicts the seconds of a tiled product.
 pub(super) fn of_tiling(nest: &Nest, profile: &Profile, roles: &Roles, t: &Tiling) -> f64 {
     let rates = &profile.rates;
     let [.., depth, _] = extents(nest, roles);
@@ -52,7 +55,7 @@ pub(super) fn of_tiling(nest: &Nest, profile: &Profile, roles: &Roles, t: &Tilin
     let turns = depth.div_ceil(t.block_reduction as usize) as f64;
     let staged = ((t.block_rows + t.block_columns) * t.block_reduction) as f64;
 
-    // Workgroups that a core runs at a time.
+    // Occupancy: the workgroups that a core runs at a time.
     let ahead = if t.buffers == 2 { staged / threads } else { 0.0 };
     let tile = t.thread_rows * t.thread_columns;
     let registers = (tile + t.thread_rows + t.thread_columns + OWN_REGISTERS) as f64 + ahead;
@@ -62,7 +65,7 @@ pub(super) fn of_tiling(nest: &Nest, profile: &Profile, roles: &Roles, t: &Tilin
     let hidden = if t.buffers == 2 { 1.5 } else { 1.0 };
     let busy = (together * threads * (tile as f64).min(8.0) * hidden / UNDER_WAY).min(1.0);
 
-    // What a core does for a block.
+    // The work of a core for one block.
     let points = (t.block_rows * t.block_columns) as f64 * turns * t.block_reduction as f64;
     let width = (32 / t.warp_rows).min(t.threads().0);
     let warp = (t.warp_rows * t.thread_rows + width * t.thread_columns) as f64;
@@ -81,7 +84,7 @@ pub(super) fn of_tiling(nest: &Nest, profile: &Profile, roles: &Roles, t: &Tilin
     rates.launch + arithmetic.max(moved).max(alone)
 }
 
-/// Seconds that a product of matrices takes.
+/// Predicts the seconds of a product on matrix units.
 pub(super) fn of_matrices(nest: &Nest, profile: &Profile, roles: &Roles, t: &MatrixTiling) -> f64 {
     let rates = &profile.rates;
     let [.., depth, _] = extents(nest, roles);
@@ -99,7 +102,8 @@ pub(super) fn of_matrices(nest: &Nest, profile: &Profile, roles: &Roles, t: &Mat
     let hidden = if t.buffers == 2 { 1.5 } else { 1.0 };
     let busy = (together * subgroups * (own_down * own_across).min(4.0) * hidden / MATRICES_UNDER_WAY).min(1.0);
 
-    // What a core does for a block: products, reads of workgroup memory, staging, and the way of the sums.
+    // The work of a core for one block: matrix products, reads of workgroup memory, staging, and
+    // moving the sums to the epilogue.
     let (gain, element) = match t.unit.factors {
         DType::F16 => (rates.matrix_gain, 2.0),
         _ => (MATRICES_GAIN, WORD),
@@ -120,15 +124,15 @@ pub(super) fn of_matrices(nest: &Nest, profile: &Profile, roles: &Roles, t: &Mat
     rates.launch + arithmetic.max(moved).max(waits)
 }
 
-/// Blocks down, across, and in the batch.
+/// Returns the number of blocks down, across, and in the batch.
 fn blocks(nest: &Nest, roles: &Roles, [block_rows, block_columns]: [u32; 2]) -> [f64; 3] {
     let [rows, columns, _, batch] = extents(nest, roles);
     let down = rows.div_ceil(block_rows as usize);
     [down, columns.div_ceil(block_columns as usize), batch].map(|count| count as f64)
 }
 
-/// Seconds in which what blocks of rows and columns read comes from the cache and from memory, where a core runs so many workgroups
-/// together: these share what they read.
+/// Predicts the seconds in which the cache and memory deliver the operands of all blocks. A core
+/// runs `together` workgroups at a time, which share what they read.
 fn of_blocks(
     nest: &Nest,
     profile: &Profile,
@@ -151,7 +155,7 @@ fn of_blocks(
     (cached / rates.cache).max(fetched / rates.memory)
 }
 
-/// Seconds that a product of products takes.
+/// Predicts the seconds of an attention nest.
 pub(super) fn of_blocking(nest: &Nest, profile: &Profile, roles: &Roles, t: &Blocking) -> f64 {
     let rates = &profile.rates;
     let [rows, columns, points, batch] = extents(nest, roles);
@@ -169,7 +173,8 @@ pub(super) fn of_blocking(nest: &Nest, profile: &Profile, roles: &Roles, t: &Blo
     let together = room.floor().max(1.0).min(of_core);
     let busy = (together * threads * tile.min(8.0) / UNDER_WAY).min(1.0);
 
-    // Multiply-adds of an invocation for a block of points, words that it reads of workgroup memory, and what it stages.
+    // Multiply-adds of an invocation for a block of points, words that it reads from workgroup
+    // memory, and elements that it stages.
     let depths = nest.inner.iter().map(|inner| nest.points(inner.axes.clone()));
     let depth = depths.map(|depth| depth.next_multiple_of(t.depth as usize)).sum::<usize>() as f64;
     let terms = tile * depth + of_columns * t.points as f64;
@@ -185,7 +190,8 @@ pub(super) fn of_blocking(nest: &Nest, profile: &Profile, roles: &Roles, t: &Blo
     rates.launch + arithmetic.max(footprint(nest) / rates.memory)
 }
 
-/// Whether a factor's memory runs along one of its axes in steps of one, without conditions: then it is read in vectors.
+/// Returns whether an operand is contiguous along the last axis of its own or of the reduction, so
+/// that it can be read in vectors.
 fn is_read_in_vectors(nest: &Nest, roles: &Roles, left: bool) -> bool {
     let (factor, axes) = if left { (roles.left, &roles.rows) } else { (roles.right, &roles.columns) };
     let last = [axes.last(), roles.reduction.last()];
@@ -196,14 +202,14 @@ fn is_read_in_vectors(nest: &Nest, roles: &Roles, left: bool) -> bool {
     loads_of(&nest.body, factor).all(runs)
 }
 
-/// Seconds that a reduction in slices takes.
+/// Predicts the seconds of a sliced reduction.
 pub(super) fn of_reduction(nest: &Nest, profile: &Profile, s: &Slicing) -> f64 {
     let Some((_, others)) = reduction::divided(nest, s.rows) else { return f64::INFINITY };
     let (axis, wide, deep) = match s.along {
         Along::Places => (others.last().copied(), s.width as f64, 1.0),
         Along::Points => (nest.reduction().last(), 1.0, s.width as f64),
     };
-    // Neighbours beyond the end of the axis are no neighbours in memory.
+    // Past the end of the axis, neighbours are not adjacent in memory.
     let run = s.width as u32 * if s.along == Along::Places { s.places } else { s.slices };
     let run = axis.map_or(1.0, |axis| nest.axes[axis].extent as f64 / run as f64).clamp(0.25, 1.0);
     let steps = nest.reduction_points() as f64 / deep / s.slices as f64;
@@ -214,12 +220,12 @@ pub(super) fn of_reduction(nest: &Nest, profile: &Profile, s: &Slicing) -> f64 {
     profile.rates.launch + time.max(ANSWER + waves * steps.ceil() * STEP) + waves * tree
 }
 
-/// Seconds that rows with statistics take: each is read once.
+/// Predicts the seconds of rows with statistics. Each row is read once.
 pub(super) fn of_rows(nest: &Nest, profile: &Profile) -> f64 {
     profile.rates.launch + (footprint(nest) / profile.rates.memory).max(ANSWER)
 }
 
-/// Seconds that one invocation for each place, or four, takes.
+/// Predicts the seconds of the pointwise template, with one invocation for `width` places.
 pub(super) fn of_pointwise(nest: &Nest, profile: &Profile, workgroup: u32, width: u8) -> f64 {
     let invocations = nest.places() as f64 / width as f64;
     let waves = (invocations / (profile.rates.cores as f64 * INVOCATIONS)).ceil();
@@ -228,8 +234,8 @@ pub(super) fn of_pointwise(nest: &Nest, profile: &Profile, workgroup: u32, width
     profile.rates.launch + time.max(ANSWER + waves * nest.reduction_points() as f64 * STEP)
 }
 
-/// Seconds that memory and arithmetic take where all that is needed is read from memory or a cache, by invocations that are
-/// neighbours along `axis`.
+/// Predicts the seconds that memory and arithmetic take if every read goes to the cache or to
+/// memory. Consecutive invocations are adjacent along `axis`.
 fn streaming(nest: &Nest, profile: &Profile, axis: Option<usize>, width: u8, rows: u32, workgroups: f64) -> f64 {
     let rates = &profile.rates;
     let (places, points) = (nest.places() as f64, nest.reduction_points() as f64);
@@ -243,13 +249,13 @@ fn streaming(nest: &Nest, profile: &Profile, axis: Option<usize>, width: u8, row
     let shared = if rows > 1 { 1.0 + rows as f64 / 2.0 } else { 1.0 };
     let cached = places * (points * of_body / shared + of_epilogue);
     let operations = places * (points * (nest.body.insts.len() + 2) as f64 + nest.epilogue.insts.len() as f64);
-    // A core alone has more than its share of the bandwidth.
+    // One core alone gets more than its share of the bandwidth.
     let busy = (4.0 * workgroups / rates.cores as f64).min(1.0);
     let time = (2.0 * operations / rates.flops).max(cached / (2.0 * rates.cache)).max(footprint(nest) / rates.memory);
     time / busy
 }
 
-/// Bytes that a nest reads and writes if it does so once.
+/// Returns the bytes that a nest reads and writes if it touches each element once.
 fn footprint(nest: &Nest) -> f64 {
     let mut read: HashMap<usize, f64> = HashMap::new();
     for load in nest.loads() {
@@ -261,7 +267,7 @@ fn footprint(nest: &Nest) -> f64 {
     WORD * (read.values().sum::<f64>() + written)
 }
 
-/// The number of values that an expression has at most.
+/// Returns an upper bound of the number of values that an expression takes.
 fn extent(nest: &Nest, affine: &Affine) -> f64 {
     let bounds = nest.variable_bounds();
     let of = |(variable, _): &(usize, i64)| bounds.get(*variable).map_or(1.0, |(low, high)| (high - low) as f64 + 1.0);

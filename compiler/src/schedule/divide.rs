@@ -1,11 +1,14 @@
-//! A reduction that is too long for the places that it has, in two nests: the first aggregates parts of it, side by side, and
-//! the second the parts, in their order, with the epilogue.
+//! Splits a reduction that is too long for its few places into two nests. The first aggregates
+//! parts of the reduction in parallel; the second aggregates the parts, in order, and runs the
+//! epilogue.
 //!
-//! Example: `y[] = +(x[i: 1000000])` is `p[s: 64] = +(x[15625*s + i: 15625])`, then `y[] = +(p[s: 64])`. On a cpu, whose vectors go along
-//! columns, `y[c: 32] = +(x[i: 65536, c])` is `p[s: 128, c] = +(x[128*i + s, c])`, with rows of 4096, then `y[c] = +(p[s, c])`.
+//! Example: `y[] = +(x[i: 1000000])` becomes `p[s: 64] = +(x[15625*s + i: 15625])`, then
+//! `y[] = +(p[s: 64])`. A cpu has its vectors along columns. There, `y[c: 32] = +(x[i: 65536, c])`
+//! becomes `p[s: 128, c] = +(x[128*i + s, c])`, with rows of 4096, then `y[c] = +(p[s, c])`.
 //!
-//! Why it is sound: a sum, product, maximum or minimum of parts, each with the identity where no point counts, is that of all
-//! points, but for the order of rounding; and that is the same in every run.
+//! Why it is sound: sums, products, maxima and minima are associative and commutative, and a part
+//! in which no point counts is the identity. So the aggregate of the parts is that of all points,
+//! up to rounding. The order of rounding is the same in every run.
 
 use crate::affine::Affine;
 use crate::nest::{Axis, Derived, Leaf, Load, Nest, Output, change_program, simplify};
@@ -15,30 +18,33 @@ use crate::tensor::TensorType;
 
 use super::choose::{EQUAL, ranked};
 
-/// Points that a part has at least.
+/// The fewest points of a part.
 const PART: usize = 64;
 
-/// Columns that are few, on a cpu: more fill vectors enough.
+/// The most columns for which a cpu splits a reduction: more columns fill its vectors.
 const MOST_COLUMNS: usize = 63;
-/// Numbers that lie side by side after the division, there: at least, so that it is worth a nest more, and at most.
+/// Bounds of the row length after the split on a cpu: shorter rows are not worth another nest.
 const LEAST_BESIDE: usize = 256;
 const MOST_BESIDE: usize = 4096;
 
-/// Launches that a nest takes at least before it is divided.
+/// The least time of a nest to be split, in launch overheads.
 const WORTHWHILE: f64 = 2.0;
 
-/// A nest in two.
+/// A nest split in two.
 pub struct Divided {
     pub first: Nest,
-    /// The whole nest's operands that it reads.
+    /// The operands of the whole nest that `first` reads.
     pub first_operands: Vec<usize>,
-    /// It reads the parts as its last operand.
+    /// The nest that aggregates the parts, which are its last operand.
     pub second: Nest,
+    /// The operands of the whole nest that `second` reads.
     pub second_operands: Vec<usize>,
+    /// The type of the parts.
     pub parts: TensorType,
 }
 
-/// The two nests, where they are predicted to take less time than the one by more than predictions err; for a cpu, where columns are few.
+/// Splits a nest. On a GPU, `None` unless the two nests are predicted to be faster by more than the
+/// error of the cost model; on a cpu, `None` unless the nest has few columns.
 pub fn divide(nest: &Nest, profile: &Profile) -> Option<Divided> {
     let is_plain = !nest.tracks_written() && nest.loops == 0 && nest.inner.is_empty() && nest.columns().is_empty();
     let suits = nest.aggregation?.operation().is_some() && is_plain;
@@ -64,13 +70,14 @@ pub fn divide(nest: &Nest, profile: &Profile) -> Option<Divided> {
     Some(best.1)
 }
 
-/// The nests with so many parts, perhaps a few less, each of points that follow each other; `None` where no reduction axis has them.
+/// Splits the outermost long reduction axis into at most `parts` parts of consecutive points.
+/// `None` if no axis is long enough.
 fn in_blocks(nest: &Nest, parts: usize) -> Option<Divided> {
-    // The outermost long axis: what is read together stays together.
+    // Splitting the outermost long axis keeps inner, contiguous points together.
     let axis = nest.reduction().find(|&axis| nest.axes[axis].extent >= 2 * parts)?;
     let extent = nest.axes[axis].extent;
     let least = extent.div_ceil(parts);
-    // Parts of equal length need no guard, and vectors of four fit those of a multiple of four.
+    // Equal parts need no guard, and a length that is a multiple of 4 can be read in vectors.
     let fits =
         |step: usize| (least.next_multiple_of(step)..2 * least).step_by(step).find(|&l| extent.is_multiple_of(l));
     let length = fits(4).or_else(|| fits(1)).unwrap_or(least);
@@ -79,8 +86,8 @@ fn in_blocks(nest: &Nest, parts: usize) -> Option<Divided> {
     is_long.then(|| divided(nest, axis, [parts, length], [length, 1]))?
 }
 
-/// The nests for a cpu: where columns are few, as the channels of an image, points that follow each other become columns, too, so that
-/// vectors are long.
+/// Splits the innermost reduction axis for a cpu: with few columns, such as the channels of an
+/// image, consecutive points become columns, too, so that vectors are long.
 fn side_by_side(nest: &Nest) -> Option<Divided> {
     let (axis, columns) = (nest.reduction().next_back()?, nest.places());
     let follows = |leaf: &Leaf| match leaf {
@@ -98,20 +105,20 @@ fn side_by_side(nest: &Nest) -> Option<Divided> {
     let most = extent.min(MOST_BESIDE / columns).min(nest.reduction_points() / PART);
     let parts = (2..=most).rev().find(|&parts| extent.is_multiple_of(parts) && parts * columns >= LEAST_BESIDE)?;
     let two = divided(nest, axis, [parts, extent / parts], [1, parts])?;
-    // Parts and columns are one axis then.
+    // Merges the parts and the columns into one axis.
     let first = simplify(two.first).filter(|first| first.free == 1)?;
     Some(Divided { first, ..two })
 }
 
-/// The nests with `parts` of `length` points along an axis: number `i` of part `s` is the point `steps[0] * s + steps[1] * i`, unless that is past the
-/// end.
+/// Splits a reduction axis into `parts` parts of `length` points. Point `i` of part `s` is the
+/// point `steps[0] * s + steps[1] * i` of the axis; points past the end of the axis are guarded.
 fn divided(nest: &Nest, axis: usize, [parts, length]: [usize; 2], steps: [usize; 2]) -> Option<Divided> {
     let extent = nest.axes[axis].extent;
     let (places, dtype) = (nest.places(), nest.accumulator()?);
     let all = TensorType::new(dtype, [parts * places]);
     let part = Axis { name: format!("{}_part", nest.axes[axis].name), extent: parts };
 
-    // A new first axis is the part's number.
+    // A new first axis numbers the parts.
     let mut first = nest.clone();
     first.name.push_str("_parts");
     first.axes[axis].extent = length;
@@ -135,7 +142,8 @@ fn divided(nest: &Nest, axis: usize, [parts, length]: [usize; 2], steps: [usize;
     first.outputs = vec![Output { ty: all.clone(), position: first.place(), over: None }];
     let first_operands = prune(&mut first);
 
-    // The free axes as they are, and one reduction axis. Derived variables come after all axes.
+    // The second nest has the same free axes, and one reduction axis. Derived variables are
+    // numbered after all axes.
     let mut second = nest.clone();
     second.axes.truncate(nest.free);
     second.axes.push(part);
@@ -158,7 +166,7 @@ fn divided(nest: &Nest, axis: usize, [parts, length]: [usize; 2], steps: [usize;
     Some(Divided { first, first_operands, second, second_operands, parts: all })
 }
 
-/// What writes a changed expression in place of another.
+/// Returns a function that replaces an expression by its changed form.
 fn changed(change: impl Fn(&Affine) -> Option<Affine>) -> impl Fn(&mut Affine) -> Option<()> {
     move |affine| {
         *affine = change(affine)?;
@@ -170,7 +178,7 @@ fn change_derived(nest: &Nest, change: impl Fn(&Affine) -> Option<Affine>) -> Op
     nest.derived.iter().map(|derived| Some(Derived { numerator: change(&derived.numerator)?, ..*derived })).collect()
 }
 
-/// Drops the operands that no load reads, and answers the old numbers of the others.
+/// Drops the operands that no load reads. Returns the old numbers of the others.
 fn prune(nest: &mut Nest) -> Vec<usize> {
     let kept: Vec<usize> =
         (0..nest.operands.len()).filter(|&operand| nest.loads().any(|load| load.operand == operand)).collect();

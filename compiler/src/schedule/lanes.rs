@@ -1,15 +1,16 @@
-//! Which buffers a kernel reads and writes as vectors of neighbours along an axis. A buffer has one type in a kernel, so
-//! that all its uses must agree.
+//! Chooses which buffers a kernel accesses as vectors along an axis. A buffer has one type in a
+//! kernel, so all its uses must agree.
 
 use crate::affine::Affine;
 use crate::nest::{Load, Nest, Output};
 use crate::tensor::TensorType;
 
-/// Lanes in which each operand, then each output is wanted.
+/// The lanes that uses want, as pairs: the number of an operand (outputs are numbered after
+/// operands), and its lanes.
 pub(super) type Wanted = Vec<(usize, u8)>;
 
-/// How the loads of one part of a nest are wanted, where each can be a vector of `width` neighbours along `axis`, or is the
-/// same at all of them.
+/// Returns the lanes that the loads of one part of a nest want. `None` unless each load reads a
+/// vector of `width` neighbours along `axis`, or is the same at all of them.
 pub(super) fn reads<'a>(nest: &Nest, loads: impl Iterator<Item = &'a Load>, axis: usize, width: u8) -> Option<Wanted> {
     if !spans(nest, axis, width) {
         return None;
@@ -25,7 +26,8 @@ pub(super) fn reads<'a>(nest: &Nest, loads: impl Iterator<Item = &'a Load>, axis
     wanted.collect()
 }
 
-/// The same of the outputs, but for those with one element for each row.
+/// Returns the lanes that the outputs want, as [`reads`] does. Outputs with one element for each
+/// row stay scalar.
 pub(super) fn writes(nest: &Nest, axis: usize, width: u8) -> Option<Wanted> {
     let fits = |(number, output): (usize, &Output)| {
         nest.is_of_rows(number) || is_vector(&output.position, &output.ty, axis, width)
@@ -33,7 +35,8 @@ pub(super) fn writes(nest: &Nest, axis: usize, width: u8) -> Option<Wanted> {
     (spans(nest, axis, width) && nest.outputs.iter().enumerate().all(fits)).then(|| stores(nest, width))
 }
 
-/// All outputs in vectors of `width`, but for those with one element for each row; those over an operand have its buffer.
+/// Wants all outputs in vectors of `width`, except those with one element for each row. An output
+/// over an operand shares its buffer, which gets the same lanes.
 pub(super) fn stores(nest: &Nest, width: u8) -> Wanted {
     let of = |(number, output): (usize, &Output)| {
         let lanes = if nest.is_of_rows(number) { 1 } else { width };
@@ -43,7 +46,8 @@ pub(super) fn stores(nest: &Nest, width: u8) -> Wanted {
     nest.outputs.iter().enumerate().flat_map(of).collect()
 }
 
-/// The lanes of the buffers where every access of a nest can be of `width` neighbours along a free axis.
+/// Returns the lanes of the buffers if every access of a nest can be a vector of `width` neighbours
+/// along a free axis.
 pub(super) fn of_places(nest: &Nest, axis: usize, width: u8) -> Option<Vec<u8>> {
     if !nest.guards.iter().chain(&nest.position).all(|affine| is_still(affine, axis)) {
         return None;
@@ -51,7 +55,8 @@ pub(super) fn of_places(nest: &Nest, axis: usize, width: u8) -> Option<Vec<u8>> 
     agree(nest, [&reads(nest, nest.loads(), axis, width)?, &writes(nest, axis, width)?])
 }
 
-/// The lanes of the buffers where every access of the body can be of `width` neighbours along the last reduction axis.
+/// Returns the lanes of the buffers if every access of the body can be a vector of `width`
+/// neighbours along the last reduction axis.
 pub(super) fn of_points(nest: &Nest, width: u8) -> Option<Vec<u8>> {
     let axis = nest.reduction().last()?;
     if !nest.guards.iter().all(|guard| is_still(guard, axis)) {
@@ -62,12 +67,13 @@ pub(super) fn of_points(nest: &Nest, width: u8) -> Option<Vec<u8>> {
     lanes.iter().any(|&lanes| lanes > 1).then_some(lanes)
 }
 
-/// Loads one by one.
+/// Wants scalar loads.
 pub(super) fn singly<'a>(loads: impl Iterator<Item = &'a Load>) -> Wanted {
     loads.map(|load| (load.operand, 1)).collect()
 }
 
-/// The lanes of each operand, then each output, where all wishes agree; those of which there is none are 1.
+/// Returns the lanes of each operand, then of each output, if all uses agree. A buffer without uses
+/// has 1 lane.
 pub(super) fn agree<'a>(nest: &Nest, wishes: impl IntoIterator<Item = &'a Wanted>) -> Option<Vec<u8>> {
     let mut lanes: Vec<Option<u8>> = vec![None; nest.operands.len() + nest.outputs.len()];
     for &(number, wanted) in wishes.into_iter().flatten() {
@@ -78,18 +84,18 @@ pub(super) fn agree<'a>(nest: &Nest, wishes: impl IntoIterator<Item = &'a Wanted
     Some(lanes.into_iter().map(|lanes| lanes.unwrap_or(1)).collect())
 }
 
-/// Whether the axis is made of vectors, and no derived variable differs within one.
+/// Returns whether the axis consists of whole vectors, and no derived variable differs within one.
 fn spans(nest: &Nest, axis: usize, width: u8) -> bool {
     nest.axes[axis].extent.is_multiple_of(width as usize)
         && nest.derived.iter().all(|derived| is_still(&derived.numerator, axis))
 }
 
-/// Whether an expression is the same along the axis, where derived variables are.
+/// Returns whether an expression is the same along the axis, as long as derived variables are.
 pub(super) fn is_still(affine: &Affine, axis: usize) -> bool {
     affine.coefficient(axis) == 0
 }
 
-/// Whether `position` is that of neighbours that are one vector of the tensor.
+/// Returns whether the neighbours at `position` are one aligned vector of the tensor.
 fn is_vector(position: &Affine, tensor: &TensorType, axis: usize, width: u8) -> bool {
     let width = width as i64;
     position.coefficient(axis) == 1

@@ -1,11 +1,14 @@
-//! The contraction template for devices that multiply matrices: the tiled product of `contraction.rs` with another inner core.
+//! The contraction template for matrix units: the tiled product of `contraction.rs` with another
+//! inner loop.
 //!
-//! Both factors are staged in workgroup memory as ever, but in the type that the device multiplies, f16 where the factors are
-//! rounded to it. Each subgroup then reads matrices of them, and multiplies these into its own sums, which are f32. None sees
-//! an element of a sum: for the epilogue the sums go through workgroup memory, those of one line of matrices at a time, and
-//! each invocation takes its share of the places.
+//! Both operands are staged in workgroup memory in the unit's operand type: f16 if the operands are
+//! rounded to f16. Each subgroup loads matrices from there, and accumulates their products in f32.
+//! No invocation can address an element of an accumulator. The epilogue therefore reads the sums
+//! through workgroup memory, one line of matrices at a time, and each invocation computes its share
+//! of the places.
 //!
-//! The subgroups' matrices alternate, down and across, so that such a line is whole rows of the block.
+//! The subgroups' matrices alternate down and across, so that a line of matrices covers whole rows
+//! of the block.
 
 use crate::dtype::{DType, Scalar};
 use crate::kernel::{Builder, Builtin, Expr, Kernel, Place, Role, Type};
@@ -18,35 +21,35 @@ use super::point::{Point, declare};
 use super::staging::{Side, vector_of};
 use super::{MatrixTiling, ScheduleError, grid_of};
 
-/// Columns of an invocation in the epilogue.
+/// Columns that an invocation computes together in the epilogue.
 const COLUMNS: u32 = 4;
 
-/// f32 in workgroup memory between one row of sums and the next, beyond the row.
+/// Padding of a row of sums in workgroup memory, in f32 elements.
 const PADDING: u32 = 4;
 
 impl MatrixTiling {
-    /// Invocations in a workgroup.
+    /// Returns the number of invocations in a workgroup.
     pub fn invocations(&self) -> u32 {
         self.down * self.across * self.unit.subgroup
     }
 
-    /// Matrices of a subgroup, down and across.
+    /// Returns the number of matrices of a subgroup, down and across.
     pub(super) fn matrices(&self) -> [u32; 2] {
         [self.block_rows / (self.down * self.unit.size), self.block_columns / (self.across * self.unit.size)]
     }
 
-    /// Rows of the block whose sums are in workgroup memory at a time.
+    /// Returns the rows of the block whose sums are in workgroup memory at a time.
     fn line(&self) -> u32 {
         self.down * self.unit.size
     }
 
-    /// Invocations of the epilogue, down and across.
+    /// Returns the number of invocations in the epilogue, down and across.
     fn threads(&self) -> [u32; 2] {
         let across = self.block_columns / COLUMNS;
         [self.invocations() / across, across]
     }
 
-    /// Whether its numbers divide each other as they must.
+    /// Returns whether blocks, matrices and subgroups divide each other as the kernel needs it.
     pub(super) fn is_whole(&self) -> bool {
         let (size, [down, across]) = (self.unit.size, self.threads());
         self.block_rows.is_multiple_of(self.line())
@@ -56,7 +59,7 @@ impl MatrixTiling {
             && self.line().is_multiple_of(down.max(1))
     }
 
-    /// Bytes of workgroup memory that it takes at most.
+    /// Returns an upper bound of the workgroup memory in bytes.
     pub(super) fn shared_bytes(&self) -> u32 {
         let element = self.unit.factors.size() as u32;
         let staged = (self.block_rows + self.block_columns) * element + 2 * 16;
@@ -67,7 +70,8 @@ impl MatrixTiling {
 /// Bytes of a sum.
 const WORD: u32 = 4;
 
-/// The values of the nest's body that are the factors as `unit` takes them: where it takes a narrower type, what is widened.
+/// Returns the values of the nest's body that are the operands in the type of `unit`. A widening
+/// cast to f32 is skipped.
 pub(super) fn factors(nest: &Nest, roles: &Roles, unit: &MatrixUnit) -> Option<[Value; 2]> {
     let body = &nest.body;
     let of = |factor: Value| match body.insts[factor] {
@@ -79,7 +83,7 @@ pub(super) fn factors(nest: &Nest, roles: &Roles, unit: &MatrixUnit) -> Option<[
     Some([of(roles.left).filter(|_| is_f32)?, of(roles.right)?])
 }
 
-/// The kernel of a nest with these roles.
+/// Writes the kernel of a nest with these roles.
 pub(super) fn matrices(
     nest: &Nest,
     profile: &Profile,
@@ -132,7 +136,7 @@ pub(super) fn matrices(
         sums.push(row.collect::<Vec<usize>>());
     }
 
-    // There is no matrix of zeros but in memory.
+    // The accumulators start at zeros loaded from memory: there is no other way to clear a matrix.
     b.for_("place", &lane, (pitch * size) as i32, threads, |b, place| b.store_shared(scratch, place, Scalar::f32(0.0)));
     b.barrier();
     for &sum in sums.iter().flatten() {

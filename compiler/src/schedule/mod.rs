@@ -1,11 +1,23 @@
-//! From a nest to how it runs: the choice of template and tile sizes, and the kernel that follows from it.
+//! Lowers a nest to a kernel: chooses a template and tile sizes, then writes the kernel that they
+//! describe.
 //!
-//! Five templates serve every nest: [`Schedule::Contraction`] the sums of products with rows and columns, also ended with statistics of
-//! their rows, where a workgroup has whole ones ([`Schedule::Matrices`] the sums on devices that multiply matrices),
-//! [`Schedule::Reduction`] long reductions to few places, [`Schedule::Rows`] what knows statistics of its rows,
-//! [`Schedule::Attention`] products of products, [`Schedule::Pointwise`] everything else. They are chosen by the roles and sizes of axes, never by what the nest was in the
-//! source: [`candidates`] enumerates the whole space, and a model of what each would take ranks it. A reduction too long for
-//! the places that it has is divided in two nests ([`divide`]).
+//! Seven kinds of schedule serve every nest:
+//!
+//! - [`Schedule::Native`] runs on the cpu device.
+//! - [`Schedule::Contraction`] computes sums of products that have rows and columns. Its epilogue
+//!   may have row statistics if a workgroup computes whole rows.
+//! - [`Schedule::Matrices`] computes such sums on devices with matrix units, without statistics.
+//! - [`Schedule::Reduction`] computes long reductions to few places.
+//! - [`Schedule::Rows`] computes row statistics, as in softmax or layer normalization.
+//! - [`Schedule::Attention`] computes products whose left operand is made of other products.
+//! - [`Schedule::Pointwise`] computes everything else.
+//!
+//! A *place* is an element of the output: one point of the free axes. A *point* without further
+//! words is a point of the reduction axes.
+//!
+//! The choice depends on the roles and sizes of the axes, never on the source operation:
+//! [`candidates`] enumerates the whole space, and a cost model ranks it. A reduction that is too
+//! long for its few places is split into two nests ([`divide`]).
 
 mod accumulate;
 mod attention;
@@ -13,6 +25,7 @@ mod choose;
 mod contraction;
 mod cost;
 mod divide;
+mod elementary;
 mod lanes;
 mod matrices;
 mod parse;
@@ -40,113 +53,120 @@ use crate::kernel::{Expr, Invalid, Kernel};
 use crate::nest::Nest;
 use crate::profile::{MatrixUnit, Profile};
 
-/// How the axes of a nest map to workgroups, invocations and loops.
+/// The mapping of a nest's axes to workgroups, invocations and loops.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Schedule {
-    /// The cpu device's executor chooses by the nest's roles.
+    /// The executor of the cpu device chooses by the roles of the nest's axes.
     Native,
-    /// One invocation computes `width` places that follow each other along the last free axis, its reduction in a loop.
+    /// One invocation computes `width` adjacent places along the last free axis, with a loop over
+    /// the reduction.
     Pointwise { workgroup: u32, width: u8 },
-    /// Several invocations compute a place, each a slice of its reduction, and combine in a tree: see [`Slicing`].
+    /// Several invocations compute one place. Each aggregates a slice of the reduction; a tree
+    /// combines the slices. See [`Slicing`].
     Reduction(Slicing),
-    /// `lanes` invocations compute a row, `width` columns at a time, and keep its statistics.
+    /// `lanes` invocations compute a row, `width` columns at a time, with the row's statistics.
     Rows { workgroup: u32, lanes: u32, width: u8 },
-    /// Workgroup tiles and register tiles of a product of two operands: see [`Tiling`].
+    /// A product of two operands in workgroup tiles and register tiles. See [`Tiling`].
     Contraction(Tiling),
-    /// The same of a device that multiplies matrices: see [`MatrixTiling`].
+    /// A product of two operands on the device's matrix units. See [`MatrixTiling`].
     Matrices(MatrixTiling),
-    /// A product whose left factor is made of other products: see [`Blocking`].
+    /// A product whose left operand is made of other products. See [`Blocking`].
     Attention(Blocking),
 }
 
-/// The block sizes of a product of products: its columns are in one block.
+/// The block sizes of an attention kernel. One block has all columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Blocking {
-    /// Rows that a workgroup computes, and points of the reduction whose scores it computes at a time.
+    /// Rows that a workgroup computes, and reduction points whose scores it computes at a time.
     pub rows: u32,
     pub points: u32,
-    /// Terms of a score, and points of the other factor, that are staged in workgroup memory at a time: a power of two.
+    /// The depth of a staged block: terms of a score, or points of the right operand, in workgroup
+    /// memory at a time. A power of two.
     pub depth: u32,
-    /// Rows and points of an invocation; they divide the block's.
+    /// Rows and points that an invocation computes. They divide those of the block.
     pub thread_rows: u32,
     pub thread_points: u32,
 }
 
-/// How a workgroup divides a reduction. Its invocations are `places * slices`.
+/// The division of a reduction within a workgroup, which has `places * slices` invocations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Slicing {
-    /// Places that a workgroup computes, or vectors of them.
+    /// Places that a workgroup computes. With `width` 4 along the places, vectors of places.
     pub places: u32,
-    /// Invocations that share a place: a power of two.
+    /// Invocations that share a place. A power of two.
     pub slices: u32,
-    /// What invocations that follow each other are neighbours in.
+    /// The direction along which consecutive invocations are adjacent.
     pub along: Along,
-    /// Neighbours in that direction that an invocation reads as one vector: 1 or 4.
+    /// Adjacent elements in that direction that an invocation reads as one vector: 1 or 4.
     pub width: u8,
-    /// Places that an invocation computes together: all rows of a product that has but a few, so that what they share is read
-    /// once.
+    /// Places that an invocation computes together: all rows (or columns) of a product that has
+    /// only a few, so that the operand they share is read once.
     pub rows: u32,
 }
 
-/// The direction in which memory is read.
+/// The direction in which memory is contiguous.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Along {
-    /// The last free axis that is not one of the rows computed together.
+    /// The last free axis, other than the rows that an invocation computes together.
     Places,
     /// The last reduction axis.
     Points,
 }
 
-/// The tile sizes of a contraction; rows, columns and reduction are the flattened axes of each role.
+/// The tile sizes of a contraction. Rows, columns and reduction are the flattened axes of each
+/// role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tiling {
     /// Rows and columns that a workgroup computes.
     pub block_rows: u32,
     pub block_columns: u32,
-    /// Reduction points staged in workgroup memory at a time: a power of two.
+    /// Reduction points staged in workgroup memory at a time. A power of two.
     pub block_reduction: u32,
-    /// Rows and columns that an invocation computes in registers; they divide the block's.
+    /// Rows and columns that an invocation computes in registers. They divide those of the block.
     pub thread_rows: u32,
     pub thread_columns: u32,
-    /// Rows of invocations among 32 that follow each other; they divide the workgroup's.
+    /// Height of a warp tile: rows of invocations covered by 32 consecutive invocations. It divides
+    /// the workgroup's rows of invocations.
     pub warp_rows: u32,
-    /// 2: the next block is read while one is multiplied.
+    /// Buffers of staged blocks. With 2, the next block is read while the current one is
+    /// multiplied.
     pub buffers: u32,
-    /// Rows of blocks whose workgroups run together, for the cache's sake; they divide the grid's.
+    /// Rows of blocks whose workgroups run consecutively, for cache locality. It divides the grid's
+    /// rows of blocks.
     pub band: u32,
 }
 
-/// The tile sizes of a contraction whose inner core is a product of matrices.
+/// The tile sizes of a contraction on matrix units.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MatrixTiling {
-    /// What the device multiplies.
+    /// The matrix unit: shape, operand type and subgroup size.
     pub unit: MatrixUnit,
     /// Rows and columns that a workgroup computes.
     pub block_rows: u32,
     pub block_columns: u32,
     /// Reduction points staged in workgroup memory at a time.
     pub block_reduction: u32,
-    /// Subgroups of a workgroup, along the rows and along the columns.
+    /// Subgroups of a workgroup along the rows, and along the columns.
     pub down: u32,
     pub across: u32,
-    /// As in a [`Tiling`].
+    /// As in [`Tiling`].
     pub buffers: u32,
     pub band: u32,
 }
 
 impl Tiling {
-    /// Invocations of a workgroup along the columns and along the rows.
+    /// Returns the number of invocations in a workgroup along the columns, and along the rows.
     pub fn threads(&self) -> (u32, u32) {
         (self.block_columns / self.thread_columns, self.block_rows / self.thread_rows)
     }
 
-    /// Bytes of workgroup memory that it takes at most, with elements of so many bytes.
+    /// Returns an upper bound of the workgroup memory in bytes, for elements of `element` bytes.
     fn shared_bytes(&self, element: usize) -> u32 {
-        // A row of a staged block may have one more vector of four.
+        // A row of a staged block may be padded by one vector of four.
         (self.block_rows + self.block_columns + 8) * self.block_reduction * self.buffers * element as u32
     }
 
-    /// Invocations in a workgroup.
+    /// Returns the number of invocations in a workgroup.
     pub fn invocations(&self) -> u32 {
         let (across, down) = self.threads();
         across * down
@@ -185,16 +205,16 @@ impl fmt::Display for Schedule {
     }
 }
 
-/// Why a schedule gives no kernel.
+/// The reason why a schedule gives no kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ScheduleError {
     /// The device lacks a type or an operation.
     Unsupported(Unsupported),
-    /// More workgroups than the device can launch.
+    /// The nest needs more workgroups than the device can launch.
     TooManyPlaces,
-    /// The kernel is malformed: a bug of ours.
+    /// The kernel is malformed: a bug in the compiler.
     Invalid(Invalid),
-    /// The schedule does not suit the nest: a bug of ours.
+    /// The schedule does not suit the nest: a bug in the compiler.
     Internal(&'static str),
 }
 
@@ -223,7 +243,7 @@ impl fmt::Display for ScheduleError {
 
 impl std::error::Error for ScheduleError {}
 
-/// The kernel of a nest under a schedule; `None` for [`Schedule::Native`].
+/// Writes the kernel of a nest under a schedule. Returns `None` for [`Schedule::Native`].
 pub fn kernel(nest: &Nest, schedule: &Schedule, profile: &Profile) -> Result<Option<Kernel>, ScheduleError> {
     match schedule {
         Schedule::Native => Ok(None),
@@ -242,7 +262,7 @@ pub fn kernel(nest: &Nest, schedule: &Schedule, profile: &Profile) -> Result<Opt
     }
 }
 
-/// A grid of so many blocks along each axis.
+/// Returns a grid with `blocks` workgroups along each axis.
 fn grid_of(blocks: [usize; 3], profile: &Profile) -> Result<[u32; 3], ScheduleError> {
     let mut grid = [0; 3];
     for (axis, &count) in blocks.iter().enumerate() {
@@ -252,18 +272,19 @@ fn grid_of(blocks: [usize; 3], profile: &Profile) -> Result<[u32; 3], ScheduleEr
     Ok(grid)
 }
 
-/// The workgroup's number in a grid of [`grid`].
+/// Returns the linear index of the workgroup in a grid of [`grid`].
 fn group(grid: [u32; 3]) -> Expr {
     if grid[1] == 1 { Expr::workgroup(0) } else { Expr::workgroup(1) * grid[0] as i32 + Expr::workgroup(0) }
 }
 
-/// A grid of at least `workgroups`, in one dimension where that is within the device's limit, else in two.
+/// Returns a grid of at least `workgroups`: one-dimensional if that is within the device's limit,
+/// else two-dimensional.
 fn grid(workgroups: usize, profile: &Profile) -> Result<[u32; 3], ScheduleError> {
     let limit = profile.max_grid as usize;
     let rows = workgroups.div_ceil(limit).max(1);
     if rows > limit {
         return Err(ScheduleError::TooManyPlaces);
     }
-    // Rows of equal length waste less than full rows and a remainder.
+    // Rows of equal length waste less than full rows with a remainder.
     Ok([workgroups.div_ceil(rows).max(1) as u32, rows as u32, 1])
 }

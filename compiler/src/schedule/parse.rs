@@ -1,4 +1,4 @@
-//! Reads the text form of a schedule back.
+//! Parses the text form of a schedule.
 
 use std::str::{FromStr, SplitWhitespace};
 
@@ -9,7 +9,7 @@ use crate::profile::MatrixUnit;
 impl FromStr for Schedule {
     type Err = String;
 
-    /// The schedule that is displayed like this. Whether it suits a nest is not looked at.
+    /// Parses the displayed form of a schedule. Does not check that the schedule suits a nest.
     fn from_str(text: &str) -> Result<Schedule, String> {
         let mut words = Words(text.split_whitespace());
         let schedule = read(&mut words).filter(|_| words.0.next().is_none());
@@ -80,11 +80,11 @@ fn read(words: &mut Words) -> Option<Schedule> {
     })
 }
 
-/// What is left of the text.
+/// The rest of the text.
 struct Words<'a>(SplitWhitespace<'a>);
 
 impl<'a> Words<'a> {
-    /// The word after the word `name`, which comes next.
+    /// Returns the word after `name`, which must be the next word.
     fn after(&mut self, name: &str) -> Option<&'a str> {
         (self.0.next()? == name).then(|| self.0.next())?
     }
@@ -93,7 +93,7 @@ impl<'a> Words<'a> {
         self.after(name)?.parse().ok()
     }
 
-    /// `64x16x16`
+    /// Parses numbers such as `64x16x16`, after `name`.
     fn numbers<const N: usize>(&mut self, name: &str) -> Option<[u32; N]> {
         let numbers: Vec<u32> = self.after(name)?.split('x').map(|n| n.parse().ok()).collect::<Option<_>>()?;
         numbers.try_into().ok()

@@ -1,23 +1,26 @@
-//! One point of a nest inside a kernel: its variables as expressions, addresses, guards, and its programs as code.
+//! A point of a nest inside a kernel. Its variables are expressions; addresses, guards and programs
+//! become code.
 
 use crate::affine::Affine;
 use crate::dtype::{DType, Scalar};
 use crate::kernel::{Builder, Expr, Type};
 use crate::nest::{Leaf, Load, Nest, Output, operands};
 use crate::profile::Profile;
-use crate::scalar::{Inst, Program, Value};
+use crate::scalar::{Inst, Program, UnaryOp, Value};
 
 use super::values::{Unsupported, Values};
 
-/// The buffers of a nest's kernel: operands, then the outputs that are not written over one of these.
+/// The buffers of a nest's kernel: its operands, then the outputs that are not written over an
+/// operand.
 pub(super) struct Buffers {
-    /// Lanes of the elements of each operand, then each output: more than 1 where the kernel reads or writes it as vectors.
+    /// Lanes of each operand, then of each output: more than 1 if the kernel accesses it as
+    /// vectors.
     pub lanes: Vec<u8>,
-    /// The buffer's number of each output.
+    /// Each output's buffer number.
     outputs: Vec<usize>,
 }
 
-/// Declares the nest's buffers; `lanes` says for each operand, then output, whether it is a vector buffer.
+/// Declares the nest's buffers, with the lanes of each operand, then of each output.
 pub(super) fn declare(nest: &Nest, profile: &Profile, b: &mut Builder, lanes: Vec<u8>) -> Result<Buffers, Unsupported> {
     let tensors = nest.operands.iter().chain(nest.outputs.iter().map(|output| &output.ty));
     let mut outputs = Vec::with_capacity(nest.outputs.len());
@@ -42,25 +45,30 @@ pub(super) fn declare(nest: &Nest, profile: &Profile, b: &mut Builder, lanes: Ve
     Ok(Buffers { lanes, outputs })
 }
 
-/// A point of the nest in a kernel that is being written, or a few neighbours as a vector.
+/// A point of the nest in a kernel under construction, or a vector of a few neighbours.
 #[derive(Clone)]
 pub(super) struct Point<'a> {
     pub nest: &'a Nest,
     pub profile: &'a Profile,
     pub buffers: &'a Buffers,
-    /// How many points one value covers, and the axis along which they are neighbours.
+    /// The number of points that a value covers, and the axis along which they are neighbours.
     pub lanes: u8,
     pub along: usize,
-    /// The variables known so far: axes, then derived.
+    /// The variables whose values are known so far: axes, then derived variables.
     pub variables: Vec<Option<Expr>>,
-    /// The statistics of the point's row known so far, by their numbers in the epilogue, or in a body that has such.
+    /// The statistics of the point's row known so far, keyed by their values in the epilogue, or in
+    /// the body if that has statistics.
     pub statistics: Vec<(Value, Expr)>,
-    /// Values of the body that are known.
+    /// The values of the body that are already computed.
     pub known: Vec<Option<Expr>>,
+    /// Use the device's own `exp`, which is off by up to 3 + 2·|x| units in the last place. The
+    /// weights of a softmax have arguments of at most 0, for which that error is never more than
+    /// the rounding of the largest weight.
+    pub native_exp: bool,
     prepared: Vec<Prepared>,
 }
 
-/// An expression of which a part has a name.
+/// An expression with a named part.
 #[derive(Clone)]
 struct Prepared {
     whole: Affine,
@@ -83,17 +91,19 @@ impl<'a> Point<'a> {
             along: 0,
             variables,
             known,
+            native_exp: false,
             prepared: Vec::new(),
             statistics: Vec::new(),
         }
     }
 
-    /// The vector of `lanes` neighbours along an axis that begins here.
+    /// Returns the vector of `lanes` neighbours along `axis` that begins at this point.
     pub fn vector(self, axis: usize, lanes: u8) -> Point<'a> {
         Point { lanes, along: axis, ..self }
     }
 
-    /// Gives the parts of expressions that are known by now a name, so that loops inside need not compute them again.
+    /// Names the parts of expressions that are known by now, so that inner loops need not recompute
+    /// them.
     pub fn prepare<'e>(&mut self, b: &mut Builder, affines: impl Iterator<Item = &'e Affine>) {
         for affine in affines {
             let (known, rest): (Vec<_>, Vec<_>) =
@@ -108,20 +118,20 @@ impl<'a> Point<'a> {
         }
     }
 
-    /// Makes an axis' value known, and those derived variables that follow from what is now known.
+    /// Sets an axis' value, and computes the derived variables that depend on it and are now known.
     pub fn set(&mut self, b: &mut Builder, axis: usize, value: Expr) {
         let name = self.nest.variable_name(axis);
         self.variables[axis] = Some(b.let_(&name, value));
         self.derive(b, vec![axis], None);
     }
 
-    /// Takes the values of `axes`, and of what is derived from these alone, from another point.
+    /// Copies the values of `axes`, and of variables derived from these alone, from another point.
     pub fn share(&mut self, b: &mut Builder, other: &Point, axes: &[usize]) {
         axes.iter().for_each(|&axis| self.variables[axis].clone_from(&other.variables[axis]));
         self.derive(b, axes.to_vec(), Some(other));
     }
 
-    /// Computes the derived variables that follow from those that have `changed`.
+    /// Computes the derived variables that depend on those that have `changed`.
     fn derive(&mut self, b: &mut Builder, mut changed: Vec<usize>, other: Option<&Point>) {
         let bounds = self.nest.variable_bounds();
         for (number, derived) in self.nest.derived.iter().enumerate() {
@@ -131,7 +141,8 @@ impl<'a> Point<'a> {
             if known && (stale || self.variables[variable].is_none()) {
                 let same = other.filter(|_| derived.numerator.variables().all(|v| changed.contains(&v)));
                 self.variables[variable] = same.and_then(|other| other.variables[variable].clone()).or_else(|| {
-                    // Quotients want numerators of at least 0: shift by a multiple of the divisor.
+                    // An unsigned quotient needs a numerator of at least 0: shift by a multiple of
+                    // the divisor.
                     let low = derived.numerator.bounds(&bounds).map_or(0, |(low, _)| low);
                     let shift = if low < 0 { -low.div_euclid(derived.denominator) } else { 0 };
                     let numerator = self.affine(&derived.numerator) + (shift * derived.denominator) as i32;
@@ -143,7 +154,7 @@ impl<'a> Point<'a> {
         }
     }
 
-    /// Splits a row-major position in `axes` (their numbers, outermost first) into their values.
+    /// Splits a row-major position in `axes` (outermost first) into the values of the axes.
     pub fn set_position(&mut self, b: &mut Builder, axes: &[usize], position: &Expr) {
         let mut rest = position.clone();
         for (number, &axis) in axes.iter().enumerate().rev() {
@@ -158,7 +169,7 @@ impl<'a> Point<'a> {
         }
     }
 
-    /// The value of an affine expression of known variables.
+    /// Returns the value of an affine expression of known variables.
     pub fn affine(&self, affine: &Affine) -> Expr {
         if let Some(prepared) = self.prepared.iter().find(|prepared| prepared.whole == *affine) {
             return prepared.part.clone() + self.affine(&prepared.rest);
@@ -178,12 +189,13 @@ impl<'a> Point<'a> {
         }
     }
 
-    /// Whether all of `conditions` are at least 0.
+    /// Returns whether all `conditions` are at least 0.
     pub fn holds(&self, conditions: &[Affine]) -> Expr {
         conditions.iter().fold(true.into(), |all, c| all.and(self.affine(c).ge(0)))
     }
 
-    /// Writes a program; `accumulated` is the accumulator and whether the place was written. Returns its results.
+    /// Writes a program and returns its results. `accumulated` is the accumulator, and whether the
+    /// place was written.
     pub fn program(
         &self,
         b: &mut Builder,
@@ -194,7 +206,8 @@ impl<'a> Point<'a> {
         Ok(program.results.iter().map(|&r| values[r].clone()).collect())
     }
 
-    /// Writes the instructions of a program that `wanted` needs; the others' values are meaningless.
+    /// Writes the instructions of a program that `wanted` depends on. The other values are
+    /// meaningless.
     pub fn values(
         &self,
         b: &mut Builder,
@@ -207,7 +220,7 @@ impl<'a> Point<'a> {
         let mut needed = vec![false; program.insts.len()];
         wanted.iter().for_each(|&w| needed[w] = true);
         for value in (0..program.insts.len()).rev() {
-            // A statistic is known, too.
+            // A statistic is known too, so its operand is not needed.
             let is_statistic = matches!(program.insts[value].0, Inst::Leaf(Leaf::Statistic(..)));
             if needed[value] && known(value).is_none() && !is_statistic {
                 operands(&program.insts[value].0).into_iter().for_each(|o| needed[o] = true);
@@ -229,7 +242,7 @@ impl<'a> Point<'a> {
         Ok(done)
     }
 
-    /// One instruction of a program, of which those before it are `done`.
+    /// Writes one instruction of a program; `done` returns the values before it.
     pub fn instruction(
         &self,
         b: &mut Builder,
@@ -243,6 +256,7 @@ impl<'a> Point<'a> {
         let missing = || Unsupported { what: "value of another point here".into() };
         Ok(match inst {
             Inst::Const(scalar) => values.constant(*scalar)?,
+            Inst::Unary(UnaryOp::Exp, a) if self.native_exp && *dtype == DType::F32 => done(*a).unary(UnaryOp::Exp),
             Inst::Unary(op, a) => values.unary(*op, *dtype, done(*a))?,
             Inst::Binary(op, x, y) => values.binary(*op, program.dtype(*x), done(*x), done(*y))?,
             Inst::Select(c, x, y) => done(*c).select(done(*x), done(*y)),
@@ -253,7 +267,7 @@ impl<'a> Point<'a> {
             Inst::Leaf(Leaf::Written) => accumulated.ok_or_else(missing)?.1.clone(),
             Inst::Leaf(Leaf::Statistic(..)) => self.statistic(value).ok_or_else(missing)?,
             Inst::Leaf(Leaf::OfBody(statistic)) => self.statistic(*statistic).ok_or_else(missing)?.splat(self.lanes),
-            // A schedule computes these itself, and says what they are.
+            // A schedule computes inner sums itself and sets them in `known`.
             Inst::Leaf(Leaf::Inner(_)) => return Err(missing()),
         })
     }
@@ -262,7 +276,7 @@ impl<'a> Point<'a> {
         self.statistics.iter().find(|(statistic, _)| *statistic == value).map(|(_, code)| code.clone())
     }
 
-    /// The value of an index expression in each lane.
+    /// Returns the value of an index expression in each lane.
     pub fn index(&self, affine: &Affine) -> Expr {
         let first = self.affine(affine);
         let step = affine.coefficient(self.along) as i32;
@@ -304,14 +318,15 @@ impl<'a> Point<'a> {
         Ok(guarded)
     }
 
-    /// Stores the results of an epilogue; `place` is the row-major position in the free axes.
+    /// Stores the results of an epilogue. `place` is the row-major position in the free axes.
     pub fn store(&self, b: &mut Builder, place: &Expr, results: Vec<Expr>) {
         for (output, result) in results.into_iter().enumerate() {
             self.store_one(b, output, place, result);
         }
     }
 
-    /// The same; what is of rows is stored at the first `column` of each.
+    /// Stores the results of an epilogue. Outputs with one element for each row are stored at the
+    /// row's first `column` only.
     pub fn store_in_row(&self, b: &mut Builder, place: &Expr, column: &Expr, results: Vec<Expr>) {
         let (of_rows, of_places): (Vec<usize>, Vec<usize>) =
             (0..results.len()).partition(|&output| self.nest.is_of_rows(output));
@@ -327,7 +342,7 @@ impl<'a> Point<'a> {
         }
     }
 
-    /// Stores what goes to one output.
+    /// Stores the result for one output.
     pub fn store_one(&self, b: &mut Builder, output: usize, place: &Expr, result: Expr) {
         let Output { ty, position, .. } = &self.nest.outputs[output];
         let lanes = self.buffers.lanes[self.nest.operands.len() + output];

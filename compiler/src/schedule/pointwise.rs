@@ -1,4 +1,5 @@
-//! The pointwise template: an invocation computes one place, or four neighbours as a vector, its reduction in loops.
+//! The pointwise template: an invocation computes one place, or four neighbours as a vector, and
+//! loops over the reduction.
 
 use crate::kernel::{Builder, Expr, Kernel};
 use crate::nest::Nest;
@@ -9,7 +10,7 @@ use super::lanes;
 use super::point::{Point, declare};
 use super::{ScheduleError, grid, group};
 
-/// The kernel; `width` is 1, or 4 where [`lanes::of_places`] allows it.
+/// Writes the kernel. `width` is 1, or 4 if [`lanes::of_places`] allows it.
 pub(super) fn pointwise(nest: &Nest, profile: &Profile, workgroup: u32, width: u8) -> Result<Kernel, ScheduleError> {
     let invocations = nest.places() / width as usize;
     let grid = grid(invocations.div_ceil(workgroup as usize), profile)?;

@@ -1,6 +1,8 @@
-//! PlaidML's generator: 2048 independent lanes, each three 32-bit words of a combined Tausworthe generator.
+//! PlaidML's random number generator: 2048 independent lanes, each a combined Tausworthe generator
+//! with three 32-bit words.
 //!
-//! Source of the recurrences: P. L'Ecuyer, "Maximally equidistributed combined Tausworthe generators" (1996), `taus88`.
+//! Source of the recurrences: P. L'Ecuyer, "Maximally equidistributed combined Tausworthe
+//! generators" (1996), `taus88`.
 
 use crate::dtype::{DType, Scalar};
 use crate::kernel::{Builder, Expr, Kernel, Type};
@@ -8,17 +10,17 @@ use crate::scalar::BinaryOp;
 
 use super::ScheduleError;
 
-/// Lanes of the generator; element `i` is made by lane `i % LANES`.
+/// Lanes of the generator. Lane `i % LANES` computes element `i`.
 pub const LANES: usize = 2048;
 
 const WORKGROUP: u32 = 64;
 
-/// The kernel that makes `elements` numbers in `[0, 1]` from a state u32[3, 2048].
+/// Writes the kernel that computes `elements` numbers in `[0, 1]` from a state u32[3, 2048].
 pub fn prng_value(name: &str, elements: usize) -> Result<Kernel, ScheduleError> {
     generator(name, elements, true)
 }
 
-/// The kernel that makes the state after `elements` numbers.
+/// Writes the kernel that computes the state after `elements` numbers.
 pub fn prng_state(name: &str, elements: usize) -> Result<Kernel, ScheduleError> {
     generator(name, elements, false)
 }
@@ -57,6 +59,7 @@ fn generator(name: &str, elements: usize, values: bool) -> Result<Kernel, Schedu
     Ok(builder.finish()?)
 }
 
-/// For each word: the bits kept, their shift, and the two shifts of the feedback.
+/// The constants of the recurrence of each word: the mask of the kept bits, their shift, and the
+/// two shifts of the feedback.
 pub const STEPS: [(u32, u32, u32, u32); 3] =
     [(4294967294, 12, 13, 19), (4294967288, 4, 2, 25), (4294967280, 17, 3, 11)];

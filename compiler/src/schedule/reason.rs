@@ -1,4 +1,4 @@
-//! Why a nest has its schedule, in a sentence.
+//! Explains in a sentence why a nest has its schedule.
 
 use crate::nest::Nest;
 
@@ -6,7 +6,7 @@ use super::contraction::extents;
 use super::{MatrixTiling, Schedule, Slicing, Tiling};
 
 impl Schedule {
-    /// Why `nest` has it.
+    /// Returns the reason why `nest` has this schedule.
     pub fn reason(&self, nest: &Nest) -> String {
         let plural = |count: usize| if count == 1 { "" } else { "s" };
         let (places, points) = (nest.places(), nest.reduction_points());
@@ -60,7 +60,7 @@ impl MatrixTiling {
     }
 }
 
-/// `4096 rows times 64 columns, in tiles that are 100% full`
+/// Describes the tiles, such as `4096 rows times 64 columns, in tiles that are 100% full`.
 fn tiled(nest: &Nest, blocks: [u32; 2]) -> String {
     let Some(roles) = nest.roles() else { return "a sum of products".into() };
     let [rows, columns, ..] = extents(nest, &roles);

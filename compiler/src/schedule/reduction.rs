@@ -1,11 +1,13 @@
-//! The reduction template: several invocations compute a place. Each aggregates a slice of the reduction points, for one
-//! place, a vector of neighbouring ones, or a few that share what they read; then they combine in a tree.
+//! The reduction template: several invocations compute a place. Each aggregates a slice of the
+//! reduction points, for one place, a vector of adjacent places, or a few places that share
+//! operands. A tree then combines the slices.
 //!
-//! Sums down columns, rows of any length, matrix-vector products and sums of everything are all this, told apart by the
-//! direction in which neighbouring invocations walk: that in which memory runs.
+//! Column sums, row sums, matrix-vector products and full reductions all use this template. They
+//! differ in the direction along which consecutive invocations are adjacent: that in which memory
+//! is contiguous.
 //!
-//! Where the device has subgroups, and all of a workgroup computes one place, these combine first, whatever their size, and
-//! one value of each goes through workgroup memory.
+//! If the device has subgroups and a whole workgroup computes one place, each subgroup combines its
+//! invocations first, whatever its size, and passes one value through workgroup memory.
 
 use crate::dtype::DType;
 use crate::kernel::{Builder, Builtin, Expr, Kernel, Type};
@@ -17,11 +19,11 @@ use super::point::{Point, declare};
 use super::values::{Unsupported, Values, compute_type};
 use super::{Along, ScheduleError, Slicing, grid, group, lanes};
 
-/// Invocations of the smallest subgroups.
+/// The size of the smallest subgroups.
 const LEAST_SUBGROUP: u32 = 4;
 
-/// The free axes that an invocation computes together: the rows of a product, or its columns, that are `rows` in all; and the
-/// others.
+/// Splits the free axes into those that an invocation computes together, which are the `rows` rows
+/// or columns of a product, and the others.
 pub(super) fn divided(nest: &Nest, rows: u32) -> Option<(Vec<usize>, Vec<usize>)> {
     if rows == 1 {
         return Some((Vec::new(), (0..nest.free).collect()));
@@ -32,7 +34,7 @@ pub(super) fn divided(nest: &Nest, rows: u32) -> Option<(Vec<usize>, Vec<usize>)
     Some((together, others))
 }
 
-/// The lanes of the buffers under a slicing; `None` where vectors do not suit the nest.
+/// Returns the lanes of the buffers under a slicing. `None` if vectors do not suit the nest.
 pub(super) fn vectors(nest: &Nest, s: &Slicing) -> Option<Vec<u8>> {
     let (_, others) = divided(nest, s.rows)?;
     match (s.width, s.along) {
@@ -42,7 +44,7 @@ pub(super) fn vectors(nest: &Nest, s: &Slicing) -> Option<Vec<u8>> {
     }
 }
 
-/// The kernel.
+/// Writes the kernel of a sliced reduction.
 pub(super) fn reduction(nest: &Nest, profile: &Profile, s: &Slicing) -> Result<Kernel, ScheduleError> {
     let unsuited = ScheduleError::Internal("a slicing that does not suit the nest");
     let (together, others) = divided(nest, s.rows).ok_or(unsuited.clone())?;
@@ -103,7 +105,7 @@ pub(super) fn reduction(nest: &Nest, profile: &Profile, s: &Slicing) -> Result<K
         let trees = trees.collect::<Result<Vec<Tree>, Unsupported>>()?;
         let mut half = s.slices;
         while half >= 1 {
-            // Those of the upper half write what those of the lower half read.
+            // The upper half writes what the lower half reads.
             if half < s.slices {
                 b.if_(slice.clone().lt(half as i32), |b| -> Result<(), ScheduleError> {
                     for ((tree, at), accumulator) in trees.iter().zip(&rows).zip(&accumulators) {
@@ -137,8 +139,8 @@ pub(super) fn reduction(nest: &Nest, profile: &Profile, s: &Slicing) -> Result<K
     Ok(builder.finish()?)
 }
 
-/// Leaves the first invocation with what all of the workgroup have: each subgroup combines its own, then the first
-/// invocation those of the subgroups, in order.
+/// Combines the values of a workgroup in its first invocation: each subgroup combines its own, then
+/// the first invocation combines those of the subgroups, in order.
 fn collect(b: &mut Builder, at: &Point, accumulator: &Accumulator, workgroup: u32) -> Result<(), ScheduleError> {
     let Some(op) = accumulator.collects(at) else { return Ok(()) };
     let own = b.collect("collected", op, &accumulator.value);
@@ -162,7 +164,7 @@ fn along_points<'a>(at: &Point<'a>, width: u8) -> Point<'a> {
     }
 }
 
-/// Aggregates the points of a slice, in each row.
+/// Aggregates the points of a slice, for each of the rows computed together.
 fn points(
     b: &mut Builder,
     nest: &Nest,
@@ -175,7 +177,7 @@ fn points(
     let axes: Vec<usize> = nest.reduction().collect();
     let deep = if s.along == Along::Points { s.width } else { 1 };
     let steps = nest.reduction_points() / deep as usize;
-    // What all rows read is read once.
+    // An operand that all rows share is read once.
     let shared: Vec<usize> = match (s.rows, divided(nest, s.rows)) {
         (1, _) | (_, None) => Vec::new(),
         (_, Some((together, _))) => {
@@ -192,7 +194,7 @@ fn points(
             Along::Points => along_points(&common, s.width),
             Along::Places => common.vector(lanes.along, lanes.lanes),
         };
-        // Elsewhere guards protect its address.
+        // With guards the address may be out of bounds, so each row reads it under its guard.
         if nest.guards.is_empty() {
             let values = common.values(b, &nest.body, &shared, None)?;
             shared.iter().for_each(|&value| common.known[value] = Some(values[value].clone()));
@@ -207,7 +209,8 @@ fn points(
     })
 }
 
-/// Workgroup arrays that hold each invocation's accumulator; bools as u32.
+/// The arrays in workgroup memory that hold the accumulator of each invocation. Booleans are stored
+/// as u32.
 struct Tree {
     dtype: DType,
     values: usize,

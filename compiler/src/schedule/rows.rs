@@ -1,8 +1,9 @@
-//! The row-wise template: the invocations of a workgroup, or a power of two of them, compute a row together. Each has some of
-//! the columns; statistics are combined in a tree through workgroup memory.
+//! The template for row statistics: a workgroup, or a power of two of its invocations, computes a
+//! row. Each invocation has some of the columns; a tree through workgroup memory combines the
+//! statistics.
 //!
-//! Where an invocation has few columns, its values stay in registers from one statistic to the next, so that a row is read
-//! once; else each statistic is another loop over the columns.
+//! If an invocation has few columns, its values stay in registers from one statistic to the next,
+//! so that the row is read once. Otherwise each statistic is another loop over the columns.
 
 use crate::dtype::DType;
 use crate::graph::Aggregation;
@@ -15,14 +16,14 @@ use super::point::{Point, declare};
 use super::statistic::Statistic;
 use super::{ScheduleError, grid, group, lanes as vectors};
 
-/// The most copies of the program, each of another part of the row.
+/// The most copies of the epilogue in an invocation, one for each of its columns or vectors.
 const MOST_COPIES: usize = 8;
 
 /// The most instructions in all copies.
 const MOST_INSTRUCTIONS: usize = 512;
 
-/// The kernel. `lanes` invocations, a power of two and a divisor of `workgroup`, compute a row, `width` columns at a time: 1, or 4
-/// where [`vectors::of_places`] allows it.
+/// Writes the kernel. `lanes` invocations, a power of two that divides `workgroup`, compute a row.
+/// `width` is the number of columns at a time: 1, or 4 if [`vectors::of_places`] allows it.
 pub(super) fn rows(
     nest: &Nest,
     profile: &Profile,
@@ -47,7 +48,7 @@ pub(super) fn rows(
         }
     };
     let mut row = b.let_("row", row);
-    // Where there are more invocations than rows take, the last row is computed more than once: all pass every barrier.
+    // Surplus invocations recompute the last row, so that all invocations reach every barrier.
     let all = grid[0] as usize * grid[1] as usize * slots as usize == count;
     let is_own = if all { true.into() } else { b.let_("is_own", row.clone().lt(count as i32)) };
     if !all {
@@ -65,24 +66,24 @@ pub(super) fn rows(
     Ok(builder.finish()?)
 }
 
-/// A kernel while it is written.
+/// The state while the kernel is written.
 struct Rows<'a> {
     nest: &'a Nest,
     profile: &'a Profile,
     lanes: u32,
     workgroup: u32,
     width: u8,
-    /// Which of the row's invocations this one is.
+    /// The number of this invocation among those of its row.
     lane: Expr,
     row: Expr,
-    /// Whether the invocation is to store what it computes.
+    /// Whether the invocation stores its results: false if its row is a repeat of the last one.
     is_own: Expr,
     /// The row's first place.
     point: Point<'a>,
 }
 
 impl<'a> Rows<'a> {
-    /// Every value at once for all columns of an invocation.
+    /// Computes each value at once for all columns of an invocation.
     fn in_registers(&mut self, b: &mut Builder, copies: usize) -> Result<(), ScheduleError> {
         let (nest, program) = (self.nest, &self.nest.epilogue);
         let length = nest.row_length();
@@ -94,7 +95,8 @@ impl<'a> Rows<'a> {
             places.push(self.place(b, number, all));
         }
         let dependencies = nest.dependencies(program);
-        // For each copy, or once where all columns have the same value.
+        // For each value: one expression for each copy, or a single one if all columns have the
+        // same value.
         let mut done: Vec<Vec<Expr>> = Vec::with_capacity(program.insts.len());
         for (value, (inst, dtype)) in program.insts.iter().enumerate() {
             if let Inst::Leaf(Leaf::Statistic(aggregation, a)) = inst {
@@ -124,7 +126,7 @@ impl<'a> Rows<'a> {
         Ok(())
     }
 
-    /// A loop over the columns for each statistic, and one for the results.
+    /// Writes a loop over the columns for each statistic, and one for the results.
     fn in_loops(&mut self, b: &mut Builder) -> Result<(), ScheduleError> {
         let program = &self.nest.epilogue;
         let vectors = (self.nest.row_length() / self.width as usize) as i32;
@@ -152,7 +154,8 @@ impl<'a> Rows<'a> {
         })
     }
 
-    /// The point at vector `number` of the row, whether it is in the row, and its column. Outside, it is the row's last.
+    /// Returns the point at vector `number` of the row, whether it is in the row, and its column. A
+    /// vector outside of the row becomes the row's last.
     fn place(&self, b: &mut Builder, number: Expr, all: bool) -> (Point<'a>, Expr, Expr) {
         let vectors = (self.nest.row_length() / self.width as usize) as i32;
         let inside = if all { true.into() } else { b.let_("inside", number.clone().lt(vectors)) };
@@ -163,7 +166,8 @@ impl<'a> Rows<'a> {
         (point, inside, column)
     }
 
-    /// Stores results at a place of the row; those of rows at its first.
+    /// Stores results at a place of the row. Results with one element for each row are stored at
+    /// its first column.
     fn store(&self, b: &mut Builder, point: &Point, inside: &Expr, column: &Expr, results: Vec<Expr>) {
         let place = self.row.clone() * self.nest.row_length() as i32 + column.clone();
         b.if_(self.is_own.clone().and(inside), |b| point.store_in_row(b, &place, column, results));
@@ -173,7 +177,7 @@ impl<'a> Rows<'a> {
         Statistic { profile: self.profile, aggregation, dtype }
     }
 
-    /// What the row's invocations have in all, in every one of them.
+    /// Combines the values of the row's invocations, so that all of them have the result.
     fn whole(&self, b: &mut Builder, statistic: &Statistic, own: Expr) -> Result<Expr, ScheduleError> {
         let mut whole = own;
         if self.lanes > 1 {

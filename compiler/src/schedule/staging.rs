@@ -1,10 +1,12 @@
-//! A factor of a tiled product, and how its blocks get into workgroup memory: as `[reduction][row or column]`, whatever was
-//! fused into it evaluated, and zeros where guards fail.
+//! Staging: loads blocks of an operand of a tiled product into workgroup memory, as
+//! `[reduction][row or column]`. Fused producers are evaluated on the way, and elements whose
+//! guards fail are 0.
 //!
-//! An element of the staged tile is a vector of neighbouring rows (or columns): what an invocation multiplies with at once.
-//! A slot is what an invocation reads together and stores: one such vector, or, where the factor's memory runs along the
-//! reduction and can be read in vectors, those of four reduction points, which it transposes in registers. Neighbouring
-//! invocations have slots that are neighbours in the factor's memory.
+//! An element of the staged tile is a vector of adjacent rows (or columns), which an invocation
+//! multiplies at once. A *slot* is what an invocation reads and stores together. It is one such
+//! vector. If the operand is contiguous along the reduction and can be read in vectors, it is a
+//! vector for each of four reduction points, which the invocation transposes in registers. Slots of
+//! consecutive invocations are adjacent in the operand's memory.
 
 use crate::affine::Affine;
 use crate::dtype::{DType, Scalar};
@@ -20,63 +22,68 @@ use super::{ScheduleError, Tiling};
 /// Reduction points that a slot reads as a vector.
 const DEEP: u32 = 4;
 
+/// An operand of a tiled product, with the layout of its staged tile. Its *own* axes are the rows
+/// for the left operand, and the columns for the right one.
 pub(super) struct Side<'a> {
     nest: &'a Nest,
     pub name: &'static str,
-    /// A value of a program of the nest's.
+    /// The program of the nest that computes the operand, as the value `factor`.
     program: &'a Program<Leaf>,
     factor: Value,
-    /// Its own free axes, rows or columns, and the number of their points.
+    /// The operand's own free axes, and the number of their points.
     axes: &'a [usize],
     count: usize,
     reduction: &'a [usize],
     depth: usize,
     guards: &'a [Affine],
-    /// Its own points, and reduction points, in a block.
+    /// Own points, and reduction points, of a block.
     block: u32,
     block_depth: u32,
-    /// Reduction points come in multiples of so many.
+    /// The number of reduction points is padded to a multiple of this.
     unit: u32,
-    /// In an element of the staged tile.
+    /// Lanes of an element of the staged tile.
     pub lanes: u32,
-    /// The factor's memory runs along the reduction, rather than along its own axes.
+    /// The operand is contiguous along the reduction, rather than along its own axes.
     along_reduction: bool,
-    /// It is read in vectors along its memory.
+    /// The operand is read in vectors along its contiguous axis.
     vector: bool,
-    /// The staged tile is an array of scalars, as matrices are read: the lanes of its elements follow each other.
+    /// The staged tile is an array of scalars, as matrix units read it. The lanes of an element are
+    /// adjacent.
     in_scalars: bool,
-    /// Elements of the staged tile from one reduction point to the next, beyond those that there are.
+    /// Padding of a line of the staged tile (one reduction point), in elements.
     padding: u32,
 }
 
-/// A staged block in workgroup memory, and what of it an invocation multiplies.
+/// A staged block in workgroup memory, with the part that an invocation multiplies.
 pub(super) struct Staged {
     pub array: usize,
-    /// Elements are vectors of so many rows or columns.
+    /// Rows or columns of an element.
     pub lanes: u32,
     /// Elements from one reduction point to the next.
     pub pitch: u32,
     /// The invocation's first element.
     pub first: Expr,
-    /// The invocation's rows or columns, and elements from one of its vectors to the next.
+    /// The invocation's rows or columns, and the distance between its vectors in elements.
     pub count: u32,
     pub stride: u32,
 }
 
-/// What one invocation stages at one turn.
+/// The part of a block that an invocation stages in one turn.
 struct Slot<'a> {
-    /// Whether there is one for this invocation.
+    /// Whether the slot is within the block.
     exists: Expr,
-    /// The first reduction point, within the block, and the first element of the staged tile.
+    /// The slot's first reduction point, relative to the block, and its first element in the staged
+    /// tile.
     k: Expr,
     word: Expr,
-    /// The points that are read, without their reduction; a vector of its own points is one.
+    /// The own points that are read, and whether each is in bounds. Their reduction axes are not
+    /// set. A vector of own points is one point.
     points: Vec<(Point<'a>, Expr)>,
 }
 
-/// The slots of an invocation.
+/// All slots of an invocation.
 pub(super) struct Slots<'a> {
-    /// What is known of all its points.
+    /// The variables that all points share.
     point: Point<'a>,
     slots: Vec<Slot<'a>>,
 }
@@ -91,13 +98,14 @@ impl<'a> Side<'a> {
             .with_guards(guards)
     }
 
-    /// It is 0 where one of these fails.
+    /// Sets guards: the operand is 0 where one of them fails.
     pub fn with_guards(self, guards: &'a [Affine]) -> Side<'a> {
         Side { guards, ..self }
     }
 
-    /// A factor of a product in one of the nest's programs, by its own axes and those that it shares with the other one. A block has so many
-    /// of its own points, an invocation so many of these, and so many reduction points.
+    /// Describes an operand of a product in one of the nest's programs, by its own axes and by the
+    /// axes that both operands share. The sizes are the block's own points, an invocation's own
+    /// points, and the block's reduction points.
     pub fn of(
         nest: &'a Nest,
         program: &'a Program<Leaf>,
@@ -128,18 +136,20 @@ impl<'a> Side<'a> {
             along_reduction,
             vector: false,
             in_scalars: false,
-            // Where neighbouring invocations store down a column of the tile, one is added, so that they do not meet in one
-            // memory bank.
+            // Consecutive invocations then store down a column of the tile. Padding by one element
+            // avoids bank conflicts.
             padding: u32::from(along_reduction),
         }
     }
 
-    /// The same for matrices of elements of `dtype`, whose lines of 16 bytes should not meet in one memory bank either.
+    /// Lays the tile out for matrix units, with elements of `dtype`. Lines are padded by 16 bytes
+    /// to avoid bank conflicts.
     pub fn of_matrices(self, dtype: DType) -> Side<'a> {
         Side { in_scalars: true, padding: 16 / (dtype.size() as u32 * self.lanes), ..self }
     }
 
-    /// How the factor's loads are wanted as vectors along its memory, where that can be.
+    /// Returns the lanes that the operand's loads want in order to read vectors along its
+    /// contiguous axis, or `None` if they cannot.
     pub fn wanted(&self) -> Option<Wanted> {
         let (&axis, width) = match self.along_reduction {
             true => (self.reduction.last()?, DEEP),
@@ -151,44 +161,45 @@ impl<'a> Side<'a> {
         wanted.iter().any(|&(_, lanes)| lanes > 1).then_some(wanted)
     }
 
-    /// The same, one by one.
+    /// Returns the lanes that the operand's loads want in order to read scalars.
     pub fn singly(&self) -> Wanted {
         singly(loads_of(self.program, self.factor))
     }
 
-    /// Its blocks are parts of longer ones, of `unit` reduction points.
+    /// Makes the blocks parts of longer blocks, of `unit` reduction points.
     pub fn in_units(self, unit: u32) -> Side<'a> {
         Side { unit, ..self }
     }
 
-    /// Reads in vectors, if `vector`.
+    /// Sets whether the operand is read in vectors.
     pub fn set_vector(&mut self, vector: bool) {
         self.vector = vector;
     }
 
-    /// Elements of the staged tile from one reduction point to the next.
+    /// Returns the distance from one reduction point to the next, in elements of the staged tile.
     pub fn pitch(&self) -> u32 {
         self.block / self.lanes + self.padding
     }
 
-    /// Elements of the staged tile.
+    /// Returns the number of elements of the staged tile.
     pub fn words(&self) -> u32 {
         self.pitch() * self.block_depth
     }
 
-    /// Reduction points in a slot.
+    /// Returns the number of reduction points of a slot.
     fn deep(&self) -> u32 {
         if self.vector && self.along_reduction { DEEP } else { 1 }
     }
 
-    /// The slots of the invocation `lane` of `threads`, in the block whose first own point is `start`.
+    /// Returns the slots of invocation `lane` of `threads`, in the block whose first own point is
+    /// `start`.
     pub fn slots(&self, b: &mut Builder, point: &Point<'a>, lane: &Expr, threads: u32, start: &Expr) -> Slots<'a> {
         let (across, down) = (self.block / self.lanes, self.block_depth / self.deep());
         let count = across * down;
         let slots = (0..count.div_ceil(threads)).map(|turn| {
             let slot = b.let_("slot", lane.clone() + (turn * threads) as i32);
             let exists = if (turn + 1) * threads <= count { true.into() } else { slot.clone().lt(count as i32) };
-            // Slots that are not there have an address, too.
+            // Slots outside of the block need a valid address, too.
             let (k, own) = match self.along_reduction {
                 true => (slot.clone().remainder(down), slot.quotient(down)),
                 false => (slot.clone().quotient(across), slot.remainder(across)),
@@ -222,7 +233,7 @@ impl<'a> Side<'a> {
         Slots { point: point.clone(), slots }
     }
 
-    /// The array of the staged tile, of so many buffers.
+    /// Declares the array of the staged tile, for `buffers` buffers.
     pub fn declare(&self, b: &mut Builder, dtype: DType, buffers: u32) -> usize {
         let (lanes, words) = if self.in_scalars { (1, self.words() * self.lanes) } else { (self.lanes, self.words()) };
         b.shared(self.name, Type::vector(dtype, lanes as u8), (words * buffers) as usize)
@@ -239,7 +250,8 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// Reads the block whose first reduction point is `first`, and gives each slot's elements to `then`, with where they go.
+    /// Reads the block whose first reduction point is `first`. Passes each slot's elements to
+    /// `then`, with their positions in the staged tile.
     pub fn read(
         &self,
         b: &mut Builder,
@@ -247,7 +259,7 @@ impl<'a> Side<'a> {
         first: &Expr,
         mut then: impl FnMut(&mut Builder, usize, &[(Expr, Expr)]),
     ) -> Result<(), ScheduleError> {
-        // Where blocks divide the innermost axis the others are the same in all of a block.
+        // If blocks divide the innermost axis, the other axes are constant within a block.
         let inner = self.reduction.last().map_or(1, |&axis| self.nest.axes[axis].extent);
         let split = self.reduction.len() > 1 && inner.is_multiple_of(self.block_depth as usize);
         let start = split.then(|| {
@@ -301,29 +313,30 @@ impl<'a> Side<'a> {
         })
     }
 
-    /// What an invocation multiplies of a block in workgroup memory: see [`Staged`].
+    /// Describes the part of a block in workgroup memory that an invocation multiplies. See
+    /// [`Staged`].
     pub fn staged(&self, array: usize, first: Expr, count: u32, stride: u32) -> Staged {
         Staged { array, lanes: self.lanes, pitch: self.pitch(), first, count, stride }
     }
 
-    /// The type of the factor's values.
+    /// Returns the type of the operand's values.
     pub fn dtype(&self) -> DType {
         self.program.dtype(self.factor)
     }
 
-    /// How many elements each slot has, by slot.
+    /// Returns the number of elements of each slot.
     pub fn elements(&self, slots: &Slots) -> Vec<usize> {
         vec![self.deep() as usize; slots.slots.len()]
     }
 
-    /// Whether a slot is there for this invocation, and where its elements go.
+    /// Returns whether a slot is within the block, and the positions of its elements.
     pub fn places(&self, slots: &Slots, number: usize) -> (Expr, Vec<Expr>) {
         let slot = &slots.slots[number];
         let words = (0..self.deep()).map(|k| slot.word.clone() + (k * self.pitch()) as i32);
         (slot.exists.clone(), words.collect())
     }
 
-    /// The factor at a point, 0 unless `counts` and the guards hold.
+    /// Returns the operand at a point, or 0 unless `counts` and the guards hold.
     fn value(&self, b: &mut Builder, at: &Point, counts: Expr) -> Result<Expr, ScheduleError> {
         let body = self.program;
         let counts = counts.and(at.holds(self.guards));
@@ -343,7 +356,7 @@ impl<'a> Side<'a> {
     }
 }
 
-/// The most lanes of vectors that make up `count` rows or columns.
+/// Returns the widest vector (4, 2 or 1 lanes) that divides `count` rows or columns.
 pub(super) fn vector_of(count: u32) -> u32 {
     [4, 2].into_iter().find(|&lanes| count.is_multiple_of(lanes)).unwrap_or(1)
 }

@@ -1,15 +1,16 @@
-//! Statistics of rows while a kernel is written: what an invocation has of a row, and how the invocations that share it combine that in
-//! workgroup memory.
+//! Row statistics in a kernel under construction: the aggregate of an invocation's part of a row,
+//! and the tree that combines these parts in workgroup memory.
 
 use crate::dtype::DType;
 use crate::graph::Aggregation;
 use crate::kernel::{Builder, Expr, Type};
 use crate::profile::Profile;
+use crate::scalar::BinaryOp;
 
 use super::ScheduleError;
 use super::values::{Unsupported, Values, compute_type};
 
-/// The aggregate of a value of this type over the columns of a row.
+/// The aggregate of a value of type `dtype` over the columns of a row.
 pub(super) struct Statistic<'a> {
     pub profile: &'a Profile,
     pub aggregation: Aggregation,
@@ -21,20 +22,25 @@ impl Statistic<'_> {
         Values { b, profile: self.profile, lanes }
     }
 
-    /// What an aggregate begins with, in vectors of so many lanes.
+    /// Returns the identity of the aggregation, in vectors of `lanes` lanes.
     pub fn identity(&self, b: &mut Builder, lanes: u8) -> Result<Expr, Unsupported> {
         self.values(b, lanes).constant(self.aggregation.identity(self.dtype))
     }
 
-    /// The aggregate of two values, lane by lane.
+    /// Combines two aggregates, lane by lane.
     pub fn combine(&self, b: &mut Builder, x: Expr, y: Expr) -> Result<Expr, Unsupported> {
         let unsupported = || Unsupported { what: format!("statistics by `{}`", self.aggregation.name()) };
         let op = self.aggregation.operation().ok_or_else(unsupported)?;
         let lanes = b.ty(&x).map_or(1, |ty| ty.lanes);
-        self.values(b, lanes).binary(op, self.dtype, x, y)
+        let mut values = self.values(b, lanes);
+        match op {
+            BinaryOp::Max | BinaryOp::Min => values.better(op, self.dtype, x, y),
+            _ => values.binary(op, self.dtype, x, y),
+        }
     }
 
-    /// The aggregate of an invocation's candidates, vectors of so many lanes, of those that are inside of the row.
+    /// Aggregates an invocation's candidates, which are vectors of `lanes` lanes, each with whether
+    /// it is inside of the row.
     pub fn of(
         &self,
         b: &mut Builder,
@@ -53,7 +59,7 @@ impl Statistic<'_> {
         self.of_lanes(b, sum, lanes)
     }
 
-    /// The aggregate of the lanes of a vector.
+    /// Aggregates the lanes of a vector.
     pub fn of_lanes(&self, b: &mut Builder, sum: Expr, lanes: u8) -> Result<Expr, Unsupported> {
         if lanes == 1 {
             return Ok(b.let_("own", sum));
@@ -66,13 +72,13 @@ impl Statistic<'_> {
         Ok(b.let_("own", own))
     }
 
-    /// The type of aggregates in workgroup memory, if the device has it.
+    /// Returns the type of aggregates in workgroup memory, or `None` if the device lacks it.
     pub fn stored(&self) -> Option<DType> {
         let compute = compute_type(self.dtype, self.profile)?;
         Some(if compute == DType::Bool { DType::U32 } else { compute })
     }
 
-    /// Workgroup memory for so many aggregates.
+    /// Declares workgroup memory for `count` aggregates.
     pub fn declare(&self, b: &mut Builder, count: usize) -> Result<usize, ScheduleError> {
         let unsupported = || Unsupported { what: format!("values of type {}", self.dtype) };
         Ok(b.shared("partial", Type::scalar(self.stored().ok_or_else(unsupported)?), count))
@@ -87,9 +93,12 @@ impl Statistic<'_> {
         self.values(b, 1).loaded(self.dtype, Expr::load_shared(array, &index))
     }
 
-    /// Combines what `count` invocations have of each of some rows, in a tree. An invocation, the one of number `lane` of them, has written what
-    /// it has at these `places`; those of the others are neighbours, and the first one's is where the whole is then. All invocations of the
-    /// workgroup pass its barriers.
+    /// Combines in a tree the parts of some rows, each of which `count` invocations share.
+    ///
+    /// - `places`: one address for each row, to which this invocation has written its part.
+    /// - `lane`: the number of this invocation among the `count`. Their parts are adjacent.
+    /// - The result of a row is at the address of the first invocation's part.
+    /// - All invocations of the workgroup must reach this call, which has barriers.
     pub fn tree(
         &self,
         b: &mut Builder,

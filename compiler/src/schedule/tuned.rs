@@ -1,8 +1,8 @@
-//! [`Tuned`]: schedules that were measured, for the nests that they are for. Plain data: who measures, and where it is kept, is
-//! not for the compiler to know.
+//! [`Tuned`]: a table of measured schedules, keyed by nest. It is plain data: the compiler neither
+//! measures nor stores it.
 //!
-//! Always true: a schedule is used only for a nest whose candidates it is among, so that a table can make a plan slower, but
-//! not wrong.
+//! Invariant: a schedule is used only for a nest that has it as a candidate. So a table can make a
+//! plan slower, but not wrong.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,17 +12,17 @@ use super::{Schedule, candidates, choose};
 use crate::nest::Nest;
 use crate::profile::Profile;
 
-/// Which nest it is, by a hash of its text form without names. Two nests of one key would be given one schedule, where it suits
-/// both.
+/// The key of a nest: a hash of its text form without names. Nests with equal keys get the same
+/// schedule, if it suits them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key(u64);
 
 impl Key {
     pub fn of(nest: &Nest) -> Key {
         let mut nest = nest.anonymous();
-        // The text form must say which axis is meant.
+        // Gives axes distinct names, so that the text form tells them apart.
         nest.axes.iter_mut().enumerate().for_each(|(number, axis)| axis.name = format!("a{number}"));
-        // FNV-1a: the same in every version of Rust.
+        // FNV-1a, which is the same in every version of Rust.
         let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
         Key(nest.to_string().bytes().fold(0xcbf2_9ce4_8422_2325, step))
     }
@@ -43,18 +43,18 @@ impl FromStr for Key {
     }
 }
 
-/// The schedules to prefer to those that the cost model ranks first.
+/// A table of schedules that take precedence over the first choice of the cost model.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tuned(HashMap<Key, Schedule>);
 
-/// How a schedule was found.
+/// The origin of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// The cost model's first.
+    /// The first choice of the cost model.
     Predicted,
-    /// The table's: it was the fastest of those measured.
+    /// The table's schedule: the fastest of those measured.
     Tuned,
-    /// The cost model's first, as that of the table does not suit.
+    /// The first choice of the cost model, because the table's schedule does not suit the nest.
     Unsuited,
 }
 
@@ -67,9 +67,9 @@ impl Tuned {
         self.0.is_empty()
     }
 
-    /// The schedule of `nest`: the table's if it has one that suits, else the first of its candidates.
+    /// Returns the schedule of `nest`: the table's if it has one that suits, else the first choice
+    /// of the cost model.
     pub(crate) fn choose(&self, nest: &Nest, profile: &Profile) -> (Schedule, Choice) {
-        // No key is needed where there is nothing to look for.
         let tuned = if self.is_empty() { None } else { self.get(Key::of(nest)) };
         match tuned {
             None => (choose(nest, profile), Choice::Predicted),

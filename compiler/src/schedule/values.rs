@@ -1,28 +1,35 @@
 //! Scalar operations in the types that shaders have.
 //!
-//! A value of a narrow type lives in a wider one that holds it exactly: i8 and i16 in i32, u8 and u16 in u32, bf16 and
-//! (where the device has none) f16 in f32. After each operation it is brought back to the narrow type: wrapped, or
-//! rounded to nearest even; so results are those of the narrow type, never more precise. Operations that shaders lack or
-//! define otherwise (division by zero, wide shifts, `round`, `erf`, powers of negative numbers) are spelt out.
+//! A value of a narrow type is held exactly in a wider one: i8 and i16 in i32, u8 and u16 in u32,
+//! bf16 in f32, and f16 in f32 if the device lacks f16. After each operation the result is narrowed
+//! again, by wrapping or by rounding to nearest even, so results are those of the narrow type,
+//! never more precise.
+//!
+//! Operations that shaders lack or define differently (division by zero, wide shifts, `round`,
+//! powers) are written out. So are comparisons of floats: shader compilers may assume that there is
+//! no NaN, so NaN is detected by its bits. Elementary functions are in [`elementary`].
 
 use crate::dtype::{DType, Scalar};
 use crate::kernel::{Builder, Expr};
 use crate::profile::Profile;
 use crate::scalar::{BinaryOp, UnaryOp};
 
-/// Why a nest has no kernel for a profile.
+use super::elementary;
+
+/// The reason why a nest has no kernel for a profile.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unsupported {
-    /// In plain words: `sqrt of i32`.
+    /// The unsupported type or operation in plain words, such as `sqrt of i32`.
     pub what: String,
 }
 
-/// The type in which a kernel computes with values of `dtype`, or `None` where the device has none that holds them.
+/// Returns the type in which a kernel computes with values of `dtype`, or `None` if the device has
+/// no type that holds them.
 pub(super) fn compute_type(dtype: DType, profile: &Profile) -> Option<DType> {
     if dtype == DType::Bool { Some(DType::Bool) } else { profile.storage(dtype) }
 }
 
-/// Writes operations on vectors of `lanes` values into a kernel.
+/// A writer of operations on vectors of `lanes` values.
 pub(super) struct Values<'a> {
     pub b: &'a mut Builder,
     pub profile: &'a Profile,
@@ -34,35 +41,35 @@ impl Values<'_> {
         compute_type(dtype, self.profile).ok_or_else(|| Unsupported { what: format!("values of type {dtype}") })
     }
 
-    /// A constant in every lane.
+    /// Returns a constant in every lane.
     pub fn constant(&self, scalar: Scalar) -> Result<Expr, Unsupported> {
         let compute = self.compute(scalar.dtype)?;
         Ok(Expr::from(scalar.cast(compute)).splat(self.lanes))
     }
 
-    fn f32(&self, value: f32) -> Expr {
+    pub fn f32(&self, value: f32) -> Expr {
         Expr::from(value).splat(self.lanes)
     }
 
-    fn i32(&self, value: i32) -> Expr {
+    pub fn i32(&self, value: i32) -> Expr {
         Expr::from(value).splat(self.lanes)
     }
 
-    fn u32(&self, value: u32) -> Expr {
+    pub fn u32(&self, value: u32) -> Expr {
         Expr::from(Scalar::from_bits(DType::U32, value as u64)).splat(self.lanes)
     }
 
-    /// A value as it was loaded from storage.
+    /// Converts a value from its type in storage.
     pub fn loaded(&self, dtype: DType, stored: Expr) -> Expr {
         if dtype == DType::Bool { stored.differs(self.u32(0)) } else { stored }
     }
 
-    /// A value as storage holds it.
+    /// Converts a value to its type in storage.
     pub fn stored(&self, dtype: DType, value: Expr) -> Expr {
         if dtype == DType::Bool { value.cast(DType::U32) } else { value }
     }
 
-    /// The result of an operation on the wider type, as a value of `dtype`.
+    /// Narrows the result of an operation on the wider type to a value of `dtype`.
     pub fn narrow(&mut self, dtype: DType, value: Expr) -> Expr {
         match dtype {
             DType::I8 | DType::I16 => {
@@ -76,25 +83,27 @@ impl Values<'_> {
         }
     }
 
-    /// To nearest even at 8 significant bits: half a unit, less one where the last kept bit is even, carries upwards.
+    /// Rounds to nearest even at 8 significant bits. Adding half a unit, less one if the last kept
+    /// bit is even, carries into the kept bits.
     fn round_bf16(&mut self, value: Expr) -> Expr {
         let value = self.b.let_("exact", value);
         let bits = self.b.let_("bits", value.clone().bitcast(DType::U32));
         let odd = bits.clone().binary(BinaryOp::ShiftRight, self.u32(16)).and(self.u32(1));
         let rounded = (bits + self.u32(0x7fff) + odd).and(self.u32(0xffff_0000)).bitcast(DType::F32);
-        let number = value.clone().equals(value.clone());
-        let rounded = number.select(rounded, value);
+        let rounded = self.is_number(&value).select(rounded, value);
         self.b.let_("rounded", rounded)
     }
 
-    /// To nearest even at 11 significant bits, in steps of 2^-24 below 2^-14; beyond 65504 to infinity.
+    /// Rounds to nearest even at 11 significant bits; below 2^-14 to multiples of 2^-24; beyond
+    /// 65504 to infinity.
     fn round_f16(&mut self, value: Expr) -> Expr {
         let value = self.b.let_("exact", value);
         let bits = self.b.let_("bits", value.clone().bitcast(DType::U32));
         let odd = bits.clone().binary(BinaryOp::ShiftRight, self.u32(13)).and(self.u32(1));
         let kept = (bits + self.u32(0xfff) + odd).and(self.u32(0xffff_e000)).bitcast(DType::F32);
         let size = self.b.let_("size", value.clone().unary(UnaryOp::Abs));
-        // Steps of 2^-24, rounded to even; exact, since scaling by a power of two is and the steps are below 2^10.
+        // The number of steps of 2^-24, rounded to even. This is exact: so is scaling by a power of
+        // two, and there are fewer than 2^10 steps.
         let steps = self.b.let_("steps", value.clone() * self.f32(16_777_216.0));
         let below = self.b.let_("below", steps.clone().unary(UnaryOp::Floor));
         let rest = self.b.let_("rest", steps - below.clone());
@@ -105,13 +114,13 @@ impl Values<'_> {
         let sign_of = |b: Expr, s: f32, zero: Expr| b.lt(zero).select(self.f32(-s), self.f32(s));
         let infinite = sign_of(value.clone(), f32::INFINITY, self.f32(0.0));
         let normal = size.clone().ge(self.f32(65520.0)).select(infinite, kept);
+        let small = self.with_sign(small, &value);
         let rounded = size.lt(self.f32(6.103_515_6e-5)).select(small, normal);
-        let number = value.clone().equals(value.clone());
-        let rounded = number.select(rounded, value);
+        let rounded = self.is_number(&value).select(rounded, value);
         self.b.let_("rounded", rounded)
     }
 
-    /// `op` of a value of `dtype`.
+    /// Writes `op` of a value of `dtype`.
     pub fn unary(&mut self, op: UnaryOp, dtype: DType, a: Expr) -> Result<Expr, Unsupported> {
         use UnaryOp::*;
         let compute = self.compute(dtype)?;
@@ -127,6 +136,10 @@ impl Values<'_> {
             Neg => self.constant(Scalar::zero(dtype))? - a,
             Abs if dtype.is_signed_integer() => a.unary(op),
             Abs => return Ok(a),
+            Recip => {
+                let one = self.constant(Scalar::one(dtype))?;
+                return self.binary(BinaryOp::Div, dtype, one, a);
+            }
             _ if dtype.bits() > 16 => {
                 let what = format!("`{}` of {dtype}, which f32 does not hold exactly (cast it first)", op.name());
                 return Err(Unsupported { what });
@@ -140,80 +153,123 @@ impl Values<'_> {
         Ok(self.narrow(dtype, value))
     }
 
-    /// `a` is f32, or f16 where the device has it.
+    /// Writes `op` of `a`, which is f32, or f16 if the device has it.
     fn float_unary(&mut self, op: UnaryOp, compute: DType, a: Expr) -> Expr {
-        if compute == DType::F16 && matches!(op, UnaryOp::Round | UnaryOp::Erf | UnaryOp::Tanh) {
+        use UnaryOp::*;
+        if compute == DType::F16 && !matches!(op, Neg | Abs | Ceil | Floor | Recip | Rsqrt | Sqrt) {
             return self.float_unary(op, DType::F32, a.cast(DType::F32)).cast(DType::F16);
         }
-        match op {
-            UnaryOp::Round => {
-                // Truncation, and one more away from zero where what it cut off is at least a half.
-                let a = self.b.let_("a", a);
-                let size = self.b.let_("size", a.clone().unary(UnaryOp::Abs));
-                let whole = self.b.let_("whole", size.clone().unary(UnaryOp::Floor));
-                let more = (size - whole.clone()).ge(self.f32(0.5)).select(self.f32(1.0), self.f32(0.0));
-                let rounded = self.b.let_("rounded", whole + more);
-                a.lt(self.f32(0.0)).select(rounded.clone().unary(UnaryOp::Neg), rounded)
-            }
-            UnaryOp::Erf => self.erf(a),
-            UnaryOp::Tanh => {
-                // Some drivers divide two infinities for large arguments; beyond 10 the result is 1 to the last bit.
-                let clamped = a.clone().max(self.f32(-10.0)).min(self.f32(10.0));
-                let number = a.clone().equals(a.clone());
-                number.select(clamped.unary(op), a)
-            }
-            _ => a.unary(op),
+        if op != Round {
+            return self.elementary(op, &a).unwrap_or_else(|| a.unary(op));
         }
-    }
-
-    /// The error function to about 3 units in the last place: an odd polynomial up to 1, then `1 - exp` of a polynomial
-    /// (Chebyshev fits of degree 7 to `erf(x) / x` and to `log(erfc(x))` on 1..4).
-    fn erf(&mut self, a: Expr) -> Expr {
-        const SMALL: [f32; 8] = [
-            std::f32::consts::FRAC_2_SQRT_PI,
-            -0.376_126_38,
-            0.112_837_81,
-            -0.026_865_369,
-            0.005_220_92,
-            -0.000_848_315_8,
-            0.000_112_634_34,
-            -0.000_009_669_913,
-        ];
-        const LARGE: [f32; 8] = [
-            0.000_191_413_5,
-            -1.129_593_6,
-            -0.633_191_2,
-            -0.108_448_12,
-            0.025_226_144,
-            -0.004_210_928,
-            0.000_442_568_6,
-            -0.000_021_786_895,
-        ];
+        // Truncates, and adds one away from zero if the fraction is at least a half.
         let a = self.b.let_("a", a);
-        let size = self.b.let_("size", a.clone().unary(UnaryOp::Abs));
-        let square = self.b.let_("square", a.clone() * a.clone());
-        let clamped = self.b.let_("clamped", size.clone().min(self.f32(4.0)));
-        let horner = |this: &mut Self, terms: [f32; 8], x: &Expr| {
-            let last = this.f32(terms[7]);
-            terms[..7].iter().rev().fold(last, |sum, &term| {
-                let sum = this.b.let_("sum", sum);
-                sum.fma(x, this.f32(term))
-            })
-        };
-        let small = horner(self, SMALL, &square) * a.clone();
-        let exponent = horner(self, LARGE, &clamped);
-        let tail = self.f32(1.0) - exponent.unary(UnaryOp::Exp);
-        let tail = self.b.let_("tail", tail);
-        let signed = a.clone().lt(self.f32(0.0)).select(tail.clone().unary(UnaryOp::Neg), tail);
-        let value = size.lt(self.f32(1.0)).select(small, signed);
-        let number = a.clone().equals(a.clone());
-        number.select(value, a)
+        let size = self.b.let_("size", a.clone().unary(Abs));
+        let whole = self.b.let_("whole", size.clone().unary(Floor));
+        let more = (size - whole.clone()).ge(self.f32(0.5)).select(self.f32(1.0), self.f32(0.0));
+        self.with_sign(whole + more, &a)
     }
 
-    /// `op` of two values of `dtype`.
+    /// Returns whether a float is not NaN, by its bits: a compiler that assumes there is no NaN
+    /// folds `x == x`.
+    pub fn is_number(&self, a: &Expr) -> Expr {
+        self.magnitude(a).le(self.u32(elementary::INFINITY))
+    }
+
+    /// Returns the bits of a float as f32, without its sign.
+    fn magnitude(&self, a: &Expr) -> Expr {
+        self.float_bits(a).and(self.u32(!elementary::SIGN))
+    }
+
+    /// Returns the bits of a float as f32.
+    fn float_bits(&self, a: &Expr) -> Expr {
+        let is_half = self.b.ty(a).is_ok_and(|ty| ty.dtype == DType::F16);
+        let a = if is_half { a.clone().cast(DType::F32) } else { a.clone() };
+        a.bitcast(DType::U32)
+    }
+
+    /// Returns the magnitude of an f32 value with the sign of another.
+    pub fn with_sign(&self, value: Expr, sign: &Expr) -> Expr {
+        let sign = sign.clone().bitcast(DType::U32).and(self.u32(elementary::SIGN));
+        let size = value.bitcast(DType::U32).and(self.u32(!elementary::SIGN));
+        size.binary(BinaryOp::BitOr, sign).bitcast(DType::F32)
+    }
+
+    /// Compares floats. The result is false if one is NaN, except for `Ne`. Infinite constants are
+    /// compared by their bits.
+    fn compare_floats(&mut self, op: BinaryOp, a: Expr, b: Expr) -> Expr {
+        use BinaryOp::*;
+        let (a, b) = (self.b.let_("a", a), self.b.let_("b", b));
+        if let (Some(known), None) = (literal(&a), literal(&b)) {
+            let mirrored = match op {
+                Lt => Gt,
+                Gt => Lt,
+                Le => Ge,
+                Ge => Le,
+                other => other,
+            };
+            return self.compare_with(mirrored, b, a, known);
+        }
+        if let Some(known) = literal(&b) {
+            return self.compare_with(op, a, b, known);
+        }
+        let number = self.is_number(&a);
+        if a == b {
+            return match op {
+                Eq | Le | Ge => number,
+                Ne => number.not(),
+                _ => Expr::from(false).splat(self.lanes),
+            };
+        }
+        let ordered = number.and(self.is_number(&b));
+        let holds = a.binary(op, b);
+        if op == Ne { holds.or(ordered.not()) } else { holds.and(ordered) }
+    }
+
+    /// Compares `a` with the constant `known`, which is the right operand `b`.
+    fn compare_with(&self, op: BinaryOp, a: Expr, b: Expr, known: f64) -> Expr {
+        use BinaryOp::*;
+        let always = |value: bool| Expr::from(value).splat(self.lanes);
+        if known.is_nan() {
+            return always(op == Ne);
+        }
+        if known == 0.0 && matches!(op, Eq | Ne) {
+            return self.magnitude(&a).binary(op, self.u32(0));
+        }
+        if known.is_infinite() {
+            let bits = self.u32((known as f32).to_bits());
+            let equals = self.float_bits(&a).equals(bits);
+            return match (op, known > 0.0) {
+                (Eq, _) | (Ge, true) | (Le, false) => equals,
+                (Ne, _) => equals.not(),
+                (Lt, true) | (Gt, false) => self.is_number(&a).and(equals.not()),
+                (Le, true) | (Ge, false) => self.is_number(&a),
+                _ => always(false),
+            };
+        }
+        let number = self.is_number(&a);
+        let holds = a.binary(op, b);
+        if op == Ne { holds.or(number.not()) } else { holds.and(number) }
+    }
+
+    /// Returns the greater or lesser of a running aggregate, which is never NaN, and a value, which
+    /// is ignored if it is NaN.
+    pub fn better(&mut self, op: BinaryOp, dtype: DType, best: Expr, value: Expr) -> Result<Expr, Unsupported> {
+        if !dtype.is_float() {
+            return self.binary(op, dtype, best, value);
+        }
+        let (best, value) = (self.b.let_("best", best), self.b.let_("value", value));
+        let (less, more) = if op == BinaryOp::Max { (&best, &value) } else { (&value, &best) };
+        Ok(less.clone().lt(more).and(self.is_number(&value)).select(value, best))
+    }
+
+    /// Writes `op` of two values of `dtype`.
     pub fn binary(&mut self, op: BinaryOp, dtype: DType, a: Expr, b: Expr) -> Result<Expr, Unsupported> {
         use BinaryOp::*;
         self.compute(dtype)?;
+        if op.is_comparison() && dtype.is_float() {
+            return Ok(self.compare_floats(op, a, b));
+        }
         if op.is_comparison() && dtype != DType::Bool {
             return Ok(a.binary(op, b));
         }
@@ -226,23 +282,24 @@ impl Values<'_> {
             (Gt, DType::Bool) => a.and(b.not()),
             (Le, DType::Bool) => a.not().or(b),
             (Ge, DType::Bool) => a.or(b.not()),
-            // A division by false is false, as one by 0 is 0.
+            // Division by false gives false, as division by 0 gives 0.
             (Div, DType::Bool) => a.and(b),
             // false to the power of false is true.
             (Pow, DType::Bool) => a.or(b.not()),
             (ShiftLeft | ShiftRight, DType::Bool) => a.and(b.not()),
             (Max, _) => {
                 let (a, b) = (self.b.let_("a", a), self.b.let_("b", b));
-                return Ok(a.clone().lt(b.clone()).select(b, a));
+                return Ok(self.binary(Lt, dtype, a.clone(), b.clone())?.select(b, a));
             }
             (Min, _) => {
                 let (a, b) = (self.b.let_("a", a), self.b.let_("b", b));
-                return Ok(b.clone().lt(a.clone()).select(b, a));
+                return Ok(self.binary(Lt, dtype, b.clone(), a.clone())?.select(b, a));
             }
             (Div, d) if d.is_integer() => self.integer_division(d, a, b)?,
             (ShiftLeft | ShiftRight, _) => self.shift(op, dtype, a, b)?,
             (Pow, d) if d.is_integer() => self.integer_power(d, a, b)?,
             (Pow, _) => self.power(dtype, a, b)?,
+            (Rem, _) => self.remainder(dtype, a, b)?,
             _ => a.binary(op, b),
         };
         Ok(self.narrow(dtype, value))
@@ -283,7 +340,7 @@ impl Values<'_> {
         Ok(inside.select(a.binary(op, count), outside))
     }
 
-    /// Square and multiply over the bits of `b`.
+    /// Computes the power by squaring and multiplying over the bits of `b`.
     fn integer_power(&mut self, dtype: DType, a: Expr, b: Expr) -> Result<Expr, Unsupported> {
         let one = self.constant(Scalar::one(dtype))?;
         let zero = self.constant(Scalar::zero(dtype))?;
@@ -303,7 +360,8 @@ impl Values<'_> {
         Ok(if dtype.is_signed_integer() { negative.select(zero, power) } else { power })
     }
 
-    /// Shaders define powers of bases above 0 alone: the sign of a negative base's power is that of its parity.
+    /// Computes a power with the special cases of IEEE 754. For a negative base, the parity of the
+    /// exponent gives the sign.
     fn power(&mut self, dtype: DType, a: Expr, b: Expr) -> Result<Expr, Unsupported> {
         let compute = self.compute(dtype)?;
         if compute == DType::F16 {
@@ -312,29 +370,53 @@ impl Values<'_> {
         }
         let (a, b) = (self.b.let_("a", a), self.b.let_("b", b));
         let size = self.b.let_("size", a.clone().unary(UnaryOp::Abs));
-        let (zero, one) = (self.f32(0.0), self.f32(1.0));
-        let positive = size.clone().max(self.f32(f32::MIN_POSITIVE)).binary(BinaryOp::Pow, &b);
-        let of_zero = b.clone().gt(zero.clone()).select(zero.clone(), self.f32(f32::INFINITY));
-        let magnitude = size.equals(zero.clone()).select(of_zero, positive);
-        let magnitude = self.b.let_("magnitude", magnitude);
+        let (zero, one, infinity) = (self.f32(0.0), self.f32(1.0), self.f32(f32::INFINITY));
+        let is_zero = self.b.let_("is_zero", self.magnitude(&a).equals(self.u32(0)));
+        let is_infinite = self.b.let_("is_infinite", self.magnitude(&a).equals(self.u32(elementary::INFINITY)));
+        let is_edge = self.b.let_("is_edge", is_zero.clone().or(&is_infinite));
+        let inside = self.b.let_("inside", is_edge.clone().select(&one, &size));
+        let power = self.positive_power(&inside, &b);
+        let grows = b.clone().gt(zero.clone()).binary(BinaryOp::Eq, is_infinite.clone());
+        let magnitude = is_edge.select(grows.select(infinity, zero.clone()), power);
         let half = b.clone() * self.f32(0.5);
-        let whole = b.clone().equals(b.clone().unary(UnaryOp::Floor));
+        let whole = self.b.let_("whole", b.clone().equals(b.clone().unary(UnaryOp::Floor)));
         let odd = whole.clone().and(half.clone().differs(half.unary(UnaryOp::Floor)));
-        let signed = odd.select(magnitude.clone().unary(UnaryOp::Neg), magnitude.clone());
-        let negative = whole.select(signed, self.f32(f32::NAN));
-        let value = a.clone().lt(zero.clone()).select(negative, magnitude);
-        let trivial = b.equals(zero).or(a.equals(one.clone()));
+        let is_negative = self.float_bits(&a).and(self.u32(elementary::SIGN)).differs(self.u32(0));
+        let is_negative = self.b.let_("is_negative", is_negative);
+        let sign = is_negative.clone().and(odd).select(self.u32(elementary::SIGN), self.u32(0));
+        let signed = magnitude.bitcast(DType::U32).binary(BinaryOp::BitOr, sign).bitcast(DType::F32);
+        let undefined = is_negative.and(whole.not()).and(is_zero.or(is_infinite).not());
+        let both = self.is_number(&a).and(self.is_number(&b));
+        let value = both.and(undefined.not()).select(signed, self.f32(f32::NAN));
+        let is_endless = self.magnitude(&b).equals(self.u32(elementary::INFINITY));
+        let trivial = b.equals(zero).or(a.equals(one.clone())).or(size.equals(&one).and(is_endless));
         Ok(trivial.select(one, value))
     }
 
-    /// A value of `from` as one of `to`, as [`Scalar::cast`] does.
+    /// Computes the exact remainder of `a` divided by `b`, with the sign of `a`.
+    fn remainder(&mut self, dtype: DType, a: Expr, b: Expr) -> Result<Expr, Unsupported> {
+        let compute = self.compute(dtype)?;
+        if !dtype.is_float() {
+            let (a, b) = (self.b.let_("a", a), self.b.let_("b", b));
+            let quotient = self.integer_division(dtype, a.clone(), b.clone())?;
+            let is_none = b.clone().equals(self.constant(Scalar::zero(dtype))?);
+            return Ok(is_none.select(self.constant(Scalar::zero(dtype))?, a - quotient * b));
+        }
+        if compute == DType::F16 {
+            return Ok(self.float_remainder(&a.cast(DType::F32), &b.cast(DType::F32)).cast(DType::F16));
+        }
+        Ok(self.float_remainder(&a, &b))
+    }
+
+    /// Casts a value of `from` to `to`, as [`Scalar::cast`] does.
     pub fn cast(&mut self, from: DType, to: DType, a: Expr) -> Result<Expr, Unsupported> {
         let (source, target) = (self.compute(from)?, self.compute(to)?);
         if from == to {
             return Ok(a);
         }
         if to == DType::Bool {
-            return Ok(a.differs(self.constant(Scalar::zero(from))?));
+            let zero = self.constant(Scalar::zero(from))?;
+            return self.binary(BinaryOp::Ne, from, a, zero);
         }
         if from.is_float() && to.is_integer() {
             return self.float_to_integer(source, to, a);
@@ -343,19 +425,28 @@ impl Values<'_> {
         Ok(self.narrow(to, value))
     }
 
-    /// Truncates and saturates; NaN gives 0.
+    /// Truncates and saturates. NaN gives 0.
     fn float_to_integer(&mut self, source: DType, to: DType, a: Expr) -> Result<Expr, Unsupported> {
         let a = if source == DType::F16 { a.cast(DType::F32) } else { a };
         let a = self.b.let_("a", a);
         let target = self.compute(to)?;
         let (low, high) = (Scalar::lowest(to), Scalar::highest(to));
         let (low_bound, high_bound) = (low.to_f64() as f32, high.to_f64() as f32);
-        // The bounds rounded inwards to f32: clamped between them, the conversion is defined.
+        // The bounds are rounded inwards to f32: the conversion of a value clamped to them is
+        // defined.
         let inner = if high_bound as f64 > high.to_f64() { high_bound.next_down() } else { high_bound };
         let clamped = a.clone().max(self.f32(low_bound)).min(self.f32(inner)).cast(target);
         let above = a.clone().ge(self.f32(high_bound));
         let value = above.select(self.constant(high)?, clamped);
-        let number = a.clone().equals(a);
-        Ok(number.select(value, self.constant(Scalar::zero(to))?))
+        Ok(self.is_number(&a).select(value, self.constant(Scalar::zero(to))?))
+    }
+}
+
+/// Returns the value of a float constant, in every lane.
+fn literal(expr: &Expr) -> Option<f64> {
+    match expr {
+        Expr::Literal(scalar) if scalar.dtype.is_float() => Some(scalar.to_f64()),
+        Expr::Splat(_, scalar) => literal(scalar),
+        _ => None,
     }
 }

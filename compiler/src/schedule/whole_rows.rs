@@ -1,7 +1,9 @@
-//! The end of a tiled product that knows statistics of its rows: a workgroup's block has all columns of its rows, so that the values of the
-//! epilogue stay in registers from one statistic to the next, and rows are in memory once, finished.
+//! The epilogue of a tiled product with row statistics. A workgroup's block has all columns of its
+//! rows, so the epilogue's values stay in registers from one statistic to the next, and only
+//! finished rows are written to memory.
 //!
-//! Example: `Z = X · W + R` and the layer normalisation of Z's rows are one kernel, that writes no Z.
+//! Example: `Z = X · W + R` and the layer normalization of Z's rows are one kernel, which does not
+//! write Z.
 
 use std::collections::BTreeMap;
 
@@ -17,12 +19,13 @@ use super::statistic::Statistic;
 use super::values::Values;
 use super::{ScheduleError, Tiling};
 
-/// Whether tiles of a product may have whole rows: its columns are those of the statistics.
+/// Returns whether the tiles of a product can have whole rows: the product's columns must be those
+/// of the statistics.
 pub(super) fn suits(nest: &Nest, roles: &Roles) -> bool {
     nest.aggregates_into_rows() && nest.columns().eq(roles.columns.iter().copied())
 }
 
-/// Bytes of workgroup memory that statistics take: an array for each of their types.
+/// Returns the bytes of workgroup memory for the statistics: one array for each of their types.
 pub(super) fn shared_bytes(nest: &Nest, profile: &Profile, t: &Tiling) -> u32 {
     if !nest.aggregates_into_rows() {
         return 0;
@@ -38,27 +41,28 @@ pub(super) fn shared_bytes(nest: &Nest, profile: &Profile, t: &Tiling) -> u32 {
     count(t.block_rows, t.threads().0) * types.values().sum::<usize>() as u32
 }
 
-/// Aggregates of a statistic in workgroup memory: of each row one for each invocation that has a part of it.
+/// Returns the number of partial aggregates of a statistic in workgroup memory: one for each row
+/// and each invocation that shares the row.
 fn count(rows: u32, across: u32) -> u32 {
     rows * across
 }
 
-/// A place of an invocation's tile, or a vector of neighbouring columns.
+/// A place of an invocation's tile, or a vector of adjacent columns.
 struct Place<'a> {
-    /// Its row in the tile.
+    /// The row within the tile.
     row: usize,
     point: Point<'a>,
     column: Expr,
-    /// Whether there is such a column; else it stands for the last one.
+    /// Whether the column exists. If not, `point` is at the last column.
     in_row: Expr,
-    /// Whether there is such a row, too; else it stands for the last one.
+    /// Whether the row exists, too. If not, `point` is in the last row.
     exists: Expr,
-    /// The product, which the epilogue reads.
+    /// The product, which the epilogue reads as its accumulator.
     sum: Expr,
 }
 
-/// Runs the epilogue on an invocation's tile of sums, instruction by instruction, and stores its results. All invocations of a workgroup pass
-/// all barriers.
+/// Runs the epilogue on an invocation's tile of sums, instruction by instruction, and stores its
+/// results. All invocations of a workgroup must reach this code, which has barriers.
 pub(super) fn store_rows(
     b: &mut Builder,
     roles: &Roles,
@@ -71,14 +75,14 @@ pub(super) fn store_rows(
     let lanes = block.lanes[2] as u8;
     let dependencies = nest.dependencies(program);
     let mut arrays: Vec<(DType, usize)> = Vec::new();
-    // Of each value, what it is at each place.
+    // For each value of the epilogue: its expression at each place.
     let mut done: Vec<Vec<Expr>> = Vec::with_capacity(program.insts.len());
     for (value, (inst, dtype)) in program.insts.iter().enumerate() {
         if let Inst::Leaf(Leaf::Statistic(aggregation, a)) = inst {
             let statistic = Statistic { profile: point.profile, aggregation: *aggregation, dtype: *dtype };
             let array = match arrays.iter().find(|(of, _)| of == dtype) {
                 Some((_, array)) => {
-                    // It has been read.
+                    // The barrier orders the array's reads before its next writes.
                     b.barrier();
                     *array
                 }
@@ -102,7 +106,7 @@ pub(super) fn store_rows(
             [&roles.rows, &roles.columns].map(|axes| axes.iter().any(|&axis| dependencies[value][axis]));
         let mut own: Vec<Expr> = Vec::with_capacity(places.len());
         for (number, place) in places.iter().enumerate() {
-            // What is the same in all of a row, or in all rows, is computed once.
+            // A row-invariant or column-invariant value is computed once.
             let same = places[..number].iter().position(|other| {
                 (!of_rows || other.row == place.row) && (!of_columns || other.column == place.column)
             });
@@ -130,7 +134,7 @@ pub(super) fn store_rows(
     Ok(())
 }
 
-/// The places of an invocation's tile, row by row.
+/// Returns the places of an invocation's tile, row by row.
 fn places<'a>(
     b: &mut Builder,
     roles: &Roles,
@@ -146,7 +150,7 @@ fn places<'a>(
         Some(true) => index,
         _ => index.binary(BinaryOp::Min, count as i32 - width as i32),
     };
-    // Columns are the same in all rows.
+    // All rows have the same columns.
     let mut of_columns = Vec::new();
     for vector in 0..tile.first().map_or(0, Vec::len) {
         let first = block.column(vector as u32);
@@ -179,7 +183,8 @@ fn places<'a>(
     Ok(all)
 }
 
-/// What all invocations of each of an invocation's rows have together, of what each has of its `own`.
+/// Combines the `own` aggregates of an invocation's rows with those of the other invocations that
+/// share them.
 fn whole(
     b: &mut Builder,
     statistic: &Statistic,

@@ -1,5 +1,5 @@
-//! Operators on words, by scalar type. Floats are computed in their own width, integers wrap, and division is WGSL's:
-//! a quotient that does not exist is the dividend, a remainder that does not exist is 0.
+//! Operators on words, by scalar type. Floats are computed in their own width, and integers wrap.
+//! Division follows WGSL: an undefined quotient is the dividend, and an undefined remainder is 0.
 
 use half::f16;
 use naga::{BinaryOperator, Scalar, ScalarKind, UnaryOperator};
@@ -9,7 +9,7 @@ use super::value::Word;
 pub(super) type Unary = fn(u64) -> u64;
 pub(super) type Binary = fn(u64, u64) -> u64;
 
-/// The operator for operands of type `scalar`; `None` where there is none.
+/// Returns the operator for operands of type `scalar`, if there is one.
 pub(super) fn unary(op: UnaryOperator, scalar: Scalar) -> Option<Unary> {
     macro_rules! negate {
         ($type:ty, $negate:expr) => {
@@ -33,8 +33,8 @@ pub(super) fn unary(op: UnaryOperator, scalar: Scalar) -> Option<Unary> {
     })
 }
 
-/// The operator for a left operand of type `scalar`; `None` where there is none. The right operand of a shift is u32,
-/// and counts modulo the width.
+/// Returns the operator for a left operand of type `scalar`, if there is one. The right operand of
+/// a shift is a u32, taken modulo the width.
 pub(super) fn binary(op: BinaryOperator, scalar: Scalar) -> Option<Binary> {
     use BinaryOperator::*;
     macro_rules! comparison {

@@ -1,4 +1,4 @@
-//! Atomic operations: lane after lane, in order.
+//! Atomic operations. The lanes execute them one after the other, in order.
 
 use naga::{AtomicFunction, BinaryOperator, Expression, Handle, MathFunction};
 
@@ -9,7 +9,8 @@ use super::math::componentwise;
 use super::value::Column;
 
 impl Machine<'_> {
-    /// Gives what was there before; of a comparing exchange, also whether it took place.
+    /// Executes an atomic operation. Returns the previous value, and for a compare-exchange also
+    /// whether it took place.
     pub fn atomic(
         &mut self,
         frame: &Frame,

@@ -1,4 +1,4 @@
-//! Evaluates one expression for all active lanes, from the values of its operands.
+//! Evaluation of one expression for all active lanes, from the values of its operands.
 
 use naga::{BinaryOperator, Expression, Handle, RelationalFunction, ScalarKind};
 
@@ -123,7 +123,8 @@ impl<'a> Machine<'a> {
         Ok(Value::Data(column))
     }
 
-    /// An element of a vector, matrix or array, or a pointer to it: the index must be in range.
+    /// Returns an element of a vector, matrix or array, or a pointer to it. Checks that the index
+    /// is in range.
     fn access(
         &self,
         frame: &Frame,
@@ -135,7 +136,7 @@ impl<'a> Machine<'a> {
         let Shape::Sequence { element, stride, .. } = &layout.shape else {
             return Err(Kind::unsupported(&frame.body.expressions[base]).into());
         };
-        // The index as a number within `bytes` bytes, or what is wrong with it.
+        // Returns the index as a number within `bytes` bytes, or the fault.
         let check = |lane: usize, bytes: usize, place: &dyn Fn() -> String| {
             let (index, length) = (index(lane), layout.length(bytes).unwrap_or(0));
             match usize::try_from(index) {
@@ -199,7 +200,7 @@ impl<'a> Machine<'a> {
     }
 }
 
-/// A member of a struct, or a pointer to it.
+/// Returns a member of a struct, or a pointer to it.
 fn member(
     frame: &Frame,
     base: Handle<Expression>,

@@ -1,26 +1,28 @@
-//! What the checker reports: one sentence on what happened and to whom, and the line of the kernel.
+//! The checker's reports: a sentence about the fault, and the line of the kernel.
 
 use std::fmt;
 
 use naga::{Expression, Function, Handle};
 
-/// Why a kernel was refused. Its `Display` is a sentence, and the line of the kernel as WGSL where one is known.
+/// The reason why a kernel was rejected. It displays as a sentence, and the line of the kernel as
+/// WGSL if it is known.
 #[derive(Clone, Debug)]
 pub struct Fault {
     pub kind: Kind,
-    /// The workgroup that was running, and the shape of workgroups, which turns invocation indices into ids.
+    /// The workgroup that was running, and the sizes that turn invocation indices into ids.
     group: Option<Group>,
-    /// The line of the module as `naga::back::wgsl` prints it: its number from 1, and its text.
+    /// The line of the module as `naga::back::wgsl` prints it: its number, from 1, and its text.
     pub line: Option<(usize, String)>,
     pub(super) site: Site,
 }
 
-/// What happened. Invocations are local invocation indices, places are WGSL paths such as `tile[3]`.
+/// The kind of a fault. Invocations are local invocation indices, and places are WGSL paths such as
+/// `tile[3]`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
-    /// The module, or what it was run with, is at fault before anything ran.
+    /// The module or the arguments of the run are invalid. Nothing ran.
     Invalid(String),
-    /// Something the checker does not interpret, by name.
+    /// The checker does not interpret this construct.
     Unsupported(String),
     OutOfBounds {
         place: String,
@@ -32,26 +34,29 @@ pub enum Kind {
         place: String,
         invocation: usize,
     },
-    /// Two invocations of a workgroup touch a place between two barriers, and not both only read.
+    /// Two invocations of a workgroup access a place between two barriers, at least one of them to
+    /// write.
     Race {
         place: String,
         first: (Access, usize),
         second: (Access, usize),
     },
-    /// Two workgroups, by linear index, touch a place in one dispatch, and not both only read.
+    /// Two workgroups, by linear index, access a place in one dispatch, at least one of them to
+    /// write.
     WorkgroupRace {
         place: String,
         first: (Access, usize),
         second: (Access, usize),
     },
-    /// `active` of `of` invocations reach an operation that all must reach together; `absent` is one that does not.
+    /// Only `active` of `of` invocations reach an operation that all must reach together. `absent`
+    /// is one of the others.
     Divergence {
         operation: String,
         active: usize,
         of: usize,
         absent: usize,
     },
-    /// Invocations disagree on an operand that must be the same for all.
+    /// Invocations differ in an operand that must be uniform.
     NotUniform {
         operation: String,
         invocation: usize,
@@ -64,7 +69,7 @@ pub enum Kind {
     },
 }
 
-/// What was done to a place.
+/// The kind of an access to a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     Read,
@@ -73,18 +78,19 @@ pub enum Access {
 
 #[derive(Clone, Copy, Debug)]
 struct Group {
-    /// Linear index.
+    /// The linear index.
     index: usize,
-    /// Invocations per workgroup, and workgroups per dispatch.
+    /// The invocations of a workgroup, and the workgroups of the dispatch.
     size: [u32; 3],
     count: [u32; 3],
 }
 
-/// Where in the module: a statement, and the expression of it if it is an `Emit`.
+/// A position in the module: a statement, and if it is an `Emit`, the expression.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Site {
     pub function: Option<Code>,
-    /// From the innermost outwards: the statement's index in its block, that block's index in its statement, and so on.
+    /// From the innermost block outwards: the statement's index in its block, that block's index in
+    /// its statement, and so on.
     pub trail: Vec<usize>,
     pub expression: Option<Handle<Expression>>,
 }
@@ -105,7 +111,7 @@ impl From<Kind> for Box<Fault> {
 }
 
 impl Kind {
-    /// A construct named by the first word of its debug form.
+    /// Reports a construct that is not supported, named by the first word of its debug form.
     pub(super) fn unsupported(construct: &impl fmt::Debug) -> Self {
         let text = format!("{construct:?}");
         let name = text.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
@@ -114,7 +120,7 @@ impl Kind {
 }
 
 impl Fault {
-    /// Notes, on the way out, one more step of where it happened.
+    /// Adds an outer step to the position, while the fault is passed outwards.
     pub(super) fn within(mut self: Box<Self>, index: usize) -> Box<Self> {
         if self.site.function.is_none() {
             self.site.trail.push(index);
@@ -129,7 +135,7 @@ impl Fault {
         self
     }
 
-    /// Closes the site: steps of the callers are not part of it.
+    /// Completes the position. Steps in callers are not part of it.
     pub(super) fn in_function(mut self: Box<Self>, function: Code) -> Box<Self> {
         self.site.function.get_or_insert(function);
         self
@@ -155,7 +161,7 @@ impl Fault {
     }
 }
 
-/// A linear index as an id, x fastest.
+/// Returns a linear index as an id, with x fastest.
 fn id(index: usize, size: [u32; 3]) -> String {
     let [x, y, _] = size.map(|size| (size as usize).max(1));
     format!("({}, {}, {})", index % x, index / x % y, index / x / y)

@@ -1,4 +1,4 @@
-//! Calls of WGSL's built-in functions: component by component where they are so, and the few that mix components.
+//! Calls of WGSL's built-in functions: the componentwise ones, and the few that mix components.
 
 use naga::{BinaryOperator, Expression, Handle, MathFunction, Scalar};
 

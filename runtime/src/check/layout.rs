@@ -1,7 +1,7 @@
-//! How the values of a type lie in memory: what `Memory`, pointers and values share.
+//! The memory layout of a type's values, shared by `Memory`, pointers and values.
 //!
-//! A layout is a tree of scalars, sequences (vectors, matrices by column, arrays) and structs, with byte offsets as
-//! WGSL lays them out. Its leaves, in order of offset, are the words of a value of that type.
+//! A layout is a tree of scalars, sequences (vectors, matrices by column, arrays) and structs, with
+//! WGSL's byte offsets. Its leaves, in order of offset, are the words of a value of that type.
 
 use std::cell::OnceCell;
 use std::fmt::Write;
@@ -12,7 +12,7 @@ use naga::{ArraySize, Handle, Module, Scalar, Type, TypeInner};
 /// A scalar within a type.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Leaf {
-    /// In bytes from the start of the type.
+    /// The offset in bytes from the start of the type.
     pub offset: usize,
     pub scalar: Scalar,
     pub atomic: bool,
@@ -21,7 +21,7 @@ pub(super) struct Leaf {
 #[derive(Debug)]
 pub(super) struct Layout {
     pub shape: Shape,
-    /// In bytes; a run-time array counts as empty.
+    /// The size in bytes. A run-time array counts as empty.
     pub size: usize,
     leaves: OnceCell<Vec<Leaf>>,
 }
@@ -34,12 +34,12 @@ pub(super) enum Shape {
     },
     Sequence {
         element: Rc<Layout>,
-        /// In bytes from one element to the next.
+        /// The bytes from one element to the next.
         stride: usize,
-        /// `None` for a run-time array.
+        /// The number of elements, or `None` for a run-time array.
         length: Option<usize>,
     },
-    /// Members in order: name, offset in bytes, layout.
+    /// The members in order: name, offset in bytes, layout.
     Struct(Vec<(String, usize, Rc<Layout>)>),
 }
 
@@ -64,7 +64,7 @@ impl Layout {
         Self::new(Shape::Sequence { element, stride, length }, size)
     }
 
-    /// Every scalar of the type, in order of offset.
+    /// Returns every scalar of the type, in order of offset.
     pub fn leaves(&self) -> &[Leaf] {
         self.leaves.get_or_init(|| match &self.shape {
             &Shape::Scalar { scalar, atomic } => vec![Leaf { offset: 0, scalar, atomic }],
@@ -81,7 +81,8 @@ impl Layout {
         self.leaves().iter().map(move |leaf| Leaf { offset: base + leaf.offset, ..*leaf })
     }
 
-    /// The scalar that a scalar, vector, matrix or array is made of; of a struct, its first.
+    /// Returns the scalar type of a scalar, vector, matrix or array, or that of a struct's first
+    /// member.
     pub fn element_scalar(&self) -> Option<Scalar> {
         match &self.shape {
             Shape::Scalar { scalar, .. } => Some(*scalar),
@@ -90,7 +91,7 @@ impl Layout {
         }
     }
 
-    /// The width in bytes of the narrowest scalar within: no access is finer.
+    /// Returns the width in bytes of the narrowest scalar. No access is finer.
     pub fn granule(&self) -> usize {
         match &self.shape {
             Shape::Scalar { scalar, .. } => usize::from(scalar.width),
@@ -99,7 +100,7 @@ impl Layout {
         }
     }
 
-    /// The number of elements when `bytes` bytes are there: of a run-time array, as many as fit.
+    /// Returns the number of elements. A run-time array has as many as fit in `bytes` bytes.
     pub fn length(&self, bytes: usize) -> Option<usize> {
         match &self.shape {
             Shape::Sequence { stride, length, .. } => Some(length.unwrap_or(bytes / (*stride).max(1))),
@@ -107,7 +108,7 @@ impl Layout {
         }
     }
 
-    /// Whether a run-time array ends it.
+    /// Returns whether it ends with a run-time array.
     fn is_open(&self) -> bool {
         match &self.shape {
             Shape::Scalar { .. } => false,
@@ -116,7 +117,8 @@ impl Layout {
         }
     }
 
-    /// Appends to `path` how to reach the part of layout `target` (a scalar, if none) at byte `offset`: `.rows[3][1]`.
+    /// Appends to `path` how to reach the part with layout `target` (a scalar, if `None`) at byte
+    /// `offset`: `.rows[3][1]`.
     pub fn path(&self, offset: usize, target: Option<&Layout>, path: &mut String) {
         if target == Some(self) {
             return;
@@ -139,16 +141,16 @@ impl Layout {
     }
 }
 
-/// What an expression evaluates to, by its type.
+/// The kind of an expression's value, by its type.
 pub(super) enum Typed {
     Data(Rc<Layout>),
-    /// A pointer to data of that layout.
+    /// A pointer to data of this layout.
     Pointer(Rc<Layout>),
-    /// Images, samplers: nothing that the checker evaluates.
+    /// A value that the checker does not evaluate: an image or a sampler.
     Opaque,
 }
 
-/// The layout of each type of a module, by its handle; `None` where it has none.
+/// The layout of each type of a module, by its handle. Some types have none.
 pub(super) struct Layouts(Vec<Option<Rc<Layout>>>);
 
 impl Layouts {
@@ -175,7 +177,7 @@ impl Layouts {
         pointee.map_or(Typed::Opaque, Typed::Pointer)
     }
 
-    /// The layout of a type all of whose parts are already known.
+    /// Returns the layout of a type whose parts all have known layouts.
     fn of(&self, inner: &TypeInner) -> Option<Rc<Layout>> {
         let vector = |size: u32, scalar: Scalar| {
             let length = Some(size as usize);
@@ -186,12 +188,12 @@ impl Layouts {
             TypeInner::Atomic(scalar) => Layout::scalar(*scalar, true),
             TypeInner::Vector { size, scalar } => vector(u32::from(*size), *scalar),
             TypeInner::Matrix { columns, rows, scalar } => {
-                // A column of three rows is aligned as one of four.
+                // A column of three rows is aligned like one of four.
                 let stride = u32::from(*rows).next_power_of_two() * u32::from(scalar.width);
                 let column = vector(u32::from(*rows), *scalar);
                 Layout::sequence(column, stride as usize, Some(u32::from(*columns) as usize))
             }
-            // Each invocation of the subgroup holds all of it, by rows.
+            // Each invocation of the subgroup holds the whole matrix, by rows.
             TypeInner::CooperativeMatrix { columns, rows, scalar, .. } => {
                 let length = Some(*columns as usize * *rows as usize);
                 Layout::sequence(Layout::scalar(*scalar, false), usize::from(scalar.width), length)

@@ -1,8 +1,8 @@
-//! Finds the line of a kernel where a fault happened.
+//! The line of a kernel where a fault happened.
 //!
-//! naga keeps no lines for what it prints. So the module is printed twice, once with an empty block before the
-//! statement: the first line that differs is where the statement begins. An empty block changes no expression, so that
-//! one `ModuleInfo` serves both.
+//! naga records no line numbers for its output. So the module is printed twice, once with an empty
+//! block before the statement: the statement begins at the first line that differs. An empty block
+//! changes no expression, so one `ModuleInfo` serves for both.
 
 use naga::back::wgsl::{WriterFlags, write_string};
 use naga::valid::ModuleInfo;
@@ -10,7 +10,8 @@ use naga::{Block, Function, Module, Range, Statement};
 
 use super::fault::{Code, Site};
 
-/// The number, from 1, and the text of the line of the module as WGSL; `None` if it cannot be printed.
+/// Returns the number, from 1, and the text of the line in the module as WGSL, or `None` if it
+/// cannot be printed.
 pub(super) fn line(module: &Module, info: &ModuleInfo, site: &Site) -> Option<(usize, String)> {
     let mut marked = module.clone();
     let function = match site.function? {
@@ -25,7 +26,7 @@ pub(super) fn line(module: &Module, info: &ModuleInfo, site: &Site) -> Option<(u
     Some((index + 1, text.trim().to_owned()))
 }
 
-/// Puts an empty block before the statement, or within an `Emit` before the expression.
+/// Inserts an empty block before the statement or, in an `Emit`, before the expression.
 fn mark(function: &mut Function, site: &Site) -> Option<()> {
     let (&index, outer) = site.trail.split_first()?;
     let mut block = &mut function.body;

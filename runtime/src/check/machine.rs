@@ -1,4 +1,4 @@
-//! The state of a dispatch: its variables, and a frame for each function that is running.
+//! The state of a dispatch: its variables, and a frame for each running function.
 
 use std::rc::Rc;
 
@@ -11,22 +11,23 @@ use super::memory::Memory;
 use super::value::{Column, Lanes, Pointer, Value};
 use super::{Options, Unwritten};
 
+/// The state of a dispatch.
 pub(super) struct Machine<'a> {
     pub module: &'a Module,
     pub options: &'a Options,
     pub layouts: Layouts,
     /// The number of invocations of a workgroup.
     pub lanes: usize,
-    /// Variables: the entry point's globals, then the locals of the running functions.
+    /// The variables: the entry point's globals, then the locals of the running functions.
     pub memories: Vec<Memory>,
-    /// By handle, the index of a global in `memories`, if the entry point uses it.
+    /// For each global, by handle, its index in `memories` if the entry point uses it.
     globals: Vec<Option<usize>>,
     functions: Vec<Rc<Body<'a>>>,
     /// The values of the module's constant expressions.
     pub constants: Vec<Value>,
 }
 
-/// Expressions that a frame holds values of, and their types.
+/// The expressions whose values a frame holds, and their types.
 pub(super) struct Body<'a> {
     pub expressions: &'a Arena<Expression>,
     pub typed: Vec<Typed>,
@@ -45,12 +46,13 @@ pub(super) struct Frame<'a> {
     pub body: Rc<Body<'a>>,
     values: Vec<Option<Value>>,
     pub arguments: Vec<Value>,
-    /// Where the local variables are in the machine's memories, by handle.
+    /// The indices of the local variables in the machine's memories, by handle.
     pub locals: Vec<usize>,
-    /// The lanes that have left the innermost loop or switch, and its iteration.
+    /// The lanes that have left the innermost loop or switch (`breaks`), or its iteration
+    /// (`continues`).
     pub breaks: Lanes,
     pub continues: Lanes,
-    /// What the lanes that have returned, returned.
+    /// The values returned so far, by lane.
     pub result: Option<Column>,
 }
 
@@ -84,7 +86,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// The layout of an expression's data, or of what a pointer points to.
+    /// Returns the layout of an expression's data, or of a pointer's target.
     pub fn layout(&self, expression: Handle<Expression>) -> Result<&Rc<Layout>> {
         match &self.body.typed[expression.index()] {
             Typed::Data(layout) | Typed::Pointer(layout) => Ok(layout),
@@ -92,7 +94,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// The type of the components of an expression's data.
+    /// Returns the scalar type of an expression's components.
     pub fn scalar(&self, expression: Handle<Expression>) -> Result<naga::Scalar> {
         let scalar = self.layout(expression)?.element_scalar();
         scalar.ok_or_else(|| self.mistyped(expression))
@@ -108,7 +110,7 @@ impl<'a> Frame<'a> {
 }
 
 impl<'a> Machine<'a> {
-    /// A machine whose globals are not bound yet.
+    /// Creates a machine whose globals are not bound yet.
     pub fn new(module: &'a Module, info: &ModuleInfo, options: &'a Options, lanes: usize) -> Result<Self> {
         let layouts = Layouts::new(module);
         let functions = module
@@ -122,7 +124,8 @@ impl<'a> Machine<'a> {
         Ok(machine)
     }
 
-    /// Binds the globals that an entry point uses; storage and uniform buffers take the bytes of `buffers` by binding.
+    /// Binds the globals that an entry point uses. Storage and uniform buffers take the bytes of
+    /// `buffers`, by binding.
     pub fn bind(&mut self, used: &FunctionInfo, buffers: &mut [Vec<u8>]) -> Result<()> {
         for (handle, global) in self.module.global_variables.iter() {
             let mut index = None;
@@ -190,7 +193,7 @@ impl<'a> Machine<'a> {
         })
     }
 
-    /// Gives the buffers their bytes back, and tells which of them are still undefined, and where.
+    /// Returns the bytes to the buffers, and reports the parts that are still undefined.
     pub fn release(mut self, buffers: &mut [Vec<u8>]) -> Vec<Unwritten> {
         let mut unwritten = Vec::new();
         for ((_, global), index) in self.module.global_variables.iter().zip(&self.globals) {
@@ -204,12 +207,12 @@ impl<'a> Machine<'a> {
         unwritten
     }
 
-    /// The memory of a global, if the entry point uses it.
+    /// Returns the memory of a global, if the entry point uses it.
     pub fn bound(&self, global: Handle<naga::GlobalVariable>) -> Option<usize> {
         *self.globals.get(global.index())?
     }
 
-    /// Runs one workgroup; `inputs` gives the built-in inputs.
+    /// Runs one workgroup. `inputs` returns the built-in inputs.
     pub fn workgroup(
         &mut self,
         body: &Rc<Body<'a>>,
@@ -254,7 +257,7 @@ impl<'a> Machine<'a> {
             .map_err(|fault| fault.in_function(Code::Function(function)))
     }
 
-    /// Runs a function, and gives what each lane returned.
+    /// Runs a function and returns the result of each lane.
     fn run(
         &mut self,
         body: &Rc<Body<'a>>,
@@ -289,7 +292,8 @@ impl<'a> Machine<'a> {
         Ok(frame.result)
     }
 
-    /// Whether it names a global of another entry point, which nothing here can reach.
+    /// Returns whether the expression names a global of another entry point, which this one cannot
+    /// reach.
     fn is_idle(&self, expression: &Expression) -> bool {
         matches!(expression, Expression::GlobalVariable(global) if self.bound(*global).is_none())
     }
@@ -323,7 +327,7 @@ impl<'a> Machine<'a> {
         self.store(&Pointer { memory, offsets: vec![0; self.lanes] }, &layout, value, lanes)
     }
 
-    /// Reads what lies at a pointer, as each of `lanes`.
+    /// Loads the value at a pointer, for each of `lanes`.
     pub fn load(&mut self, pointer: &Pointer, layout: &Layout, lanes: &[usize]) -> Result<Column> {
         let leaves = layout.leaves();
         let mut column = Column::zero(self.lanes, leaves.len());

@@ -1,17 +1,18 @@
-//! The built-in functions of WGSL that work component by component, on words.
+//! WGSL's componentwise built-in functions, on words.
 //!
-//! Where WGSL leaves a result open the checker takes what GPUs give: `min` and `max` ignore a NaN, `pow` of a negative
-//! base is NaN. f16 is computed in f32 and rounded once.
+//! The checker does what GPUs do where WGSL leaves a result open: `min` and `max` ignore a NaN, and
+//! `pow` of a negative base is NaN. f16 is computed in f32 and rounded once.
 
 use half::f16;
 use naga::{MathFunction, Scalar, ScalarKind};
 
 use super::value::Word;
 
-/// A function of up to four words; missing arguments are there, and ignored.
+/// A function of up to four words. Missing arguments are passed and ignored.
 pub(super) type Function = fn([u64; 4]) -> u64;
 
-/// The function for a first argument of type `scalar`; `None` where it does not work by component, or is not known.
+/// Returns the function for a first argument of type `scalar`, or `None` if it is not componentwise
+/// or not known.
 pub(super) fn componentwise(fun: MathFunction, scalar: Scalar) -> Option<Function> {
     Some(match (scalar.kind, scalar.width) {
         (ScalarKind::Float, 2) => return half(fun),
@@ -44,13 +45,13 @@ pub(super) fn componentwise(fun: MathFunction, scalar: Scalar) -> Option<Functio
     })
 }
 
-/// Where a bit field of a 32-bit word really lies.
+/// Clamps a bit field to a 32-bit word.
 fn field(offset: u64, count: u64) -> (u64, u64) {
     let offset = offset.min(32);
     (offset, count.min(32 - offset))
 }
 
-/// The functions of 32-bit integers, signed or not, that only look at bits.
+/// Returns the functions of 32-bit integers, signed or not, that work on bits.
 fn bits(fun: MathFunction) -> Option<Function> {
     Some(match fun {
         MathFunction::CountTrailingZeros => |[a, ..]| u32::of(a).trailing_zeros().word(),
@@ -92,7 +93,8 @@ common!(common_unsigned_16, u16, std::convert::identity, |a: u16| a.min(1));
 common!(common_unsigned_32, u32, std::convert::identity, |a: u32| a.min(1));
 common!(common_unsigned_64, u64, std::convert::identity, |a: u64| a.min(1));
 
-/// The functions of a float type that is computed in `$real`, read from a word by `$of` and put back by `$put`.
+/// Defines the functions of a float type. They are computed in `$real`, converted from a word by
+/// `$of` and to a word by `$put`.
 macro_rules! float {
     ($name:ident, $real:ident, $of:expr, $put:expr) => {
         fn $name(fun: MathFunction) -> Option<Function> {

@@ -1,8 +1,10 @@
-//! Matrices that a subgroup holds together. A matrix is a column of all its elements, by rows, the same in each lane of its
-//! subgroup, whose first lane stands for all of them where memory is read or written.
+//! Matrices that a subgroup holds together. A matrix is a column of all its elements, by rows, the
+//! same in each lane of the subgroup. Where memory is read or written, the first lane stands for
+//! all of them.
 //!
-//! What is stricter than most devices: a subgroup must be whole, whatever [`super::Options::divergent_subgroups`] says, and agree
-//! on the place; lines start at multiples of 16 bytes.
+//! The checks are stricter than most devices: a subgroup must be whole, whatever
+//! [`super::Options::divergent_subgroups`] says, and agree on the place; lines must start at
+//! multiples of 16 bytes.
 
 use std::ops::Range;
 
@@ -13,11 +15,11 @@ use super::layout::Leaf;
 use super::machine::{Frame, Machine};
 use super::value::{Column, Number, Word};
 
-/// Bytes between places where lines may start.
+/// The alignment of lines, in bytes.
 const ALIGNMENT: usize = 16;
 
 impl Machine<'_> {
-    /// Reads a matrix of so many rows and columns.
+    /// Reads a matrix with this many rows and columns.
     pub fn load_matrix(
         &mut self,
         frame: &Frame,
@@ -57,7 +59,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// `a * b + c`, where one term after the other is added to a sum of f32.
+    /// Computes `a * b + c`, adding one term after the other to an f32 sum.
     pub fn multiply_add(&self, frame: &Frame, operands: [Handle<Expression>; 3], lanes: &[usize]) -> Result<Column> {
         let [a, b, c] = [frame.data(operands[0])?, frame.data(operands[1])?, frame.data(operands[2])?];
         let scalars = [frame.scalar(operands[0])?, frame.scalar(operands[1])?];
@@ -94,7 +96,8 @@ impl Machine<'_> {
         }
     }
 
-    /// Where the elements of a matrix are, by rows, from the place on that is the same for all `members`.
+    /// Returns the places of a matrix' elements, by rows. All `members` must have the same pointer
+    /// and stride.
     fn places(
         &self,
         frame: &Frame,

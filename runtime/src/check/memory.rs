@@ -1,8 +1,9 @@
-//! The memory of a variable, and what was done to each part of it.
+//! The memory of a variable, and marks of the accesses to each part of it.
 //!
-//! Always true: marks are kept per granule, the width of the variable's narrowest scalar. A granule is defined once it
-//! has been written, or from the start where the variable has contents. Races are looked for where two invocations can
-//! meet and one may write: in workgroup memory and in writable storage.
+//! Always true: marks are kept for each granule, which is as wide as the variable's narrowest
+//! scalar. A granule is defined once it has been written, or from the start if the variable has
+//! contents. Races are detected where two invocations can access the same memory and one may write
+//! it: in workgroup memory and in writable storage.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -13,33 +14,36 @@ use super::fault::{Access, Kind};
 use super::layout::{Layout, Leaf};
 use super::value::Pointer;
 
+/// The memory of a variable, with marks of its accesses.
 pub(super) struct Memory {
     pub name: String,
     pub space: AddressSpace,
     layout: Rc<Layout>,
     bytes: Vec<u8>,
-    /// Bytes from one lane's copy to the next; 0 where all lanes share one.
+    /// The bytes from one lane's copy to the next, or 0 if all lanes share one.
     stride: usize,
     granule: usize,
-    /// By granule; empty when all is defined from the start.
+    /// Whether each granule is defined. Empty if all are from the start.
     defined: Vec<bool>,
     races: Option<Races>,
 }
 
-/// Who touched each granule.
+/// The accesses to each granule.
 struct Races {
-    /// Counts the barriers that order this memory; a mark from an earlier epoch counts for nothing.
+    /// The number of barriers that have ordered this memory. Marks of earlier epochs are void.
     epoch: u32,
     within: Vec<Marks>,
     /// The linear index of the running workgroup.
     workgroup: u32,
-    /// Marks of workgroups over the whole dispatch; empty if the memory does not outlive one.
+    /// The marks of workgroups over the whole dispatch. Empty if the memory does not outlive a
+    /// workgroup.
     across: Vec<Marks>,
 }
 
 const NOBODY: u32 = u32::MAX;
 
-/// Whoever wrote a granule, and two who read it: enough to find another party to any access.
+/// The writer of a granule and two of its readers, which is enough to find another party for any
+/// access.
 #[derive(Clone, Copy)]
 struct Marks {
     epoch: u32,
@@ -50,7 +54,7 @@ struct Marks {
 impl Marks {
     const NONE: Self = Self { epoch: 0, writer: NOBODY, readers: [NOBODY; 2] };
 
-    /// Marks an access; an earlier one by another party, if the two are a race.
+    /// Marks an access. Returns an earlier one by another party if the two are a race.
     fn mark(&mut self, access: Access, who: u32, epoch: u32) -> Option<(Access, usize)> {
         if self.epoch != epoch {
             *self = Self { epoch, ..Self::NONE };
@@ -77,7 +81,8 @@ impl Marks {
 }
 
 impl Memory {
-    /// One copy of a variable, shared by all lanes: `bytes` are its contents, `defined` from the start or not.
+    /// Creates a variable that all lanes share, with these `bytes`. `defined` says whether they are
+    /// its contents.
     pub fn shared(name: String, space: AddressSpace, layout: Rc<Layout>, bytes: Vec<u8>, defined: bool) -> Self {
         let granule = layout.granule();
         let granules = bytes.len().div_ceil(granule);
@@ -93,7 +98,7 @@ impl Memory {
         Self { name, space, layout, bytes, stride: 0, granule, defined, races }
     }
 
-    /// A copy for each lane, none of them defined.
+    /// Creates a variable with a copy for each lane, all undefined.
     pub fn private(name: String, space: AddressSpace, layout: Rc<Layout>, lanes: usize) -> Self {
         let granule = layout.granule();
         let stride = layout.size.next_multiple_of(granule);
@@ -105,20 +110,21 @@ impl Memory {
         std::mem::take(&mut self.bytes)
     }
 
-    /// Bytes from `offset` to the end of a lane's copy.
+    /// Returns the number of bytes from `offset` to the end of a lane's copy.
     pub fn bytes_after(&self, offset: usize) -> usize {
         let size = if self.stride == 0 { self.bytes.len() } else { self.stride };
         size.saturating_sub(offset)
     }
 
-    /// A barrier that orders this memory: accesses before it cannot race with accesses after it.
+    /// Marks a barrier that orders this memory: accesses before it cannot race with accesses after
+    /// it.
     pub fn barrier(&mut self) {
         if let Some(races) = &mut self.races {
             races.epoch += 1;
         }
     }
 
-    /// The next workgroup starts. Memory that does not outlive one starts afresh.
+    /// Starts the next workgroup. Memory that does not outlive a workgroup is reset.
     pub fn start_workgroup(&mut self, index: usize) {
         self.barrier();
         if let Some(races) = &mut self.races {
@@ -132,7 +138,7 @@ impl Memory {
         }
     }
 
-    /// The maximal runs of bytes that are still undefined.
+    /// Returns the maximal runs of bytes that are still undefined.
     pub fn undefined(&self) -> Vec<Range<usize>> {
         let mut runs: Vec<Range<usize>> = Vec::new();
         for (index, _) in self.defined.iter().enumerate().filter(|(_, defined)| !**defined) {
@@ -145,14 +151,14 @@ impl Memory {
         runs
     }
 
-    /// What the part at byte `offset` is called; `target` is its layout, or it is a scalar.
+    /// Returns the path of the part at byte `offset` that has layout `target`, or that is a scalar.
     pub fn place(&self, offset: usize, target: Option<&Layout>) -> String {
         let mut place = self.name.clone();
         self.layout.path(offset, target, &mut place);
         place
     }
 
-    /// Reads the scalar at `pointer` plus the leaf's offset, as `lane`.
+    /// Reads the scalar at `pointer` plus the leaf's offset, for `lane`.
     pub fn read(&mut self, pointer: &Pointer, leaf: Leaf, lane: usize) -> Result<u64, Kind> {
         let (offset, bytes) = self.range(pointer, leaf, lane)?;
         if !self.defined.is_empty() {
@@ -167,7 +173,7 @@ impl Memory {
         Ok(u64::from_le_bytes(word))
     }
 
-    /// Writes the scalar at `pointer` plus the leaf's offset, as `lane`.
+    /// Writes the scalar at `pointer` plus the leaf's offset, for `lane`.
     pub fn write(&mut self, pointer: &Pointer, leaf: Leaf, lane: usize, word: u64) -> Result<(), Kind> {
         let (offset, bytes) = self.range(pointer, leaf, lane)?;
         self.mark(Access::Write, leaf, offset, &bytes, lane)?;
@@ -179,12 +185,13 @@ impl Memory {
         Ok(())
     }
 
-    /// The offset within the variable, and the bytes of this lane's copy.
+    /// Returns the offset within the variable, and the bytes of this lane's copy.
     fn range(&self, pointer: &Pointer, leaf: Leaf, lane: usize) -> Result<(usize, Range<usize>), Kind> {
         let width = usize::from(leaf.scalar.width);
         let offset = pointer.offsets[lane] + leaf.offset;
         if self.bytes_after(offset) < width {
-            // Indices are checked where they are applied, so that this is a buffer shorter than its fixed-size type.
+            // Indices are checked where they are applied, so the buffer must be shorter than its
+            // fixed-size type.
             let (index, length) = (offset as i128, self.bytes_after(0));
             return Err(Kind::OutOfBounds { place: self.name.clone(), index, length, invocation: lane });
         }
@@ -192,7 +199,8 @@ impl Memory {
         Ok((offset, start..start + width))
     }
 
-    /// Looks for races. Atomic accesses meet only atomic accesses, by the type of the place, and never race.
+    /// Detects races. The type of a place says whether accesses to it are atomic; atomic accesses
+    /// never race.
     fn mark(
         &mut self,
         access: Access,

@@ -1,13 +1,17 @@
-//! The kernel checker: a test device that runs the very modules that the GPU is given, and trusts them in nothing.
+//! The kernel checker: a test device that runs the same modules as the GPU and trusts nothing in
+//! them.
 //!
-//! [`run`] interprets a compute entry point of a naga module, whole workgroups in lockstep: every invocation executes a
-//! statement before any executes the next. It stops at the first fault: an access out of bounds, a read of what nothing
-//! has written, a race between invocations or between workgroups, a barrier or subgroup operation in divergent flow, an
-//! integer division by zero, an endless loop. What is a fault never depends on the order in which lanes happen to run.
+//! [`run`] interprets a compute entry point of a naga module, whole workgroups in lockstep: every
+//! invocation executes a statement before any executes the next. It stops at the first fault: an
+//! access out of bounds, a read of memory that was never written, a race between invocations or
+//! between workgroups, a barrier or subgroup operation in divergent control flow, an integer
+//! division by zero, or an endless loop. Whether something is a fault never depends on the order in
+//! which lanes run.
 //!
-//! Expressions are evaluated where naga says, at their `Emit`. f32 is computed in f32, integers wrap, and conversions and
-//! built-in functions do as WGSL says. Variables without an initial value start undefined, which is stricter than WGSL.
-//! Of the barriers, `workgroupBarrier` orders workgroup memory and `storageBarrier` storage, and neither the other.
+//! Expressions are evaluated at their `Emit`, as naga specifies. f32 is computed in f32, integers
+//! wrap, and conversions and built-in functions follow WGSL. Variables without an initial value
+//! start undefined, which is stricter than WGSL. `workgroupBarrier` orders workgroup memory only,
+//! and `storageBarrier` orders storage only.
 
 mod arithmetic;
 mod atomic;
@@ -39,7 +43,7 @@ use fault::{Code, Result};
 use machine::{Body, Machine};
 use value::Column;
 
-/// How to run a kernel.
+/// The options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Invocations per subgroup, 1 to 128.
@@ -48,7 +52,8 @@ pub struct Options {
     pub divergent_subgroups: bool,
     /// Whether workgroup memory starts as zero instead of undefined.
     pub zeroed_workgroup_memory: bool,
-    /// The bindings whose buffers have no contents yet: reading what the kernel has not written is a fault.
+    /// The bindings whose buffers have no contents yet: reading what the kernel has not written is
+    /// a fault.
     pub undefined: Vec<u32>,
     /// The contents of the immediate (push constant) variable.
     pub immediates: Vec<u8>,
@@ -69,7 +74,7 @@ impl Default for Options {
     }
 }
 
-/// Bytes of a buffer that was undefined and that the kernel has left so.
+/// Bytes of an undefined buffer that the kernel has not written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unwritten {
     pub binding: u32,
@@ -83,13 +88,13 @@ impl fmt::Display for Unwritten {
     }
 }
 
-/// Runs `workgroups` workgroups of the compute entry point `entry_point` on the buffers of group 0, by binding number.
-///
-/// Gives the parts of `options.undefined` buffers that were never written.
+/// Runs `workgroups` workgroups of the compute entry point `entry_point` on the buffers of group 0,
+/// by binding number. Returns the parts of `options.undefined` buffers that were never written.
 ///
 /// # Errors
-/// The first fault; the buffers then hold what was written before it. Also a fault: when naga's validator refuses the module, a
-/// buffer is missing or too small, or the kernel uses what the checker does not interpret.
+/// The first fault. The buffers then hold what was written before it. It is also a fault if naga's
+/// validator rejects the module, if a buffer is missing or too small, or if the kernel uses a
+/// construct that the checker does not interpret.
 pub fn run(
     module: &Module,
     entry_point: &str,
@@ -143,7 +148,8 @@ fn dispatch(
     result.map(|()| unwritten)
 }
 
-/// A built-in input of every invocation of a workgroup; `None` if compute shaders have no such input.
+/// Returns a built-in input of every invocation of a workgroup, or `None` if compute shaders have
+/// no such input.
 fn input(built_in: BuiltIn, id: [usize; 3], size: [u32; 3], count: [u32; 3], subgroup_size: u32) -> Option<Column> {
     let [width, height, depth] = size.map(|size| size as usize);
     let lanes = width * height * depth;
@@ -175,7 +181,7 @@ fn input(built_in: BuiltIn, id: [usize; 3], size: [u32; 3], count: [u32; 3], sub
     })
 }
 
-/// An error and what caused it, in one line.
+/// Returns an error and its causes, in one line.
 fn reasons(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")

@@ -1,4 +1,4 @@
-//! The built-in functions between a vector and the bit fields of one u32.
+//! The built-in functions that convert between a vector and the bit fields of one u32.
 
 use half::f16;
 use naga::MathFunction;
@@ -6,7 +6,7 @@ use naga::MathFunction;
 use super::arithmetic::Unary;
 use super::value::{Column, Word};
 
-/// A function that packs or unpacks; `None` if `fun` does neither.
+/// Evaluates a function that packs or unpacks. Returns `None` if `fun` does neither.
 pub(super) fn packing(fun: MathFunction, argument: &Column, active: &[usize], lanes: usize) -> Option<Column> {
     if let Some((fields, field)) = packed(fun) {
         let mut result = Column::zero(lanes, 1);
@@ -35,7 +35,8 @@ pub(super) fn packing(fun: MathFunction, argument: &Column, active: &[usize], la
     }
 }
 
-/// `Dot4I8Packed` and `Dot4U8Packed`: the sum of the products of the four bytes, modulo 2³².
+/// Computes `Dot4I8Packed` or `Dot4U8Packed`: the sum of the products of the four bytes, modulo
+/// 2³².
 pub(super) fn dot_bytes(a: u64, b: u64, signed: bool) -> u64 {
     let byte = |word: u64, index: u64| {
         let byte = (word >> (8 * index)) as u8;
@@ -48,7 +49,7 @@ fn mask(fields: usize) -> u64 {
     (1 << (32 / fields)) - 1
 }
 
-/// The number of fields, and how a component becomes one (its low bits).
+/// Returns the number of fields, and the function from a component to a field (its low bits).
 fn packed(fun: MathFunction) -> Option<(usize, Unary)> {
     fn scaled(word: u64, low: f32, scale: f32) -> u64 {
         (((f32::of(word).max(low).min(1.0) * scale) + 0.5).floor() as i32).word()
@@ -66,7 +67,7 @@ fn packed(fun: MathFunction) -> Option<(usize, Unary)> {
     })
 }
 
-/// The number of fields, and how a field becomes a component.
+/// Returns the number of fields, and the function from a field to a component.
 fn unpacked(fun: MathFunction) -> Option<(usize, Unary)> {
     Some(match fun {
         MathFunction::Unpack4x8snorm => (4, |field| (f32::from(field as i8) / 127.0).max(-1.0).word()),

@@ -1,8 +1,9 @@
-//! Executes statements in lockstep: each for all the lanes that reach it, before the next.
+//! Execution of statements in lockstep: all lanes that reach a statement execute it before the next
+//! one.
 //!
-//! A block is given the lanes that enter it and gives back those that reach its end. The others have left by `Break` or
-//! `Continue` and wait in the frame, or have returned. So all lanes of a workgroup are at a statement together if and
-//! only if control flow there is uniform: that is what barriers ask for.
+//! A block takes the lanes that enter it and returns those that reach its end. The others have left
+//! by `Break` or `Continue` and wait in the frame, or have returned. So all lanes of a workgroup
+//! are at a statement together if and only if control flow is uniform there, as barriers require.
 
 use naga::{AddressSpace, Barrier, Block, Expression, Handle, Statement, SwitchValue};
 
@@ -11,7 +12,7 @@ use super::machine::{Frame, Machine};
 use super::value::{Column, Lanes, Value, Word};
 
 impl<'a> Machine<'a> {
-    /// Executes a block, and gives the lanes that reach its end.
+    /// Executes a block and returns the lanes that reach its end.
     pub fn block(&mut self, frame: &mut Frame<'a>, block: &'a Block, mut lanes: Lanes) -> Result<Lanes> {
         for (index, statement) in block.iter().enumerate() {
             if lanes.is_empty() {
@@ -62,7 +63,7 @@ impl<'a> Machine<'a> {
                 self.store(frame.pointer(pointer)?, layout, frame.data(value)?, &lanes)?;
             }
             Statement::ControlBarrier(barrier) => self.barrier(barrier, &lanes)?,
-            // A fence orders no two invocations by itself.
+            // A fence by itself does not order two invocations.
             Statement::MemoryBarrier(_) => {}
             Statement::WorkGroupUniformLoad { pointer, result } => {
                 let value = self.uniform_load(frame, pointer, &lanes)?;
@@ -99,7 +100,7 @@ impl<'a> Machine<'a> {
         Ok(lanes)
     }
 
-    /// Executes the block that is number `index` of a statement.
+    /// Executes the block with number `index` of a statement.
     fn nested(&mut self, frame: &mut Frame<'a>, index: usize, block: &'a Block, lanes: Lanes) -> Result<Lanes> {
         self.block(frame, block, lanes).map_err(|fault| fault.within(index))
     }
@@ -173,7 +174,7 @@ impl<'a> Machine<'a> {
         Ok(union(breaks, Lanes::new()))
     }
 
-    /// All lanes meet, and the memory that the barrier names is ordered.
+    /// Checks that all lanes reach a barrier, and orders the memory that it names.
     fn barrier(&mut self, barrier: Barrier, lanes: &[usize]) -> Result<()> {
         let operation = match () {
             () if barrier.contains(Barrier::WORK_GROUP) => "workgroupBarrier",
@@ -209,7 +210,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// A load that all lanes make from one place, between two barriers of its own.
+    /// Executes a load by all lanes from one place, between two implied barriers.
     fn uniform_load(&mut self, frame: &Frame<'a>, pointer: Handle<Expression>, lanes: &[usize]) -> Result<Column> {
         let operation = "workgroupUniformLoad";
         self.meet(operation, lanes)?;
@@ -226,13 +227,13 @@ impl<'a> Machine<'a> {
     }
 }
 
-/// The lanes where a condition holds, and those where it does not.
+/// Splits lanes by a condition: those where it holds, and the others.
 fn split(condition: &Column, lanes: Lanes) -> (Lanes, Lanes) {
     let words = condition.component(0);
     lanes.into_iter().partition(|&lane| words[lane] != 0)
 }
 
-/// The lanes of two disjoint sets, ascending.
+/// Returns the union of two disjoint sets of lanes, ascending.
 fn union(mut some: Lanes, others: Lanes) -> Lanes {
     some.extend(others);
     some.sort_unstable();

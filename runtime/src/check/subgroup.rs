@@ -1,7 +1,8 @@
-//! Subgroup operations. A subgroup is a run of consecutive invocations; the last one of a workgroup may be short.
+//! Subgroup operations. A subgroup is a run of consecutive invocations. The last one of a workgroup
+//! may be shorter.
 //!
-//! What WGSL leaves undefined, a value gathered from a lane that is not there, is all ones: a NaN, or -1, which shows
-//! in a result if a kernel depends on it.
+//! A value gathered from an absent lane, which WGSL leaves undefined, is all ones: a NaN, or
+//! -1. That shows in the results of a kernel that depends on it.
 
 use std::ops::Range;
 
@@ -111,7 +112,8 @@ impl Machine<'_> {
             (None, Some(function)) => Some(function([a, b, 0, 0])),
             (None, None) => None,
         };
-        // What the first lane of an exclusive scan is given; WGSL has only sums and products.
+        // The value of the first lane in an exclusive scan. WGSL has such scans for sums and
+        // products only.
         let neutral = Number::Integer(i128::from(op == SubgroupOperation::Mul)).word(scalar);
         let mut result = Column::zero(self.lanes, argument.components());
         for subgroup in self.subgroups("a subgroup operation", lanes)? {
@@ -141,7 +143,8 @@ impl Machine<'_> {
         self.options.subgroup_size.max(1) as usize
     }
 
-    /// The subgroups that reach an operation, as ranges of `lanes`: each whole, unless the options allow otherwise.
+    /// Returns the subgroups that reach an operation, as ranges of `lanes`. Each must be whole,
+    /// unless the options allow otherwise.
     pub fn subgroups(&self, operation: &str, lanes: &[usize]) -> Result<Vec<Range<usize>>> {
         let size = self.subgroup_size();
         let mut subgroups = Vec::new();
@@ -161,7 +164,7 @@ impl Machine<'_> {
     }
 }
 
-/// All the bits of a scalar.
+/// Returns a scalar with all bits set.
 fn ones(scalar: Scalar) -> u64 {
     match scalar.kind {
         ScalarKind::Bool => 1,

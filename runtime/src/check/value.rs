@@ -1,13 +1,14 @@
 //! Values of expressions, for all invocations (lanes) of a workgroup at once.
 //!
-//! Always true: a scalar is one 64-bit word, its bits in the low end and the rest zero (booleans are 0 or 1); a value
-//! of any type is its leaf scalars in order of offset, each a run of one word per lane. Only the words of lanes that
-//! were active when a value was made mean anything.
+//! Always true: a scalar is one 64-bit word, with its bits in the low end and the rest zero (a
+//! boolean is 0 or 1). A value of any type is its leaf scalars in order of offset, each a run of
+//! one word for each lane. Only the words of lanes that were active when the value was made are
+//! meaningful.
 
 use half::f16;
 use naga::{Literal, Scalar, ScalarKind};
 
-/// Lanes that execute a statement, ascending.
+/// The lanes that execute a statement, ascending.
 pub(super) type Lanes = Vec<usize>;
 
 #[derive(Clone, Debug)]
@@ -16,16 +17,16 @@ pub(super) enum Value {
     Pointer(Pointer),
 }
 
-/// A place in a variable. All lanes point into the same variable: the language has no pointers in memory.
+/// A place in a variable. All lanes point into the same variable: WGSL has no pointers in memory.
 #[derive(Clone, Debug)]
 pub(super) struct Pointer {
     /// The variable, by its index in the machine's memories.
     pub memory: usize,
-    /// In bytes from the start of the variable, by lane.
+    /// For each lane, the offset in bytes from the start of the variable.
     pub offsets: Vec<usize>,
 }
 
-/// Data of one type for all lanes, component by component.
+/// The data of one type for all lanes, component by component.
 #[derive(Clone, Debug)]
 pub(super) struct Column {
     lanes: usize,
@@ -37,19 +38,20 @@ impl Column {
         Self { lanes, words: vec![0; lanes * components] }
     }
 
-    /// The same components in each lane.
+    /// Creates a column with the same components in each lane.
     pub fn splat(lanes: usize, components: &[u64]) -> Self {
         let words = components.iter().flat_map(|&word| std::iter::repeat_n(word, lanes)).collect();
         Self { lanes, words }
     }
 
-    /// The components of several columns, one after the other.
+    /// Concatenates the components of several columns.
     pub fn concatenate<'a>(lanes: usize, parts: impl Iterator<Item = &'a Column>) -> Self {
         let words = parts.flat_map(|part| part.words.iter().copied()).collect();
         Self { lanes, words }
     }
 
-    /// `f` of the operands' corresponding components; an operand of one component meets each component of the others.
+    /// Applies `f` to the operands' corresponding components. An operand with one component is
+    /// broadcast.
     pub fn map<const N: usize>(active: &[usize], operands: [&Column; N], f: impl Fn([u64; N]) -> u64) -> Self {
         let lanes = operands.first().map_or(0, |operand| operand.lanes);
         let components = operands.iter().map(|operand| operand.components()).max().unwrap_or(0);
@@ -68,7 +70,7 @@ impl Column {
         self.words.len() / self.lanes.max(1)
     }
 
-    /// The words of a component, by lane.
+    /// Returns the words of a component, by lane.
     pub fn component(&self, index: usize) -> &[u64] {
         &self.words[index * self.lanes..][..self.lanes]
     }
@@ -77,13 +79,13 @@ impl Column {
         &mut self.words[index * self.lanes..][..self.lanes]
     }
 
-    /// `count` components from `first` on.
+    /// Returns `count` components from `first` on.
     pub fn slice(&self, first: usize, count: usize) -> Self {
         let words = self.words[first * self.lanes..][..count * self.lanes].to_vec();
         Self { lanes: self.lanes, words }
     }
 
-    /// Takes the words of the lanes `active` from `other`.
+    /// Copies the words of the lanes `active` from `other`.
     pub fn merge(&mut self, other: &Column, active: &[usize]) {
         for index in 0..self.components() {
             let source = other.component(index);
@@ -138,7 +140,7 @@ impl Word for bool {
     }
 }
 
-/// The word of a literal.
+/// Returns the word of a literal.
 pub(super) fn literal(literal: Literal) -> u64 {
     match literal {
         Literal::F64(value) | Literal::AbstractFloat(value) => value.word(),
@@ -154,10 +156,10 @@ pub(super) fn literal(literal: Literal) -> u64 {
     }
 }
 
-/// The value of a scalar, of whatever type.
+/// The value of a scalar of any type.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Number {
-    /// Integers, and booleans as 0 or 1.
+    /// An integer, or a boolean as 0 or 1.
     Integer(i128),
     Float(f64),
 }
@@ -175,8 +177,8 @@ impl Number {
         }
     }
 
-    /// Converts as WGSL does: to an integer, floats round towards zero and saturate, and integers wrap; to a float,
-    /// round to the nearest, ties to even; to a boolean, whether it is not zero.
+    /// Converts as WGSL does. To an integer: floats round towards zero and saturate, integers wrap.
+    /// To a float: rounds to nearest, ties to even. To a boolean: tests for not zero.
     pub fn word(self, scalar: Scalar) -> u64 {
         match (scalar.kind, self) {
             (ScalarKind::Bool, Self::Integer(value)) => (value != 0).word(),

@@ -1,26 +1,28 @@
-//! Nests of attention, a block of rows at a time: scores, weights and product of a block run one after the other as plain nests, and what
-//! passes between them stays in the cache of the thread that runs them.
+//! Nests of attention, a block of rows at a time. Scores, weights and product of a block run one
+//! after the other as plain nests. The tensors between them stay in the cache of the thread that
+//! runs them.
 
 use super::memory::{Operand, Output};
+use super::needs::bytes;
 use super::pool;
 use super::prepared::{Packed, Prepared};
 use super::scratch;
 use std::ops::Range;
 use tile_compiler::nest::{Nest, Stages};
 
-/// Scores of a block, about: with the weights that are made of them they take half a megabyte of L2.
+/// About the scores of a block. With the weights made from them, they take half a megabyte of L2.
 const BLOCK: usize = 1 << 16;
 
-/// Tasks for each thread, where threads do not get as many of the other loops' turns each.
+/// The tasks for each thread, if the turns of the outer loops do not divide evenly among threads.
 const TASKS: usize = 4;
 
-/// Bytes of a cache line.
+/// The bytes of a cache line.
 const LINE: usize = 64;
 
 /// A nest of attention, ready to run.
 pub struct Attention {
     blocks: Vec<Block>,
-    /// Which of the nest's outputs are of rows.
+    /// For each of the nest's outputs, whether it has one element for each row.
     of_rows: Vec<bool>,
 }
 
@@ -32,19 +34,19 @@ struct Block {
     stages: Stages,
 }
 
-/// The right factors of a block's products, packed for some blocks.
+/// The right factors of a block's products, packed for several blocks.
 struct Rights {
     scores: Vec<Option<Packed>>,
     product: Option<Packed>,
 }
 
 impl Attention {
-    /// The nest as stages, if it is one of attention.
+    /// Divides the nest into stages, if it is one of attention.
     pub fn new(nest: &Nest) -> Option<Self> {
         Self::in_blocks(nest, BLOCK)
     }
 
-    /// The same in blocks of about so many scores.
+    /// Divides the nest as [`Attention::new`] does, into blocks of about this many scores.
     pub(super) fn in_blocks(nest: &Nest, scores: usize) -> Option<Self> {
         let blocks = nest.stages(scores)?.into_iter().map(|stages| {
             let prepare = |nest: &Nest| Prepared::new(nest, &|_| false, false);
@@ -55,7 +57,21 @@ impl Attention {
         Some(Self { blocks: blocks.collect(), of_rows })
     }
 
-    /// Computes every output, at `steps` of the loops around the nest.
+    /// Returns the bytes that a run keeps at most: on each thread the scores and the weights of a
+    /// block, and the right factors of its products.
+    pub fn working_bytes(&self) -> u64 {
+        let of_block = |block: &Block| {
+            let Block { scores, weights, product, stages } = block;
+            let area = bytes(&[scores.len() + 1, stages.area], size_of::<f32>());
+            let rows = bytes(&[stages.statistics, stages.rows], size_of::<f32>());
+            let stages = scores.iter().chain([weights, product]);
+            let nested = stages.map(|stage| stage.packed_bytes().saturating_add(stage.working_bytes(false)));
+            nested.fold(area.saturating_add(rows), u64::saturating_add)
+        };
+        self.blocks.iter().map(of_block).max().unwrap_or(0).saturating_mul(pool::threads() as u64)
+    }
+
+    /// Computes every output, at these `steps` of the loops around the nest.
     pub fn run(&self, steps: &[usize], operands: &[Operand], outputs: &[Output]) {
         for block in &self.blocks {
             let Some((&blocks, outer)) = block.stages.turns.split_last() else { continue };
@@ -71,12 +87,13 @@ impl Attention {
                 let some = part * blocks / parts..(part + 1) * blocks / parts;
                 self.run_blocks(block, &[steps, &own].concat(), some, operands, outputs);
             };
-            // Where that leaves threads without a task, they share those of a stage.
+            // If there are fewer tasks than threads, the threads share the tasks of each stage
+            // instead.
             if turns * parts < threads { (0..turns * parts).for_each(task) } else { pool::run(turns * parts, task) }
         }
     }
 
-    /// Runs some of the blocks at `steps` of the loops around them.
+    /// Runs some of the blocks, at these `steps` of the loops around them.
     fn run_blocks(
         &self,
         block: &Block,
@@ -87,9 +104,9 @@ impl Attention {
     ) {
         let shared = block.stages.of_rows && blocks.len() > 1;
         let pack = |stage: &Prepared| {
-            // Of the operands that other stages write, rows are made.
+            // An operand that another stage writes changes from block to block.
             let is_shared = shared && stage.right().iter().all(|operand| *operand < operands.len());
-            if is_shared { stage.pack_at(&[steps, &[0]].concat(), operands) } else { None }
+            if is_shared { stage.pack_at(&[steps, &[0]].concat(), operands, None) } else { None }
         };
         let rights = Rights { scores: block.scores.iter().map(pack).collect(), product: pack(&block.product) };
         for number in blocks {
@@ -99,7 +116,7 @@ impl Attention {
 
     fn run_block(&self, block: &Block, steps: &[usize], rights: &Rights, operands: &[Operand], outputs: &[Output]) {
         let Block { scores, weights, product, stages } = block;
-        // All begin a line, so that rows of one are not written by two threads.
+        // Each buffer starts on a cache line, so that no two threads write one line.
         let [area, rows] = [stages.area, stages.rows].map(|count| (count * size_of::<f32>()).next_multiple_of(LINE));
         let (of_rows, others): (Vec<usize>, Vec<usize>) = (0..outputs.len()).partition(|&output| self.of_rows[output]);
         scratch::with((scores.len() + 1) * area + stages.statistics * rows, |memory: &mut [u8]| {

@@ -1,19 +1,19 @@
-//! How large the processor's caches are. Only speed depends on it, never a result.
+//! The sizes of the processor's caches. They affect speed only, never a result.
 
 use std::sync::LazyLock;
 
-/// Bytes.
+/// Cache sizes in bytes.
 pub struct Caches {
-    /// Of a core's second level.
+    /// The second-level cache of one core.
     pub second: usize,
-    /// Of the last level.
+    /// The last-level cache.
     pub last: usize,
 }
 
-/// What is assumed of a processor that doesn't say.
+/// The sizes assumed where the processor does not report them.
 const USUAL: Caches = Caches { second: 512 << 10, last: 32 << 20 };
 
-/// This machine's, within reason.
+/// The sizes of this machine's caches, clamped to a plausible range.
 pub static CACHES: LazyLock<Caches> = LazyLock::new(|| {
     let size = |level: u8, usual: usize| told(level).map_or(usual, |told| told.clamp(usual / 2, usual * 16));
     Caches { second: size(2, USUAL.second), last: size(3, USUAL.last) }

@@ -1,7 +1,10 @@
-//! Runs of instructions on f32, and on whole numbers of 32 bits, in one pass over a chunk: each finds the value of the one before in registers, and only what others read is stored.
+//! Chains: several instructions on f32 or 32-bit integers in one pass over a chunk. Each finds the
+//! result of the one before in registers, and only values that others read are stored.
 //!
-//! Example: `v2 = sub v0 v1; v3 = exp v2; v4 = sum over columns of v3`, of which v3 alone is read later, is from v0 on: subtract v1, exp, keep v3, sum.
-//! A product that only the sum after it reads is computed with it, rounded once where the processor can; a word that is shifted both ways is rotated.
+//! Example: let only v3 be read later in
+//! `v2 = sub v0 v1; v3 = exp v2; v4 = sum over columns of v3`. The chain starts from v0 and does:
+//! subtract v1, exp, keep v3, sum. A product that only the next sum reads becomes a multiply-add,
+//! rounded once where the processor can. A word that is shifted both ways is rotated.
 
 use super::lanes::WordOp;
 use super::strip::Code;
@@ -12,34 +15,34 @@ use tile_compiler::graph::Aggregation;
 use tile_compiler::nest::Leaf;
 use tile_compiler::scalar::{BinaryOp, Inst, UnaryOp, Value};
 
-/// What a chain does with its current value `x`.
+/// One step of a chain, applied to its current value `x`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Move {
-    /// One operation, on `x` and these values.
+    /// Applies an operation to `x` and these values.
     Apply(Code, [Option<Value>; 2]),
-    /// `x` divided by a value.
+    /// Divides `x` by a value.
     Divide(Value),
-    /// `x`, or the value if the condition is as given.
+    /// Replaces `x` by the value `by` where the condition equals `when`.
     Replace { condition: Value, when: bool, by: Value },
-    /// Whether `x` is in a relation with the first value, as the second.
+    /// Compares `x` with the first value, and stores the bool as the second.
     Compare(Code, Value, Value),
     /// Stores `x` as this value.
     Keep(Value),
-    /// The aggregate of `x` over the chunk, as this value.
+    /// Aggregates `x` over the chunk, or each of its rows, as this value.
     Aggregate(Aggregation, Value),
 }
 
-/// Some consecutive steps of a tape.
+/// Several consecutive steps of a tape.
 pub struct Chain {
-    /// What `x` is at first.
+    /// The initial value of `x`.
     pub from: Value,
     pub moves: Vec<Move>,
-    /// The registers of its values, ordered by value.
+    /// The registers of the chain's values, ordered by value.
     registers: Vec<(Value, usize)>,
 }
 
 impl Chain {
-    /// Operations on an element, about.
+    /// Estimates the operations on an element.
     pub fn work(&self) -> usize {
         let of = |step: &Move| match step {
             Move::Apply(Code::Exp | Code::ExpSub | Code::Tanh | Code::Erf, _) => 16,
@@ -48,18 +51,18 @@ impl Chain {
         self.moves.iter().map(of).sum()
     }
 
-    /// Whether it is one operation and an aggregate at most.
+    /// Returns whether it has at most two moves other than stores.
     pub fn is_short(&self) -> bool {
         self.moves.iter().filter(|step| !matches!(step, Move::Keep(_))).count() <= 2
     }
 
-    /// The register of a value that it stores.
+    /// Returns the register of a value that it stores.
     pub fn register(&self, value: Value) -> usize {
         self.registers.binary_search_by_key(&value, |(kept, _)| *kept).map_or(0, |at| self.registers[at].1)
     }
 }
 
-/// The operation of a unary instruction that a chain may have.
+/// Returns the operation of a unary instruction, if a chain may have it.
 fn unary(op: UnaryOp) -> Option<Code> {
     Some(match op {
         UnaryOp::Neg => Code::Neg,
@@ -74,7 +77,8 @@ fn unary(op: UnaryOp) -> Option<Code> {
     })
 }
 
-/// The operation of a binary instruction on `x` and a value of type `dtype`, or, if `swapped`, on the value and `x`.
+/// Returns the operation of a binary instruction on `x` and a value of type `dtype`, or, if
+/// `swapped`, on the value and `x`.
 fn binary(op: BinaryOp, dtype: DType, swapped: bool) -> Option<Code> {
     if dtype != DType::F32 {
         return word(op, dtype, swapped).map(Code::Word);
@@ -100,7 +104,7 @@ fn binary(op: BinaryOp, dtype: DType, swapped: bool) -> Option<Code> {
     })
 }
 
-/// The same for whole numbers of 32 bits.
+/// Returns the operation of a binary instruction on 32-bit integers.
 fn word(op: BinaryOp, dtype: DType, swapped: bool) -> Option<WordOp> {
     if !matches!(dtype, DType::I32 | DType::U32) {
         return None;
@@ -120,7 +124,7 @@ fn word(op: BinaryOp, dtype: DType, swapped: bool) -> Option<WordOp> {
     })
 }
 
-/// The operation that converts.
+/// Returns the operation of a cast.
 fn cast(from: DType, to: DType) -> Option<Code> {
     match (from, to) {
         (DType::I32, DType::U32) | (DType::U32, DType::I32) => Some(Code::Nothing),
@@ -130,7 +134,7 @@ fn cast(from: DType, to: DType) -> Option<Code> {
     }
 }
 
-/// Whether a chain may have an instruction whose result and operands are of these types.
+/// Returns whether a chain may contain an instruction, given the types of its result and operands.
 fn chainable(inst: &Inst<Leaf>, dtypes: &[DType], value: Value) -> bool {
     let f32 = |value: Value| dtypes[value] == DType::F32;
     match inst {
@@ -143,8 +147,9 @@ fn chainable(inst: &Inst<Leaf>, dtypes: &[DType], value: Value) -> bool {
     }
 }
 
-/// The instructions `used` in an order in which those that a chain may have follow each other where they can, and for each whether it is one. Those of
-/// `uniform` values, the same all over a chunk, are best computed once.
+/// Orders the instructions `used` so that those that chains may contain follow each other where
+/// possible, and says for each value whether it is in a chain. `uniform` values, the same all over
+/// a chunk, are computed outside of chains.
 pub fn arranged(
     insts: &[Inst<Leaf>],
     dtypes: &[DType],
@@ -153,7 +158,8 @@ pub fn arranged(
     reads: impl Fn(Value) -> Vec<Value>,
 ) -> (Vec<Value>, Vec<bool>) {
     let (mut order, mut linked) = (Vec::new(), vec![false; insts.len()]);
-    // Where the current chain begins, its values, and which of them are known at its end only.
+    // The start of the current chain in the order, its values, and those of them that are known
+    // only at its end.
     let (mut first, mut values, mut statistics) = (0, HashSet::new(), HashSet::new());
     for value in used {
         let is_statistic = matches!(insts[value], Inst::Leaf(Leaf::Statistic(..)));
@@ -179,16 +185,17 @@ pub fn arranged(
     (order, linked)
 }
 
-/// What is known of a tape's values.
+/// The known properties of a tape's values.
 #[derive(Clone, Copy)]
 pub struct Known<'a> {
     pub dtypes: &'a [DType],
-    /// Values that are constants, and which.
+    /// The constants: value, register and scalar.
     pub constants: &'a [(Value, usize, Scalar)],
 }
 
 impl Known<'_> {
-    /// Whether the `or` of `a << by` and `a >> back` is `a` rotated: words without sign, by counts that are 32 together.
+    /// Returns whether the `or` of `a << by` and `a >> back` rotates `a`: an unsigned word, by
+    /// constant counts that add up to 32.
     fn rotates(&self, a: Value, by: Value, back: Value) -> bool {
         let count = |value: Value| {
             let constant = self.constants.iter().find(|(constant, ..)| *constant == value);
@@ -219,7 +226,7 @@ pub fn joined(steps: Vec<Step>, linked: &[bool], known: Known, results: &[Value]
             _ => parts.push(vec![step]),
         }
     }
-    // What is read after each part.
+    // The values that are read after each part.
     let mut later: HashSet<Value> = results.iter().copied().collect();
     let mut joined = Vec::new();
     for part in parts.into_iter().rev() {
@@ -235,8 +242,9 @@ pub fn joined(steps: Vec<Step>, linked: &[bool], known: Known, results: &[Value]
     joined
 }
 
-/// Values that chains keep and that may be where a result will be, each with that result: of the same size, and read for the last time before the result is
-/// stored, by chains alone, which read and store element by element. No two share a result.
+/// Finds values that chains may store in the memory of a result before the result itself, each with
+/// that result. Both have elements of the same size, and only chains read the value, element by
+/// element, for the last time before the result is stored. No two values share a result.
 pub fn lodgers(steps: &[Step], results: &[Value], dtypes: &[DType]) -> Vec<(Value, Value)> {
     let chains = || {
         steps.iter().enumerate().filter_map(|(number, step)| match &step.action {
@@ -244,7 +252,7 @@ pub fn lodgers(steps: &[Step], results: &[Value], dtypes: &[DType]) -> Vec<(Valu
             _ => None,
         })
     };
-    // In which step, and which move of it.
+    // The stores: each value with its step, and the move of that step.
     let keeps = || {
         chains().flat_map(|(number, chain)| {
             chain.moves.iter().enumerate().filter_map(move |(at, step)| match step {
@@ -271,17 +279,17 @@ pub fn lodgers(steps: &[Step], results: &[Value], dtypes: &[DType]) -> Vec<(Valu
     lodgers
 }
 
-/// One chain of these steps.
+/// Makes these steps one chain.
 fn chain(steps: Vec<Step>, known: Known, later: &HashSet<Value>) -> Step {
     let dtypes = known.dtypes;
     let own: HashSet<Value> = steps.iter().map(|step| step.value).collect();
     let mut counts: HashMap<Value, usize> = HashMap::new();
     steps.iter().flat_map(|step| step.action.reads()).for_each(|read| *counts.entry(read).or_default() += 1);
     let uses = |value: Value| counts.get(&value).copied().unwrap_or(0);
-    // Moves, each with the value that `x` then is.
+    // The moves, each with the value that `x` holds afterwards.
     let mut moves: Vec<(Move, Option<Value>)> = Vec::new();
     let from = match steps[0].action {
-        // Not the condition.
+        // A chain starts from a choice's first value, not from its condition.
         Action::Select(_, a, _) => a,
         ref action => action.reads()[0],
     };
@@ -290,7 +298,7 @@ fn chain(steps: Vec<Step>, known: Known, later: &HashSet<Value>) -> Step {
     while let Some(step) = steps.get(number) {
         number += 1;
         let value = step.value;
-        // Makes `x` one of two values; returns the other, and whether it is the first.
+        // Makes `x` one of two values. Returns the other, and whether `x` is the second one.
         let meet = |moves: &mut Vec<_>, a: Value, b: Value| {
             if x == Some(b) && x != Some(a) {
                 return (a, true);
@@ -392,7 +400,7 @@ fn chain(steps: Vec<Step>, known: Known, later: &HashSet<Value>) -> Step {
     let mut all = Vec::new();
     for (step, x) in moves {
         match (step, all.last_mut()) {
-            // Of a difference that nobody else reads.
+            // An exponential of a difference that nobody else reads.
             (Move::Apply(Code::Exp, _), Some(Move::Apply(code @ Code::Sub, _))) => *code = Code::ExpSub,
             _ => all.push(step),
         }
@@ -409,7 +417,7 @@ fn chain(steps: Vec<Step>, known: Known, later: &HashSet<Value>) -> Step {
 }
 
 impl Move {
-    /// The values that it finds in memory.
+    /// Returns the values that it reads from memory.
     pub fn reads(&self) -> impl Iterator<Item = Value> + use<> {
         let values = match *self {
             Move::Apply(_, values) => values,

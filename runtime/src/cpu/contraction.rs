@@ -1,8 +1,10 @@
-//! Nests that are a sum of products of two operands, run by the packed matrix product of [`super::gemm`].
+//! Nests that are a sum of products of two operands, run by the packed matrix product of
+//! [`super::gemm`].
 //!
-//! Which axes are rows, columns, batch and terms of the sum, [`Roles`] says; a convolution is such a product whose left
-//! operand is gathered. A factor that is a single load is packed straight from its operand by tables of offsets, or read where it lies; any other is
-//! computed while packing. Guards become zeros in the packed operands. The epilogue runs on finished tiles.
+//! [`Roles`] says which axes are rows, columns, batch and terms of the sum. A convolution is such a
+//! product whose left operand is gathered. A factor that is a single load is packed from its
+//! operand by tables of offsets, or read in place. Any other factor is computed while packing.
+//! Guards become zeros in the packed operands. The epilogue runs on finished tiles.
 
 use super::gemm::{
     Float, Frame, Gather, Layout, Pack, Packed, Panel, Places, Right, Size, Store, Tile, View, Window, product,
@@ -10,7 +12,7 @@ use super::gemm::{
 use super::idle::Idle;
 use super::job::Job;
 use super::machine::Machine;
-use super::memory::{Launch, Operand, bytes_of, elements};
+use super::memory::{Launch, Operand, Register, bytes_of, elements};
 use super::number::{Bool, Number};
 use super::places::{gathered, is_whole, locate, size};
 use super::space::{Guards, Space};
@@ -21,22 +23,24 @@ use tile_compiler::dtype::DType;
 use tile_compiler::nest::{Leaf, Nest, Roles};
 use tile_compiler::scalar::{Inst, Value};
 
-/// Fewer multiply-adds than this, or fewer rows, are left to the vector loops, which need no packing.
+/// Products with fewer multiply-adds, or fewer rows, run in the vector loops, which need no
+/// packing.
 const LEAST_WORK: usize = 4096;
 const LEAST_ROWS: usize = 4;
 
 /// A product, ready to run.
 pub struct Contraction {
-    /// Of the sums: f32 or f64.
+    /// The type of the sums: f32 or f64.
     dtype: DType,
     size: Size,
     left: Side,
     right: Side,
-    /// What each batch, row and column adds to the place.
+    /// For each batch, row and column, its part of the place's number.
     batch: Vec<usize>,
     rows: Vec<usize>,
     columns: Vec<usize>,
-    /// How many columns from each one on (itself included) have consecutive places.
+    /// For each column, the number of columns from there on (itself included) with consecutive
+    /// places.
     runs: Vec<u32>,
 }
 
@@ -46,9 +50,19 @@ pub enum PackedRight {
     F64(Packed<f64>),
 }
 
-/// Where an operand's elements come from.
+impl PackedRight {
+    /// Returns the memory, for [`Contraction::pack`].
+    pub fn into_memory(self) -> Register {
+        match self {
+            PackedRight::F32(packed) => packed.into_memory(),
+            PackedRight::F64(packed) => packed.into_memory(),
+        }
+    }
+}
+
+/// The source of an operand's elements.
 enum Side {
-    /// A load, as tables of places; `whole` if it is of every element of the operand, once.
+    /// A load, as tables of places. `whole` if it reads every element of the operand once.
     Gathered {
         operand: usize,
         places: Box<Places>,
@@ -57,10 +71,10 @@ enum Side {
     Computed(Box<Computed>),
 }
 
-/// An operand that its program computes, along the reduction.
+/// An operand that a program computes, along the reduction.
 struct Computed {
     tape: Tape,
-    /// Where they fail, an element is 0.
+    /// The guards. Elements where one fails are 0.
     guards: Vec<Affine>,
     batch: Vec<usize>,
     outer: Vec<usize>,
@@ -69,7 +83,8 @@ struct Computed {
 }
 
 impl Contraction {
-    /// The nest as a product, if it is one and worth packing for. `kept` says which operands change seldom.
+    /// Describes the nest as a product, if it is one that is worth packing for. `kept` says which
+    /// operands change seldom.
     pub fn new(nest: &Nest, kept: &dyn Fn(usize) -> bool) -> Option<Self> {
         let dtype = nest.accumulator().filter(|dtype| matches!(dtype, DType::F32 | DType::F64))?;
         let mut roles = oriented(nest)?;
@@ -109,18 +124,18 @@ impl Contraction {
         Some(Self { dtype, size, left, right, batch: places(&roles.batch), rows: places(&roles.rows), columns, runs })
     }
 
-    /// Whether the left factor is read by way of a window.
+    /// Returns whether the left factor is read through a window.
     #[cfg(test)]
     pub fn has_window(&self) -> bool {
         matches!(&self.left, Side::Gathered { places, .. } if places.window.is_some())
     }
 
-    /// The operands that the right factor reads.
+    /// Returns the operands that the right factor reads.
     pub fn right(&self) -> Vec<usize> {
         self.right.operands()
     }
 
-    /// The operands that the right factor reads, if nothing else does.
+    /// Returns the operands that the right factor reads, if nothing else reads them.
     pub fn packs(&self, nest: &Nest) -> Vec<usize> {
         let right = self.right.operands();
         let in_body =
@@ -131,7 +146,7 @@ impl Contraction {
         if alone && (nest.loops == 0 || self.right.is_steady()) { right } else { Vec::new() }
     }
 
-    /// The operand of which the right factor is every element once.
+    /// Returns the operand whose every element the right factor reads once, if there is one.
     pub fn holds(&self) -> Option<usize> {
         match &self.right {
             Side::Gathered { operand, whole: true, .. } => Some(*operand),
@@ -139,7 +154,7 @@ impl Contraction {
         }
     }
 
-    /// The bytes of that operand.
+    /// Restores the bytes of that operand.
     pub fn unpack(&self, packed: &PackedRight) -> Option<Vec<u8>> {
         let Side::Gathered { places, whole: true, .. } = &self.right else { return None };
         Some(match packed {
@@ -148,12 +163,23 @@ impl Contraction {
         })
     }
 
-    /// The right operand, packed for any number of runs in which the operands of [`Contraction::packs`] are as now. The others need not be there.
-    pub fn pack(&self, nest: &Nest, launch: Launch) -> PackedRight {
+    /// Packs the right operand for any number of runs in which the operands of
+    /// [`Contraction::packs`] do not change. The other operands may be empty.
+    pub fn pack(&self, nest: &Nest, launch: Launch, room: Option<Register>) -> PackedRight {
         match self.dtype {
-            DType::F64 => PackedRight::F64(Packed::new(self.size, &self.right.bind(nest, launch))),
-            _ => PackedRight::F32(Packed::new(self.size, &self.right.bind(nest, launch))),
+            DType::F64 => PackedRight::F64(Packed::new(self.size, &self.right.bind(nest, launch), room)),
+            _ => PackedRight::F32(Packed::new(self.size, &self.right.bind(nest, launch), room)),
         }
+    }
+
+    /// Returns the bytes that [`Contraction::pack`] takes.
+    pub fn packed_bytes(&self) -> u64 {
+        self.size.packed_bytes(self.dtype.size())
+    }
+
+    /// Returns the bytes that a run keeps at most.
+    pub fn working_bytes(&self, is_packed: bool) -> u64 {
+        self.size.working_bytes(self.dtype.size(), is_packed)
     }
 
     /// Computes all places.
@@ -175,7 +201,8 @@ impl Contraction {
     }
 }
 
-/// The nest's roles with the last free axis a column, so that places follow each other along columns.
+/// Returns the nest's roles with the last free axis as a column, so that places are consecutive
+/// along columns.
 pub fn oriented(nest: &Nest) -> Option<Roles> {
     let mut roles = nest.roles()?;
     let last = nest.free.checked_sub(1)?;
@@ -187,7 +214,8 @@ pub fn oriented(nest: &Nest) -> Option<Roles> {
     roles.columns.contains(&last).then_some(roles)
 }
 
-/// The two factors. Where tables say where both lie, terms that are neighbours in the left one follow each other.
+/// Creates the two factors. If both are gathered, the terms are ordered so that neighbours are
+/// contiguous in the left one.
 fn sides(nest: &Nest, roles: &mut Roles) -> (Side, Side) {
     let both = |reduction: &[usize]| {
         let left = Side::new(nest, [&roles.batch, &roles.rows, reduction], roles.left, &roles.left_guards);
@@ -209,7 +237,8 @@ fn sides(nest: &Nest, roles: &mut Roles) -> (Side, Side) {
 }
 
 impl Side {
-    /// The operand whose elements are `value` of the body, 0 where a guard fails. `axes` are its batch, outer and reduction axes.
+    /// Creates the operand with the elements `value` of the body, or 0 where a guard fails. `axes`
+    /// are its batch, outer and reduction axes.
     fn new(nest: &Nest, axes: [&[usize]; 3], value: Value, guards: &[Affine]) -> Self {
         if let Inst::Leaf(Leaf::Load(load)) = &nest.body.insts[value].0
             && let Some(places) = gathered(nest, axes, load, guards)
@@ -231,7 +260,7 @@ impl Side {
         }
     }
 
-    /// How many loads there are in its program.
+    /// Returns the number of loads in its program.
     fn loads(&self) -> usize {
         match self {
             Side::Gathered { .. } => 1,
@@ -249,7 +278,8 @@ impl Side {
         }
     }
 
-    /// Whether it is the same at every step of the loops around the nest, but for what is in memory.
+    /// Returns whether its addresses and guards are the same at every step of the loops around the
+    /// nest.
     fn is_steady(&self) -> bool {
         match self {
             Side::Gathered { places, .. } => places.is_steady(),
@@ -258,7 +288,7 @@ impl Side {
     }
 }
 
-/// A side with its memory.
+/// A side, bound to the memory of its operands.
 enum Bound<'a, T> {
     Gathered(Gather<'a, T>),
     Computed { nest: &'a Nest, computed: &'a Computed, launch: Launch<'a> },
@@ -343,7 +373,7 @@ impl Computed {
     }
 }
 
-/// Runs the nest's epilogue on finished tiles.
+/// The store that runs the nest's epilogue on finished tiles.
 struct Epilogue<'a> {
     job: &'a Job<'a>,
     contraction: &'a Contraction,
@@ -367,7 +397,7 @@ impl<'a, T: Float + Number> Store<T> for Epilogue<'a> {
         let place = |row: usize, column: usize| batch[tile.batch] + rows[row] + columns[column];
         let consecutive = runs[tile.columns.start] as usize >= width;
         if consecutive {
-            // Rows whose places follow each other are finished together.
+            // Rows with consecutive places are finished together.
             let mut first = tile.rows.start;
             while first < tile.rows.end {
                 let follows = |row: &usize| rows[*row] == rows[row - 1] + width;

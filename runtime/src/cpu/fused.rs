@@ -1,5 +1,5 @@
-//! The epilogue of most products and convolutions in one pass, `min(max(((x + a) · s + t) + u, low), high)`, each part optional: bias, normalisation,
-//! residual and activation.
+//! The epilogue of most products and convolutions in one pass: bias, normalisation, residual and
+//! activation, as `min(max(((x + a) · s + t) + u, low), high)`. Each part is optional.
 //!
 //! Always true: it computes what the program says, operation by operation, in its order.
 
@@ -8,16 +8,16 @@ use super::vector::{Level, level};
 use tile_compiler::dtype::DType;
 use tile_compiler::scalar::{BinaryOp, Value};
 
-/// What one place's number is combined with.
+/// An operand of the form, with one number for each place.
 #[derive(Clone, Copy, Debug)]
 pub enum Term {
-    /// A value that the tape keeps in a register: one that repeats after so many places, or a constant.
+    /// A constant or steady value in a register of the tape, with its period in places.
     Kept { register: usize, period: usize },
-    /// The element of an operand at the place itself.
+    /// The element of an operand that has the place's number.
     AtPlace(usize),
 }
 
-/// An epilogue of that form.
+/// An epilogue of this form.
 #[derive(Clone, Debug, Default)]
 pub struct Fused {
     /// The terms a, s, t and u.
@@ -26,7 +26,7 @@ pub struct Fused {
     pub high: Option<f32>,
 }
 
-/// The places in the form, in order.
+/// The positions in the form, in order.
 const BEFORE: usize = 0;
 const SCALE: usize = 1;
 const AFTER: usize = 2;
@@ -35,7 +35,8 @@ const LOW: usize = 4;
 const HIGH: usize = 5;
 
 impl Fused {
-    /// The form of a tape whose given value is `x`. The tape may gain steps that run once.
+    /// Recognises the form in a tape whose given value is `x`. The tape may gain steady steps, for
+    /// negated terms.
     pub fn of(tape: &mut Tape, x: Value) -> Option<Self> {
         let [result] = tape.results[..] else { return None };
         let mut fused = Self::default();
@@ -89,7 +90,7 @@ impl Fused {
         Some(fused)
     }
 
-    /// Whether `value`, or what is made of it, is multiplied.
+    /// Returns whether `value`, or a value made from it, is multiplied.
     fn scales_later(&self, tape: &Tape, value: Value) -> bool {
         let mut value = value;
         for step in &tape.steps {
@@ -102,7 +103,7 @@ impl Fused {
         false
     }
 
-    /// `out` of `x`; `terms` as the form has them, all as long as `out`.
+    /// Computes `out` from `x`. The terms are those of the form, each at least as long as `out`.
     pub fn apply(&self, x: &[f32], terms: [Option<&[f32]>; 4], out: &mut [f32]) {
         let clamps = self.low.is_some() || self.high.is_some();
         let form = terms
@@ -120,14 +121,19 @@ impl Fused {
             #[cfg(target_arch = "x86_64")]
             Level::Avx512 => &AVX512,
         };
-        // SAFETY: the processor has said that it has the level's instructions.
+        // SAFETY: `level` detected the level's instructions.
         unsafe { table[form](x, terms, bounds, out) };
     }
 }
 
+/// An instance of [`pass`], compiled for an instruction set.
+///
+/// # Safety
+/// The processor must have that instruction set.
 type Pass = unsafe fn(x: &[f32], terms: [&[f32]; 4], bounds: [f32; 2], out: &mut [f32]);
 
-/// One pass of the form whose bits say which terms there are, and, the fifth, whether there are bounds. All slices are of one length.
+/// One pass. The bits of `FORM` say which terms there are, and the fifth bit whether there are
+/// bounds. All slices have at least the length of `out`.
 #[inline(always)]
 fn pass<const FORM: usize>(x: &[f32], [a, s, t, u]: [&[f32]; 4], [low, high]: [f32; 2], out: &mut [f32]) {
     let n = out.len();

@@ -1,4 +1,4 @@
-//! A nest at work: its buffers, and the epilogue that ends every way of running it.
+//! A run of a nest: its buffers, and the epilogue with which every implementation ends.
 
 use super::caches::CACHES;
 use super::idle::Idle;
@@ -15,23 +15,25 @@ use tile_compiler::affine::Affine;
 use tile_compiler::nest::Nest;
 use tile_compiler::scalar::Value;
 
-/// Operations from which on a longer program does not make pieces smaller: then they have 512 points.
+/// The most operations counted for one element. However long the program is, a piece has at least
+/// 512 points.
 const LONGEST: usize = GRAIN / 512;
 
-/// Operations that take a thread some microseconds.
+/// The least work of a piece, in operations: some microseconds of one thread.
 const GRAIN: usize = 1 << 15;
 
-/// Where in an output the places' elements are.
+/// The positions of the places' elements in an output.
 pub enum Position {
-    /// In the places' own order, but for what the loops add.
+    /// In the order of the places, shifted by the expression, which only the loops around the nest
+    /// decide.
     InOrder(Affine),
     Lines(Lines),
-    /// One for each row, whose numbers are the space.
+    /// One element for each row. The space numbers the rows.
     Rows(Lines, Space),
 }
 
 impl Position {
-    /// The positions that the nest's output of this number has.
+    /// Finds the positions of the nest's output of this number.
     pub fn new(nest: &Nest, output: usize) -> Self {
         let position = &nest.outputs[output].position;
         if nest.is_of_rows(output) {
@@ -54,12 +56,13 @@ pub struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    /// A thread's means to run the epilogue.
+    /// Creates a thread's machine for the epilogue.
     pub fn finisher(&self) -> Machine<'a> {
         self.epilogue.machine(self.launch)
     }
 
-    /// The part of an output that holds the elements of consecutive places, in bytes, if they follow each other there.
+    /// Returns the part of an output, as a range of bytes, that holds the elements of consecutive
+    /// places. `None` if they are not contiguous there.
     fn part(&self, output: usize, places: Range<usize>, size: usize) -> Option<(&'a Shared<'a, u8>, Range<usize>)> {
         let Position::InOrder(shift) = &self.positions[output] else { return None };
         let Output { bytes, first } = &self.outputs[output];
@@ -70,9 +73,10 @@ impl<'a> Job<'a> {
         Some((bytes, at(places.start)..at(places.end)))
     }
 
-    /// Runs the epilogue for a chunk of places (what it is given is there) and stores the results.
+    /// Runs the epilogue for a chunk of places and stores the results. The values that the epilogue
+    /// is given must already be in `epilogue`.
     ///
-    /// Each place is to be finished by one thread only.
+    /// Each place must be finished by one thread only.
     pub fn finish(&self, epilogue: &mut Machine, places: Range<usize>) {
         let part = |output: usize, result: Value| self.part(output, places.clone(), self.epilogue.dtype(result).size());
         epilogue.sinks.clear();
@@ -94,7 +98,9 @@ impl<'a> Job<'a> {
                 continue;
             }
             match part(output, result) {
-                // SAFETY: places are split between threads, so that no other part in use holds these; the result is elsewhere.
+                // SAFETY: each place is finished by one thread only, so no other part in use shares
+                // these elements. The result is not in its sink, so `epilogue.bytes` is other
+                // memory.
                 Some((bytes, range)) => unsafe { bytes.slice(range) }.copy_from_slice(epilogue.bytes(result)),
                 None => self.scatter(epilogue, output, places.clone()),
             }
@@ -119,13 +125,14 @@ impl<'a> Job<'a> {
             let run = if step == 1 { piece.length } else { 1 };
             for (number, values) in values.chunks_exact(run * size).enumerate() {
                 let Ok(start) = usize::try_from(piece.values[0] + number as i64 * step - *first as i64) else { return };
-                // SAFETY: places are split between threads, and no two have one position.
+                // SAFETY: each place is finished by one thread only, and no two places share a
+                // position, so no other part in use shares these elements.
                 unsafe { bytes.slice(start * size..(start + run) * size) }.copy_from_slice(values);
             }
         });
     }
 
-    /// Stores a result of each row of a chunk.
+    /// Stores one result for each row of a chunk.
     fn scatter_rows(&self, epilogue: &mut Machine, output: usize, lines: &Lines, rows: &Space, places: Range<usize>) {
         let Output { bytes, first } = &self.outputs[output];
         let result = self.epilogue.results[output];
@@ -136,22 +143,25 @@ impl<'a> Job<'a> {
             for row in 0..piece.length {
                 let at = piece.values[0] + row as i64 * lines.steps[0] - *first as i64;
                 let Ok(at) = usize::try_from(at) else { return };
-                // SAFETY: rows are split between threads, and no two have one position.
+                // SAFETY: threads get whole rows, and no two rows share a position, so no other
+                // part in use shares this element.
                 let to = unsafe { bytes.slice(at * size..(at + 1) * size) };
                 to.copy_from_slice(&values[(piece.at + row) * step * size..][..size]);
             }
         });
     }
 
-    /// Runs the epilogue on the accumulated values of consecutive places and stores the results; all of them were written.
+    /// Runs the epilogue on the accumulated values of consecutive places and stores the results. At
+    /// least one point must have counted at each place.
     ///
-    /// Each place is to be finished by one thread only.
+    /// Each place must be finished by one thread only.
     pub fn complete<T: Number>(&self, epilogue: &mut Machine, place: usize, values: &[T]) {
         for (start, values) in (place..).step_by(CHUNK).zip(values.chunks(CHUNK)) {
             let part = || self.part(0, start..start + values.len(), size_of::<T>());
             match self.epilogue.fused.as_ref().and_then(|fused| Some((fused, part()?))) {
                 Some((fused, (bytes, range))) => {
-                    // SAFETY: places are split between threads, so that no other part in use holds these.
+                    // SAFETY: each place is finished by one thread only, so no other part in use
+                    // shares these elements.
                     let out = unsafe { bytes.slice(range) };
                     epilogue.run_fused(fused, start, elements(bytes_of(values)), elements_mut(out));
                 }
@@ -163,9 +173,10 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Where the elements of consecutive places are, if their accumulated values are stored as they are.
+    /// Returns a pointer to the elements of consecutive places, if the accumulated values are
+    /// stored unchanged: contiguous, in one output, without an epilogue.
     ///
-    /// Each place is to be written by one thread only.
+    /// Each place must be written by one thread only.
     pub fn direct<T>(&self, places: Range<usize>) -> Option<*mut T> {
         let is_plain = self.outputs.len() == 1 && self.nest.outputs[0].over.is_none() && self.epilogue.is_accumulator();
         let (bytes, range) = self.part(0, places, size_of::<T>()).filter(|_| is_plain)?;
@@ -178,9 +189,9 @@ impl<'a> Job<'a> {
     pub fn pointwise(&self, places: Range<usize>) {
         // With statistics, threads get whole rows.
         let unit = self.epilogue.row_length.unwrap_or(1);
-        // Long programs take long to begin: their pieces have some points, too.
+        // A long program takes long to set up, so its pieces keep a minimum number of points.
         let work = (self.epilogue.len() + 1).min(LONGEST);
-        // Most of what is so large would have left the caches before it is read.
+        // Most of an output this large would leave the caches before it is read.
         let past = matches!(self.outputs, [output] if output.bytes.len() >= CACHES.last / 2);
         let machine = || {
             let mut machine = self.finisher();
@@ -197,8 +208,9 @@ impl<'a> Job<'a> {
     }
 }
 
-/// Calls `f` with ranges that make up `range`, on several threads if so many times `work` operations on an element are worth it, and with
-/// a worker that `new` makes and that serves several ranges in turn.
+/// Calls `f` with ranges that make up `range`, with a worker made by `new` that serves several
+/// ranges in turn. Several threads are used if the work, `work` operations for each element, is
+/// worth it.
 pub fn parallel<W: Send>(
     range: Range<usize>,
     work: usize,
@@ -207,7 +219,7 @@ pub fn parallel<W: Send>(
 ) {
     let total = range.len();
     let threads = pool::threads();
-    // Many, since threads are not equally fast.
+    // Many pieces, since threads are not equally fast.
     let pieces = (threads * 16).min(total.saturating_mul(work) / GRAIN).min(total);
     if threads == 1 || pieces < 2 {
         return f(&mut new(), range);

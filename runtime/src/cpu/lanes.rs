@@ -1,20 +1,23 @@
-//! What registers of f32 can do beyond [`Vector`], for loops that keep values in registers from one operation to the next.
+//! Operations on registers of f32 beyond [`Vector`], for loops that keep values in registers from
+//! one operation to the next.
 //!
-//! Everything has a way that works on any processor, number by number; an instruction set has its own where that is faster.
+//! Every method has a default that works on any processor, lane by lane. An instruction set
+//! overrides it where it has something faster.
 
 use super::math;
 use super::simd::{Portable, Vector};
 
-/// Most numbers in a register.
+/// The number of lanes of the widest register.
 pub const MOST_LANES: usize = 16;
 
-/// Relations of two numbers, false where either is NaN but for `NOT_EQUAL`; the values are those of the x86 instructions.
+/// Relations of two numbers, with the encodings of the x86 compare instructions. If either number
+/// is NaN, all are false except `NOT_EQUAL`.
 pub const EQUAL: i32 = 0;
 pub const LESS: i32 = 17;
 pub const LESS_OR_EQUAL: i32 = 18;
 pub const NOT_EQUAL: i32 = 4;
 
-/// What is computed on the lanes of registers as whole numbers of 32 bits, which wrap.
+/// An operation on the lanes as 32-bit integers, which wrap.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum WordOp {
     Add,
@@ -23,13 +26,13 @@ pub enum WordOp {
     And,
     Or,
     Xor,
-    /// By counts of 32 and more, 0.
+    /// Gives 0 for counts of 32 and more.
     ShiftLeft,
-    /// The same, of numbers without sign.
+    /// Shifts unsigned integers. Gives 0 for counts of 32 and more.
     ShiftRight,
-    /// Of numbers with a sign; by counts of 32 and more, 0 or -1.
+    /// Shifts signed integers. Gives 0 or -1 for counts of 32 and more.
     ShiftRightSigned,
-    /// By counts of less than 32.
+    /// Takes counts below 32.
     RotateLeft,
 }
 
@@ -65,14 +68,15 @@ impl WordOp {
     }
 }
 
-/// `f` of each lane of some registers.
+/// Applies `f` to each lane of some registers.
 ///
 /// # Safety
 /// The processor must have the register's instructions.
 #[inline(always)]
 unsafe fn each<L: Lanes, const N: usize>(registers: [L; N], f: impl Fn([f32; N]) -> f32) -> L {
     let (mut all, mut out) = ([[0.0; MOST_LANES]; N], [0.0; MOST_LANES]);
-    // SAFETY: the arrays hold the lanes of any register.
+    // SAFETY: the caller guarantees that the processor has the instructions. The arrays have room
+    // for the lanes of any register.
     unsafe {
         all.iter_mut().zip(registers).for_each(|(to, register)| register.store(to.as_mut_ptr()));
         out[..L::LANES].iter_mut().enumerate().for_each(|(i, out)| *out = f(std::array::from_fn(|n| all[n][i])));
@@ -80,7 +84,9 @@ unsafe fn each<L: Lanes, const N: usize>(registers: [L; N], f: impl Fn([f32; N])
     }
 }
 
-/// 2^(k/8), as words that are less by k times 2²⁰: to raise one to a power of 2, [`math::exp_near`] adds a number of eighths, k among them, at its 20th bit.
+/// 2^(k/8) for k in 0..8, with k · 2²⁰ subtracted from the bits. [`math::exp_near`] adds n · 2²⁰ to
+/// the bits of entry k, where n = 8m + k is a number of eighths. That adds m to the exponent, and k
+/// · 2²⁰, which the table makes up for.
 const POWERS_OF_EIGHTHS: [f32; 8] = {
     let mut table = [0.0; 8];
     let mut k = 0;
@@ -91,19 +97,20 @@ const POWERS_OF_EIGHTHS: [f32; 8] = {
     table
 };
 
-/// Registers that a function of the elementary ones goes through together: more have no room where there are 16.
+/// Registers that an elementary function processes at once. With 16 registers, more would be
+/// spilled.
 const TOGETHER: usize = 4;
 
-/// Writes `f` of each register over it.
+/// Replaces each register by `f` of it, in groups. The caller must guarantee `f`'s instructions.
 macro_rules! by_groups {
     ($all:expr, $f:path) => {
         let (groups, rest) = $all.as_chunks_mut::<TOGETHER>();
         for group in groups {
-            // SAFETY: the processor has the instructions, by the caller's promise.
+            // SAFETY: the caller guarantees that the processor has the instructions.
             unsafe { *group = $f(*group) };
         }
         for x in rest {
-            // SAFETY: as above.
+            // SAFETY: the caller guarantees that the processor has the instructions.
             unsafe { [*x] = $f([*x]) };
         }
     };
@@ -112,98 +119,109 @@ macro_rules! by_groups {
 /// A register of f32.
 ///
 /// # Safety of the methods
-/// As for [`Vector`]; a pointer to a part must be readable or writable for so many numbers, one to conditions for as many bytes as there are lanes.
+/// The contract of [`Vector`], and:
+/// - For `__m512` the processor must also have AVX-512 BW, DQ and VL.
+/// - `load_part`, `store_part`: `p` must be readable or writable for `length` numbers.
+/// - `load_part`, `store_part`, `first`: `length` must be at most `LANES`.
+/// - `store_past`: `p` must be writable for `LANES` numbers and aligned to the register's size.
+/// - `choose`: `conditions` must be readable for `LANES` bytes.
+/// - `compare`: `to` must be writable for `LANES` bytes.
 pub trait Lanes: Vector<Scalar = f32> {
     #[inline(always)]
     unsafe fn sub(self, other: Self) -> Self {
-        // SAFETY: by the caller's promise, as in all these methods.
+        // SAFETY: the caller guarantees that the processor has the instructions.
         unsafe { each([self, other], |[a, b]| a - b) }
     }
     #[inline(always)]
     unsafe fn mul(self, other: Self) -> Self {
-        // SAFETY: as above.
+        // SAFETY: the caller guarantees that the processor has the instructions.
         unsafe { each([self, other], |[a, b]| a * b) }
     }
     #[inline(always)]
     unsafe fn div(self, other: Self) -> Self {
-        // SAFETY: as above.
+        // SAFETY: the caller guarantees that the processor has the instructions.
         unsafe { each([self, other], |[a, b]| a / b) }
     }
     #[inline(always)]
     unsafe fn sqrt(self) -> Self {
-        // SAFETY: as above.
+        // SAFETY: the caller guarantees that the processor has the instructions.
         unsafe { each([self], |[a]| a.sqrt()) }
     }
     #[inline(always)]
     unsafe fn abs(self) -> Self {
-        // SAFETY: as above.
+        // SAFETY: the caller guarantees that the processor has the instructions.
         unsafe { each([self], |[a]| a.abs()) }
     }
     #[inline(always)]
     unsafe fn neg(self) -> Self {
-        // SAFETY: as above.
+        // SAFETY: the caller guarantees that the processor has the instructions.
         unsafe { each([self], |[a]| -a) }
     }
-    /// The magnitude of `self` with the sign of `other`.
+    /// Returns the magnitude of `self` with the sign of `other`.
     #[inline(always)]
     unsafe fn copysign(self, other: Self) -> Self {
-        // SAFETY: as above.
+        // SAFETY: the caller guarantees that the processor has the instructions.
         unsafe { each([self, other], |[a, b]| a.copysign(b)) }
     }
-    /// `a < b ? self : other`
+    /// Returns `a < b ? self : other`.
     #[inline(always)]
     unsafe fn if_less(self, a: Self, b: Self, other: Self) -> Self {
-        // SAFETY: as above.
+        // SAFETY: the caller guarantees that the processor has the instructions.
         unsafe { each([self, a, b, other], |[x, a, b, y]| if a < b { x } else { y }) }
     }
-    /// Whether [`Self::scale`] takes any n, and gives 0 or infinity where it is large, NaN where it is NaN.
+    /// Whether [`Self::scale`] takes any n, and saturates: to 0 or infinity for large n, to NaN for
+    /// NaN.
     const SATURATES: bool = false;
     /// Whether [`Vector::fma`] rounds once.
     const FUSED: bool = true;
     /// Whether [`Self::eighth`] is one instruction.
     const EIGHTHS: bool = false;
-    /// Of [`POWERS_OF_EIGHTHS`] for each lane the one whose number is the lane's last three bits.
+    /// Returns for each lane the entry of [`POWERS_OF_EIGHTHS`] that the lane's last three bits
+    /// name.
     #[inline(always)]
     unsafe fn eighth(self) -> Self {
-        // SAFETY: as above.
+        // SAFETY: the caller guarantees that the processor has the instructions.
         unsafe { each([self], |[x]| POWERS_OF_EIGHTHS[x.to_bits() as usize % 8]) }
     }
-    /// 2^(k/16) for each lane, where k is the lane's last four bits.
+    /// Returns 2^(k/16) for each lane, where k is the lane's last four bits.
     #[inline(always)]
     unsafe fn root(self) -> Self {
-        // SAFETY: as above.
+        // SAFETY: the caller guarantees that the processor has the instructions.
         unsafe { each([self], |[x]| math::SIXTEENTHS[x.to_bits() as usize % 16]) }
     }
-    /// `self * 2ⁿ` of a whole n in -252..=254 (where it saturates, 2 to the greatest whole number that is not above any n), rounded once if `self` is 0.7 to 2.
+    /// Returns `self * 2ⁿ` for an integer n in -252..=254, rounded once if `self` is in 0.7..=2.
+    /// With [`Self::SATURATES`], any n is allowed, and the exponent is ⌊n⌋.
     #[inline(always)]
     unsafe fn scale(self, n: Self) -> Self {
-        // SAFETY: as above.
+        // SAFETY: the caller guarantees that the processor has the instructions.
         unsafe { each([self, n], |[x, n]| math::scale(x, n)) }
     }
-    /// `self` where its magnitude is less than the limit's, else, for NaN too, the limit, with either sign.
+    /// Returns `self` if its magnitude is less than the limit. Otherwise, and for NaN, returns the
+    /// limit with either sign.
     #[inline(always)]
     unsafe fn within(self, limit: Self) -> Self {
-        // SAFETY: as above.
+        // SAFETY: the caller guarantees that the processor has the instructions.
         unsafe { each([self, limit], |[a, limit]| if a.abs() < limit { a } else { limit }) }
     }
-    /// Of lanes that hold words, not floats.
+    /// Applies an operation to lanes that hold integers.
     #[inline(always)]
     unsafe fn word(self, op: WordOp, other: Self) -> Self {
-        // SAFETY: as above.
+        // SAFETY: the caller guarantees that the processor has the instructions.
         unsafe { each([self, other], |[a, b]| f32::from_bits(op.apply(a.to_bits(), b.to_bits()))) }
     }
-    /// The floats nearest to words, with a sign or without.
+    /// Converts lanes that hold signed or unsigned integers to the nearest floats.
     #[inline(always)]
     unsafe fn words_as_floats(self, signed: bool) -> Self {
         let float = |word: u32| if signed { word as i32 as f32 } else { word as f32 };
-        // SAFETY: as above.
+        // SAFETY: the caller guarantees that the processor has the instructions.
         unsafe { each([self], |[a]| float(a.to_bits())) }
     }
-    /// The first `length` numbers at `p`, then zeros.
+    /// Loads the first `length` numbers at `p`, then zeros.
     #[inline(always)]
     unsafe fn load_part(p: *const f32, length: usize) -> Self {
         let mut all = [0.0; MOST_LANES];
-        // SAFETY: readable by the caller's promise.
+        // SAFETY: the caller guarantees `length` readable numbers at `p`, and that the array has
+        // room for them.
         unsafe {
             p.copy_to_nonoverlapping(all.as_mut_ptr(), length);
             Self::load(all.as_ptr())
@@ -213,44 +231,48 @@ pub trait Lanes: Vector<Scalar = f32> {
     #[inline(always)]
     unsafe fn store_part(self, p: *mut f32, length: usize) {
         let mut all = [0.0; MOST_LANES];
-        // SAFETY: writable by the caller's promise.
+        // SAFETY: the caller guarantees `length` writable numbers at `p`, and that the array has as
+        // many.
         unsafe {
             self.store(all.as_mut_ptr());
             all.as_ptr().copy_to_nonoverlapping(p, length);
         }
     }
-    /// Stores past the caches where there is an instruction for it; `p` is a multiple of the register's size then.
+    /// Stores with a non-temporal hint, past the caches, where there is an instruction for it.
     #[inline(always)]
     unsafe fn store_past(self, p: *mut f32) {
-        // SAFETY: writable by the caller's promise.
+        // SAFETY: the caller guarantees that `p` is writable for `LANES` numbers.
         unsafe { self.store(p) }
     }
-    /// The first `length` numbers, then those of `other`.
+    /// Returns the first `length` numbers, then those of `other`.
     #[inline(always)]
     unsafe fn first(self, length: usize, other: Self) -> Self {
         let mut all = [0.0; MOST_LANES];
-        // SAFETY: the array holds the lanes of any register.
+        // SAFETY: the array has room for the lanes of any register, and `length` is at most
+        // `LANES`.
         unsafe {
             other.store(all.as_mut_ptr());
             self.store_part(all.as_mut_ptr(), length);
             Self::load(all.as_ptr())
         }
     }
-    /// Where a condition is not 0 `self`, else `other`.
+    /// Returns `self` in the lanes whose condition is not 0, `other` in the rest.
     #[inline(always)]
     unsafe fn choose(self, conditions: *const u8, other: Self) -> Self {
         let mut chosen = [0.0; MOST_LANES];
-        // SAFETY: readable by the caller's promise.
+        // SAFETY: the caller guarantees `LANES` readable bytes; the array has room for as many
+        // numbers.
         unsafe {
             (0..Self::LANES).for_each(|i| chosen[i] = if *conditions.add(i) != 0 { 1.0 } else { 0.0 });
             self.if_less(Self::splat(0.5), Self::load(chosen.as_ptr()), other)
         }
     }
-    /// Stores for each lane whether `self` and `other` are in relation `R`, as 0 or 1.
+    /// Stores for each lane, as 0 or 1, whether `self` and `other` are in relation `R`.
     #[inline(always)]
     unsafe fn compare<const R: i32>(self, other: Self, to: *mut u8) {
         let (mut a, mut b) = ([0.0; MOST_LANES], [0.0; MOST_LANES]);
-        // SAFETY: writable by the caller's promise; the arrays hold the lanes of any register.
+        // SAFETY: the caller guarantees `LANES` writable bytes. The arrays have room for the lanes
+        // of any register.
         unsafe {
             self.store(a.as_mut_ptr());
             other.store(b.as_mut_ptr());
@@ -264,17 +286,18 @@ pub trait Lanes: Vector<Scalar = f32> {
             }
         }
     }
-    /// eˣ of each.
+    /// Replaces each register by eˣ.
     #[inline(always)]
     unsafe fn exp_each<const K: usize>(all: &mut [Self; K]) {
         by_groups!(all, math::exp);
     }
-    /// The hyperbolic tangent of each. Like the error function's it needs many registers itself: `black_box` has the others kept in memory.
+    /// Replaces each register by its hyperbolic tangent. Like the error function, it needs many
+    /// registers: `black_box` keeps those of the caller in memory.
     #[inline(always)]
     unsafe fn tanh_each(all: &mut [Self]) {
         by_groups!(std::hint::black_box(all), math::tanh);
     }
-    /// The error function of each.
+    /// Replaces each register by its error function.
     #[inline(always)]
     unsafe fn erf_each(all: &mut [Self]) {
         by_groups!(std::hint::black_box(all), math::erf);
@@ -282,6 +305,14 @@ pub trait Lanes: Vector<Scalar = f32> {
 }
 
 impl Lanes for Portable<f32, 4> {
+    const FUSED: bool = false;
+}
+#[cfg(test)]
+impl Lanes for Portable<f32, 8> {
+    const FUSED: bool = false;
+}
+#[cfg(test)]
+impl Lanes for Portable<f32, 16> {
     const FUSED: bool = false;
 }
 
@@ -294,41 +325,42 @@ mod x86 {
     use std::arch::x86_64::*;
 
     #[allow(unused_unsafe, reason = "where the target has the instructions by default, most intrinsics are safe")]
-    // SAFETY of all methods: by the caller's promise.
+    // SAFETY of all methods: see `Lanes`.
     impl Lanes for __m512 {
         #[inline(always)]
         unsafe fn sub(self, other: Self) -> Self {
-            // SAFETY: as above.
+            // SAFETY: the caller guarantees that the processor has the instructions.
             unsafe { _mm512_sub_ps(self, other) }
         }
         #[inline(always)]
         unsafe fn mul(self, other: Self) -> Self {
-            // SAFETY: as above.
+            // SAFETY: the caller guarantees that the processor has the instructions.
             unsafe { _mm512_mul_ps(self, other) }
         }
         #[inline(always)]
         unsafe fn div(self, other: Self) -> Self {
-            // SAFETY: as above.
+            // SAFETY: the caller guarantees that the processor has the instructions.
             unsafe { _mm512_div_ps(self, other) }
         }
         #[inline(always)]
         unsafe fn sqrt(self) -> Self {
-            // SAFETY: as above.
+            // SAFETY: the caller guarantees that the processor has the instructions.
             unsafe { _mm512_sqrt_ps(self) }
         }
         #[inline(always)]
         unsafe fn abs(self) -> Self {
-            // SAFETY: as above.
+            // SAFETY: the caller guarantees that the processor has the instructions.
             unsafe { _mm512_andnot_ps(_mm512_set1_ps(-0.0), self) }
         }
         #[inline(always)]
         unsafe fn neg(self) -> Self {
-            // SAFETY: as above.
+            // SAFETY: the caller guarantees that the processor has the instructions.
             unsafe { _mm512_xor_ps(_mm512_set1_ps(-0.0), self) }
         }
         #[inline(always)]
         unsafe fn copysign(self, other: Self) -> Self {
-            // SAFETY: as above. The table is `sign ? other : self`, bit by bit.
+            // SAFETY: the caller guarantees the instructions. The truth table is
+            // `sign ? other : self`, bit by bit.
             unsafe {
                 let [sign, a, b] = [_mm512_set1_ps(-0.0), self, other].map(|x| _mm512_castps_si512(x));
                 _mm512_castsi512_ps(_mm512_ternarylogic_epi32::<0b1100_1010>(sign, b, a))
@@ -336,30 +368,31 @@ mod x86 {
         }
         #[inline(always)]
         unsafe fn if_less(self, a: Self, b: Self, other: Self) -> Self {
-            // SAFETY: as above.
+            // SAFETY: the caller guarantees that the processor has the instructions.
             unsafe { _mm512_mask_blend_ps(_mm512_cmp_ps_mask::<LESS>(a, b), other, self) }
         }
         const SATURATES: bool = true;
         #[inline(always)]
         unsafe fn scale(self, n: Self) -> Self {
-            // SAFETY: as above.
+            // SAFETY: the caller guarantees that the processor has the instructions.
             unsafe { _mm512_scalef_ps(self, n) }
         }
         #[inline(always)]
         unsafe fn root(self) -> Self {
-            // SAFETY: as above; the table has as many numbers as the register.
+            // SAFETY: the caller guarantees the instructions; the table has as many numbers as the
+            // register has lanes.
             unsafe { _mm512_permutexvar_ps(_mm512_castps_si512(self), _mm512_loadu_ps(math::SIXTEENTHS.as_ptr())) }
         }
         #[inline(always)]
         unsafe fn within(self, limit: Self) -> Self {
-            /// Of two numbers the one of lesser magnitude, with its own sign.
+            /// The number of lesser magnitude, with its own sign.
             const LESSER_MAGNITUDE: i32 = 0b0110;
-            // SAFETY: as above.
+            // SAFETY: the caller guarantees that the processor has the instructions.
             unsafe { _mm512_range_ps::<LESSER_MAGNITUDE>(self, limit) }
         }
         #[inline(always)]
         unsafe fn word(self, op: WordOp, other: Self) -> Self {
-            // SAFETY: as above.
+            // SAFETY: the caller guarantees that the processor has the instructions.
             unsafe {
                 let [a, b] = [self, other].map(|x| _mm512_castps_si512(x));
                 _mm512_castsi512_ps(match op {
@@ -378,7 +411,7 @@ mod x86 {
         }
         #[inline(always)]
         unsafe fn words_as_floats(self, signed: bool) -> Self {
-            // SAFETY: as above.
+            // SAFETY: the caller guarantees that the processor has the instructions.
             unsafe {
                 let a = _mm512_castps_si512(self);
                 if signed { _mm512_cvtepi32_ps(a) } else { _mm512_cvtepu32_ps(a) }
@@ -386,27 +419,28 @@ mod x86 {
         }
         #[inline(always)]
         unsafe fn load_part(p: *const f32, length: usize) -> Self {
-            // SAFETY: as above.
+            // SAFETY: the caller guarantees the instructions, and `length` readable numbers at `p`.
             unsafe { _mm512_maskz_loadu_ps(part(length), p) }
         }
         #[inline(always)]
         unsafe fn store_past(self, p: *mut f32) {
-            // SAFETY: as above; `p` is aligned by the caller's promise.
+            // SAFETY: the caller guarantees the instructions, and that `p` is writable and aligned
+            // to the register's size.
             unsafe { _mm512_stream_ps(p, self) }
         }
         #[inline(always)]
         unsafe fn store_part(self, p: *mut f32, length: usize) {
-            // SAFETY: as above.
+            // SAFETY: the caller guarantees the instructions, and `length` writable numbers at `p`.
             unsafe { _mm512_mask_storeu_ps(p, part(length), self) }
         }
         #[inline(always)]
         unsafe fn first(self, length: usize, other: Self) -> Self {
-            // SAFETY: as above.
+            // SAFETY: the caller guarantees that the processor has the instructions.
             unsafe { _mm512_mask_blend_ps(part(length), other, self) }
         }
         #[inline(always)]
         unsafe fn choose(self, conditions: *const u8, other: Self) -> Self {
-            // SAFETY: as above.
+            // SAFETY: the caller guarantees the instructions, and `LANES` readable bytes.
             unsafe {
                 let conditions = _mm_loadu_si128(conditions.cast());
                 _mm512_mask_blend_ps(_mm_test_epi8_mask(conditions, conditions), other, self)
@@ -414,63 +448,64 @@ mod x86 {
         }
         #[inline(always)]
         unsafe fn compare<const R: i32>(self, other: Self, to: *mut u8) {
-            // SAFETY: as above.
+            // SAFETY: the caller guarantees the instructions, and `LANES` writable bytes.
             unsafe { _mm_storeu_si128(to.cast(), _mm_maskz_set1_epi8(_mm512_cmp_ps_mask::<R>(self, other), 1)) }
         }
         #[inline(always)]
         unsafe fn erf_each(all: &mut [Self]) {
-            // SAFETY: as above.
+            // SAFETY: the caller guarantees that the processor has the instructions.
             unsafe { math::erf_by_table(all) }
         }
     }
 
-    /// The lanes below `length`.
+    /// Returns the mask of the lanes below `length`.
     #[inline(always)]
     fn part(length: usize) -> __mmask16 {
         ((1u32 << length) - 1) as __mmask16
     }
 
     #[allow(unused_unsafe, reason = "as above")]
-    // SAFETY of all methods: by the caller's promise.
+    // SAFETY of all methods: see `Lanes`.
     impl Lanes for __m256 {
         #[inline(always)]
         unsafe fn store_past(self, p: *mut f32) {
-            // SAFETY: as above; `p` is aligned by the caller's promise.
+            // SAFETY: the caller guarantees the instructions, and that `p` is writable and aligned
+            // to the register's size.
             unsafe { _mm256_stream_ps(p, self) }
         }
         #[inline(always)]
         unsafe fn sub(self, other: Self) -> Self {
-            // SAFETY: as above.
+            // SAFETY: the caller guarantees that the processor has the instructions.
             unsafe { _mm256_sub_ps(self, other) }
         }
         #[inline(always)]
         unsafe fn mul(self, other: Self) -> Self {
-            // SAFETY: as above.
+            // SAFETY: the caller guarantees that the processor has the instructions.
             unsafe { _mm256_mul_ps(self, other) }
         }
         #[inline(always)]
         unsafe fn div(self, other: Self) -> Self {
-            // SAFETY: as above.
+            // SAFETY: the caller guarantees that the processor has the instructions.
             unsafe { _mm256_div_ps(self, other) }
         }
         #[inline(always)]
         unsafe fn sqrt(self) -> Self {
-            // SAFETY: as above.
+            // SAFETY: the caller guarantees that the processor has the instructions.
             unsafe { _mm256_sqrt_ps(self) }
         }
         #[inline(always)]
         unsafe fn abs(self) -> Self {
-            // SAFETY: as above.
+            // SAFETY: the caller guarantees that the processor has the instructions.
             unsafe { _mm256_andnot_ps(_mm256_set1_ps(-0.0), self) }
         }
         #[inline(always)]
         unsafe fn neg(self) -> Self {
-            // SAFETY: as above.
+            // SAFETY: the caller guarantees that the processor has the instructions.
             unsafe { _mm256_xor_ps(_mm256_set1_ps(-0.0), self) }
         }
         #[inline(always)]
         unsafe fn copysign(self, other: Self) -> Self {
-            // SAFETY: as above.
+            // SAFETY: the caller guarantees that the processor has the instructions.
             unsafe {
                 let sign = _mm256_set1_ps(-0.0);
                 _mm256_or_ps(_mm256_andnot_ps(sign, self), _mm256_and_ps(sign, other))
@@ -478,12 +513,12 @@ mod x86 {
         }
         #[inline(always)]
         unsafe fn if_less(self, a: Self, b: Self, other: Self) -> Self {
-            // SAFETY: as above.
+            // SAFETY: the caller guarantees that the processor has the instructions.
             unsafe { _mm256_blendv_ps(other, self, _mm256_cmp_ps::<LESS>(a, b)) }
         }
         #[inline(always)]
         unsafe fn word(self, op: WordOp, other: Self) -> Self {
-            // SAFETY: as above.
+            // SAFETY: the caller guarantees that the processor has the instructions.
             unsafe {
                 let [a, b] = [self, other].map(|x| _mm256_castps_si256(x));
                 _mm256_castsi256_ps(match op {
@@ -505,7 +540,8 @@ mod x86 {
         }
         #[inline(always)]
         unsafe fn words_as_floats(self, signed: bool) -> Self {
-            // SAFETY: as above. Both halves of a word are floats; their sum is rounded once.
+            // SAFETY: the caller guarantees the instructions. Both halves of a word are exact
+            // floats, and their sum is rounded once.
             unsafe {
                 let a = _mm256_castps_si256(self);
                 let high = if signed { _mm256_srai_epi32::<16>(a) } else { _mm256_srli_epi32::<16>(a) };
@@ -515,7 +551,7 @@ mod x86 {
         }
         #[inline(always)]
         unsafe fn scale(self, n: Self) -> Self {
-            // SAFETY: as above.
+            // SAFETY: the caller guarantees that the processor has the instructions.
             unsafe {
                 let power =
                     |n| _mm256_castsi256_ps(_mm256_slli_epi32::<23>(_mm256_add_epi32(n, _mm256_set1_epi32(127))));
@@ -527,18 +563,19 @@ mod x86 {
         const EIGHTHS: bool = true;
         #[inline(always)]
         unsafe fn eighth(self) -> Self {
-            // SAFETY: as above; the table has as many numbers as the register.
+            // SAFETY: the caller guarantees the instructions; the table has as many numbers as the
+            // register has lanes.
             unsafe { _mm256_permutevar8x32_ps(_mm256_loadu_ps(POWERS_OF_EIGHTHS.as_ptr()), _mm256_castps_si256(self)) }
         }
-        // Almost all arguments are near, so that one test for all registers costs less than what it saves on each. It is a test for all, as a branch for
-        // each would keep them from being at work side by side.
+        // Almost all arguments are near. One test for all registers costs less than it saves on
+        // each; a branch for each register would keep them from being computed side by side.
         #[inline(always)]
         unsafe fn exp_each<const K: usize>(all: &mut [Self; K]) {
-            // SAFETY: as above.
+            // SAFETY: the caller guarantees that the processor has the instructions.
             unsafe {
                 let (mut least, mut greatest) = (_mm256_setzero_ps(), _mm256_setzero_ps());
                 for x in &*all {
-                    // These leave NaNs out, which become NaNs either way.
+                    // A NaN leaves both unchanged. Either function maps NaN to NaN.
                     (least, greatest) = (_mm256_min_ps(*x, least), _mm256_max_ps(*x, greatest));
                 }
                 let near = _mm256_set1_ps(math::NEAR);

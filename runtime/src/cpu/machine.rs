@@ -1,4 +1,4 @@
-//! A thread at work on a [`Tape`].
+//! Execution of a [`Tape`] by one thread.
 
 mod bind;
 mod load;
@@ -16,43 +16,45 @@ use tile_compiler::dtype::DType;
 use tile_compiler::graph::Aggregation;
 use tile_compiler::scalar::{BinaryOp, Value};
 
-/// Where the elements of a value are for the current chunk.
+/// The place of a value's elements for the current chunk.
 #[derive(Clone, Copy)]
 enum At {
     Register(usize),
-    /// The same for the whole chunk.
+    /// One element for the whole chunk, in a register.
     Uniform(usize, Spread),
-    /// The same all over each of the chunk's rows: the first elements of a register, one for each.
+    /// One element for each row of the chunk: the first elements of a register.
     OfRows(usize),
     /// In a register, from this element on.
     Steady(usize, usize),
     /// In an operand, from this element on.
     Operand(usize, usize),
-    /// In memory that is this thread's own while it is at the chunk: sums that were lent, or the part of an output that the chunk makes.
+    /// In memory that only this thread uses during the chunk: sums that were lent, or an output's
+    /// part for the chunk.
     Own(Place),
 }
 
+/// The elements of a register that are set, for a value that is the same for the whole chunk.
 #[derive(Clone, Copy, PartialEq)]
 enum Spread {
-    /// The first element of a register.
+    /// Only the first element of the register is set.
     First,
-    /// All elements of a register.
+    /// All elements of the register are set.
     All,
-    /// The same, and the register is its own: no other value ever comes there.
+    /// All elements are set, and no other value ever uses the register.
     Kept,
 }
 
-/// Memory of an output that a result's elements of the chunk go to as soon as they are known.
+/// The memory of an output that receives a result's elements of the chunk directly.
 pub struct Sink {
     pub output: usize,
     pub value: Value,
     pub place: Place,
     pub bytes: usize,
-    /// Whether the chunk reads what is written over there.
+    /// Whether the chunk reads the memory that the output overwrites.
     pub is_read: bool,
 }
 
-/// What a machine keeps when it is not in use.
+/// The state of a machine that is kept between uses.
 pub struct State {
     registers: Vec<Register>,
     at: Vec<At>,
@@ -61,7 +63,7 @@ pub struct State {
     walker: Walker,
 }
 
-/// A thread's state while it runs a tape; for the next one, the tape keeps it.
+/// A thread's state while it runs a tape. The tape keeps it for the next machine.
 pub struct Machine<'t> {
     tape: &'t Tape,
     operands: &'t [Operand<'t>],
@@ -69,19 +71,20 @@ pub struct Machine<'t> {
     at: Vec<At>,
     moves: Vec<i64>,
     bench: Bench,
-    /// What the next chain is to ask for.
+    /// The prefetches that the next chain is to issue.
     ahead: Vec<(Code, Place)>,
-    /// Of the next chunk.
+    /// The sinks of the next chunk.
     pub sinks: Vec<Sink>,
-    /// The variables that the tape's space does not have are to be set in it.
+    /// The walker. Variables outside the tape's space must be set in it.
     pub walker: Walker,
-    /// Points of the chunk.
+    /// The points of the chunk.
     length: usize,
-    /// Rows of the chunk, where the tape has rows, or 1.
+    /// The rows of the chunk, if the tape has statistics of rows, or 1.
     rows: usize,
-    /// Whether chains store past the caches what goes to a sink, where it is aligned. Others see it after [`strip::fence`].
+    /// Whether chains use non-temporal stores for aligned sinks. Other threads see the values after
+    /// [`strip::fence`].
     pub past: bool,
-    /// Whether those of the chunk do.
+    /// Whether chains do so for the current chunk.
     goes_past: bool,
 }
 
@@ -99,7 +102,7 @@ impl Drop for Machine<'_> {
 }
 
 impl<'t> Machine<'t> {
-    /// A machine for this launch.
+    /// Creates a machine for this launch.
     pub fn new(tape: &'t Tape, Launch { operands, steps }: Launch<'t>) -> Self {
         let State { registers, at, moves, bench, mut walker } = tape.idle.take(|| State::new(tape));
         walker.point[tape.loops..].iter_mut().zip(steps).for_each(|(variable, &step)| *variable = step as i64);
@@ -124,7 +127,7 @@ impl<'t> Machine<'t> {
         machine
     }
 
-    /// A register that the caller fills.
+    /// Returns a register for the caller to fill.
     pub fn given<T: Plain>(&mut self, register: usize) -> &mut [T] {
         for (value, _) in self.tape.given.iter().filter(|(_, given)| *given == register) {
             self.at[*value] = At::Register(register);
@@ -132,7 +135,8 @@ impl<'t> Machine<'t> {
         self.registers[register].elements_mut()
     }
 
-    /// Has the next chunk find what was accumulated, all of it written, where it is.
+    /// Makes the next chunk read accumulated values where they are; at each place at least one
+    /// point has counted. `sums` must stay borrowed until the chunk is done.
     pub fn lend<T: Plain>(&mut self, sums: &[T]) {
         for (value, register) in &self.tape.given {
             match *register {
@@ -142,40 +146,43 @@ impl<'t> Machine<'t> {
         }
     }
 
-    /// The elements of a value in the last chunk, or those of its rows if it is of rows.
+    /// Returns the elements of a value in the last chunk, or one for each row if it has only these.
     pub fn value<T: Number>(&self, value: Value) -> &[T] {
         match self.at[value] {
             At::Register(register) | At::Uniform(register, _) => &self.registers[register].elements()[..self.length],
             At::OfRows(register) => &self.registers[register].elements()[..self.rows],
             At::Steady(register, start) => &self.registers[register].elements()[start..start + self.length],
             At::Operand(operand, start) => &self.operands[operand].after(start)[..self.length],
-            // SAFETY: it holds the chunk's elements. Nobody writes there while the slice is in use: chains take places, not slices, and a step that stores
-            // to a sink reads no part of it.
+            // SAFETY: the memory holds the chunk's elements. Nobody writes it while the slice is in
+            // use: chains take places, not slices, and a step that stores to a sink reads no part
+            // of it.
             At::Own(place) => unsafe { std::slice::from_raw_parts(place.start.cast(), self.length) },
         }
     }
 
-    /// The bytes of all elements of a result in the last chunk.
+    /// Returns the bytes of all elements of a result in the last chunk.
     pub fn bytes(&mut self, result: Value) -> &[u8] {
         self.widen(result, self.length);
         typed!(self.tape.dtypes[result], T => bytes_of(self.value::<T>(result)))
     }
 
-    /// The bytes of a result in the last chunk, of which each row's elements are the same, and how many elements there are for each row.
+    /// Returns the bytes of a result of the last chunk that is the same all over each row, and the
+    /// number of elements there for each row.
     pub fn bytes_of_rows(&mut self, result: Value, row_length: usize) -> (&[u8], usize) {
         let length = if self.extent(result) == self.length { row_length } else { 1 };
         self.widen(result, self.rows);
         (typed!(self.tape.dtypes[result], T => bytes_of(self.value::<T>(result))), length)
     }
 
-    /// Evaluates `length` points, one of the tape's chunks or a part of it, from `start` on.
+    /// Evaluates `length` points from `start` on: one of the tape's chunks, or a part of it.
     pub fn run(&mut self, start: usize, length: usize) {
         self.run_into_sinks(start, length);
         let tape = self.tape;
         tape.results.iter().for_each(|result| self.widen(*result, length));
     }
 
-    /// The same, but the results may still be of rows, and go straight to their sinks where they can.
+    /// Evaluates as [`Machine::run`] does, but writes results directly to their sinks where
+    /// possible. Results may still have one element for each row.
     pub fn run_into_sinks(&mut self, start: usize, length: usize) {
         let tape = self.tape;
         self.length = length;
@@ -196,13 +203,15 @@ impl<'t> Machine<'t> {
         }
         for (number, step) in tape.steps.iter().enumerate() {
             if let Action::Chain(chain) = &step.action {
-                // Nothing reads what went past the caches.
+                // Only the last chain may bypass the caches, since nothing reads its results
+                // afterwards.
                 let past = self.goes_past && number + 1 == tape.steps.len();
                 self.run_chain(chain, tape.longest_chain <= Some(number), past);
                 continue;
             }
-            // Those before the last may be the same all over the chunk, which others want to know.
-            // A load may be read where it lies, or be one element for all, unless it is of elements that lie apart.
+            // Only the last step may write to its sink: earlier results may be uniform, and later
+            // steps need to know that. A load writes all elements only if they are apart; otherwise
+            // it may be read in place, or be one element.
             let makes_all = match &step.action {
                 Action::Load(reader) => reader.dynamic.is_empty() && !matches!(reader.offset.steps[0], 0 | 1),
                 _ => true,
@@ -210,7 +219,9 @@ impl<'t> Machine<'t> {
             let stores = number + 1 == tape.steps.len() && makes_all;
             let sink = self.sink(step.value).filter(|sink| stores && !sink.is_read);
             if let Some(&Sink { place, bytes, .. }) = sink {
-                // SAFETY: it is memory of this thread's own while it is at the chunk, where only results are read that were stored there before.
+                // SAFETY: the sink has `bytes` bytes, which only this thread uses during the chunk.
+                // The step reads none of them: the overwritten operand is not read (`is_read`), and
+                // values stored there before the result are read by chains only.
                 let out = unsafe { std::slice::from_raw_parts_mut(place.start, bytes) };
                 let made = self.step(step, start, out);
                 spread(tape.dtypes[step.value], out, made, length);
@@ -220,14 +231,15 @@ impl<'t> Machine<'t> {
             if let Action::Select(c, a, b) = step.action
                 && self.is_uniform(c)
             {
-                // What is chosen for the whole chunk stays where it is: the tape keeps it there as long.
+                // A choice for the whole chunk aliases the chosen value, whose register the tape
+                // keeps for as long.
                 let chosen = self.at[if self.value::<Bool>(c)[0].0 != 0 { a } else { b }];
                 if !matches!(chosen, At::OfRows(_)) {
                     self.at[step.value] = chosen;
                     continue;
                 }
             }
-            // An instruction's own register is none of those that it reads.
+            // The register of an instruction is none of those that it reads.
             let mut register = std::mem::take(&mut self.registers[step.register]);
             self.at[step.value] = At::Register(step.register);
             let made = self.step(step, start, register.elements_mut());
@@ -239,18 +251,19 @@ impl<'t> Machine<'t> {
         }
     }
 
-    /// Where a result goes at once.
+    /// Returns the sink of a value, if it has one.
     fn sink(&self, value: Value) -> Option<&Sink> {
         self.sinks.iter().find(|sink| sink.value == value)
     }
 
-    /// Whether the elements of an output are in its sink, after the chunk.
+    /// Returns whether the elements of an output are in its sink after the chunk.
     pub fn is_in_sink(&self, output: usize) -> bool {
         let is_there = |sink: &Sink| matches!(self.at[sink.value], At::Own(place) if place.start == sink.place.start);
         self.sinks.iter().any(|sink| sink.output == output && is_there(sink))
     }
 
-    /// Runs one step into `out`, memory like its register. Returns how many elements that made: 1 where they are all the same.
+    /// Runs one step into `out`, which is like its register. Returns the number of elements
+    /// written: 1 if they are all the same.
     fn step(&mut self, step: &Step, start: usize, out: &mut [u8]) -> usize {
         let tape = self.tape;
         let dtype = tape.dtypes[step.value];
@@ -310,7 +323,7 @@ impl<'t> Machine<'t> {
         length
     }
 
-    /// The aggregate of a value over each row of the chunk. Returns how many elements that made.
+    /// Aggregates a value over each row of the chunk. Returns the number of elements written.
     fn statistic<T: Number>(&self, aggregation: Aggregation, a: Value, out: &mut [T]) -> usize {
         let identity = from_scalar(aggregation.identity(self.tape.dtypes[a]));
         let rows = self.value::<T>(a).chunks(self.length / self.rows);
@@ -318,7 +331,7 @@ impl<'t> Machine<'t> {
         self.rows
     }
 
-    /// Where the elements of a value are of which the register holds one for each row.
+    /// Returns the place of a value whose register holds one element for each row.
     fn whole_rows(&self, register: usize) -> At {
         match self.rows {
             1 => At::Uniform(register, Spread::First),
@@ -331,7 +344,7 @@ impl<'t> Machine<'t> {
         matches!(self.at[value], At::Uniform(..))
     }
 
-    /// How many elements a value has: one for the whole chunk, one for each row, or one for each point.
+    /// Returns the number of a value's elements: 1, one for each row, or one for each point.
     fn extent(&self, value: Value) -> usize {
         match self.at[value] {
             At::Uniform(..) => 1,
@@ -340,12 +353,13 @@ impl<'t> Machine<'t> {
         }
     }
 
-    /// So many elements of a value.
+    /// Returns the elements that [`Machine::extent`] counts.
     fn distinct<T: Number>(&self, value: Value) -> &[T] {
         &self.value(value)[..self.extent(value)]
     }
 
-    /// The number of elements to compute of what is made of `values`: as many as the one of most has, which are there of each to be read.
+    /// Returns the number of elements of a result made from `values`: the most that any of them
+    /// has. Makes at least as many of each readable.
     fn together(&mut self, values: &[Value]) -> usize {
         let most = values.iter().map(|value| self.extent(*value)).max().unwrap_or(1);
         if most > 1 {
@@ -354,7 +368,8 @@ impl<'t> Machine<'t> {
         most
     }
 
-    /// Fills in the elements of a value that is the same for the whole chunk, or of rows where `length` elements are wanted, more than those.
+    /// Expands a value that has one element for the chunk, or one for each row, to at least
+    /// `length` elements.
     fn widen(&mut self, value: Value, length: usize) {
         let dtype = self.tape.dtypes[value];
         match self.at[value] {
@@ -370,7 +385,8 @@ impl<'t> Machine<'t> {
         }
     }
 
-    /// An operation of f32 with one operand that is the same for the whole chunk, where there are loops for that.
+    /// Applies an f32 operation with one operand that is the same for the whole chunk, if there is
+    /// a loop for that.
     fn with_scalar(&self, op: BinaryOp, a: Value, b: Value, dtype: DType, out: &mut [u8]) -> Option<usize> {
         let swapped = match (self.is_uniform(a), self.is_uniform(b)) {
             _ if dtype != DType::F32 => return None,
@@ -385,7 +401,7 @@ impl<'t> Machine<'t> {
         vector::binary_scalar(op, vector, scalar, swapped, out).then_some(vector.len())
     }
 
-    /// Runs a step over one period of its value, which is repeated as far as chunks reach.
+    /// Runs a step over one period of its value, and repeats that as far as chunks reach.
     fn repeat(&mut self, step: &Step, period: usize) {
         let dtype = self.tape.dtypes[step.value];
         let size = dtype.size();
@@ -415,7 +431,8 @@ impl<'t> Machine<'t> {
         self.registers[step.register] = register;
     }
 
-    /// The epilogue in one pass, where the tape has that form: of `given`, the accumulated values of at most [`CHUNK`] places from `place` on.
+    /// Runs the fused epilogue on `given`, the accumulated values of at most [`CHUNK`] places from
+    /// `place` on.
     pub fn run_fused(&self, fused: &Fused, place: usize, given: &[f32], out: &mut [f32]) {
         let n = given.len();
         let terms = fused.terms.map(|term| {
@@ -443,12 +460,12 @@ impl State {
     }
 }
 
-/// Each of the first `made` elements of type `dtype` as often as makes it `length`.
+/// Repeats each of the first `made` elements of type `dtype`, in place, so that there are `length`.
 fn spread(dtype: DType, bytes: &mut [u8], made: usize, length: usize) {
     typed!(dtype, T => {
         let elements = &mut elements_mut::<T>(bytes)[..length];
         let row = length / made.max(1);
-        // The last first: each is read before it is written over.
+        // From the last to the first: each element is read before it is overwritten.
         for number in (0..if row > 1 { made } else { 0 }).rev() {
             let element = elements[number];
             elements[number * row..(number + 1) * row].fill(element);

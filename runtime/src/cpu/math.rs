@@ -1,26 +1,28 @@
-//! Elementary functions of f32 that compile to vector code: straight-line, no calls, no tables but such as registers hold.
+//! Elementary functions of f32 that compile to vector code: straight-line, without calls. The only
+//! tables are those that fit a register.
 //!
-//! `FUSED` says whether the processor multiplies and adds in one operation.
+//! `FUSED` says whether the processor has a fused multiply-add.
 //!
-//! Always true: NaN gives NaN. Errors are at most 2 units in the last place, as the tests measure against f64.
+//! Always true: NaN gives NaN, except where a function says otherwise. Errors are at most 2 units
+//! in the last place; the tests measure them against f64.
 
 use super::lanes::{Lanes, WordOp};
 #[cfg(target_arch = "x86_64")]
 use super::simd::Vector;
 
-/// `a * b + c`, rounded once if `FUSED`.
+/// Returns `a * b + c`, rounded once if `FUSED`.
 #[inline(always)]
 fn fma<const FUSED: bool>(a: f32, b: f32, c: f32) -> f32 {
     if FUSED { a.mul_add(b, c) } else { a * b + c }
 }
 
-/// The polynomial in `x` of these coefficients, the one of the highest power first.
+/// Evaluates the polynomial in `x` with these coefficients, highest power first.
 #[inline(always)]
 fn polynomial<const FUSED: bool, const N: usize>(x: f32, coefficients: [f32; N]) -> f32 {
     coefficients.into_iter().reduce(|sum, next| fma::<FUSED>(sum, x, next)).unwrap_or(0.0)
 }
 
-/// An expression for each of `K` registers `L`.
+/// Evaluates an expression for each of `K` registers `L`.
 macro_rules! each {
     ($k:ident => $e:expr) => {{
         let mut all = [L::splat(0.0); K];
@@ -31,16 +33,18 @@ macro_rules! each {
     }};
 }
 
-/// As [`polynomial`], of each lane.
+/// Evaluates [`polynomial`] in each lane.
 ///
-/// All functions of [`Lanes`] here take some registers, and go through them with one operation after the other: each waits for the one before it, and a
-/// processor looks ahead only so far for others.
+/// Functions on [`Lanes`] in this module take several registers and apply each operation to all of
+/// them before the next one. Within one register each operation waits for the one before, and a
+/// processor looks ahead only so far for other work.
 ///
 /// # Safety
-/// As for all functions of [`Lanes`] here: the processor must have the register's instructions.
+/// The processor must have the register's instructions. All functions on [`Lanes`] in this module
+/// have this contract.
 #[inline(always)]
 unsafe fn series<L: Lanes, const K: usize, const N: usize>(x: [L; K], coefficients: [f32; N]) -> [L; K] {
-    // SAFETY: by the caller's promise.
+    // SAFETY: the caller guarantees that the processor has the instructions.
     unsafe {
         let mut sum = [L::splat(coefficients[0]); K];
         for coefficient in &coefficients[1..] {
@@ -51,15 +55,16 @@ unsafe fn series<L: Lanes, const K: usize, const N: usize>(x: [L; K], coefficien
     }
 }
 
-/// The same by pairs of neighbouring coefficients, which are combined by powers of x²: one operation more, and fewer that wait for each other. `N` is odd.
-/// Where products are rounded, this would be less exact.
+/// Evaluates [`series`] by pairs of neighbouring coefficients, which are combined by powers of
+/// x². That takes one operation more, but shortens the chain of dependent ones. `N` must be
+/// odd. Where products are rounded it would be less accurate, so [`series`] is used.
 ///
 /// # Safety
-/// As for [`series`].
+/// The contract of [`series`].
 #[inline(always)]
 unsafe fn series_of_pairs<L: Lanes, const K: usize, const N: usize>(x: [L; K], coefficients: [f32; N]) -> [L; K] {
     const { assert!(N % 2 == 1) };
-    // SAFETY: by the caller's promise.
+    // SAFETY: the caller guarantees that the processor has the instructions.
     unsafe {
         if !L::FUSED {
             return series(x, coefficients);
@@ -75,13 +80,14 @@ unsafe fn series_of_pairs<L: Lanes, const K: usize, const N: usize>(x: [L; K], c
     }
 }
 
-/// 2ⁿ for n in -126..=127.
+/// Returns 2ⁿ for n in -126..=127.
 #[inline(always)]
 fn power_of_two(n: i32) -> f32 {
     f32::from_bits(((n + 127) as u32) << 23)
 }
 
-/// As [`Lanes::scale`]: in two steps, so that subnormal results are rounded once and the largest do not overflow early.
+/// Scales as [`Lanes::scale`] does: in two steps, so that subnormal results are rounded once and
+/// the largest results do not overflow early.
 #[inline(always)]
 pub fn scale(x: f32, n: f32) -> f32 {
     let n = n as i32;
@@ -89,10 +95,11 @@ pub fn scale(x: f32, n: f32) -> f32 {
     x * power_of_two(half) * power_of_two(n - half)
 }
 
-/// Adding this to a float of magnitude below 2²² leaves its nearest integer in the low bits.
+/// Adding this to a float of magnitude below 2²² leaves the nearest integer in the low bits of the
+/// sum.
 const ROUNDER: f32 = 12_582_912.0; // 1.5 · 2²³
 
-/// 2^(k/16).
+/// 2^(k/16) for k in 0..16.
 pub const SIXTEENTHS: [f32; 16] = [
     1.0,
     1.044_273_7,
@@ -112,25 +119,26 @@ pub const SIXTEENTHS: [f32; 16] = [
     1.915_206_6,
 ];
 
-/// eˣ.
+/// Computes eˣ.
 ///
 /// # Safety
-/// As for [`series`].
+/// The contract of [`series`].
 #[inline(always)]
 pub unsafe fn exp<L: Lanes, const K: usize>(x: [L; K]) -> [L; K] {
-    // SAFETY: by the caller's promise.
+    // SAFETY: the caller guarantees that the processor has the instructions.
     unsafe {
         if L::SATURATES {
             return exp_by_table(x);
         }
-        // Beyond these the result is 0 or infinity whatever x is.
+        // Beyond these bounds the result is 0 or infinity.
         let x = each!(k => x[k].max(L::splat(-104.0)).min(L::splat(89.0)));
         if L::EIGHTHS {
             let (sum, more) = exp_by_eighths(x);
-            // The root without its exponent, which [`Lanes::scale`] sets in two steps.
+            // The root without a power of two: [`Lanes::scale`] applies that in two steps.
             let eighths = each!(k => sum[k].word(WordOp::And, word(7)).word(WordOp::ShiftLeft, word(20)));
             let root = each!(k => sum[k].eighth().word(WordOp::Add, eighths[k]));
-            // The greatest whole number that is not above the sum's eighths: less 7/16, none of them lies halfway between two.
+            // n is the floor of the sum. Subtracting 7/16 before rounding to nearest gives the
+            // floor, since no multiple of 1/8 then lies halfway between two integers.
             let n = each!(k => sum[k].sub(L::splat(ROUNDER / 8.0)).sub(L::splat(0.4375)));
             let n = each!(k => n[k].add(L::splat(ROUNDER)).sub(L::splat(ROUNDER)));
             return each!(k => root[k].fma(root[k], more[k]).scale(n[k]));
@@ -141,23 +149,26 @@ pub unsafe fn exp<L: Lanes, const K: usize>(x: [L; K]) -> [L; K] {
     }
 }
 
-/// Of x up to here in magnitude, eˣ is no subnormal, and finite.
+/// The greatest |x| for which eˣ is known to be finite and not subnormal.
+#[cfg(any(test, target_arch = "x86_64"))]
 pub const NEAR: f32 = 87.0;
 
-/// eˣ for |x| up to [`NEAR`], with fewer operations. Of NaN: NaN by eighths, else anything.
+/// Computes eˣ for |x| up to [`NEAR`], with fewer operations. NaN gives NaN with
+/// [`Lanes::SATURATES`] or [`Lanes::EIGHTHS`], and any value otherwise.
 ///
 /// # Safety
-/// As for [`series`].
+/// The contract of [`series`].
 #[inline(always)]
 pub unsafe fn exp_near<L: Lanes, const K: usize>(x: [L; K]) -> [L; K] {
-    // SAFETY: by the caller's promise.
+    // SAFETY: the caller guarantees that the processor has the instructions.
     unsafe {
         if L::SATURATES {
             return exp_by_table(x);
         }
         if L::EIGHTHS {
             let (sum, more) = exp_by_eighths(x);
-            // What is above the last three bits goes to the exponent, which begins three bits above the 20th; the table allows for these three.
+            // The sum's bits above the last three go to the exponent, which begins three bits above
+            // bit 20. The table makes up for the last three.
             let root = each!(k => sum[k].eighth().word(WordOp::Add, sum[k].word(WordOp::ShiftLeft, word(20))));
             return each!(k => root[k].fma(root[k], more[k]));
         }
@@ -166,84 +177,86 @@ pub unsafe fn exp_near<L: Lanes, const K: usize>(x: [L; K]) -> [L; K] {
     }
 }
 
-/// A word in every lane.
+/// Returns a register with this word in every lane.
 ///
 /// # Safety
-/// As for [`series`].
+/// The contract of [`series`].
 #[inline(always)]
 unsafe fn word<L: Lanes>(word: u32) -> L {
-    // SAFETY: by the caller's promise.
+    // SAFETY: the caller guarantees that the processor has the instructions.
     unsafe { L::splat(f32::from_bits(word)) }
 }
 
-/// x as n/8 ln 2 and a rest: what n/8 is when it is added to an eighth of [`ROUNDER`], and e to the rest, less 1.
+/// Splits x into n/8 · ln 2 + r. Returns n/8 plus an eighth of [`ROUNDER`], and exp(r) − 1.
 ///
 /// # Safety
-/// As for [`series`].
+/// The contract of [`series`].
 #[inline(always)]
 unsafe fn exp_by_eighths<L: Lanes, const K: usize>(x: [L; K]) -> ([L; K], [L; K]) {
-    // SAFETY: by the caller's promise.
+    // SAFETY: the caller guarantees that the processor has the instructions.
     unsafe {
         let rounder = L::splat(ROUNDER / 8.0);
         let sum = each!(k => rounder.fma(x[k], L::splat(std::f32::consts::LOG2_E)));
         let n = each!(k => sum[k].sub(rounder));
-        // ln 2 in two parts, the first short enough for exact multiples. |r| ≤ ln 2 / 16.
+        // ln 2 is split in two parts, the first short enough for exact multiples. |r| ≤ ln 2 / 16.
         let r = each!(k => x[k].fma(n[k], L::splat(-0.693_359_4)).fma(n[k], L::splat(2.121_944_4e-4)));
-        // Fitted to (exp(r) - 1) / r.
+        // A polynomial fitted to (exp(r) − 1) / r.
         let quotient = series(r, [0.166_668_6, 0.500_064_55, 1.0]);
         (sum, each!(k => r[k].mul(quotient[k])))
     }
 }
 
-/// e to what is left of `x` if multiples of ln 2 are taken away; how many of them is what was added to [`ROUNDER`] in `sum`.
+/// Computes exp(r), where r = x − n·ln 2 is the reduced argument and `sum` is n plus [`ROUNDER`].
 ///
 /// # Safety
-/// As for [`series`].
+/// The contract of [`series`].
 #[inline(always)]
 unsafe fn exp_of_rest<L: Lanes, const K: usize>(x: [L; K], sum: [L; K]) -> [L; K] {
-    // SAFETY: by the caller's promise.
+    // SAFETY: the caller guarantees that the processor has the instructions.
     unsafe {
-        // x = n ln 2 + r with |r| ≤ ln 2 / 2; ln 2 in two parts, the first short enough for exact multiples.
+        // |r| ≤ ln 2 / 2. ln 2 is split in two parts, the first short enough for exact multiples.
         let n = each!(k => sum[k].sub(L::splat(ROUNDER)));
         let r = each!(k => x[k].fma(n[k], L::splat(-0.693_359_4)).fma(n[k], L::splat(2.121_944_4e-4)));
-        // Above the powers of 0 and 1 fitted to (exp(r) - 1 - r) / r².
+        // The coefficients above the powers 0 and 1 are fitted to (exp(r) − 1 − r) / r².
         series(r, [0.001_392_621_3, 0.008_363_203, 0.041_666_556, 0.166_665_77, 0.5, 1.0, 1.0])
     }
 }
 
-/// x · 2ⁿ, if that and x are normal; n is what was added to [`ROUNDER`] in `sum`.
+/// Returns x · 2ⁿ, where `sum` is n plus [`ROUNDER`]. Both x and the result must be normal.
 ///
 /// # Safety
-/// As for [`series`].
+/// The contract of [`series`].
 #[inline(always)]
 unsafe fn times_power<L: Lanes, const K: usize>(x: [L; K], sum: [L; K]) -> [L; K] {
-    // SAFETY: by the caller's promise. A float's exponent begins at bit 23, and the rounder's last bits are 0.
+    // SAFETY: the caller guarantees that the processor has the instructions. (The sum is added to
+    // the exponent: a float's exponent begins at bit 23, and the last bits of the rounder are 0.)
     unsafe { each!(k => x[k].word(WordOp::Add, sum[k].word(WordOp::ShiftLeft, word(23)))) }
 }
 
-/// eˣ where [`Lanes::SATURATES`], with fewer multiplications.
+/// Computes eˣ where [`Lanes::SATURATES`], with fewer multiplications.
 ///
 /// # Safety
-/// As for [`series`].
+/// The contract of [`series`].
 #[inline(always)]
 unsafe fn exp_by_table<L: Lanes, const K: usize>(x: [L; K]) -> [L; K] {
-    // SAFETY: by the caller's promise.
+    // SAFETY: the caller guarantees that the processor has the instructions.
     unsafe {
-        // x = (n + k / 16) ln 2 + r with |r| ≤ ln 2 / 32, and k the last bits of the sum.
+        // x = (n + k / 16) ln 2 + r with |r| ≤ ln 2 / 32, where k is the last four bits of the sum.
         let rounder = L::splat(ROUNDER / 16.0);
         let sum = each!(k => rounder.fma(x[k], L::splat(std::f32::consts::LOG2_E)));
         let n = each!(k => sum[k].sub(rounder));
         let r = each!(k => x[k].fma(n[k], L::splat(-0.693_359_4)).fma(n[k], L::splat(2.121_944_4e-4)));
-        // Where |x| is so large that n alone says 0 or infinity, r may be anything, and the result is to stay positive.
+        // If |x| is so large that n alone gives 0 or infinity, r may be anything; the limit keeps
+        // the result positive.
         let r = each!(k => r[k].within(L::splat(0.03)));
-        // exp(r) - 1 = r (1 + r / 2 + r² / 6), but for r⁴ / 24 < 2⁻²⁶.
+        // exp(r) − 1 = r (1 + r / 2 + r² / 6), with an error of r⁴ / 24 < 2⁻²⁶.
         let root = each!(k => sum[k].root());
         let quotient = series(r, [1.0 / 6.0, 0.5, 1.0]);
         each!(k => root[k].fma(root[k], r[k].mul(quotient[k])).scale(n[k]))
     }
 }
 
-/// ln x.
+/// Computes ln x.
 #[inline(always)]
 pub fn log<const FUSED: bool>(x: f32) -> f32 {
     const SQRT_HALF: u32 = 0x3f35_04f3;
@@ -262,48 +275,48 @@ pub fn log<const FUSED: bool>(x: f32) -> f32 {
     if x >= 0.0 { result } else { f32::NAN }
 }
 
-/// The hyperbolic tangent.
+/// Computes the hyperbolic tangent.
 ///
 /// # Safety
-/// As for [`series`].
+/// The contract of [`series`].
 #[inline(always)]
 pub unsafe fn tanh<L: Lanes, const K: usize>(x: [L; K]) -> [L; K] {
-    // SAFETY: by the caller's promise.
+    // SAFETY: the caller guarantees that the processor has the instructions.
     unsafe {
         let a = each!(k => x[k].abs());
-        // Below 0.55: a polynomial in x² fitted to (tanh(x) / x - 1) / x².
+        // Below 0.55: a polynomial in x² fitted to (tanh(x) / x − 1) / x².
         let z = each!(k => x[k].mul(x[k]));
         let p = series(z, [-0.006_615_756, 0.021_312_745, -0.053_910_066, 0.133_331_18, -0.333_333_3]);
         let small = each!(k => x[k].fma(x[k], z[k].mul(p[k])));
         let one = L::splat(1.0);
-        // From 10 on 1 is the nearest float.
+        // From 10 on, 1 is the nearest float.
         let power = exp_near(each!(k => a[k].add(a[k]).min(L::splat(20.0))));
         let large = each!(k => one.sub(L::splat(2.0).div(power[k].add(one))).copysign(x[k]));
         each!(k => large[k].if_less(L::splat(0.55), a[k], small[k]))
     }
 }
 
-/// The error function.
+/// Computes the error function.
 ///
 /// # Safety
-/// As for [`series`].
+/// The contract of [`series`].
 #[inline(always)]
 pub unsafe fn erf<L: Lanes, const K: usize>(x: [L; K]) -> [L; K] {
-    // SAFETY: by the caller's promise.
+    // SAFETY: the caller guarantees that the processor has the instructions.
     unsafe {
         let a = each!(k => x[k].abs());
         // Up to 0.6: x times a polynomial in x² fitted to erf(x) / x.
         let z = each!(k => x[k].mul(x[k]));
         let p = series(z, [0.004_512_362_6, -0.026_646_99, 0.112_809_92, -0.376_125_13, 0.128_379_15]);
         let small = each!(k => x[k].fma(x[k], p[k]));
-        // From there to 4: 1 - 2^p, p fitted to log₂ erfc; beyond, 1 is the nearest float.
+        // From there to 4: 1 − 2^p, with p fitted to log₂ erfc. Beyond 4, 1 is the nearest float.
         let p = series_of_pairs(
             each!(k => a[k].min(L::splat(4.0))),
             [3.188_234e-4, -0.004_724_716_3, 0.033_318_15, -0.152_371_06, -0.916_677_83, -1.628_318, 3.797_488_5e-5],
         );
         let sum = each!(k => L::splat(ROUNDER).add(p[k]));
         let r = each!(k => p[k].sub(sum[k].sub(L::splat(ROUNDER))));
-        // Fitted to 2^r for |r| ≤ ½.
+        // A polynomial fitted to 2^r for |r| ≤ ½.
         let power = series_of_pairs(
             r,
             [1.535_336_2e-4, 0.001_339_887_5, 0.009_618_437, 0.055_503_324, 0.240_226_48, std::f32::consts::LN_2, 1.0],
@@ -314,14 +327,16 @@ pub unsafe fn erf<L: Lanes, const K: usize>(x: [L; K]) -> [L; K] {
     }
 }
 
-/// Pieces of the error function, of a quarter each, and the coefficients of one.
+/// The number of pieces of the error function, of a quarter each, and the coefficients of a piece.
 #[cfg(target_arch = "x86_64")]
 const PIECES: usize = 16;
 #[cfg(target_arch = "x86_64")]
 const TERMS: usize = 6;
 
-/// By i, coefficients of polynomials in t from -½ to ½ for erf(a) at a = (i + t) / 4, the highest power first: those that meet it at Chebyshev's points; the last
-/// row is a multiple of a that comes on top. It is 0 but for the first piece, where it leaves little for the polynomial, whose coefficients are rounded.
+/// The table of [`erf_by_table`]. Column i has the coefficients, highest power first, of a
+/// polynomial in t, from -½ to ½, that interpolates erf(a) at the Chebyshev points, where a = (i +
+/// t) / 4. The last row is a multiple of a that is added. It is 0 except in the first piece: there
+/// it leaves little for the polynomial, whose coefficients are rounded.
 #[cfg(target_arch = "x86_64")]
 static ERF: std::sync::LazyLock<[[f32; PIECES]; TERMS + 1]> = std::sync::LazyLock::new(|| {
     let mut table = [[0.0; PIECES]; TERMS + 1];
@@ -332,7 +347,7 @@ static ERF: std::sync::LazyLock<[[f32; PIECES]; TERMS + 1]> = std::sync::LazyLoc
             let a = (i as f64 + t) / 4.0;
             libm::erf(a) - multiple * a
         };
-        // Newton's divided differences, then the powers of t that they multiply out to.
+        // Newton's divided differences, then the coefficients of the powers of t.
         let mut differences: [f64; TERMS] = std::array::from_fn(|n| rest(point(n)));
         for order in 1..TERMS {
             for n in (order..TERMS).rev() {
@@ -354,28 +369,30 @@ static ERF: std::sync::LazyLock<[[f32; PIECES]; TERMS + 1]> = std::sync::LazyLoc
     table
 });
 
-/// [`erf`] of each, by a table: a polynomial of degree 5, one of 16, whose coefficients one instruction picks.
+/// Computes [`erf`] of each register by a table: one of 16 polynomials of degree 5, whose
+/// coefficients one instruction looks up.
 ///
 /// # Safety
-/// The processor must have AVX-512.
+/// The processor must have AVX-512 F and DQ.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub unsafe fn erf_by_table(all: &mut [std::arch::x86_64::__m512]) {
     use std::arch::x86_64::{__m512, _mm512_castps_si512, _mm512_permutexvar_ps};
     let table = &*ERF;
-    // SAFETY: by the caller's promise; a row of the table is a register.
+    // SAFETY: the caller guarantees that the processor has the instructions. A row of the table has
+    // as many numbers as a register.
     unsafe {
         let splat = <__m512 as Vector>::splat;
-        // In registers for all.
+        // All rows stay in registers.
         let [first, middle @ .., constant, multiple] =
             table.each_ref().map(|row| <__m512 as Vector>::load(row.as_ptr()));
-        // Beyond the limit 1 is the nearest float or the one after it.
+        // Beyond the limit, the nearest float is 1 or the one before it.
         let (one, limit, rounder) = (splat(1.0), splat(3.87), splat(ROUNDER));
         for x in all {
             let a = x.abs().min(limit);
             let shifted = rounder.fma(a, splat(4.0));
             let t = rounder.sub(shifted).fma(a, splat(4.0));
-            // The low bits of what is rounded are the number of the piece.
+            // The low bits of the rounded sum are the number of the piece.
             let piece = _mm512_castps_si512(shifted);
             let mut slope = _mm512_permutexvar_ps(piece, first);
             for row in middle {
@@ -388,10 +405,11 @@ pub unsafe fn erf_by_table(all: &mut [std::arch::x86_64::__m512]) {
     }
 }
 
-/// Arguments of [`sin`] and [`cos`] up to here are reduced accurately enough.
+/// The greatest magnitude that [`sin`] and [`cos`] reduce accurately enough.
 pub const TRIGONOMETRIC_LIMIT: f32 = 1e6;
 
-/// Sine and cosine of `x - n π/2`, and n, for |x| ≤ [`TRIGONOMETRIC_LIMIT`]; in f64, which makes the reduction simple.
+/// Returns sine and cosine of `x - n π/2`, and n, for |x| ≤ [`TRIGONOMETRIC_LIMIT`]. Computes in
+/// f64, which makes the reduction simple.
 #[inline(always)]
 fn quadrant(x: f32) -> (f64, f64, i64) {
     const ROUNDER: f64 = 6_755_399_441_055_744.0; // 1.5 · 2⁵²
@@ -408,17 +426,17 @@ fn quadrant(x: f32) -> (f64, f64, i64) {
     (sine, 1.0 + z * (-0.5 + z * p), shifted.to_bits() as i64)
 }
 
-/// sin x, for |x| ≤ [`TRIGONOMETRIC_LIMIT`].
+/// Computes sin x for |x| ≤ [`TRIGONOMETRIC_LIMIT`].
 #[inline(always)]
 pub fn sin(x: f32) -> f32 {
     let (sine, cosine, n) = quadrant(x);
     let y = if n & 1 == 0 { sine } else { cosine };
     let y = (if n & 2 == 0 { y } else { -y }) as f32;
-    // Keeps -0.
+    // Keeps the sign of -0.
     if x == 0.0 { x } else { y }
 }
 
-/// cos x, for |x| ≤ [`TRIGONOMETRIC_LIMIT`].
+/// Computes cos x for |x| ≤ [`TRIGONOMETRIC_LIMIT`].
 #[inline(always)]
 pub fn cos(x: f32) -> f32 {
     let (sine, cosine, n) = quadrant(x);
@@ -426,12 +444,13 @@ pub fn cos(x: f32) -> f32 {
     (if (n + 1) & 2 == 0 { y } else { -y }) as f32
 }
 
-/// log₂ of a positive finite f64 that is no smaller than the least f32.
+/// Computes log₂ of a positive finite f64 that is no smaller than the least f32.
 #[inline(always)]
 fn log2(a: f64) -> f64 {
     const SQRT_HALF: u64 = std::f64::consts::FRAC_1_SQRT_2.to_bits();
     let bits = a.to_bits().wrapping_sub(SQRT_HALF);
-    // As a float: of integers of 64 bits not every vector unit has conversions.
+    // The exponent becomes a float by adding to the bits of one: not every vector unit converts
+    // 64-bit integers.
     let e = f64::from_bits(((bits as i64 >> 52) as u64).wrapping_add(6_755_399_441_055_744f64.to_bits()))
         - 6_755_399_441_055_744.0;
     // a = 2ᵉ (1 + f) with 1 + f in √½..√2; ln(1 + f) = 2 artanh(s).
@@ -443,7 +462,7 @@ fn log2(a: f64) -> f64 {
     e + 2.0 * std::f64::consts::LOG2_E * s * series
 }
 
-/// 2ᵗ for |t| < 1022.
+/// Computes 2ᵗ for |t| < 1022.
 #[inline(always)]
 fn exp2(t: f64) -> f64 {
     const ROUNDER: f64 = 6_755_399_441_055_744.0; // 1.5 · 2⁵²
@@ -455,7 +474,7 @@ fn exp2(t: f64) -> f64 {
     (1.0 + r * (1.0 + r * (0.5 + r * p))) * f64::from_bits(n.wrapping_add(1023) << 52)
 }
 
-/// x to the power of y, with the special cases of IEEE 754: by way of f64.
+/// Computes x to the power of y in f64, with the special cases of IEEE 754.
 #[inline(always)]
 pub fn pow(x: f32, y: f32) -> f32 {
     let a = x.abs() as f64;
@@ -463,7 +482,7 @@ pub fn pow(x: f32, y: f32) -> f32 {
     let log = if a == 0.0 { f64::NEG_INFINITY } else { log2(positive) };
     let log = if a == f64::INFINITY { a } else { log };
     let t = y as f64 * log;
-    // Beyond these the result is 0 or infinity.
+    // Beyond these bounds the result is 0 or infinity.
     let near = if t < -200.0 { -200.0 } else { t };
     let near = if near > 200.0 { 200.0 } else { near };
     let magnitude = exp2(near) as f32;

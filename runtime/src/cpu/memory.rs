@@ -1,8 +1,8 @@
-//! Bytes aligned to cache lines, seen as elements of whatever type a nest says.
+//! Memory aligned to cache lines, viewed as elements of the type that a nest demands.
 
 use super::shared::Shared;
 
-/// One cache line; the unit of allocation gives every buffer its alignment.
+/// One cache line, the unit of allocation. It gives every buffer its alignment.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 pub struct Line(pub [u8; 64]);
@@ -10,52 +10,55 @@ pub struct Line(pub [u8; 64]);
 /// Types of which every bit pattern is a value.
 ///
 /// # Safety
-/// Implement it only for plain numbers of at most 64-byte alignment: buffers hold whatever their last user left there.
+/// Implementors must:
+/// - be plain numbers: no padding, and every bit pattern is a value, since buffers hold whatever
+///   their last user left there;
+/// - need an alignment of at most 64 bytes.
 pub unsafe trait Plain: Copy + 'static {}
 macro_rules! plain {
     ($($t:ty)*) => { $(
-        // SAFETY: every bit pattern of a number is a number.
+        // SAFETY: a number has no padding, any bits are a number, and its alignment is at most 8.
         unsafe impl Plain for $t {}
     )* };
 }
 plain!(u8 u16 u32 u64 i8 i16 i32 i64 f32 f64 half::f16 half::bf16);
 
-/// What a nest reads: a tensor, or the part of one that the nest's places need.
+/// An operand of a nest: a tensor, or the part of one that the nest's places need.
 #[derive(Clone, Copy)]
 pub struct Operand<'a> {
     pub bytes: &'a [u8],
-    /// The number of the element that `bytes` starts with.
+    /// The position in the tensor of the first element of `bytes`.
     pub first: usize,
-    /// The output that is written over it: then it has no bytes of its own.
+    /// The output that overwrites this operand. Such an operand has no bytes of its own.
     pub over: Option<&'a Output<'a>>,
 }
 
-/// What a nest writes: a tensor, or the part of one that holds the places to be computed.
+/// An output of a nest: a tensor, or the part of one that holds the places to be computed.
 #[derive(Clone)]
 pub struct Output<'a> {
     pub bytes: Shared<'a, u8>,
-    /// The number of the element that `bytes` starts with.
+    /// The position in the tensor of the first element of `bytes`.
     pub first: usize,
 }
 
 impl<'a> Output<'a> {
-    /// The elements from number `first` on.
+    /// Creates an output whose `bytes` start with element number `first` of the tensor.
     pub fn new(bytes: &'a mut [u8], first: usize) -> Self {
         Self { bytes: Shared::new(bytes), first }
     }
 }
 
-/// What a launch gives a nest to read.
+/// The inputs of one launch of a nest.
 #[derive(Clone, Copy)]
 pub struct Launch<'a> {
-    /// In the nest's order.
+    /// The operands, in the nest's order.
     pub operands: &'a [Operand<'a>],
-    /// At which step each of the loops around the nest is.
+    /// The current step of each loop around the nest.
     pub steps: &'a [usize],
 }
 
 impl<'a> Operand<'a> {
-    /// The elements from number `start` on.
+    /// Returns the elements from number `start` of the tensor on.
     pub fn after<T: Plain>(&self, start: usize) -> &'a [T] {
         &elements(self.bytes)[start - self.first..]
     }
@@ -67,60 +70,65 @@ impl<'a> From<&'a [u8]> for Operand<'a> {
     }
 }
 
-/// A buffer of elements whose type changes with its use.
+/// A buffer whose element type changes with its use.
 #[derive(Clone, Default)]
 pub struct Register(Vec<Line>);
 
 impl Register {
-    /// `bytes` zeros.
+    /// Creates a buffer of at least `bytes` bytes, filled with zeros.
     pub fn zeroed(bytes: usize) -> Self {
         Self(vec![Line([0; 64]); bytes.div_ceil(64)])
     }
 
-    /// Where it begins.
+    /// Returns a pointer to the first byte.
     pub fn start(&mut self) -> *mut u8 {
         self.0.as_mut_ptr().cast()
     }
 
-    /// As many elements as it holds.
+    /// Returns the buffer as elements: as many as it holds.
     pub fn elements<T: Plain>(&self) -> &[T] {
-        // SAFETY: the lines are initialised and aligned for every `Plain`, of which any bits are a value.
+        // SAFETY: the lines are initialised and aligned to 64 bytes, which is enough for every
+        // `Plain`, and any bit pattern is a value of a `Plain`. The count does not exceed their
+        // size.
         unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), size_of_val(&*self.0) / size_of::<T>()) }
     }
 
-    /// As many elements as it holds.
+    /// Returns the buffer as mutable elements: as many as it holds.
     pub fn elements_mut<T: Plain>(&mut self) -> &mut [T] {
         let count = size_of_val(&*self.0) / size_of::<T>();
-        // SAFETY: as for `elements`.
+        // SAFETY: the lines are initialised and aligned to 64 bytes, and any bit pattern is a value
+        // of a `Plain`. The count does not exceed their size, and the borrow is unique.
         unsafe { std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), count) }
     }
 }
 
-/// The elements that a tensor's bytes are. They must be aligned: what does not fill an aligned element is left out.
+/// Returns a tensor's bytes as elements. The bytes should be aligned: bytes before the first
+/// aligned element, or after the last whole one, are left out.
 pub fn elements<T: Plain>(bytes: &[u8]) -> &[T] {
-    // SAFETY: any bytes are a `Plain`.
+    // SAFETY: any bit pattern is a value of a `Plain`.
     unsafe { bytes.align_to().1 }
 }
 
-/// As [`elements`].
+/// Returns a tensor's bytes as mutable elements, as [`elements`] does.
 pub fn elements_mut<T: Plain>(bytes: &mut [u8]) -> &mut [T] {
-    // SAFETY: any bytes are a `Plain`, and a `Plain` is bytes.
+    // SAFETY: any bit pattern is a value of a `Plain`, and a `Plain` has no padding, so that it may
+    // also be written as bytes.
     unsafe { bytes.align_to_mut().1 }
 }
 
-/// The elements' bytes.
+/// Returns the bytes of elements.
 pub fn bytes_of<T: Plain>(elements: &[T]) -> &[u8] {
-    // SAFETY: every byte of a plain number is initialised.
+    // SAFETY: a `Plain` has no padding, so that each of its bytes is initialised.
     unsafe { std::slice::from_raw_parts(elements.as_ptr().cast(), size_of_val(elements)) }
 }
 
-/// Asks for elements that will be read soon. They follow a chunk that is about as long as a page, at whose end a processor's own
-/// prefetching stops.
+/// Prefetches elements that will be read soon. They follow a chunk of about one page, and the
+/// hardware prefetcher stops at the end of a page.
 pub fn prefetch<T: Plain>(elements: &[T]) {
     #[cfg(target_arch = "x86_64")]
     for line in elements.chunks(64 / size_of::<T>()) {
         use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-        // SAFETY: a prefetch reads nothing, wherever it points.
+        // SAFETY: a prefetch has no effect on memory, whatever the address.
         unsafe { _mm_prefetch::<_MM_HINT_T1>(line.as_ptr().cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]

@@ -1,12 +1,21 @@
-//! The embedded device: it needs no driver, only this processor's vector units and threads.
+//! The embedded device. It needs no driver, only this processor's vector units and threads.
 //!
-//! A nest is analysed once ([`Prepared`]) and then runs any number of times, in the way that its roles and sizes call for. A sum of
-//! products of two operands goes to the packed matrix product of [`gemm`] (`contraction`), but for most convolutions by windows of 3 × 3 and 5 × 5, which take fewer
-//! multiplications than that (`winograd`); a short reduction along whose last axis
-//! elements lie side by side, to tiles of vector registers (`direct`); one whose points name their places themselves, to lists of points
-//! (`scatter`); any other to vector loops (`reduction`), which run the nest's scalar
-//! programs over chunks of points, an instruction at a time (`tape`, `machine`), with the loops of `vector`. So do epilogues, and
-//! nests without a reduction (`job`).
+//! A nest is analysed once ([`Prepared`]) and then runs any number of times. Its roles and sizes
+//! decide which implementation runs it:
+//!
+//! - `contraction`: a sum of products of two operands, by the packed matrix product of [`gemm`].
+//! - `winograd`: most convolutions with windows of 3 × 3 and 5 × 5, with fewer multiplications.
+//! - `direct`: a short reduction whose elements are contiguous along the last axis, in tiles of
+//!   vector registers.
+//! - `scatter`: a reduction whose points compute the place that they contribute to, by lists of
+//!   points.
+//! - `attention`: a nest with inner sums, in stages over blocks of rows.
+//! - `reduction`: any other reduction, by vector loops.
+//! - `job`: a nest without a reduction.
+//!
+//! The vector loops run the nest's scalar programs over chunks of points, one instruction at a time
+//! (`tape`, `machine`), with the loops of `vector`. Every implementation ends with the nest's
+//! epilogue, which runs in the same way (`job`).
 //!
 //! Always true: results do not depend on the number of threads.
 
@@ -15,6 +24,8 @@ mod caches;
 mod chain;
 mod contraction;
 mod direct;
+#[cfg(test)]
+mod emulated;
 mod fused;
 mod idle;
 mod job;
@@ -23,6 +34,7 @@ mod machine;
 mod math;
 mod memory;
 mod narrow;
+pub(crate) mod needs;
 mod number;
 mod pool;
 mod prepared;

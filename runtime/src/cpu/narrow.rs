@@ -1,27 +1,29 @@
-//! f16 and bf16 as [`Number`]s: each operation in f32, rounded to the type. Chunks are converted whole, and computed by the loops of f32.
+//! f16 and bf16 as [`Number`]s. Each operation computes in f32 and rounds to the type. Chunks are
+//! converted to f32, computed by its loops, and converted back.
 
 use super::number::Number;
 use super::vector;
 use half::{bf16, f16};
 use tile_compiler::scalar::{BinaryOp, UnaryOp};
 
-/// The f32 of an f16's bits.
+/// Converts the bits of an f16 to f32.
 #[inline(always)]
 fn f16_to_f32(bits: u16) -> f32 {
     let magnitude = ((bits & 0x7fff) as u32) << 13;
-    // Its exponent is 112 too small, which the product mends, of subnormals too; infinities and NaNs have none.
+    // The exponent is 112 too small; the product corrects it, for subnormals too. Infinities and
+    // NaNs get their exponent below.
     let finite = (f32::from_bits(magnitude) * f32::from_bits((127 + 112) << 23)).to_bits();
     let magnitude = if magnitude >= 0x7c00 << 13 { magnitude | 0x7f80_0000 } else { finite };
     f32::from_bits(magnitude | ((bits & 0x8000) as u32) << 16)
 }
 
-/// The bits of the nearest f16, ties to even.
+/// Returns the bits of the nearest f16, ties to even.
 #[inline(always)]
 fn f32_to_f16(x: f32) -> u16 {
     let bits = x.to_bits();
     let magnitude = bits & 0x7fff_ffff;
     let normal = magnitude.wrapping_sub(112 << 23).wrapping_add(0xfff + (magnitude >> 13 & 1)) >> 13;
-    // Added to ½, the last place of a number below 2⁻¹⁴ is an f16's.
+    // The last place of ½ is that of an f16 below 2⁻¹⁴, so adding ½ rounds to it.
     let subnormal = (f32::from_bits(magnitude) + 0.5).to_bits().wrapping_sub(0.5f32.to_bits());
     let special = if magnitude > 0x7f80_0000 { 0x7e00 } else { 0x7c00 };
     let rounded = if magnitude < 113 << 23 { subnormal } else { normal };
@@ -34,7 +36,7 @@ fn bf16_to_f32(bits: u16) -> f32 {
     f32::from_bits((bits as u32) << 16)
 }
 
-/// The bits of the nearest bf16, ties to even.
+/// Returns the bits of the nearest bf16, ties to even.
 #[inline(always)]
 fn f32_to_bf16(x: f32) -> u16 {
     let bits = x.to_bits();

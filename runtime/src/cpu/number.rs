@@ -1,7 +1,9 @@
-//! The element types, and each scalar operation on each of them, as the compiler's `scalar` module defines it.
+//! The element types, and each scalar operation on each of them, as the compiler's `scalar` module
+//! defines it.
 //!
-//! Everything here is inlined into the loops of [`super::vector`]; what can be is free of branches and calls, so that those loops
-//! become vector code. Types are stored as they are in tensors; f16 and bf16 compute in f32 and round after each operation.
+//! Everything here is inlined into the loops of [`super::vector`], and avoids branches and calls
+//! where it can, so that these loops become vector code. Values have the types in which tensors
+//! store them; f16 and bf16 compute in f32 and round after each operation.
 
 use super::math;
 use super::memory::Plain;
@@ -11,74 +13,77 @@ use tile_compiler::dtype::Scalar;
 use tile_compiler::graph::Aggregation;
 use tile_compiler::scalar::{BinaryOp, UnaryOp};
 
-/// A bool as tensors store it: true when not 0.
+/// A bool as tensors store it: true if not 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[repr(transparent)]
 pub struct Bool(pub u8);
 
-// SAFETY: every byte is a value.
+// SAFETY: every byte is a value, and the type is a transparent wrapper of a byte.
 unsafe impl Plain for Bool {}
 
 /// An element type.
 pub trait Number: Plain + Default + PartialEq + Send + Sync {
-    /// f16, bf16, f32, f64.
+    /// Whether it is a float: f16, bf16, f32 or f64.
     const FLOAT: bool;
-    /// Exactly representable in f32.
+    /// Whether f32 represents all its values exactly.
     const NARROW_FLOAT: bool = false;
-    /// Its values do not all fit an i64.
+    /// Whether i64 cannot represent all its values.
     const U64: bool = false;
-    /// `op` of one value.
+    /// Applies `op` to a value.
     fn unary(op: UnaryOp, x: Self) -> Self;
-    /// A whole chunk of `op` where there is a better way than one by one; else false, and `out` is as it was.
+    /// Applies `op` to a whole chunk, if there is a faster way than one by one. Otherwise returns
+    /// false and leaves `out` unchanged.
     #[inline(always)]
     fn unary_chunk(_op: UnaryOp, _x: &[Self], _out: &mut [Self]) -> bool {
         false
     }
-    /// `op` of two values; not a comparison.
+    /// Applies `op`, which is not a comparison, to two values.
     fn binary(op: BinaryOp, a: Self, b: Self) -> Self;
-    /// As [`Number::unary_chunk`].
+    /// Applies `op` to whole chunks, with the result of [`Number::unary_chunk`].
     #[inline(always)]
     fn binary_chunk(_op: BinaryOp, _a: &[Self], _b: &[Self], _out: &mut [Self]) -> bool {
         false
     }
-    /// As [`vector::accumulate`] of values that all count, where there is a better way; else false, and `sums` are as they were.
+    /// Accumulates as [`vector::accumulate`] does, where all values count, if there is a faster
+    /// way. Otherwise returns false and leaves `sums` unchanged.
     #[inline(always)]
     fn accumulate_chunk(_aggregation: Aggregation, _sums: &mut [Self], _values: &[Self]) -> bool {
         false
     }
-    /// As [`vector::fold`] of values that all count, where there is a better way.
+    /// Folds as [`vector::fold`] does, where all values count, if there is a faster way.
     #[inline(always)]
     fn fold_chunk(_aggregation: Aggregation, _identity: Self, _values: &[Self]) -> Option<Self> {
         None
     }
-    /// Less: false where either is NaN.
+    /// Returns whether `a < b`: false if either is NaN.
     fn less(a: Self, b: Self) -> bool;
-    /// Equal: false where either is NaN.
+    /// Returns whether `a == b`: false if either is NaN.
     fn equal(a: Self, b: Self) -> bool;
-    /// Exact but for 64-bit integers beyond 2⁵³.
+    /// Converts exactly, but for 64-bit integers beyond 2⁵³.
     fn to_f64(self) -> f64;
-    /// Rounds; to integers truncates and saturates, NaN to 0.
+    /// Converts to the nearest float. Conversions to integers truncate and saturate, with NaN as 0;
+    /// a bool says whether `x != 0`.
     fn from_f64(x: f64) -> Self;
-    /// Exact for narrow floats.
+    /// Converts exactly for narrow floats.
     fn to_f32(self) -> f32 {
         self.to_f64() as f32
     }
-    /// As [`Number::from_f64`].
+    /// Converts as [`Number::from_f64`] does.
     fn from_f32(x: f32) -> Self {
         Self::from_f64(x as f64)
     }
-    /// Integers: u64 wraps.
+    /// Converts. u64 wraps; floats truncate and saturate.
     fn to_i64(self) -> i64;
-    /// Integers wrap, floats round.
+    /// Converts. Integers wrap, floats round.
     fn from_i64(x: i64) -> Self;
 }
 
-/// The element that a scalar of its type is.
+/// Returns a scalar as an element of its type.
 pub fn from_scalar<T: Number>(scalar: Scalar) -> T {
     if T::FLOAT { T::from_f64(scalar.to_f64()) } else { T::from_i64(scalar.to_i64()) }
 }
 
-/// Operations as f64 has them; by calls, out of line.
+/// Applies an operation to an f64 by a call, out of line.
 #[inline(never)]
 fn in_f64(op: UnaryOp, x: f64) -> f64 {
     match op {
@@ -110,7 +115,8 @@ fn pow_f64(a: f64, b: f64) -> f64 {
     libm::pow(a, b)
 }
 
-/// To the nearest integer, halves away from zero, as vector units can: by truncation.
+/// Rounds to the nearest integer, halves away from zero. It truncates first, which vector units can
+/// do.
 #[inline(always)]
 fn round(x: f64) -> f64 {
     let whole = x.trunc();
@@ -148,6 +154,7 @@ macro_rules! float_arithmetic {
                     }
                 }
                 BinaryOp::Pow => $pow(a, b),
+                BinaryOp::Rem => a % b,
                 _ => 0.0,
             }
         }
@@ -214,7 +221,8 @@ impl Number for f32 {
             _ => in_f64(op, x as f64) as f32,
         }
     }
-    /// The functions without branches; then sine and cosine once more where the argument was too large for that.
+    /// Uses the functions without branches. Sine and cosine are computed once more where the
+    /// argument is too large for these.
     fn unary_chunk(op: UnaryOp, x: &[f32], out: &mut [f32]) -> bool {
         if strip::unary(op, x, out) {
             return true;
@@ -276,6 +284,7 @@ macro_rules! integer {
                     BinaryOp::Sub => a.wrapping_sub(b),
                     BinaryOp::Mul => a.wrapping_mul(b),
                     BinaryOp::Div => if b == 0 { 0 } else { a.wrapping_div(b) },
+                    BinaryOp::Rem => if b == 0 { 0 } else { a.wrapping_rem(b) },
                     BinaryOp::Max => if a < b { b } else { a },
                     BinaryOp::Min => if b < a { b } else { a },
                     BinaryOp::Pow => {
@@ -330,7 +339,7 @@ macro_rules! integer {
 }
 integer!(i8 i16 i32 i64 u8 u16 u32 u64);
 
-/// An unsigned integer of one bit, but that addition is or.
+/// An unsigned integer of one bit, except that addition is `or`.
 impl Number for Bool {
     const FLOAT: bool = false;
     #[inline(always)]
@@ -380,7 +389,7 @@ impl Number for Bool {
     }
 }
 
-/// Evaluates an expression with `$t` the Rust type of a `DType`.
+/// Evaluates an expression with `$t` as the Rust type of a `DType`.
 macro_rules! typed {
     ($dtype:expr, $t:ident => $e:expr) => {{
         use tile_compiler::dtype::DType;

@@ -1,20 +1,22 @@
-//! What this processor does at most, measured: what the speed of programs is compared with.
+//! The processor's peak rates, measured: the yardstick for the speed of programs.
 
 use std::hint::black_box;
 use std::time::Instant;
 
 use super::simd::{Portable, Vector};
 
-/// Independent multiply-adds in turn: more than are on their way in any processor, and fit its registers.
+/// Independent multiply-add chains: enough to hide the latency of the instruction on any processor,
+/// few enough for its registers.
 const CHAINS: usize = 12;
-/// Turns in a run: some milliseconds.
+/// Iterations of a run, which takes some milliseconds.
 const TURNS: usize = 1 << 20;
-/// Elements of each array of the triad: larger than the caches of all but a few servers.
+/// Elements of each array of the triad: more than the caches of all but a few servers hold.
 const ELEMENTS: usize = 1 << 24;
-/// Runs of which the fastest counts.
+/// Number of runs. The fastest one counts.
 const RUNS: usize = 8;
 
-/// Operations on f32 in a second, of all threads together: multiply-adds on registers, each two operations.
+/// Measures the f32 operations per second of all threads together. A multiply-add on registers
+/// counts as two operations.
 pub fn flops() -> f64 {
     let (run, lanes) = chains();
     let mut counts = vec![0.0; threads()];
@@ -22,7 +24,8 @@ pub fn flops() -> f64 {
     (2 * lanes * CHAINS * TURNS * counts.len()) as f64 / fastest
 }
 
-/// Bytes of memory that all threads together read and write in a second: STREAM's triad, `a = b + 3 c`, which moves three arrays.
+/// Measures the bytes per second that all threads together read and write, with STREAM's triad
+/// `a = b + 3 c`, which moves three arrays.
 pub fn bandwidth() -> f64 {
     let (mut a, b, c) = (vec![0f32; ELEMENTS], vec![1f32; ELEMENTS], vec![2f32; ELEMENTS]);
     let part = ELEMENTS.div_ceil(threads());
@@ -40,7 +43,8 @@ fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, |n| n.get())
 }
 
-/// The seconds of the fastest of several runs, in each of which every part is worked on by a thread of its own.
+/// Returns the seconds of the fastest of [`RUNS`] runs. In each run, every part is processed by its
+/// own thread.
 fn fastest<P: Send>(parts: &mut [P], work: impl Fn(&mut P) + Sync) -> f64 {
     let mut fastest = f64::INFINITY;
     for _ in 0..RUNS {
@@ -55,10 +59,10 @@ fn fastest<P: Send>(parts: &mut [P], work: impl Fn(&mut P) + Sync) -> f64 {
     fastest
 }
 
-/// Takes a number of turns; [`body`] in an instruction set.
+/// A function that runs [`body`] for a number of iterations, in one instruction set.
 type Chains = fn(usize) -> f32;
 
-/// The chains of the widest registers here, and how many numbers a register has.
+/// Returns the chains for the widest registers of this processor, and the lanes of one register.
 fn chains() -> (Chains, usize) {
     #[cfg(target_arch = "x86_64")]
     {
@@ -66,42 +70,45 @@ fn chains() -> (Chains, usize) {
 
         #[target_feature(enable = "avx512f")]
         fn avx512(turns: usize) -> f32 {
-            // SAFETY: this function has the instruction set.
+            // SAFETY: this function enables the vector's instructions.
             unsafe { body::<__m512>(turns) }
         }
         #[target_feature(enable = "avx2,fma")]
         fn avx2(turns: usize) -> f32 {
-            // SAFETY: this function has the instruction set.
+            // SAFETY: this function enables the vector's instructions.
             unsafe { body::<__m256>(turns) }
         }
         if is_x86_feature_detected!("avx512f") {
-            // SAFETY: it was asked for just now.
+            // SAFETY: the feature was detected just above.
             return (|turns| unsafe { avx512(turns) }, __m512::LANES);
         }
         if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-            // SAFETY: they were asked for just now.
+            // SAFETY: the features were detected just above.
             return (|turns| unsafe { avx2(turns) }, __m256::LANES);
         }
     }
     #[cfg(target_arch = "aarch64")]
     if std::arch::is_aarch64_feature_detected!("neon") {
         use std::arch::aarch64::float32x4_t;
-        // SAFETY: every target of this architecture that has a standard library has the instructions, and they were asked for.
+        // SAFETY: the feature was detected just above; every target of this architecture with a
+        // standard library has it.
         return (|turns| unsafe { body::<float32x4_t>(turns) }, float32x4_t::LANES);
     }
-    // SAFETY: these registers need no instructions of their own.
+    // SAFETY: these registers need no special instructions.
     (|turns| unsafe { body::<Portable<f32, 4>>(turns) }, Portable::<f32, 4>::LANES)
 }
 
-/// [`CHAINS`] multiply-adds in each turn, each on the result that it had in the turn before.
+/// Runs `turns` iterations of [`CHAINS`] multiply-adds, each of which depends on its result in the
+/// iteration before.
 ///
 /// # Safety
 /// The processor must have the vector's instructions.
 #[inline(always)]
 unsafe fn body<V: Vector<Scalar = f32>>(turns: usize) -> f32 {
-    // Values that the compiler does not know, and that stay finite: each chain approaches 1.
+    // Values that the compiler cannot see and that keep the sums finite: each chain converges to 1.
     let (factor, term) = (black_box(0.999), black_box(0.001));
-    // SAFETY: by the caller's promise.
+    // SAFETY: the caller guarantees that the processor has the vector's instructions. `numbers` has
+    // room for one register.
     unsafe {
         let (factor, term) = (V::splat(factor), V::splat(term));
         let mut sums = [V::splat(0.5); CHAINS];
@@ -124,7 +131,7 @@ unsafe fn body<V: Vector<Scalar = f32>>(turns: usize) -> f32 {
 mod tests {
     use super::*;
 
-    /// What is timed is what is meant: after many turns every chain has come to 1.
+    /// The timed loop really computes the chains: after many iterations each has converged to 1.
     #[test]
     fn chains_are_worked_through() {
         let (run, lanes) = chains();

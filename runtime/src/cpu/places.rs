@@ -1,16 +1,17 @@
-//! Where the elements of a factor of a contraction lie: tables for [`super::gemm`], made of a load's affine expressions.
+//! Addresses of a contraction's factors: tables for [`super::gemm`], made from the affine
+//! expressions of a load.
 
 use super::gemm::{Axis, Coordinate, Places, Window};
 use std::ops::Range;
 use tile_compiler::affine::Affine;
 use tile_compiler::nest::{Load, Nest};
 
-/// Number of points of some axes.
+/// Returns the number of points of some axes.
 pub fn size(nest: &Nest, axes: &[usize]) -> usize {
     nest.points(axes)
 }
 
-/// The variable is one of `axes`, or derived from such alone.
+/// Returns whether the variable is one of `axes`, or derived from these alone.
 fn depends_only_on(nest: &Nest, variable: usize, axes: &[usize]) -> bool {
     match variable.checked_sub(nest.axes.len()) {
         None => axes.contains(&variable),
@@ -27,7 +28,7 @@ pub fn locate(nest: &Nest, axes: &[usize], mut position: usize, point: &mut [i64
     }
 }
 
-/// Whether the load, over all points of some axes, is of every element of its operand, once.
+/// Returns whether the load, over all points of `axes`, reads every element of its operand once.
 pub fn is_whole(nest: &Nest, load: &Load, axes: [&[usize]; 3]) -> bool {
     let mut strides: Vec<(i64, usize)> = Vec::new();
     for &axis in axes.into_iter().flatten() {
@@ -42,7 +43,8 @@ pub fn is_whole(nest: &Nest, load: &Load, axes: [&[usize]; 3]) -> bool {
     simple && load.offset.offset() == 0 && dense == Some(elements)
 }
 
-/// A load as tables of offsets, if each of its expressions is a sum of terms of the batch, the outer and the reduction axes.
+/// Returns a load as tables of offsets. `None` unless each of its expressions is a sum of a term of
+/// the batch axes, one of the outer axes and one of the reduction axes.
 pub fn gathered(nest: &Nest, groups: [&[usize]; 3], load: &Load, guards: &[Affine]) -> Option<Places> {
     let expressions: Vec<&Affine> =
         [&load.offset].into_iter().chain(&load.when).chain(guards.iter().filter(|g| !load.when.contains(g))).collect();
@@ -55,7 +57,8 @@ pub fn gathered(nest: &Nest, groups: [&[usize]; 3], load: &Load, guards: &[Affin
     }
     let axis = |number: usize| -> Axis {
         let group = groups[number];
-        // Of a derived variable of constants alone, which belongs to every group, the first takes charge; so with constants.
+        // A derived variable with a constant numerator belongs to every group. Only the first group
+        // counts it, and likewise constants.
         let mine = |v: usize| !is_loop(v) && groups.iter().position(|g| within(v, g)) == Some(number);
         let terms: Vec<Vec<(usize, i64)>> =
             expressions.iter().map(|e| e.terms().iter().copied().filter(|(v, _)| mine(*v)).collect()).collect();
@@ -83,10 +86,11 @@ pub fn gathered(nest: &Nest, groups: [&[usize]; 3], load: &Load, guards: &[Affin
     Some(Places { batch: axis(0), outer: axis(1), k: axis(2), loops, window })
 }
 
-/// The load as a window, and its element where all coordinates are 0.
+/// Returns the load as a window, and the number of the element at which all coordinates are 0.
 ///
-/// A condition bounds a sum of variables, as in `0 <= y + i - 1`: that sum is a coordinate, and its stride is what the offset has of it. The variables
-/// that are left are coordinates of their own, or together where the steps of one overlap those of the next: `y + i` without padding.
+/// A condition bounds a sum of variables, as in `0 <= y + i - 1`. That sum becomes a coordinate,
+/// whose stride is the sum's factor in the offset. Each remaining variable becomes a coordinate of
+/// its own, or is merged with the one before, if their strides overlap: `y + i` without padding.
 fn window(nest: &Nest, groups: [&[usize]; 3], offset: &Affine, conditions: &[&Affine]) -> Option<(Window, isize)> {
     let is_loop = |v: usize| nest.loops().contains(&v);
     let mut sums: Vec<Sum> = Vec::new();
@@ -149,7 +153,7 @@ fn window(nest: &Nest, groups: [&[usize]; 3], offset: &Affine, conditions: &[&Af
     Some((Window::new(coordinates.collect(), rows)?, offset.offset() as isize))
 }
 
-/// A sum of variables that moves a load by `stride` elements.
+/// A sum of variables that moves a load by `stride` elements per unit.
 struct Sum {
     terms: Affine,
     stride: i64,
@@ -157,7 +161,8 @@ struct Sum {
 }
 
 impl Sum {
-    /// What `offset` has of `terms`, or of them `negated`.
+    /// Finds the factor of `terms` in `offset`. A negative factor is replaced by a positive one,
+    /// with `negated` in place of `terms`.
     fn of(offset: &Affine, terms: Affine, negated: &Affine) -> Option<Self> {
         let (first, coefficient) = *terms.terms().first()?;
         let stride = offset.coefficient(first) / coefficient;

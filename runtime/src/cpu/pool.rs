@@ -1,11 +1,15 @@
-//! The threads of the device: one job at a time, cut into tasks. Each thread has its part of them, the same for every job of so
-//! many tasks, and takes from the others' once it is done: what one job leaves in a thread's cache, the next finds there.
+//! The device's thread pool. It runs one job at a time, cut into tasks.
 //!
-//! A nest may take only some microseconds, so that starting a job must take less than one. The workers therefore watch for a job for a
-//! while before they sleep, and the thread that starts a job works on it itself and never waits for a worker that has not
-//! begun. A job started within a task, or while another thread's job runs, is done by its own thread alone.
+//! Each thread owns a part of the tasks, the same for every job with that many tasks, and steals
+//! from the others when its own part is done. So the data that one job leaves in a thread's cache
+//! is found there by the next job.
 //!
-//! Always true: when [`run`] returns, every task is done and no worker touches the job any more.
+//! A nest may take only some microseconds, so starting a job must take less than one. The workers
+//! therefore spin for a while before they sleep. The thread that starts a job works on it, too, and
+//! never waits for a worker that has not begun. A job that is started within a task, or while
+//! another thread's job runs, is done by its own thread alone.
+//!
+//! Always true: when [`run`] returns, every task is done and no worker accesses the job any more.
 
 use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
@@ -14,59 +18,67 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, OnceLock, TryLockError};
 
-/// Looks for a job before a worker sleeps: some tens of microseconds.
+/// Spins of a worker before it sleeps: some tens of microseconds.
 const LOOKS: u32 = 1 << 11;
-/// Looks after which a waiting thread lets others have its processor.
+/// Spins after which a waiting thread yields its processor.
 const PATIENCE: u32 = 1 << 10;
 
 /// The bit of [`Pool::entered`] that lets workers in.
 const OPEN: usize = 1 << (usize::BITS - 1);
 
-/// A job's task function, its type forgotten.
+/// A job: its task function, type-erased, and the number of tasks.
 #[derive(Clone, Copy)]
 struct Job {
     task: *const (),
-    /// Calls `task` with a number.
+    /// Calls `task` with the number of a task.
     ///
     /// # Safety
-    /// The job must not be over.
+    /// The job must not be over: `task` must still be valid.
     call: unsafe fn(*const (), usize),
     tasks: usize,
 }
 
-/// A task's number, on cache lines of its own.
+/// The number of a task, on cache lines of its own.
 #[repr(align(128))]
 struct Next(AtomicUsize);
 
+/// The state that all threads of the pool share.
 struct Pool {
     threads: usize,
     /// Held by the thread whose job runs.
     busy: Mutex<()>,
-    /// Valid while `entered` is not 0.
+    /// The current job. Valid while `entered` is not 0.
     job: UnsafeCell<Job>,
-    /// For each thread, the first task of its part that nobody has taken; the caller's is the first.
+    /// For each thread, the first task of its part that nobody has taken. The first entry is that
+    /// of the thread that starts the job.
     next: Vec<Next>,
-    /// The number of workers at the job, and whether more may join.
+    /// The number of workers at the job, and the bit [`OPEN`].
     entered: AtomicUsize,
     /// The number of jobs begun so far.
     begun: AtomicUsize,
+    /// The number of sleeping workers.
     asleep: AtomicUsize,
+    /// Held while a worker decides to sleep, and with `alarm` while it sleeps.
     bed: Mutex<()>,
+    /// Wakes the sleeping workers.
     alarm: Condvar,
+    /// The first panic of a worker in the current job.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
-// SAFETY: `job` is written only by the holder of `busy` while `entered` is 0, and read only by workers that have entered.
+// SAFETY: the only field that is not `Sync` is `job`. Only the holder of `busy` writes it, while
+// `entered` is 0, and only workers that have entered read it, so no write overlaps an access.
 unsafe impl Sync for Pool {}
-// SAFETY: its pointers are used only as above.
+// SAFETY: the pointers of `job` may move between threads: they are used only while the job runs,
+// and its task function is `Sync`.
 unsafe impl Send for Pool {}
 
 thread_local! {
-    /// Whether this thread is at work on a task.
+    /// Whether this thread is running a task.
     static AT_WORK: Cell<bool> = const { Cell::new(false) };
 }
 
-/// How many threads would work on a job of the caller's, itself among them.
+/// Returns the number of threads that would work on a job of the caller, the caller included.
 pub fn threads() -> usize {
     if AT_WORK.get() { 1 } else { pool().threads }
 }
@@ -78,18 +90,24 @@ fn pool() -> &'static Pool {
     WORKERS.get_or_init(|| {
         for number in 1..pool.threads {
             let name = format!("tile-{number}");
-            // Where there are no threads to be had, the caller does all the work.
+            // If the system gives no threads, the caller does all the work.
             let _ = std::thread::Builder::new().name(name).spawn(move || pool.work_forever(number));
         }
     });
     pool
 }
 
-/// Calls `task` with each of `0..tasks`, in any order, on all threads.
+/// Calls `task` with each number in `0..tasks`, in any order, on all threads.
 ///
 /// # Panics
 /// If a task panics.
 pub fn run<F: Fn(usize) + Sync>(tasks: usize, task: F) {
+    #[cfg(test)]
+    let task = super::emulated::inherited(task);
+    start(tasks, task);
+}
+
+fn start<F: Fn(usize) + Sync>(tasks: usize, task: F) {
     let pool = pool();
     let alone = tasks <= 1 || pool.threads == 1 || AT_WORK.get();
     let busy = if alone { None } else { pool.hold() };
@@ -97,14 +115,17 @@ pub fn run<F: Fn(usize) + Sync>(tasks: usize, task: F) {
         (0..tasks).for_each(task);
         return;
     };
+    /// Calls the task function that `task` points to.
+    ///
     /// # Safety
-    /// `task` must point to an `F`.
+    /// - `task` must point to a live `F`.
     unsafe fn call<F: Fn(usize)>(task: *const (), number: usize) {
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller guarantees that `task` points to a live `F`.
         unsafe { (*task.cast::<F>())(number) }
     }
     let job = Job { task: (&raw const task).cast(), call: call::<F>, tasks };
-    // SAFETY: this thread holds `busy`, and the last job has been closed: nobody reads.
+    // SAFETY: this thread holds `busy`, so nobody else writes. The previous job was closed before
+    // its thread gave `busy` up: `entered` is 0, so no worker reads.
     unsafe { *pool.job.get() = job };
     for (thread, next) in pool.next.iter().enumerate() {
         next.0.store(pool.part(thread, tasks).start, Ordering::Relaxed);
@@ -153,15 +174,15 @@ impl Pool {
         }
     }
 
-    /// The tasks that are a thread's before others help.
+    /// Returns the tasks that belong to a thread before others help.
     fn part(&self, thread: usize, tasks: usize) -> Range<usize> {
-        // No product of the two: it could overflow.
+        // The product of the two is avoided because it could overflow.
         let (each, rest) = (tasks / self.threads, tasks % self.threads);
         let start = |thread: usize| each * thread + thread.min(rest);
         start(thread)..start(thread + 1)
     }
 
-    /// The right to run a job, if nobody has it.
+    /// Takes the right to run a job, if no other thread has it.
     fn hold(&self) -> Option<std::sync::MutexGuard<'_, ()>> {
         match self.busy.try_lock() {
             Ok(guard) => Some(guard),
@@ -170,7 +191,8 @@ impl Pool {
         }
     }
 
-    /// Does tasks until none is left, this thread's own first; after a panic, which it returns, nobody takes another.
+    /// Runs tasks until none is left, starting with this thread's own part. If a task panics,
+    /// returns the panic, and no thread takes another task.
     fn take_tasks(&self, job: Job, thread: usize) -> Result<(), Box<dyn Any + Send>> {
         AT_WORK.set(true);
         let result = catch_unwind(AssertUnwindSafe(|| {
@@ -181,7 +203,8 @@ impl Pool {
                     if number >= end {
                         break;
                     }
-                    // SAFETY: the job is not over: its own thread, or a worker that has entered, is here.
+                    // SAFETY: the job is not over. Its own thread calls this before it closes the
+                    // job, and a worker calls it after it has entered, which keeps the job open.
                     unsafe { (job.call)(job.task, number) };
                 }
             }
@@ -201,7 +224,8 @@ impl Pool {
             if self.entered.fetch_update(Ordering::AcqRel, Ordering::Relaxed, enter).is_err() {
                 continue;
             }
-            // SAFETY: this worker has entered: the job stays until it leaves.
+            // SAFETY: this worker has entered, so `job` is valid and not written until the worker
+            // leaves.
             let job = unsafe { *self.job.get() };
             if let Err(panic) = self.take_tasks(job, thread)
                 && let Ok(mut first) = self.panic.lock()
@@ -212,7 +236,7 @@ impl Pool {
         }
     }
 
-    /// Waits until more than `seen` jobs have begun; returns how many.
+    /// Waits until more than `seen` jobs have begun, and returns their number.
     fn next_job(&self, seen: usize) -> usize {
         for _ in 0..LOOKS {
             let begun = self.begun.load(Ordering::Acquire);

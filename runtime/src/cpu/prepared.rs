@@ -1,4 +1,4 @@
-//! A nest made ready to run any number of times.
+//! Nests that are analysed once, to run any number of times.
 
 use super::attention::Attention;
 use super::contraction::{Contraction, PackedRight};
@@ -14,14 +14,15 @@ use std::fmt;
 use tile_compiler::nest::Nest;
 use tile_compiler::scalar::Program;
 
-/// Why a nest did not run.
+/// The reason why a nest did not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunError {
-    /// Not as many buffers as the nest has operands and outputs, or not as many steps as there are loops around it.
+    /// The number of buffers differs from that of the nest's operands and outputs, or the number of
+    /// steps from that of the loops around it.
     Count,
     /// A buffer is smaller than its tensor, or not aligned.
     Buffer {
-        /// What the tensor takes.
+        /// The size of the tensor.
         bytes: usize,
     },
 }
@@ -39,9 +40,9 @@ impl fmt::Display for RunError {
 
 impl std::error::Error for RunError {}
 
-/// The way in which a nest runs.
+/// The implementation that runs a nest.
 enum Way {
-    /// No aggregation.
+    /// No aggregation: the epilogue alone.
     Pointwise,
     Winograd(Box<Winograd>),
     Contraction(Box<Contraction>),
@@ -59,19 +60,19 @@ pub struct Prepared {
     positions: Vec<Position>,
 }
 
-/// An operand in the form that a nest's runs want it in.
+/// Operands in the form that a nest's runs read.
 pub struct Packed(Form);
 
 enum Form {
-    /// The right factor of a product.
+    /// The right factor of a product, in panels.
     Right(PackedRight),
     /// The kernel of a convolution, transformed.
     Points(Register),
 }
 
 impl Prepared {
-    /// Prepares a nest, which must be verified. `kept` says which operands change seldom: that may decide the way it runs.
-    /// An `exact` one computes sums of products term by term.
+    /// Prepares a nest, which must be verified. `kept` says which operands change seldom, which may
+    /// decide the implementation. An `exact` nest computes sums of products term by term.
     pub fn new(nest: &Nest, kept: &dyn Fn(usize) -> bool, exact: bool) -> Self {
         let free = Space::new(nest, 0..nest.free);
         let positions = (0..nest.outputs.len()).map(|output| Position::new(nest, output)).collect();
@@ -100,7 +101,8 @@ impl Prepared {
         Self { nest: nest.clone(), epilogue, way, positions }
     }
 
-    /// The operands that [`Prepared::pack`] packs: those of one factor of a product. Runs that are given the packed form do not read them.
+    /// Returns the operands that [`Prepared::pack`] packs: those of one factor of a product. A run
+    /// that is given the packed form does not read them.
     pub fn packs(&self) -> Vec<usize> {
         match &self.way {
             Way::Winograd(winograd) => winograd.packs(&self.nest),
@@ -109,22 +111,50 @@ impl Prepared {
         }
     }
 
-    /// Packs the operands of [`Prepared::packs`] for any number of runs; the others need not be there.
-    pub fn pack(&self, operands: &[Operand]) -> Option<Packed> {
-        self.pack_at(&vec![0; self.nest.loops], operands)
+    /// Packs the operands of [`Prepared::packs`] for any number of runs. The other operands may be
+    /// empty. `room` is the packed form of earlier values, whose memory is used again. To free it
+    /// and allocate as much would fragment the heap of an app that packs often.
+    pub fn pack(&self, operands: &[Operand], room: Option<Packed>) -> Option<Packed> {
+        self.pack_at(&vec![0; self.nest.loops], operands, room)
     }
 
-    /// The same for runs at whose steps of the loops the packed elements are those at `steps`.
-    pub fn pack_at(&self, steps: &[usize], operands: &[Operand]) -> Option<Packed> {
+    /// Packs as [`Prepared::pack`] does, the elements at these steps of the loops.
+    pub fn pack_at(&self, steps: &[usize], operands: &[Operand], room: Option<Packed>) -> Option<Packed> {
         let launch = Launch { operands, steps };
+        let room = room.map(|Packed(form)| match form {
+            Form::Right(right) => right.into_memory(),
+            Form::Points(points) => points,
+        });
         match &self.way {
-            Way::Winograd(winograd) => Some(Packed(Form::Points(winograd.pack(launch)))),
-            Way::Contraction(contraction) => Some(Packed(Form::Right(contraction.pack(&self.nest, launch)))),
+            Way::Winograd(winograd) => Some(Packed(Form::Points(winograd.pack(launch, room)))),
+            Way::Contraction(contraction) => Some(Packed(Form::Right(contraction.pack(&self.nest, launch, room)))),
             _ => None,
         }
     }
 
-    /// The operands of the right factor, of a product, whether or not they have other readers too.
+    /// Returns the bytes that [`Prepared::pack`] takes.
+    pub fn packed_bytes(&self) -> u64 {
+        match &self.way {
+            Way::Winograd(winograd) => winograd.packed_bytes(),
+            Way::Contraction(contraction) => contraction.packed_bytes(),
+            _ => 0,
+        }
+    }
+
+    /// Returns the bytes that a run keeps at most beside operands and outputs. `is_packed` says
+    /// whether it is given the packed form.
+    pub fn working_bytes(&self, is_packed: bool) -> u64 {
+        match &self.way {
+            Way::Winograd(winograd) if !is_packed => winograd.packed_bytes(),
+            Way::Contraction(contraction) => contraction.working_bytes(is_packed),
+            Way::Scatter(scatter) => scatter.working_bytes(),
+            Way::Reduction(reduction) => reduction.working_bytes(),
+            Way::Attention(attention) => attention.working_bytes(),
+            Way::Pointwise | Way::Winograd(_) | Way::Direct(_) => 0,
+        }
+    }
+
+    /// Returns the operands of a product's right factor, even if they have other readers.
     pub fn right(&self) -> Vec<usize> {
         match &self.way {
             Way::Contraction(contraction) => contraction.right(),
@@ -132,12 +162,13 @@ impl Prepared {
         }
     }
 
-    /// Whether the packed form has every element of this operand, and no other's: [`Prepared::unpack`] gives it back.
+    /// Returns whether the packed form holds every element of this operand, and nothing else, so
+    /// that [`Prepared::unpack`] restores it.
     pub fn holds(&self, operand: usize) -> bool {
         matches!(&self.way, Way::Contraction(contraction) if contraction.holds() == Some(operand))
     }
 
-    /// The bytes of the operand that the packed form holds.
+    /// Restores the bytes of the operand that the packed form holds.
     pub fn unpack(&self, packed: &Packed) -> Option<Vec<u8>> {
         match (&self.way, &packed.0) {
             (Way::Contraction(contraction), Form::Right(packed)) => contraction.unpack(packed),
@@ -145,8 +176,9 @@ impl Prepared {
         }
     }
 
-    /// Computes every output, at `steps` of the loops around the nest: reads `operands` and overwrites `outputs`, in the nest's order. Operands that
-    /// are `packed`, or that an output is written over, may be empty.
+    /// Computes every output, at these `steps` of the loops around the nest. `operands` and
+    /// `outputs` are in the nest's order; outputs are overwritten. An operand may be empty if it is
+    /// `packed`, or if an output is written over it.
     pub fn run<'a>(
         &self,
         steps: &[usize],
@@ -181,11 +213,12 @@ impl Prepared {
     }
 }
 
-/// Computes every output of `nest`, which must be verified, at `steps` of the loops around it: reads `operands` and
-/// overwrites `outputs`, in the nest's order.
+/// Computes every output of `nest`, at these `steps` of the loops around it. The nest must be
+/// verified. `operands` and `outputs` are in the nest's order; outputs are overwritten.
 ///
-/// Each is the bytes of its tensor, row-major, [`tile_compiler::dtype::DType::size`] bytes an element (a bool is one byte), or more;
-/// aligned to 8 bytes (best to 64). To run a nest more than once, keep it [`Prepared`].
+/// A buffer holds at least the bytes of its tensor: row-major, with
+/// [`tile_compiler::dtype::DType::size`] bytes for each element (one byte for a bool). It is
+/// aligned to 8 bytes, or better to 64. To run a nest more than once, use [`Prepared`].
 pub fn run(nest: &Nest, steps: &[usize], operands: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), RunError> {
     check(nest, steps, operands, outputs)?;
     let operands: Vec<Operand> = operands.iter().map(|bytes| Operand::from(*bytes)).collect();
@@ -194,7 +227,7 @@ pub fn run(nest: &Nest, steps: &[usize], operands: &[&[u8]], outputs: &mut [&mut
     Ok(())
 }
 
-/// Whether the buffers are those that the nest wants.
+/// Checks that the buffers and steps fit the nest.
 fn check(nest: &Nest, steps: &[usize], operands: &[&[u8]], outputs: &[&mut [u8]]) -> Result<(), RunError> {
     if operands.len() != nest.operands.len() || outputs.len() != nest.outputs.len() || steps.len() != nest.loops {
         return Err(RunError::Count);

@@ -1,13 +1,18 @@
 //! Aggregations by vector loops.
 //!
-//! Places are computed in chunks of consecutive ones, in parallel. A reduction goes one of two ways, chosen by an estimate of the cost:
-//! *across* places (for each reduction point in turn, its values at a chunk of places are added to as many sums), or *along* the
-//! reduction (for each place, chunks of reduction points are folded to one value). Either way a float sum is made of
-//! partial sums of bounded length, so that its error stays small however many terms it has; and where places are few, the reduction is cut
-//! into blocks for the threads, in a way that depends on sizes alone.
+//! Consecutive places are computed in chunks, in parallel. An estimate of the cost chooses one of
+//! two loop orders:
+//! - *across* places: for each reduction point in turn, its values at a chunk of places are added
+//!   to as many sums;
+//! - *along* the reduction: for each place, chunks of reduction points are folded to one value.
+//!
+//! Either way, a float sum is made of partial sums of bounded length, so that its error stays small
+//! however many terms it has. With few places, the reduction is divided into blocks for the
+//! threads, in a way that depends on sizes alone.
 
 use super::job::{Job, parallel};
 use super::machine::Machine;
+use super::needs::bytes;
 use super::number::{Bool, Number, from_scalar, typed};
 use super::shared::Shared;
 use super::space::{Guards, Lines, Piece, Space};
@@ -18,20 +23,23 @@ use tile_compiler::dtype::DType;
 use tile_compiler::graph::Aggregation;
 use tile_compiler::nest::Nest;
 
+/// The most partial results of blocks of a reduction that are kept at once.
+const MOST_PARTIALS: usize = 1 << 20;
+
 /// A nest with an aggregation, ready to run.
 pub struct Reduction {
     pub aggregation: Aggregation,
-    /// Of the values that are aggregated.
+    /// The type of the values that are aggregated.
     pub dtype: DType,
     places: Space,
     points: Space,
-    /// Over the places, or over the points.
+    /// The nest's body, over the places if `across`, else over the points.
     pub body: Tape,
     across: bool,
 }
 
 impl Reduction {
-    /// The nest aggregates values of type `dtype`.
+    /// Prepares a nest that aggregates values of type `dtype`.
     pub fn new(nest: &Nest, aggregation: Aggregation, dtype: DType) -> Self {
         let mut reduction = Self::across(nest, aggregation, dtype);
         let over_points = Tape::new(nest, &nest.body, &nest.body.results, reduction.points.clone(), &nest.guards);
@@ -41,12 +49,19 @@ impl Reduction {
         reduction
     }
 
-    /// The same, *across* places in any case.
+    /// Prepares the nest to run *across* places in any case.
     pub fn across(nest: &Nest, aggregation: Aggregation, dtype: DType) -> Self {
         let places = Space::new(nest, 0..nest.free);
         let points = Space::new(nest, nest.reduction());
         let body = Tape::new(nest, &nest.body, &nest.body.results, places.clone(), &nest.guards);
         Self { aggregation, dtype, places, points, body, across: true }
+    }
+
+    /// Returns the bytes of partial results that a run keeps.
+    pub fn working_bytes(&self) -> u64 {
+        let places = if self.across { self.places.size.min(16 * CHUNK) } else { self.places.size.min(64) };
+        let partials = bytes(&[self.points.size.div_ceil(CHUNK), places], 1).min(MOST_PARTIALS as u64);
+        partials.saturating_mul(size_of::<Partial<f64>>() as u64)
     }
 
     /// Computes some places.
@@ -59,9 +74,9 @@ impl Reduction {
     }
 }
 
-/// An estimate of the cost of one point, in operations on an element.
+/// Estimates the cost of one point, in operations on an element.
 pub fn cost(body: &Tape) -> f64 {
-    /// Starting a vector operation costs as much as it costs on so many elements.
+    /// The cost of starting a vector operation, in elements.
     const START: f64 = 64.0;
     let length = body.points().min(CHUNK) as f64;
     let loads: f64 = body
@@ -71,7 +86,7 @@ pub fn cost(body: &Tape) -> f64 {
     loads + (body.len() + 1) as f64 * (1.0 + START / length)
 }
 
-/// Which points of a chunk count.
+/// The points of a chunk that count.
 struct Counting {
     guards: Guards,
     counts: Vec<Bool>,
@@ -82,7 +97,8 @@ impl Counting {
         Self { guards: Guards::new(nest, space.clone(), &nest.guards), counts: vec![Bool(0); CHUNK] }
     }
 
-    /// The points that count of the last chunk, which `machine` has evaluated; `None`: all.
+    /// Returns which points of the last chunk, which `machine` has evaluated, count. `None` if all
+    /// do.
     fn of(&mut self, machine: &mut Machine, body: &Tape, chunk: &Range<usize>) -> Option<&[Bool]> {
         let all = self.guards.hold(&mut machine.walker, chunk, &mut self.counts);
         let counts = &mut self.counts[..chunk.len()];
@@ -98,10 +114,11 @@ impl Counting {
     }
 }
 
-/// What one place has so far: the aggregated value and whether a point counted; for the arg forms, the best.
+/// A partial result for one place: the aggregated value and whether a point counted, or the best
+/// point for the arg forms.
 type Partial<T> = Best<T>;
 
-/// One run, of values of type T.
+/// One run, with values of type T.
 pub struct Run<'a, T> {
     pub reduction: &'a Reduction,
     pub job: &'a Job<'a>,
@@ -118,13 +135,17 @@ impl<T: Number> Run<'_, T> {
         Partial { value: self.identity, position: 0, found: false }
     }
 
-    /// All points of the reduction in turn, each for a chunk of places at once.
+    /// Takes all points of the reduction in turn, each for a chunk of places at once.
     fn across(&self, places: Range<usize>) {
-        /// Points of a block of the reduction, and most places, where it is cut into blocks.
+        /// The points of a block of the reduction, and the most places for which it is divided into
+        /// blocks.
         const BLOCK: usize = 1024;
         const FEW: usize = 16 * CHUNK;
         let Reduction { body, points, .. } = self.reduction;
-        let blocks = points.size.div_ceil(BLOCK);
+        // Blocks are longer where there would be too many partial results.
+        let most = (MOST_PARTIALS / places.len().max(1)).max(1);
+        let block_size = BLOCK.max(points.size.div_ceil(most));
+        let blocks = points.size.div_ceil(block_size);
         let assigns = self.aggregation == Aggregation::Assign;
         if blocks == 1 || places.len() > FEW || self.arg() || assigns {
             let work = (body.len() + 1).saturating_mul(points.size);
@@ -133,19 +154,20 @@ impl<T: Number> Run<'_, T> {
                 self.across_places(epilogue, sums, places)
             });
         }
-        // Chunk by chunk of places, the sums of each block.
+        // For each chunk of places, the sums of each block.
         let chunks: Vec<Range<usize>> = body.chunks(places.clone()).collect();
         let mut partials = vec![self.nothing(); blocks * places.len()];
         let shared = Shared::new(&mut partials);
-        let work = (body.len() + 1).saturating_mul(BLOCK * chunks[0].len());
+        let work = (body.len() + 1).saturating_mul(block_size.saturating_mul(chunks[0].len()));
         let worker = || Sums::new(self);
         parallel(0..blocks * chunks.len(), work, worker, |sums, units| {
             for unit in units {
                 let (block, chunk) = (unit / chunks.len(), &chunks[unit % chunks.len()]);
-                let some = block * BLOCK..points.size.min((block + 1) * BLOCK);
+                let some = block * block_size..points.size.min((block + 1) * block_size);
                 sums.sum(chunk.clone(), some);
                 let start = block * places.len() + chunk.start - places.start;
-                // SAFETY: units are split between threads.
+                // SAFETY: each unit has its own range of `partials`, since it is one block and one
+                // chunk, and one thread runs it.
                 let to = unsafe { shared.slice(start..start + chunk.len()) };
                 for (i, to) in to.iter_mut().enumerate() {
                     *to = Partial { value: sums.total[i], position: 0, found: sums.written[i].0 != 0 };
@@ -171,12 +193,13 @@ impl<T: Number> Run<'_, T> {
         }
     }
 
-    /// Chunks of reduction points at once, place by place.
+    /// Takes chunks of reduction points at once, place by place.
     fn along(&self, places: Range<usize>) {
-        /// Points that one thread reduces without a break where places are few.
+        /// The points of a block that one thread reduces, if places are few.
         const BLOCK: usize = 16 * CHUNK;
         let Reduction { body, points, .. } = self.reduction;
-        let blocks = if self.reduction.places.size < 64 { points.size.div_ceil(BLOCK) } else { 1 };
+        let blocks =
+            if self.reduction.places.size < 64 { points.size.div_ceil(BLOCK).clamp(1, MOST_PARTIALS / 64) } else { 1 };
         let block = points.size.div_ceil(blocks);
         let work = (body.len() + 1).saturating_mul(block);
         if blocks == 1 {
@@ -194,7 +217,7 @@ impl<T: Number> Run<'_, T> {
             for unit in units {
                 let (place, start) = (places.start + unit / blocks, unit % blocks * block);
                 let partial = fold.fold(place, start..points.size.min(start + block));
-                // SAFETY: units are split between threads.
+                // SAFETY: each unit has its own element, and one thread runs it.
                 let to = unsafe { shared.slice(unit..unit + 1) };
                 to[0] = partial;
             }
@@ -202,7 +225,7 @@ impl<T: Number> Run<'_, T> {
         self.join(places.clone(), blocks, |place, block| partials[(place - places.start) * blocks + block]);
     }
 
-    /// Finishes places of each of which there are the parts `0..blocks`.
+    /// Finishes places whose partial results are those of the blocks `0..blocks`.
     fn join(&self, places: Range<usize>, blocks: usize, part: impl Fn(usize, usize) -> Partial<T> + Sync) {
         let worker = || self.job.finisher();
         parallel(places, self.job.epilogue.len() + blocks, worker, |epilogue, places| {
@@ -214,7 +237,7 @@ impl<T: Number> Run<'_, T> {
         });
     }
 
-    /// Runs the epilogue for a chunk of places whose aggregated values `whole` gives.
+    /// Runs the epilogue for a chunk of places. `whole` returns the aggregated value of a place.
     fn finish(&self, epilogue: &mut Machine, chunk: Range<usize>, mut whole: impl FnMut(usize) -> Partial<T>) {
         for (i, place) in chunk.clone().enumerate() {
             let whole = whole(place);
@@ -238,14 +261,15 @@ impl<T: Number> Run<'_, T> {
     }
 }
 
-/// Point number `i` of a piece, in the arg forms: its value, its position, and whether it counts.
+/// Returns the partial result that is point number `i` of a piece, for the arg forms: value,
+/// position, and whether it counts.
 fn point_of<T: Number>(piece: &Piece, i: usize, step: i64, values: &[T], counts: Option<&[Bool]>) -> Partial<T> {
     let found = counts.is_none_or(|counts| counts[piece.at + i].0 != 0);
     let position = (piece.values[0] + i as i64 * step) as i32;
     Partial { value: values[piece.at + i], position, found }
 }
 
-/// Sums over points, for a chunk of places at once.
+/// The sums over points for a chunk of places at once.
 pub struct Sums<'a, T> {
     run: &'a Run<'a, T>,
     machine: Machine<'a>,
@@ -253,9 +277,9 @@ pub struct Sums<'a, T> {
     positions: super::space::Walker,
     position: Lines,
     block: Vec<T>,
-    /// The results, of the arg forms in `best`.
+    /// The results. Those of the arg forms are in `best`.
     pub total: Vec<T>,
-    /// Where a point counted.
+    /// For each place, whether any point counted.
     pub written: Vec<Bool>,
     best: Vec<Partial<T>>,
 }
@@ -278,9 +302,9 @@ impl<'a, T: Number> Sums<'a, T> {
         }
     }
 
-    /// Sums these points, by their numbers, at the places of a chunk.
+    /// Sums the points with these numbers, at the places of a chunk.
     pub fn sum(&mut self, chunk: Range<usize>, points: impl ExactSizeIterator<Item = usize>) {
-        /// Terms of a partial sum.
+        /// The terms of a partial sum.
         const BLOCK: usize = 256;
         let run = self.run;
         let Reduction { body, points: space, places, .. } = run.reduction;
@@ -323,7 +347,7 @@ impl<'a, T: Number> Sums<'a, T> {
     }
 }
 
-/// Folds points, for one place.
+/// The fold over points for one place.
 struct Fold<'a, T> {
     run: &'a Run<'a, T>,
     machine: Machine<'a>,

@@ -1,13 +1,16 @@
-//! Sums at places that are known only at run time: the gradient of a gather, histograms, sums by group.
+//! Sums at places that are known only at run time: the gradient of a gather, histograms, sums by
+//! group.
 //!
-//! Example: `dW[v, d] = +(dY[n, d])` over the n where `Tokens[n] == v`. For each v only a few n count; they are found in a list, one for each v,
-//! that is made of the tokens before anything is added. So the work is that of the points and that of the places, not of their product.
+//! Example: `dW[v, d] = +(dY[n, d])` over the n where `Tokens[n] == v`. For each v only a few n
+//! count. Before anything is added, they are collected from the tokens in one list for each v. So
+//! the work grows with the points and with the places, not with their product.
 //!
-//! Always true: a place's points are taken in their order, whatever the number of threads.
+//! Always true: the points of a place are taken in order, whatever the number of threads.
 
 use super::job::{Job, parallel};
 use super::machine::Machine;
 use super::memory::Launch;
+use super::needs::bytes;
 use super::number::{Bool, Number, from_scalar, typed};
 use super::reduction::{Reduction, Run, Sums, cost};
 use super::space::Space;
@@ -19,19 +22,20 @@ use tile_compiler::graph::Aggregation;
 use tile_compiler::nest::{Leaf, Nest};
 use tile_compiler::scalar::{BinaryOp, Inst, Program, Value};
 
-/// A nest of that kind, ready to run.
+/// A nest of this kind, ready to run.
 pub struct Scatter {
-    /// What names the value of one of the free axes at which a point counts, over the points.
+    /// For each point, the index on one of the free axes at which the point counts.
     key: Tape,
     /// The nest without that condition.
     reduction: Reduction,
-    /// The values of that axis, and the places of each that lie side by side.
+    /// The extent of that axis, and the number of places from one index to the next.
     rows: usize,
     row: usize,
 }
 
 impl Scatter {
-    /// The nest, which aggregates values of type `dtype`, if it is of that kind and this way is worth it.
+    /// Prepares the nest, which aggregates values of type `dtype`, if it is of this kind and this
+    /// way is cheaper.
     pub fn new(nest: &Nest, aggregation: Aggregation, dtype: DType) -> Option<Self> {
         use Aggregation::{Max, Min, Product, Sum};
         if !matches!(aggregation, Sum | Product | Max | Min) || !nest.guards.iter().all(|g| is_of_points(nest, g)) {
@@ -56,11 +60,18 @@ impl Scatter {
         (scatter.cost_of_a_point() < all).then_some(scatter)
     }
 
-    /// An estimate of the cost of adding a point to the row that it names, in operations on an element.
+    /// Estimates the cost of adding a point to the row that it selects, in operations on an
+    /// element.
     fn cost_of_a_point(&self) -> f64 {
-        /// Starting a vector operation costs as much as it costs on so many elements.
+        /// The cost of starting a vector operation, in elements.
         const START: f64 = 64.0;
         (self.reduction.body.len() + 2) as f64 * (START + self.row as f64)
+    }
+
+    /// Returns the bytes of the lists of points that a run makes.
+    pub fn working_bytes(&self) -> u64 {
+        let of_points = bytes(&[self.key.points()], size_of::<Option<usize>>() + size_of::<usize>());
+        of_points.saturating_add(bytes(&[self.rows, 2], size_of::<usize>()))
     }
 
     /// Computes all places.
@@ -109,9 +120,9 @@ impl Scatter {
     }
 }
 
-/// The points that name each row, in their order.
+/// The points that select each row, in order.
 struct Lists {
-    /// Where the list of each row starts, and after the last one where it ends.
+    /// The start of each row's list, and the end of the last one.
     starts: Vec<usize>,
     points: Vec<usize>,
 }
@@ -145,7 +156,7 @@ impl Lists {
     }
 }
 
-/// The conditions of which `value` is the conjunction.
+/// Collects the conditions whose conjunction `value` is.
 fn conjuncts(body: &Program<Leaf>, value: Value, found: &mut Vec<Value>) {
     match body.insts[value].0 {
         Inst::Binary(BinaryOp::BitAnd, a, b) if body.dtype(value) == DType::Bool => {
@@ -156,12 +167,13 @@ fn conjuncts(body: &Program<Leaf>, value: Value, found: &mut Vec<Value>) {
     }
 }
 
-/// Where a condition says that an integer, which the point alone decides, is the index of a free axis: that integer, and the axis.
+/// Recognises a condition that an integer equals the index of a free axis, where the point alone
+/// decides the integer. Returns the integer and the axis.
 fn name(nest: &Nest, condition: Value) -> Option<(Value, usize)> {
     let Inst::Binary(BinaryOp::Eq, a, b) = nest.body.insts[condition].0 else { return None };
     let axis = |mut value: Value| loop {
         match &nest.body.insts[value].0 {
-            // An index fits into 32 bits, of either kind.
+            // An index fits into 32 bits, signed or unsigned.
             Inst::Cast(inner) if nest.body.dtype(value).is_integer() && nest.body.dtype(value).bits() >= 32 => {
                 value = *inner
             }
@@ -191,7 +203,7 @@ fn is_decided_by_points(nest: &Nest, value: Value) -> bool {
     leaf && inst.operands().into_iter().all(|operand| is_decided_by_points(nest, operand))
 }
 
-/// Whether no free axis is in an expression.
+/// Returns whether an expression depends on no free axis.
 fn is_of_points(nest: &Nest, affine: &Affine) -> bool {
     affine.variables().all(|variable| match variable.checked_sub(nest.axes.len()) {
         Some(derived) => is_of_points(nest, &nest.derived[derived].numerator),

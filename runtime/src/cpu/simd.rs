@@ -1,29 +1,34 @@
-//! Vector registers behind one interface, for kernels that are written once and compiled for each instruction set.
+//! Vector registers behind one interface, for kernels that are written once and compiled for each
+//! instruction set.
 
 use super::memory::Plain;
 
-/// A register of `LANES` numbers. Its methods compile to one instruction each where the caller has the features.
+/// A register of `LANES` numbers. Each method compiles to one instruction where the caller enables
+/// the target features.
 ///
 /// # Safety of the methods
-/// Pointers must be readable or writable for `LANES` numbers; the processor must have the vector's instructions.
+/// - The processor must have the vector's instructions.
+/// - `load`: `p` must be readable for `LANES` numbers, with any alignment.
+/// - `store`: `p` must be writable for `LANES` numbers, with any alignment.
+/// - `prefetch`: `p` may be any address.
 pub trait Vector: Copy {
     type Scalar: Plain + Default;
     const LANES: usize;
     unsafe fn splat(x: Self::Scalar) -> Self;
     unsafe fn load(p: *const Self::Scalar) -> Self;
     unsafe fn store(self, p: *mut Self::Scalar);
-    /// `self + a * b`
+    /// Returns `self + a * b`.
     unsafe fn fma(self, a: Self, b: Self) -> Self;
     unsafe fn add(self, other: Self) -> Self;
-    /// `self < other ? other : self`
+    /// Returns `self < other ? other : self`.
     unsafe fn max(self, other: Self) -> Self;
-    /// `other < self ? other : self`
+    /// Returns `other < self ? other : self`.
     unsafe fn min(self, other: Self) -> Self;
-    /// Asks for the cache line at `p`, wherever that is.
+    /// Prefetches the cache line at `p`, which may be any address.
     #[inline(always)]
     unsafe fn prefetch(p: *const Self::Scalar) {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: a prefetch reads nothing, wherever it points.
+        // SAFETY: a prefetch has no effect on memory, whatever the address.
         unsafe {
             std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(p.cast())
         };
@@ -32,7 +37,7 @@ pub trait Vector: Copy {
     }
 }
 
-/// A [`Vector`] over a register type, by expressions over its intrinsics.
+/// Implements [`Vector`] for a register type, by its intrinsics.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! vector {
     (
@@ -45,47 +50,50 @@ macro_rules! vector {
             const LANES: usize = $lanes;
             #[inline(always)]
             unsafe fn splat(x: $scalar) -> Self {
-                // SAFETY: the caller has the instruction set.
+                // SAFETY: the caller guarantees that the processor has the vector's instructions.
                 unsafe { $splat(x) }
             }
             #[inline(always)]
             unsafe fn load(p: *const $scalar) -> Self {
-                // SAFETY: readable by the caller's promise.
+                // SAFETY: the caller guarantees the instructions, and that `p` is readable for
+                // `LANES` numbers.
                 unsafe { $load(p) }
             }
             #[inline(always)]
             unsafe fn store(self, p: *mut $scalar) {
-                // SAFETY: writable by the caller's promise.
+                // SAFETY: the caller guarantees the instructions, and that `p` is writable for
+                // `LANES` numbers.
                 unsafe { $store(p, self) }
             }
             #[inline(always)]
             unsafe fn add(self, other: Self) -> Self {
-                // SAFETY: the caller has the instruction set.
+                // SAFETY: the caller guarantees that the processor has the vector's instructions.
                 unsafe { $add(self, other) }
             }
             #[inline(always)]
             unsafe fn fma(self, $a: Self, $b: Self) -> Self {
                 let $c = self;
-                // SAFETY: the caller has the instruction set.
+                // SAFETY: the caller guarantees that the processor has the vector's instructions.
                 unsafe { $fma }
             }
             #[inline(always)]
             unsafe fn max(self, $b: Self) -> Self {
                 let $a = self;
-                // SAFETY: the caller has the instruction set.
+                // SAFETY: the caller guarantees that the processor has the vector's instructions.
                 unsafe { $max }
             }
             #[inline(always)]
             unsafe fn min(self, $b: Self) -> Self {
                 let $a = self;
-                // SAFETY: the caller has the instruction set.
+                // SAFETY: the caller guarantees that the processor has the vector's instructions.
                 unsafe { $min }
             }
         }
     };
 }
 
-/// Any processor: arrays that the compiler keeps in what registers it has. The product is rounded before the sum.
+/// The fallback for any processor: an array that the compiler keeps in the registers that it has.
+/// `fma` rounds the product before the sum.
 #[derive(Clone, Copy)]
 pub struct Portable<T, const LANES: usize>([T; LANES]);
 
@@ -100,12 +108,14 @@ macro_rules! portable {
             }
             #[inline(always)]
             unsafe fn load(p: *const $scalar) -> Self {
-                // SAFETY: readable by the caller's promise; unaligned as numbers may be.
+                // SAFETY: the caller guarantees that `p` is readable for `LANES` numbers; the read
+                // is unaligned.
                 Self(unsafe { p.cast::<[$scalar; $lanes]>().read_unaligned() })
             }
             #[inline(always)]
             unsafe fn store(self, p: *mut $scalar) {
-                // SAFETY: writable by the caller's promise.
+                // SAFETY: the caller guarantees that `p` is writable for `LANES` numbers; the write
+                // is unaligned.
                 unsafe { p.cast::<[$scalar; $lanes]>().write_unaligned(self.0) }
             }
             #[inline(always)]
@@ -129,13 +139,22 @@ macro_rules! portable {
 }
 portable!(f32, 4);
 portable!(f64, 2);
+// The widths of other instruction sets, for emulation.
+#[cfg(test)]
+portable!(f32, 8);
+#[cfg(test)]
+portable!(f32, 16);
+#[cfg(test)]
+portable!(f64, 4);
+#[cfg(test)]
+portable!(f64, 8);
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::Vector;
     use std::arch::x86_64::*;
 
-    // The second operand is what max and min give where one is NaN.
+    // These instructions return their second operand if either one is NaN.
     vector!(
         __m512,
         f32,

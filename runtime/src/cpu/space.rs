@@ -1,27 +1,29 @@
-//! Walking a flattened range of axes in the longest pieces along which given expressions change evenly.
+//! Walks over a flattened range of axes, in the longest pieces along which given affine expressions
+//! have constant steps.
 
 use super::number::Bool;
 use std::ops::Range;
 use tile_compiler::affine::Affine;
 use tile_compiler::nest::Nest;
 
-/// Consecutive axes of a nest as one row-major range of points: all its free axes, or all its reduction axes.
+/// Consecutive axes of a nest as one row-major range of points: for example, all free axes, or all
+/// reduction axes.
 #[derive(Clone, Debug)]
 pub struct Space {
     first: usize,
     extents: Vec<usize>,
-    /// Number of points.
+    /// The number of points.
     pub size: usize,
 }
 
 impl Space {
-    /// The space of `axes` of the nest.
+    /// Creates the space of `axes` of the nest.
     pub fn new(nest: &Nest, axes: Range<usize>) -> Self {
         let extents: Vec<usize> = nest.axes[axes.clone()].iter().map(|a| a.extent).collect();
         Self { first: axes.start, size: extents.iter().product(), extents }
     }
 
-    /// Sets the space's variables in `point` to those of a point of the space.
+    /// Sets the space's variables in `point` to those of the point with this number.
     pub fn locate(&self, mut position: usize, point: &mut [i64]) {
         for (axis, extent) in self.extents.iter().enumerate().rev() {
             point[self.first + axis] = (position % extent) as i64;
@@ -29,8 +31,9 @@ impl Space {
         }
     }
 
-    /// The number of points after which an expression repeats, because in one launch only the innermost axes decide its value; `None` where it
-    /// also has other axes of the nest.
+    /// Returns the number of points after which an expression repeats, because within one launch
+    /// only the innermost axes of the space decide its value. `None` if it depends on other axes of
+    /// the nest.
     pub fn period(&self, nest: &Nest, affine: &Affine) -> Option<usize> {
         let mut outermost = self.extents.len();
         let mut pending: Vec<usize> = affine.variables().collect();
@@ -47,13 +50,13 @@ impl Space {
         Some(self.extents[outermost..].iter().product())
     }
 
-    /// Inclusive bounds of the space's variables over `length` points from `start` on.
+    /// Computes inclusive bounds of the space's variables over `length` points from `start` on.
     fn bounds(&self, start: usize, length: usize, bounds: &mut Vec<(i64, i64)>) {
         bounds.clear();
         bounds.resize(self.extents.len(), (0, 0));
         let (mut from, mut to) = (start, start + length - 1);
         for (axis, extent) in self.extents.iter().enumerate().rev() {
-            // As long as the ends lie in different rounds of this axis, all its values occur.
+            // If the ends lie in different rounds of this axis, any of its values may occur.
             let whole = from / extent != to / extent;
             bounds[axis] = if whole { (0, *extent as i64 - 1) } else { ((from % extent) as i64, (to % extent) as i64) };
             (from, to) = (from / extent, to / extent);
@@ -61,7 +64,7 @@ impl Space {
     }
 }
 
-/// An affine expression, ready to be evaluated.
+/// An affine expression, ready for evaluation.
 #[derive(Clone, Debug)]
 struct Expression {
     terms: Vec<(usize, i64)>,
@@ -78,36 +81,39 @@ impl Expression {
     }
 }
 
-/// Some expressions over a nest's variables, and the pieces of a space along which all of them change evenly.
+/// Some affine expressions over a nest's variables. They divide a space into pieces, along which
+/// every expression has a constant step.
 #[derive(Clone, Debug)]
 pub struct Lines {
     expressions: Vec<Expression>,
-    /// What each gains from a point to the next within a piece.
+    /// For each expression, its step from one point to the next within a piece.
     pub steps: Vec<i64>,
-    /// What each gains from a piece to the next on the axis outside a piece.
+    /// For each expression, its step from one piece to the next along the axis around a piece.
     pub beside: Vec<i64>,
-    /// Points of a piece; pieces start at multiples of it.
+    /// The number of points of a whole piece. Pieces start at multiples of it.
     pub run: usize,
-    /// The axes of the space outside a piece.
+    /// The number of the space's axes outside a piece.
     outer: usize,
-    /// What the expressions need of the nest's derived variables: the first so many.
+    /// The nest's derived variables up to the last one that the expressions need: numerator and
+    /// denominator.
     derived: Vec<(Expression, i64)>,
-    /// Number of axes of the nest.
+    /// The number of the nest's axes.
     axes: usize,
 }
 
-/// Expressions at the start of one piece.
+/// A piece, with the values of the expressions at its start.
 pub struct Piece<'a> {
-    /// Of the first point, counted from the start of the walk.
+    /// The index of the first point, counted from the start of the walk.
     pub at: usize,
-    /// Number of points.
+    /// The number of points.
     pub length: usize,
     /// The expressions' values at the first point.
     pub values: &'a [i64],
 }
 
 impl Piece<'_> {
-    /// The part of the piece, from its start, where its values from number `first` on are at least 0.
+    /// Returns the part of the piece, relative to its start, in which all expressions from number
+    /// `first` on are at least 0. `steps` are the steps of all expressions.
     pub fn where_at_least_zero(&self, first: usize, steps: &[i64]) -> Range<usize> {
         let lines = self.values.iter().zip(steps).skip(first);
         let all = 0..self.length as i64;
@@ -117,7 +123,7 @@ impl Piece<'_> {
 }
 
 impl Lines {
-    /// The lines of `affines` through `space`.
+    /// Creates the lines of `affines` through `space`.
     pub fn new<'a>(nest: &Nest, space: &Space, affines: impl IntoIterator<Item = &'a Affine>) -> Self {
         let affines: Vec<&Affine> = affines.into_iter().collect();
         let axes = nest.axes.len();
@@ -153,12 +159,12 @@ impl Lines {
         }
     }
 
-    /// Whether there are no expressions.
+    /// Returns whether there are no expressions.
     pub fn is_empty(&self) -> bool {
         self.expressions.is_empty()
     }
 
-    /// Whether the first expression is a point's number in the space.
+    /// Returns whether the first expression is a point's number in the space.
     pub fn is_number(&self, space: &Space) -> bool {
         let own = space.first..space.first + space.extents.len();
         let numbers = |e: &Expression| e.constant == 0 && e.terms.iter().all(|(variable, _)| own.contains(variable));
@@ -173,12 +179,14 @@ impl Lines {
         values.extend(self.expressions.iter().map(|e| e.at(point)));
     }
 
-    /// Visits `length` points from `start` on, piece by piece. The other variables are as `point` has them.
+    /// Visits `length` points from `start` on, piece by piece. The variables outside the space keep
+    /// their values in the walker's `point`.
     pub fn walk(&self, space: &Space, walker: &mut Walker, start: usize, length: usize, mut visit: impl FnMut(Piece)) {
         self.walk_tables(space, walker, start, length, 1, |piece, _| visit(piece));
     }
 
-    /// As [`Lines::walk`], with up to `most` whole pieces that differ by `beside` at a time: `visit` gets the first of them, and their number.
+    /// Walks as [`Lines::walk`] does, but visits up to `most` whole pieces at a time, which differ
+    /// by `beside`. `visit` gets the first of them, and their number.
     pub fn walk_tables(
         &self,
         space: &Space,
@@ -205,7 +213,7 @@ impl Lines {
             }
             visit(Piece { at: position - start, length: piece, values }, pieces);
             position += pieces * piece;
-            // On to the next piece's first point: inner axes back to 0, outer ones count up.
+            // Moves on to the next piece: inner axes restart at 0, outer ones count up.
             point[space.first + self.outer..space.first + space.extents.len()].fill(0);
             for axis in (0..self.outer).rev() {
                 let variable = &mut point[space.first + axis];
@@ -218,7 +226,8 @@ impl Lines {
         }
     }
 
-    /// Whether all expressions are proven to be at least 0 at `length` points from `start` on.
+    /// Returns whether all expressions are proven to be at least 0 at the `length` points from
+    /// `start` on.
     pub fn all_hold(&self, space: &Space, walker: &mut Walker, start: usize, length: usize) -> bool {
         if self.expressions.is_empty() {
             return true;
@@ -239,19 +248,20 @@ impl Lines {
     }
 }
 
-/// Conditions, each an expression that must be at least 0, over one space.
+/// Guards over one space: expressions that must be at least 0.
 pub struct Guards {
     space: Space,
     lines: Lines,
 }
 
 impl Guards {
-    /// Conditions over the variables of the nest.
+    /// Creates guards over the variables of the nest.
     pub fn new(nest: &Nest, space: Space, guards: &[Affine]) -> Self {
         Self { lines: Lines::new(nest, &space, guards), space }
     }
 
-    /// Whether all hold at every point of the chunk; if not, `holds` says where they do.
+    /// Returns whether all guards hold at every point of the chunk. If not, sets `holds` to say
+    /// where they do.
     pub fn hold(&self, walker: &mut Walker, chunk: &Range<usize>, holds: &mut [Bool]) -> bool {
         let (start, length) = (chunk.start, chunk.len());
         if self.lines.all_hold(&self.space, walker, start, length) {
@@ -266,7 +276,7 @@ impl Guards {
     }
 }
 
-/// The part of a piece where `value + i * step >= 0`, cut from `range`.
+/// Returns the part of `range` where `value + i * step >= 0`.
 fn where_at_least_zero(range: Range<i64>, value: i64, step: i64) -> Range<i64> {
     let Range { start, end } = range;
     match step {
@@ -277,7 +287,8 @@ fn where_at_least_zero(range: Range<i64>, value: i64, step: i64) -> Range<i64> {
     }
 }
 
-/// A thread's working memory for walks: the point, with every variable that the walked space does not have already set.
+/// A thread's working memory for walks. Every variable outside the walked space must be set in the
+/// point.
 #[derive(Clone, Debug)]
 pub struct Walker {
     pub point: Vec<i64>,
@@ -286,7 +297,7 @@ pub struct Walker {
 }
 
 impl Walker {
-    /// At the origin of a nest of so many variables.
+    /// Creates a walker at the origin of a nest with this number of variables.
     pub fn new(variables: usize) -> Self {
         Self { point: vec![0; variables], values: Vec::new(), bounds: Vec::new() }
     }

@@ -1,7 +1,8 @@
-//! The steps of a plan, made ready for this device.
+//! The steps of a plan, prepared for this device.
 //!
-//! What only weights and constants decide is done once for all runs, and again after a weight was given: the plan's prelude,
-//! and the packing of products' operands. A weight that is read in packed form alone lives in that form alone.
+//! Work that depends only on weights and constants is done once for all runs, and again after a
+//! weight was given: the plan's prelude, and the packing of operands. A weight that is read only in
+//! packed form is kept only in packed form.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -15,39 +16,41 @@ use crate::host::{Block, Memory};
 use crate::prng;
 use crate::trace::TimedLaunch;
 
-/// What a step runs.
+/// The work of a step.
 enum StepWork {
     Nest {
         nest: Arc<Prepared>,
-        /// Which of [`Steps::packs`] it reads.
+        /// The entry of [`Steps::packs`] that it reads.
         pack: Option<usize>,
     },
-    /// Of random numbers, as the plan has it.
+    /// A generator of random numbers, as the plan describes it.
     Generator(Work),
 }
 
 /// Operands packed ahead, for the steps that run one nest on them.
 struct Pack {
     nest: Arc<Prepared>,
-    /// The buffers behind the nest's operands; those that are not packed are of no concern.
+    /// The buffers of the nest's operands. Only those of packed operands matter.
     operands: Vec<BufferId>,
     packed: Option<Packed>,
 }
 
-/// A plan's steps: see the module's head.
+/// A plan's prepared steps.
 pub struct Steps {
-    /// Those of the prelude, in order.
+    /// The steps of the prelude, in order.
     ahead: Vec<StepWork>,
     steps: Vec<StepWork>,
     packs: Vec<Pack>,
-    /// For each buffer that has no memory because it is kept in packed form: in which.
+    /// For each buffer that has no memory because it is kept only in packed form, the packs that
+    /// hold it.
     only_packed: HashMap<BufferId, Vec<usize>>,
-    /// A weight was given since the steps ahead were run.
+    /// Whether a weight was given since the prelude ran.
     stale: bool,
 }
 
 impl Steps {
-    /// Makes the plan's steps ready; where they are to be `exact`, sums of products are computed term by term.
+    /// Prepares the plan's steps. If they are to be `exact`, sums of products are computed term by
+    /// term.
     pub fn new(plan: &Plan, exact: bool) -> Steps {
         let is_kept = |content: &Content| matches!(content, Content::Weight | Content::Constant(_) | Content::Kept);
         let mut kept: Vec<bool> = plan.buffers.iter().map(|buffer| is_kept(&buffer.content)).collect();
@@ -75,7 +78,7 @@ impl Steps {
         steps
     }
 
-    /// The number of the pack of these operands of the nest.
+    /// Returns the number of the pack of these operands of the nest, which is added if it is new.
     fn pack(&mut self, nest: &Arc<Prepared>, operands: &[BufferId]) -> usize {
         let packs = nest.packs();
         let same = |pack: &Pack| {
@@ -87,7 +90,8 @@ impl Steps {
         })
     }
 
-    /// The weights that nothing reads but in packed form, and that each of those forms holds completely.
+    /// Finds the weights that are read only in packed form, each with its packs. Each pack must
+    /// hold the whole weight.
     fn find_only_packed(&self, plan: &Plan) -> HashMap<BufferId, Vec<usize>> {
         let weights = plan.weights.iter().map(|port| port.buffer);
         let mut whole: HashSet<BufferId> = plan.outputs.iter().map(|port| port.buffer).collect();
@@ -108,12 +112,23 @@ impl Steps {
         weights.filter(|id| !whole.contains(id)).filter_map(|id| Some((id, packs(id)?))).collect()
     }
 
-    /// The buffers that need no memory.
+    /// Returns the buffers that need no memory.
     pub fn without_memory(&self) -> Vec<BufferId> {
         self.only_packed.keys().copied().collect()
     }
 
-    /// Takes a weight's new value, whose bytes are aligned to its elements, if it has no memory; else it is there.
+    /// Returns the bytes that packed operands take, and those that a run keeps at most.
+    pub fn bytes(&self) -> u64 {
+        let packs = self.packs.iter().fold(0u64, |bytes, pack| bytes.saturating_add(pack.nest.packed_bytes()));
+        let working = self.ahead.iter().chain(&self.steps).map(|work| match work {
+            StepWork::Nest { nest, pack } => nest.working_bytes(pack.is_some()),
+            StepWork::Generator(_) => 0,
+        });
+        packs.saturating_add(working.max().unwrap_or(0))
+    }
+
+    /// Takes a weight's new value. A weight without memory is packed from `value`, whose bytes must
+    /// be aligned to its elements. Any other weight is already in memory.
     pub fn given(&mut self, id: BufferId, value: Option<&[u8]>) {
         let Some(packs) = self.only_packed.get(&id) else {
             self.stale = true;
@@ -124,23 +139,23 @@ impl Steps {
             let pack = &mut self.packs[number];
             let bytes = |&buffer: &BufferId| Operand::from(if buffer == id { value } else { &[] });
             let operands: Vec<Operand> = pack.operands.iter().map(bytes).collect();
-            pack.packed = pack.nest.pack(&operands);
+            pack.packed = pack.nest.pack(&operands, pack.packed.take());
         }
     }
 
-    /// The bytes of a weight that has no memory.
+    /// Restores the bytes of a weight that has no memory.
     pub fn unpacked(&self, id: BufferId) -> Option<Vec<u8>> {
         let pack = &self.packs[*self.only_packed.get(&id)?.first()?];
         pack.nest.unpack(pack.packed.as_ref()?)
     }
 
-    /// Runs every step, those of the prelude where it must.
+    /// Runs every step, after the prelude if that is stale.
     pub fn run(&mut self, plan: &Plan, memory: &mut Memory) -> Result<(), &'static str> {
         self.run_prelude(plan, memory)?;
         plan.launches(|launch| self.steps[launch.number].run(launch, &self.packs, memory))
     }
 
-    /// The same with a look at the clock around each launch.
+    /// Runs as [`Steps::run`] does, and times each launch.
     pub fn trace(&mut self, plan: &Plan, memory: &mut Memory) -> Result<Vec<TimedLaunch>, &'static str> {
         self.run_prelude(plan, memory)?;
         let mut launches = Vec::new();
@@ -163,7 +178,7 @@ impl Steps {
                     continue;
                 }
                 let operands: Vec<Operand> = pack.operands.iter().map(|&id| Operand::from(memory.bytes(id))).collect();
-                pack.packed = pack.nest.pack(&operands);
+                pack.packed = pack.nest.pack(&operands, pack.packed.take());
             }
         }
         Ok(())
@@ -172,7 +187,7 @@ impl Steps {
 
 impl StepWork {
     fn run(&self, launch: &Launch, packs: &[Pack], memory: &mut Memory) -> Result<(), &'static str> {
-        // A step's outputs are elsewhere than its operands: the plan's invariant.
+        // The plan guarantees that a step's outputs share no buffer with its operands.
         let mut taken: Vec<Block> = launch.outputs.iter().map(|&id| memory.take(id)).collect();
         let result = match self {
             StepWork::Nest { nest, pack } => {

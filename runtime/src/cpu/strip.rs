@@ -1,21 +1,22 @@
-//! Chains at work: a chunk row by row, a row in strips of some registers, each through all operations of a chain before the next.
+//! Execution of chains. A chunk is processed row by row, and a row in strips of a few registers.
+//! Each strip goes through all operations of the chain before the next strip begins.
 
 use super::lanes::{EQUAL, LESS, LESS_OR_EQUAL, Lanes, MOST_LANES, NOT_EQUAL, WordOp};
 use super::vector::{Level, level};
 use std::ops::Range;
 use tile_compiler::scalar::UnaryOp;
 
-/// Registers of a strip.
+/// The registers of a strip.
 const REGISTERS: usize = 8;
-/// The same for what is left of a row.
+/// The registers of a strip for the rest of a row.
 const FEWER: usize = 4;
-/// Bytes of which the address of what is stored past the caches is a multiple: those of the widest register.
+/// The alignment, in bytes, that non-temporal stores need: the size of the widest register.
 pub const ALIGNED: usize = MOST_LANES * size_of::<f32>();
 
-/// Numbers of a cache line.
+/// The f32s of a cache line.
 const LINE: usize = 16;
 
-/// An operation on a strip's value `x` and what is at `a` and `b`.
+/// An operation on a strip's value `x` and the values at the places `a` and `b`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Code {
     Nothing,
@@ -29,7 +30,7 @@ pub enum Code {
     Div,
     /// `a / x`
     DivInto,
-    /// `x` by the two parts of a divisor's [`reciprocal`](super::vector::reciprocal).
+    /// Divides `x` by the two parts of a divisor's [`reciprocal`](super::vector::reciprocal).
     DivEvenly,
     /// `x < a ? a : x`
     Max,
@@ -58,38 +59,40 @@ pub enum Code {
     ExpSub,
     Tanh,
     Erf,
-    /// Of words: `x op a`.
+    /// `x op a`, on 32-bit integers.
     Word(WordOp),
-    /// The floats nearest to words.
+    /// The floats nearest to signed or unsigned 32-bit integers.
     FromSigned,
     FromUnsigned,
     /// `b` where the condition at `a` holds, else `x`.
     ReplaceWhere,
     /// `x` where the condition at `a` holds, else `b`.
     ReplaceElse,
-    /// Stores at `b` whether `x` and `a` are in the relation.
+    /// These store at `b` whether `x` and `a` are in the relation.
     Equal,
     NotEqual,
     Less,
     LessOrEqual,
     Greater,
     GreaterOrEqual,
-    /// Stores `x` at `a` past the caches, where the processor can: every register's place is [`ALIGNED`]. Others see it after a [`fence`].
+    /// Stores `x` at `a` with non-temporal stores, past the caches, where the processor has them.
+    /// The address of every register must be [`ALIGNED`]. Other threads see the values after a
+    /// [`fence`].
     KeepPast,
-    /// Asks for what will be read at `a`.
+    /// Prefetches `a` for reading.
     Fetch,
-    /// Asks for what will be written at `a`.
+    /// Prefetches `a` for writing.
     FetchToWrite,
-    /// Adds up `x` over a row in the register at `a`, and stores the whole at `b`.
+    /// Adds up `x` over a row in the register at `a`, and stores the row's sum at `b`.
     Sum,
-    /// The same for the greater.
+    /// The same for the maximum.
     Greatest,
-    /// The same for the lesser.
+    /// The same for the minimum.
     Least,
 }
 
 impl Code {
-    /// What an aggregate begins with.
+    /// Returns the aggregate of no values, for operations that aggregate.
     fn identity(self) -> Option<f32> {
         match self {
             Code::Sum => Some(0.0),
@@ -100,52 +103,56 @@ impl Code {
     }
 }
 
-/// Where the numbers (or conditions) for a chunk are. Two words, so that it is handed over in registers.
+/// The place of a chunk's numbers (or conditions): one for each element, or one register for each
+/// row. It is two words, so that it is passed in registers.
 #[derive(Clone, Copy)]
 pub struct Place {
     pub start: *mut u8,
-    /// Bytes from what serves all of a row to what serves the next; less than 0: there is an element for each of the chunk's.
+    /// For a register for each row, the bytes from one row's to the next. Negative for one number
+    /// for each element.
     pub row: isize,
 }
 
-// SAFETY: it is a mere address; to read or write there is the unsafe act.
+// SAFETY: it is only an address. Accessing the memory there is the unsafe operation.
 unsafe impl Send for Place {}
 
 impl Place {
     /// No place.
     pub const NONE: Place = Place::rows(std::ptr::null_mut(), 0);
 
-    /// An element for each of the chunk's.
+    /// Creates a place with one number for each element of the chunk.
     pub const fn elements(start: *mut u8) -> Self {
         Place { start, row: -1 }
     }
 
-    /// What serves all of a row: for the next it is so many bytes on.
+    /// Creates a place with one register for each row, `row` bytes apart.
     pub const fn rows(start: *mut u8, row: usize) -> Self {
         Place { start, row: row as isize }
     }
 
-    /// Where the chunk's element of number `element + after` is, if each takes so many bytes; or what serves the current row.
+    /// Returns the address of the chunk's element number `element + after`, each of `bytes` bytes,
+    /// or that of the current row's register.
     #[inline(always)]
     fn at(self, element: usize, after: usize, bytes: usize) -> *mut u8 {
-        // Without branches: all ones, or 0.
+        // Branch-free: the mask is all ones or 0.
         let mask = (self.row >> (isize::BITS - 1)) as usize;
         self.start.wrapping_add((element * bytes) & mask).wrapping_add(after * (bytes & mask))
     }
 
-    /// Whether it is [`Place::NONE`].
+    /// Returns whether this is [`Place::NONE`].
     pub fn is_none(self) -> bool {
         self.start.is_null()
     }
 
-    /// Makes the next row the current one.
+    /// Moves on to the next row.
     #[inline(always)]
     fn advance(&mut self) {
         self.start = self.start.wrapping_offset(self.row.max(0));
     }
 }
 
-/// One operation of a chain, with its places; what `x` then is may be stored, element by element.
+/// One operation of a chain, with its places. If `keep` is not [`Place::NONE`], the resulting `x`
+/// is stored there, element by element.
 #[derive(Clone, Copy)]
 pub struct Op {
     pub code: Code,
@@ -155,21 +162,40 @@ pub struct Op {
 }
 
 impl Op {
-    /// Nothing is stored.
+    /// Creates an operation whose result is not stored.
     pub fn new(code: Code, a: Place, b: Place) -> Self {
         Self { code, a, b, keep: Place::NONE }
     }
 }
 
-/// Runs a chain's operations over `rows` rows of `length` elements, on the values at `from`. The places of `ops` are anything afterwards.
+/// Runs a chain's operations over `rows` rows of `length` elements, on the values at `from`. The
+/// places in `ops` are unspecified afterwards.
 ///
 /// # Safety
-/// What is at `from`, and all that an operation reads, must be readable and what it writes writable: for all elements from its place on, or, where what is
-/// there serves rows, for each row [`MOST_LANES`] numbers, nowhere written; for aggregates as many and a number for each row. Elements that are written must not be
-/// elsewhere in memory that is read or written than at the same element; what is stored past the caches is [`ALIGNED`], with rows (if there are
-/// more than one) of whole registers, and nobody reads it before a [`fence`]; the wholes of rows may be where elements up to the row's are read or written.
+/// An *elementwise* place has one number for each of the chunk's `rows * length` elements, a *row*
+/// place a register of [`MOST_LANES`] numbers for each row.
+/// - Elementwise operand (`from`, `a`, `b`): readable for all elements, of f32, or of bytes for
+///   conditions.
+/// - Row operand: readable for a register in each row, and not written by any operation.
+/// - `keep`, `b` of a comparison, `a` of [`Code::KeepPast`]: elementwise, and writable for all
+///   elements.
+/// - `a` of an aggregate: a row place, readable and writable for a register in each row.
+/// - `b` of an aggregate: writable for one f32 in each row. It may overlap elements of this row and
+///   of rows before it, which the chain has finished by then.
+/// - `a` and `b` of an aggregate are aligned to 4 bytes.
+/// - Aliasing: an element that is written may overlap other elementwise places at the same element
+///   only.
+/// - [`Code::KeepPast`]: the place is aligned to [`ALIGNED`] bytes, and rows, if there are several,
+///   have whole registers. Nobody reads the elements before a [`fence`].
+/// - [`Code::Fetch`], [`Code::FetchToWrite`]: any address.
 pub unsafe fn run(from: Place, ops: &mut [Op], length: usize, rows: usize) {
-    // SAFETY: by the caller's promise; the processor has said that it has the level's instructions.
+    #[cfg(test)]
+    if let Some(set) = super::emulated::Emulated::current() {
+        // SAFETY: the contract is that of `run`, and emulation needs no special instructions.
+        return unsafe { tests::emulated(set)(from, ops, length, rows) };
+    }
+    // SAFETY: the contract is that of `run`, and `level` detected the level's instructions; every
+    // aarch64 target with a standard library has Neon.
     unsafe {
         match level() {
             #[cfg(target_arch = "x86_64")]
@@ -184,38 +210,39 @@ pub unsafe fn run(from: Place, ops: &mut [Op], length: usize, rows: usize) {
     }
 }
 
-/// Orders what was stored past the caches before all that this thread stores from now on.
+/// Orders this thread's non-temporal stores before all of its later stores.
 pub fn fence() {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: it does nothing but wait, and every processor of the kind has it.
+    // SAFETY: it only waits, and every x86-64 processor has it.
     unsafe {
         std::arch::x86_64::_mm_sfence();
     }
 }
 
-/// Asks for the cache line at `p`, wherever that is, to read or to write it.
+/// Prefetches the cache line at `p`, which may be any address, for reading or for writing.
 #[inline(always)]
 fn prefetch<const WRITE: bool>(p: *const u8) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch changes nothing, wherever it points.
+        // SAFETY: a prefetch has no effect on memory, whatever the address.
         unsafe { if WRITE { _mm_prefetch::<_MM_HINT_ET0>(p.cast()) } else { _mm_prefetch::<_MM_HINT_T0>(p.cast()) } }
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = p;
 }
 
-/// Asks for the strip of `K` registers at a place, from the current row's element `at` on.
+/// Prefetches a strip of `K` registers at a place, from element `at` of the chunk on.
 #[inline(always)]
 fn ask<L: Lanes, const K: usize, const WRITE: bool>(place: Place, at: usize) {
-    // A line's first register asks for all of it.
+    // The first register of a line prefetches all of it.
     for k in (0..K).step_by((LINE / L::LANES).max(1)) {
         prefetch::<WRITE>(place.at(at, k * L::LANES, size_of::<f32>()));
     }
 }
 
-/// `out = op(x)` for functions that have their way here; false for others, and `out` is as it was.
+/// Computes `out = op(x)` for functions that are implemented here. Returns false for others and
+/// leaves `out` unchanged.
 pub fn unary(op: UnaryOp, x: &[f32], out: &mut [f32]) -> bool {
     let code = match op {
         UnaryOp::Exp => Code::Exp,
@@ -226,7 +253,8 @@ pub fn unary(op: UnaryOp, x: &[f32], out: &mut [f32]) -> bool {
     let from = Place::elements(x.as_ptr().cast_mut().cast());
     let to = Place::elements(out.as_mut_ptr().cast());
     let op = Op { keep: to, ..Op::new(code, Place::NONE, Place::NONE) };
-    // SAFETY: both hold so many elements, and do not overlap.
+    // SAFETY: both places are elementwise with this many f32s, `out` is writable, and the two
+    // slices do not overlap.
     unsafe { run(from, &mut [op], x.len().min(out.len()), 1) };
     true
 }
@@ -236,31 +264,42 @@ mod x86 {
     use super::{Op, Place, strips};
     use std::arch::x86_64::{__m256, __m512};
 
+    /// Runs [`strips`] with AVX-512.
+    ///
     /// # Safety
-    /// As for [`super::run`].
+    /// - The contract of [`super::run`].
+    /// - The processor must have the enabled features.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
     pub unsafe fn avx512(from: Place, ops: &mut [Op], length: usize, rows: usize) {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: the contract is the same, and this function enables the features.
         unsafe { strips::<__m512>(from, ops, length, rows) }
     }
 
+    /// Runs [`strips`] with AVX2.
+    ///
     /// # Safety
-    /// As for [`super::run`].
+    /// - The contract of [`super::run`].
+    /// - The processor must have the enabled features.
     #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
     pub unsafe fn avx2(from: Place, ops: &mut [Op], length: usize, rows: usize) {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: the contract is the same, and this function enables the features.
         unsafe { strips::<__m256>(from, ops, length, rows) }
     }
 }
 
+/// Runs a chain's operations with registers `L`.
+///
 /// # Safety
-/// As for [`run`]; the processor must have the register's instructions.
+/// - The contract of [`run`].
+/// - The processor must have the register's instructions.
 #[inline(always)]
 unsafe fn strips<L: Lanes>(mut from: Place, ops: &mut [Op], length: usize, rows: usize) {
     let (strip, shorter) = (REGISTERS * L::LANES, FEWER * L::LANES);
-    // SAFETY: by the caller's promise, of which these are parts.
+    // SAFETY: the caller guarantees the contract for the whole chunk. Each strip below is a part of
+    // it: `at` plus the strip's elements never exceeds the row's `end`.
     unsafe {
-        // No closures around what takes registers: outside of the function with the instruction set's features they would be passed in memory.
+        // No closures take registers here: they would be compiled without the target features, and
+        // would get registers in memory.
         for row in 0..rows {
             for Op { code, a, .. } in &*ops {
                 if let Some(identity) = code.identity() {
@@ -317,7 +356,7 @@ unsafe fn strips<L: Lanes>(mut from: Place, ops: &mut [Op], length: usize, rows:
     }
 }
 
-/// The registers combined pair by pair.
+/// Combines registers pair by pair.
 macro_rules! paired {
     ($x:expr, $k:expr, $combine:ident) => {{
         const { assert!($k.is_power_of_two()) };
@@ -333,11 +372,13 @@ macro_rules! paired {
     }};
 }
 
-/// The operations that have a loop of their own, as chains that do but one between loads and stores are common, and short beside what it takes to choose it.
+/// The operations with a loop of their own. Chains that do only one of them between loads and
+/// stores are common, and short compared with dispatching on the operation for each strip.
 const LONE: [Code; 3] = [Code::Nothing, Code::ExpSub, Code::DivEvenly];
 
-/// Of operations that have a loop of their own: how many ask for what is ahead, the one after them, and what aggregates its results. What that one takes is the
-/// same all over a row.
+/// Recognises a chain that has a loop of its own. Returns the number of prefetches at its start,
+/// the operation after them, and the aggregate of its results. The operands of the operation are
+/// row places.
 #[inline(always)]
 fn lone(ops: &[Op]) -> Option<(usize, Op, Option<Op>)> {
     let first = ops.iter().position(|op| !matches!(op.code, Code::Fetch | Code::FetchToWrite))?;
@@ -354,10 +395,12 @@ fn lone(ops: &[Op]) -> Option<(usize, Op, Option<Op>)> {
     (LONE.contains(&op.code) && is_of_rows && !is_kept).then_some((first, op, aggregate))
 }
 
-/// The whole strips of a row's `elements`, which are at `from`, each through one operation and an aggregate. Returns where they end.
+/// Runs one operation and an aggregate over the whole strips of a row's `elements`, read at `from`.
+/// Returns the end of the last strip.
 ///
 /// # Safety
-/// As for [`strips`]; the operations are as [`lone`] has them.
+/// - The contract of [`strips`], with an elementwise place at `from`.
+/// - `asked`, `op` and `aggregate` must be those that [`lone`] returns.
 #[inline(always)]
 unsafe fn all_strips<L: Lanes>(
     from: *const f32,
@@ -368,7 +411,8 @@ unsafe fn all_strips<L: Lanes>(
 ) -> usize {
     const K: usize = REGISTERS;
     let Range { start: mut at, end } = elements;
-    // SAFETY: by the caller's promise.
+    // SAFETY: the caller guarantees the contract of `strips`; each strip ends at or before `end`.
+    // The operands of `op` and of the aggregate are row places, so a register is readable there.
     unsafe {
         let mut sum = aggregate.map_or(L::splat(0.0), |op| L::load(op.a.start.cast()));
         let combine = aggregate.map_or(Code::Nothing, |op| op.code);
@@ -429,13 +473,16 @@ unsafe fn all_strips<L: Lanes>(
     }
 }
 
-/// The strip of `K` registers of the current row from element `at` on, or only the first `length` elements if it is a `PART` of one register.
+/// Runs all operations on one strip of `K` registers, from element `at` of the chunk on. A `PART`
+/// of one register has only the first `length` elements.
 ///
 /// # Safety
-/// As for [`strips`].
+/// - The contract of [`strips`].
+/// - The strip must lie in the current row, and `length` must be at most one register.
 #[inline(always)]
 unsafe fn one<L: Lanes, const K: usize, const PART: bool>(from: Place, ops: &[Op], at: usize, length: usize) {
-    // SAFETY: by the caller's promise.
+    // SAFETY: the caller guarantees the contract of `strips` and that the strip lies in the current
+    // row.
     unsafe {
         let mut x = [L::splat(0.0); K];
         for (k, x) in x.iter_mut().enumerate() {
@@ -454,10 +501,12 @@ unsafe fn one<L: Lanes, const K: usize, const PART: bool>(from: Place, ops: &[Op
     }
 }
 
-/// One operation on a strip of `K` registers, the current row's from element `at` on, or on the first `length` elements of a `PART` of one.
+/// Applies one operation to a strip of `K` registers, from element `at` of the chunk on. A `PART`
+/// of one register has only the first `length` elements.
 ///
 /// # Safety
-/// As for [`strips`].
+/// - The contract of [`strips`].
+/// - The strip must lie in the current row, and `length` must be at most one register.
 #[inline(always)]
 unsafe fn apply<L: Lanes, const K: usize, const PART: bool>(
     code: Code,
@@ -467,9 +516,10 @@ unsafe fn apply<L: Lanes, const K: usize, const PART: bool>(
     at: usize,
     length: usize,
 ) {
-    // SAFETY: by the caller's promise.
+    // SAFETY: the caller guarantees the contract of `strips` and that the strip lies in the current
+    // row.
     unsafe {
-        // Where register `k` of a place is.
+        // The address of register `k` at a place.
         macro_rules! register {
             ($place:expr, $k:expr, $t:ty) => {
                 $place.at(at, $k * L::LANES, size_of::<$t>()).cast::<$t>()
@@ -561,7 +611,7 @@ unsafe fn apply<L: Lanes, const K: usize, const PART: bool>(
                 each!(k => x[k].sub(load!(a, k)));
                 L::exp_each(&mut x);
             }
-            // By way of copies, so that `x` itself is never in memory.
+            // Works on a copy, so that `x` itself stays in registers.
             Code::Tanh => {
                 let mut all = x;
                 L::tanh_each(&mut all);

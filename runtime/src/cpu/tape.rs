@@ -1,10 +1,16 @@
-//! A scalar program made ready to run over chunks of points: one vector operation an instruction, each over all points of the chunk.
+//! A scalar program prepared to run over chunks of points: one vector operation for each
+//! instruction, over all points of the chunk.
 //!
-//! Loads whose elements follow each other are read in place; the values of the other instructions lie in registers, buffers for a
-//! chunk's elements that are few enough (a register is reused after its last reader) to stay in the nearest caches. Two kinds of values are
-//! computed less often than that: what is the same in every row of the innermost axes (a bias, and what is made of it) once before the
-//! first chunk, and what is the same at all points of a row (its maximum) or of a chunk once for that. Where statistics of rows are wanted, a
-//! chunk is some whole rows.
+//! Contiguous loads are read in place. All other values live in *registers*: buffers for a chunk's
+//! elements. A register is reused after its last reader, so that they are few enough to stay in the
+//! nearest caches. Some values are computed less often:
+//!
+//! - *Steady* values, which repeat in every row of the innermost axes (a bias, and values made of
+//!   it), are computed once, before the first chunk.
+//! - Values that are the same at all points of a row (its maximum) or of a chunk are computed once
+//!   for that row or chunk.
+//!
+//! If the program has statistics of rows, a chunk consists of whole rows.
 
 use super::chain::{self, Chain};
 use super::fused::Fused;
@@ -19,50 +25,54 @@ use tile_compiler::graph::Aggregation;
 use tile_compiler::nest::{Leaf, Load, Nest};
 use tile_compiler::scalar::{BinaryOp, Inst, Program, UnaryOp, Value};
 
-/// Most points evaluated at once, but for rows of which a statistic is wanted, for chains alone, and for rows that are exchanged with columns.
+/// The most points evaluated at once. Chunks of whole rows, of single chains, and of rows that are
+/// exchanged with columns may be longer.
 pub const CHUNK: usize = 1024;
-/// The same of a nest without aggregation that is one chain on tensors as they lie: nothing of a chunk but what repeats is kept in memory, and more points
-/// hide what one takes to begin.
+/// The most points evaluated at once where a nest without aggregation is one chain on contiguous
+/// tensors. Such a chunk keeps nothing in memory but steady values, and more points hide the cost
+/// of starting it.
 const CHUNK_OF_CHAIN: usize = 4 * CHUNK;
 
-/// Most rows evaluated at once, and about how many of their points, so many that they hide what a chunk takes to begin: longer rows are evaluated one
-/// at a time.
+/// The most rows evaluated at once, and about how many points they have together: enough to hide
+/// the cost of starting a chunk. Longer rows are evaluated one at a time.
 const ROWS: usize = 64;
 const POINTS_OF_ROWS: usize = 16 * CHUNK;
 
-/// The register of [`Leaf::Accumulator`], which the caller fills, of a chunk's elements.
+/// The register of [`Leaf::Accumulator`] with a chunk's elements. The caller fills it.
 pub const ACCUMULATOR: usize = 0;
-/// The register of [`Leaf::Written`], which the caller fills, of as many bools.
+/// The register of [`Leaf::Written`] with a chunk's bools. The caller fills it.
 pub const WRITTEN: usize = 1;
 
-/// The longest row of which values are kept from chunk to chunk.
+/// The longest period of a steady value.
 const LONGEST_PERIOD: usize = 8 * CHUNK;
 /// The fewest points for which chains are made.
 const SHORTEST_CHAIN: usize = 16;
-/// The shortest row that gets chunks of its own, where some value is the same in all of a row.
+/// The shortest row that gets chunks of its own, if some value is the same in all of a row.
 const SHORTEST_ROW: usize = 128;
 
 /// A load, as lines through the space.
 pub struct Reader {
     pub operand: usize,
     pub offset: Lines,
-    /// What must be at least 0.
+    /// The expressions that must be at least 0 for the load to be executed.
     pub conditions: Lines,
-    /// The offset and the conditions together.
+    /// The offset, followed by the conditions.
     pub guarded: Lines,
     pub dynamic: Vec<(Value, DType, i64)>,
-    /// Whether what an output is written over may be read where it lies: it is read for the last time before that.
+    /// Whether an operand that an output overwrites may be read in place: its last reader runs
+    /// before the output is stored.
     pub in_place: bool,
 }
 
 impl Reader {
-    /// The operand, if what is read at a place is its element of that number.
+    /// Returns the operand, if the element read at each place has the number of that place.
     pub fn at_place(&self, space: &Space) -> Option<usize> {
         let unconditional = self.dynamic.is_empty() && self.conditions.is_empty();
         (unconditional && self.offset.is_number(space)).then_some(self.operand)
     }
 }
 
+/// The action of a step, on values of the program.
 pub enum Action {
     Load(Box<Reader>),
     Index(Box<Lines>),
@@ -73,12 +83,12 @@ pub enum Action {
     Cast(Value),
     /// The aggregate of a value over the points of a row.
     Statistic(Aggregation, Value),
-    /// Some of the above, in one pass.
+    /// Several of the other actions, in one pass.
     Chain(Box<Chain>),
 }
 
 impl Action {
-    /// The values that it reads, but for a chain.
+    /// Returns the values that it reads. Chains are not included.
     pub fn reads(&self) -> Vec<Value> {
         match self {
             Action::Load(reader) => reader.dynamic.iter().map(|(value, ..)| *value).collect(),
@@ -90,6 +100,7 @@ impl Action {
     }
 }
 
+/// A step of a tape: one instruction, or a chain of several.
 pub struct Step {
     pub value: Value,
     pub register: usize,
@@ -99,43 +110,46 @@ pub struct Step {
 /// A program over one space of a nest.
 pub struct Tape {
     pub space: Space,
-    /// What every chunk runs.
+    /// The steps that run for each chunk.
     pub steps: Vec<Step>,
-    /// How many instructions that is.
+    /// The number of instructions in `steps`.
     operations: usize,
-    /// The step of the chain with the most work, which hides what it asks memory for.
+    /// The step of the chain with the most work, which hides the latency of prefetches.
     pub longest_chain: Option<usize>,
-    /// Values that are where a result will be, which is in the caches then, each with that result.
+    /// Values that are stored in the memory of a result before the result itself, each with that
+    /// result. The memory is then in the caches.
     pub lodgers: Vec<(Value, Value)>,
-    /// What runs once, over one period of each value.
+    /// The steps that run once, over one period of the value, each with that period in points.
     pub steady: Vec<(Step, usize)>,
     pub dtypes: Vec<DType>,
     /// The bytes of each register.
     pub registers: Vec<usize>,
-    /// Registers that hold one scalar for good.
+    /// Registers that always hold one scalar.
     pub constants: Vec<(Value, usize, Scalar)>,
     /// Values that the caller puts into registers, or lends.
     pub given: Vec<(Value, usize)>,
     /// The program's results, in the order asked for.
     pub results: Vec<Value>,
-    /// For each result whether its elements may be stored at once: what they are written over has been read, or at least found.
+    /// For each result, whether its elements may be stored as soon as they are computed: all loads
+    /// of the operand that it overwrites come before it.
     pub direct: Vec<bool>,
-    /// Number of variables of the nest, and the first of its loops.
+    /// The number of the nest's variables, and the first of its loops.
     pub variables: usize,
     pub loops: usize,
-    /// Where chunks are to end: at multiples of it.
+    /// If set, chunks end at multiples of it.
     row: Option<usize>,
-    /// The points of a row, where the tape has statistics of rows: every chunk is some whole rows.
+    /// The points of a row, if the tape has statistics of rows: then every chunk is whole rows.
     pub row_length: Option<usize>,
-    /// Most points evaluated at once.
+    /// The most points evaluated at once.
     pub longest: usize,
-    /// The whole program in one pass, where it has that form.
+    /// The whole program in one pass, if it has that form.
     pub fused: Option<Fused>,
     pub idle: Idle<State>,
 }
 
 impl Tape {
-    /// What of `program`, the nest's body or epilogue, `results` need. Loads are executed only where all of `guards` are at least 0 too.
+    /// Prepares the part of `program`, the nest's body or epilogue, that `results` need. Loads are
+    /// executed only where all `guards` are at least 0, too.
     pub fn new(nest: &Nest, program: &Program<Leaf>, results: &[Value], space: Space, guards: &[Affine]) -> Self {
         let count = program.insts.len();
         let mut is_used = vec![false; count];
@@ -149,7 +163,7 @@ impl Tape {
         let periods = periods(nest, &insts, &space, guards);
         let row_length = (!nest.columns().is_empty()).then(|| nest.row_length());
         let dtypes: Vec<DType> = program.insts.iter().map(|(_, dtype)| *dtype).collect();
-        // Chains pay where there are points enough.
+        // Chains pay only with enough points.
         let uniform = uniform(&insts, &periods, |load| is_even(nest, &space, row_length, load));
         let reads_of = |value: Value| reads(&insts[value]).collect();
         let used = (0..count).filter(|&value| is_used[value]);
@@ -170,12 +184,12 @@ impl Tape {
             }
             None => CHUNK,
         };
-        // At which number of the order each value is read last.
+        // For each value, the position in the order of its last reader.
         let mut last_use = vec![0; count];
         results.iter().for_each(|&result| last_use[result] = usize::MAX);
         for (number, &value) in order.iter().enumerate().rev() {
             reads(&insts[value]).for_each(|read| last_use[read] = last_use[read].max(number));
-            // A choice may be where what it chose is.
+            // A choice may alias the value that it chose.
             if let Inst::Select(_, a, b) = insts[value] {
                 [a, b].into_iter().for_each(|side| last_use[side] = last_use[side].max(last_use[value]));
             }
@@ -271,7 +285,7 @@ impl Tape {
         tape
     }
 
-    /// Whether the only result is what was accumulated, as it is.
+    /// Returns whether the only result is the accumulated value, unchanged.
     pub fn is_accumulator(&self) -> bool {
         matches!(self.results[..], [result] if self.given.contains(&(result, ACCUMULATOR)))
     }
@@ -288,14 +302,15 @@ impl Tape {
         }
     }
 
-    /// The register of a value that is kept from chunk to chunk, and after how many points it repeats.
+    /// Returns the register and the period of a constant or steady value.
     pub fn kept(&self, value: Value) -> Option<(usize, usize)> {
         let constant = self.constants.iter().find(|(constant, ..)| *constant == value);
         let steady = self.steady.iter().find(|(step, _)| step.value == value);
         constant.map(|(_, register, _)| (*register, 1)).or(steady.map(|(step, period)| (step.register, *period)))
     }
 
-    /// A value that is `value` negated; both are kept.
+    /// Adds a value that is `value` negated. `value` must be constant or steady, and so is the
+    /// result.
     pub fn negative(&mut self, value: Value) -> Value {
         let (negative, register) = (self.dtypes.len(), self.registers.len());
         let dtype = self.dtypes[value];
@@ -315,7 +330,7 @@ impl Tape {
         negative
     }
 
-    /// How many points each load that does not change from point to point stays the same for.
+    /// For each load that is constant from point to point, the number of points for which it is.
     fn rows(&self) -> impl Iterator<Item = usize> {
         let runs = self.steps.iter().filter_map(|step| match &step.action {
             Action::Load(reader) if reader.dynamic.is_empty() && reader.offset.steps[0] == 0 => Some(reader.offset.run),
@@ -324,27 +339,27 @@ impl Tape {
         runs.filter(|&run| run < self.space.size)
     }
 
-    /// A thread's means to run the tape in this launch.
+    /// Creates a thread's machine to run the tape in this launch.
     pub fn machine<'t>(&'t self, launch: Launch<'t>) -> Machine<'t> {
         Machine::new(self, launch)
     }
 
-    /// The type of a value.
+    /// Returns the type of a value.
     pub fn dtype(&self, value: Value) -> DType {
         self.dtypes[value]
     }
 
-    /// Instructions to run for each chunk, for estimates of work.
+    /// Returns the number of instructions run for each chunk, for estimates of work.
     pub fn len(&self) -> usize {
         self.operations
     }
 
-    /// The number of points of its space.
+    /// Returns the number of points of its space.
     pub fn points(&self) -> usize {
         self.space.size
     }
 
-    /// The nest's operands that it reads.
+    /// Returns the nest's operands that it reads.
     pub fn operands(&self) -> impl Iterator<Item = usize> + '_ {
         self.steps.iter().chain(self.steady.iter().map(|(step, _)| step)).filter_map(|step| match &step.action {
             Action::Load(reader) => Some(reader.operand),
@@ -352,7 +367,7 @@ impl Tape {
         })
     }
 
-    /// Whether a load finds its elements more or less side by side: for each, the elements between neighbours and the length of a piece.
+    /// For each load, the elements between neighbours and the length of a piece.
     pub fn strides(&self) -> impl Iterator<Item = (i64, usize)> + '_ {
         self.steps.iter().filter_map(|step| match &step.action {
             Action::Load(reader) => Some((reader.offset.steps[0], reader.offset.run)),
@@ -360,8 +375,8 @@ impl Tape {
         })
     }
 
-    /// A range of points in chunks, each within one row where that is what makes values the same all over it. With
-    /// statistics, whole rows in chunks of whole rows.
+    /// Divides a range of points into chunks. Each lies within one row, if that makes values the
+    /// same all over it. With statistics, the range and the chunks consist of whole rows.
     pub fn chunks(&self, range: Range<usize>) -> impl Iterator<Item = Range<usize>> + use<> {
         let rows = self.row_length.map(|length| rows_at_once(length) * length);
         let row = rows.or(self.row).unwrap_or(usize::MAX);
@@ -380,8 +395,9 @@ impl Tape {
     }
 }
 
-/// The loads of what outputs are written over that may be read where it lies, and for each result whether it may be stored at once: see
-/// [`Reader::in_place`] and [`Tape::direct`]. Values are computed in this order, those that are `linked` in chains.
+/// Finds the loads of overwritten operands that may be read in place, and for each result whether
+/// it may be stored at once: see [`Reader::in_place`] and [`Tape::direct`]. `order` is the order of
+/// computation, and `linked` says which values are computed in chains.
 fn in_place(
     nest: &Nest,
     insts: &[Inst<Leaf>],
@@ -392,7 +408,7 @@ fn in_place(
 ) -> (Vec<Value>, Vec<bool>) {
     let last_read = |load: Value| {
         let readers = order.iter().enumerate().filter(|(_, reader)| reads(&insts[**reader]).any(|read| read == load));
-        // A choice may be where what it chose is, but for one in a chain.
+        // A choice may alias the value that it chose, except in a chain.
         let is_elsewhere = |reader: Value| linked[reader] || !matches!(insts[reader], Inst::Select(..));
         let until = readers.map(|(number, &reader)| if is_elsewhere(reader) { number } else { last_use[reader] });
         if results.contains(&load) { usize::MAX } else { until.max().unwrap_or(0) }
@@ -412,20 +428,21 @@ fn in_place(
     (in_place, direct)
 }
 
-/// Rows of so many points that are evaluated at once.
+/// Returns how many rows of this length are evaluated at once.
 fn rows_at_once(length: usize) -> usize {
     (POINTS_OF_ROWS / length.max(1)).clamp(1, ROWS)
 }
 
-/// Whether a load reads one element in all of a chunk, or of each of its rows.
+/// Returns whether a load reads one element all over a chunk, or all over each of its rows.
 fn is_even(nest: &Nest, space: &Space, row_length: Option<usize>, load: &Load) -> bool {
     let lines = Lines::new(nest, space, [&load.offset]);
     let in_rows = row_length.map_or(lines.run >= SHORTEST_ROW, |length| lines.run.is_multiple_of(length));
     load.dynamic.is_empty() && lines.steps[0] == 0 && in_rows
 }
 
-/// The points of as many rows of a space as a line of the caches has elements, if the next row's element lies beside this one's, so that a line is read once.
-/// Fewer, where rows are long, down to none.
+/// For an axis exchange, returns the points of as many rows as a cache line has elements, so that
+/// each line is read once. The next row's element lies beside this row's there. Long rows are
+/// fewer, possibly none.
 fn exchanged(nest: &Nest, space: &Space, inst: &Inst<Leaf>) -> Option<usize> {
     const OF_A_LINE: usize = 16;
     const MOST: usize = 256 * CHUNK;
@@ -436,13 +453,14 @@ fn exchanged(nest: &Nest, space: &Space, inst: &Inst<Leaf>) -> Option<usize> {
     (is_plain && lines.beside[0] == 1 && lines.steps[0] > 1).then_some(lines.run * rows)
 }
 
-/// Whether all that is loaded over the space is read where it lies.
+/// Returns whether the load is contiguous over the whole space.
 fn is_in_one_piece(nest: &Nest, space: &Space, load: &Load) -> bool {
     let lines = Lines::new(nest, space, [&load.offset]);
     load.dynamic.is_empty() && load.when.is_empty() && lines.steps[0] == 1 && lines.run == space.size
 }
 
-/// For each value whether it is the same all over a chunk, or over each of its rows, as far as one can tell ahead.
+/// For each value, whether it is the same all over a chunk, or over each of its rows, as far as can
+/// be told in advance.
 fn uniform(insts: &[Inst<Leaf>], periods: &[Option<usize>], is_even: impl Fn(&Load) -> bool) -> Vec<bool> {
     let mut uniform: Vec<bool> = Vec::with_capacity(insts.len());
     for (inst, period) in insts.iter().zip(periods) {
@@ -458,9 +476,11 @@ fn uniform(insts: &[Inst<Leaf>], periods: &[Option<usize>], is_even: impl Fn(&Lo
     uniform
 }
 
-/// For each value that only the innermost axes decide, so that it repeats: after how many points. Only where keeping it pays.
+/// For each value that repeats because only the innermost axes decide it, its period in points.
+/// Others, and values that are not worth keeping, have none.
 fn periods(nest: &Nest, insts: &[Inst<Leaf>], space: &Space, guards: &[Affine]) -> Vec<Option<usize>> {
-    // Of every value, constants and those too long to keep included; `None`: it does not repeat.
+    // The periods of all values, also of those not worth keeping. `None` means that it does not
+    // repeat.
     let mut repeats: Vec<Option<usize>> = Vec::with_capacity(insts.len());
     for inst in insts {
         let of = |affine: &Affine| space.period(nest, affine);
@@ -481,10 +501,12 @@ fn periods(nest: &Nest, insts: &[Inst<Leaf>], space: &Space, guards: &[Affine]) 
     insts.iter().zip(&repeats).map(|(inst, period)| period.filter(|&period| pays(inst, period))).collect()
 }
 
-/// An instruction, or a cheaper one that computes the same: a choice of the greater or the lesser of what it compares.
+/// Returns an instruction, or a cheaper equivalent: a choice of the greater or lesser of two
+/// compared values is a maximum or minimum.
 fn effective(program: &Program<Leaf>, value: Value) -> Inst<Leaf> {
     let inst = &program.insts[value].0;
-    // `a <= c ? c : a` and `a >= c ? c : a`, clamps whose slope at the bound is 0: the same but for the sign of a zero.
+    // `a <= c ? c : a` and `a >= c ? c : a` are clamps whose slope at the bound is 0. Maximum and
+    // minimum give the same but for the sign of a zero.
     if let Inst::Select(condition, then, otherwise) = *inst
         && let Inst::Binary(op @ (BinaryOp::Le | BinaryOp::Ge), a, b) = program.insts[condition].0
         && (then, otherwise) == (b, a)
@@ -495,7 +517,7 @@ fn effective(program: &Program<Leaf>, value: Value) -> Inst<Leaf> {
     if let Inst::Select(condition, then, otherwise) = *inst
         && let Inst::Binary(op @ (BinaryOp::Lt | BinaryOp::Gt), a, b) = program.insts[condition].0
     {
-        // `a < b`, either way round.
+        // Normalises to `a < b`.
         let (a, b) = if op == BinaryOp::Lt { (a, b) } else { (b, a) };
         if (then, otherwise) == (b, a) {
             return Inst::Binary(BinaryOp::Max, a, b);
@@ -507,7 +529,7 @@ fn effective(program: &Program<Leaf>, value: Value) -> Inst<Leaf> {
     inst.clone()
 }
 
-/// The values that an instruction reads, those in a load's address included.
+/// The values that an instruction reads, including those in a load's address.
 fn reads(inst: &Inst<Leaf>) -> impl Iterator<Item = Value> + '_ {
     let (dynamic, row) = match inst {
         Inst::Leaf(Leaf::Load(load)) => (load.dynamic.as_slice(), None),

@@ -1,10 +1,12 @@
-//! Random nests against their definition, evaluated point by point with the compiler's scalar semantics.
+//! Random nests against their definition, evaluated point by point with the compiler's scalar
+//! semantics.
 
 mod attention;
 mod convolutions;
 mod operations;
 mod updates;
 
+use super::emulated::Emulated;
 use super::memory::Register;
 use super::*;
 use proptest::prelude::RngExt as _;
@@ -16,7 +18,7 @@ use tile_compiler::nest::{Axis, Derived, Leaf, Load, Nest, Output};
 use tile_compiler::scalar::{BinaryOp, Inst, Program, UnaryOp, Value};
 use tile_compiler::tensor::{Tensor, TensorType};
 
-/// Draws.
+/// A source of random draws.
 struct Draw<'a>(&'a mut TestRng);
 
 impl Draw<'_> {
@@ -33,7 +35,7 @@ impl Draw<'_> {
     }
 }
 
-/// What a nest's programs compute: the generator below fills it in.
+/// A generator of nests. It fills in their programs.
 struct Generator<'a, 'b> {
     draw: &'b mut Draw<'a>,
     nest: Nest,
@@ -46,7 +48,7 @@ impl Generator<'_, '_> {
         Affine::new(terms, constant).unwrap()
     }
 
-    /// A load that is in range: by its address alone, or by its conditions.
+    /// Generates a load that is in range, by its address alone or by its conditions.
     fn load(&mut self, dtype: DType, variables: &[usize], dynamic: Option<Value>) -> Load {
         let bounds = self.nest.variable_bounds();
         let mut offset = self.affine(variables);
@@ -121,7 +123,7 @@ impl Generator<'_, '_> {
     }
 }
 
-/// A tensor whose axes are `order` of the nest's, in this order.
+/// Returns a tensor whose axes are the nest's axes `order`, in this order.
 fn output(dtype: DType, axes: &[Axis], order: impl IntoIterator<Item = usize>) -> Output {
     let order: Vec<usize> = order.into_iter().collect();
     let position = order.iter().fold(Affine::constant(0), |position, &axis| {
@@ -131,8 +133,8 @@ fn output(dtype: DType, axes: &[Axis], order: impl IntoIterator<Item = usize>) -
     Output { ty: TensorType::new(dtype, shape), position, over: None }
 }
 
-/// The nest within up to two loops, some of its loads moving with them, and one or two outputs of which it writes a part;
-/// and the steps at which it is.
+/// Puts the nest into up to two loops, with which some of its loads move, and gives it one or two
+/// outputs, of which each launch writes a part. Also returns the current steps of the loops.
 fn in_loops(draw: &mut Draw, mut nest: Nest) -> (Nest, Vec<usize>) {
     let loops = draw.below(3);
     let first = nest.axes.len();
@@ -206,11 +208,11 @@ fn nest(draw: &mut Draw) -> Nest {
         epilogue: Program::default(),
         outputs,
     };
-    // `Assign` wants at most one point a place.
+    // `Assign` allows at most one point for each place.
     if reduction > 0 && nest.aggregation == Some(Aggregation::Assign) {
         nest.aggregation = Some(Aggregation::Sum);
     }
-    // A long product of floats overflows, and then depends on its order where a factor is 0.
+    // A long product of floats overflows, and then depends on its order if a factor is 0.
     if dtype.is_float() && nest.aggregation == Some(Aggregation::Product) && nest.reduction_points() > 32 {
         nest.aggregation = Some(Aggregation::Max);
     }
@@ -264,7 +266,7 @@ fn load(nest: &Nest, load: &Load, point: &[i64], values: &[Scalar], operands: &[
     operands[load.operand].get((load.offset.evaluate(point).unwrap() + dynamic) as usize)
 }
 
-/// The values of a program at a point.
+/// Evaluates a program's values at a point.
 fn evaluate(
     nest: &Nest,
     program: &Program<Leaf>,
@@ -300,7 +302,7 @@ fn evaluate(
     program.results.iter().map(|&r| values[r]).collect()
 }
 
-/// The nest's outputs, by definition; 0 where it writes nothing.
+/// Computes the nest's outputs by definition, with 0 where it writes nothing.
 fn reference(nest: &Nest, steps: &[usize], operands: &[Tensor]) -> Vec<Tensor> {
     let mut outputs: Vec<Tensor> = nest.outputs.iter().map(|o| Tensor::zeros(o.ty.clone()).unwrap()).collect();
     for place in 0..nest.places() {
@@ -369,7 +371,8 @@ fn locate(nest: &Nest, steps: &[usize], mut place: usize, mut t: usize) -> Vec<i
     point
 }
 
-/// Small integers; in so many percent of the operands infinities and NaN, too.
+/// Returns small integers. `special` is the percentage of operands that have infinities and NaN,
+/// too.
 fn operands(draw: &mut Draw, nest: &Nest, special: usize) -> Vec<Tensor> {
     let fill = |ty: &TensorType, draw: &mut Draw| {
         let count = ty.elements();
@@ -386,14 +389,14 @@ fn operands(draw: &mut Draw, nest: &Nest, special: usize) -> Vec<Tensor> {
     nest.operands.iter().map(|ty| fill(ty, draw)).collect()
 }
 
-/// These bytes, aligned.
+/// Returns these bytes, aligned.
 fn register(bytes: &[u8]) -> Register {
     let mut register = Register::zeroed(bytes.len());
     register.elements_mut()[..bytes.len()].copy_from_slice(bytes);
     register
 }
 
-/// What was written of an output.
+/// Returns the part of an output that was written.
 fn tensor(output: &Output, register: &Register) -> Tensor {
     let bytes = register.elements()[..output.ty.elements() * output.ty.dtype.size()].to_vec();
     Tensor::from_bytes(output.ty.clone(), bytes).unwrap()
@@ -409,7 +412,7 @@ fn native(nest: &Nest, steps: &[usize], operands: &[Tensor]) -> Vec<Tensor> {
     nest.outputs.iter().zip(&outputs).map(|(output, register)| tensor(output, register)).collect()
 }
 
-/// Equal, but for the order in which floats were summed.
+/// Compares values exactly, or up to the rounding of sums of floats in another order.
 fn alike(a: Scalar, b: Scalar) -> bool {
     let (x, y) = (a.to_f64(), b.to_f64());
     let tolerance = match a.dtype {
@@ -423,10 +426,11 @@ fn alike(a: Scalar, b: Scalar) -> bool {
     a == b || x == y || (x.is_nan() && y.is_nan()) || is_near
 }
 
-/// A sum of products whose factors depend on different axes, in any order, with guards and prologues.
+/// Tests sums of products whose factors depend on different axes, in any order, with guards and
+/// prologues.
 fn product(draw: &mut Draw) -> Nest {
     let dtype = draw.of(&[DType::F32, DType::F64]);
-    // The axes' roles: batch, row, column.
+    // The roles of the axes: batch, row, column.
     let mut roles = vec![1, 2];
     for _ in 0..draw.below(3) {
         let at = draw.below(roles.len() + 1);
@@ -468,7 +472,7 @@ fn product(draw: &mut Draw) -> Nest {
     let mut body = Program::default();
     let mut values = Vec::new();
     for variables in [side(2), side(1)] {
-        // Every axis of its roles must occur, lest its role be another.
+        // Each factor must use every axis of its roles, or their roles would be others.
         let mut load = generator.load(dtype, &[], None);
         load.offset = variables.iter().fold(Affine::constant(0), |sum, &v| {
             let coefficient = generator.draw.of(&[1, 1, 2, 3, 7]);
@@ -501,7 +505,7 @@ fn product(draw: &mut Draw) -> Nest {
     generator.nest
 }
 
-/// A nest whose points name the value of a free axis at which they count.
+/// Tests nests whose points select the index on a free axis at which they count.
 fn scatter(draw: &mut Draw) -> Nest {
     let mut nest = self::nest(draw);
     while nest.free == 0 || nest.reduction().is_empty() {
@@ -539,11 +543,19 @@ fn check(cases: usize, special: usize, draw_nest: fn(&mut Draw) -> Nest) {
             continue;
         }
         let operands = operands(&mut draw, &nest, special);
-        let (got, want) = (native(&nest, &steps, &operands), reference(&nest, &steps, &operands));
-        for (position, (got, want)) in got.iter().zip(&want).flat_map(|(a, b)| a.scalars().zip(b.scalars())).enumerate()
-        {
-            assert!(alike(got, want), "case {case}: element {position} is {got:?}, not {want:?} at {steps:?}\n{nest}");
-        }
+        let want = reference(&nest, &steps, &operands);
+        let equals_it = |set: Option<Emulated>, got: Vec<Tensor>| {
+            let pairs = got.iter().zip(&want).flat_map(|(a, b)| a.scalars().zip(b.scalars()));
+            for (position, (got, want)) in pairs.enumerate() {
+                assert!(
+                    alike(got, want),
+                    "case {case}, emulated {set:?}: element {position} is {got:?}, not {want:?} at {steps:?}\n{nest}"
+                );
+            }
+        };
+        equals_it(None, native(&nest, &steps, &operands));
+        let set = Emulated::ALL[case % Emulated::ALL.len()];
+        equals_it(Some(set), set.during(|| native(&nest, &steps, &operands)));
     }
 }
 

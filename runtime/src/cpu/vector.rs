@@ -1,14 +1,16 @@
-//! One operation over a chunk of elements: the loops that the cpu device spends its time in outside of matrix products.
+//! One operation over a chunk of elements: the loops in which the cpu device spends its time
+//! outside of matrix products.
 //!
-//! Each is written once, as a plain loop over slices of one length, and compiled for the baseline and for processors with AVX2 and with AVX-512; which
-//! one runs is decided by what the processor reports.
+//! Each loop is written once, over slices of one length, and compiled for the baseline, for AVX2
+//! and, where it pays, for AVX-512. The features that the processor reports decide which version
+//! runs.
 
 use super::math;
 use super::number::{Bool, Number};
 use tile_compiler::graph::Aggregation;
 use tile_compiler::scalar::{BinaryOp, UnaryOp};
 
-/// The vector units that loops are compiled for, beside the baseline.
+/// The vector units that loops are compiled for.
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
 pub enum Level {
     Baseline,
@@ -18,7 +20,7 @@ pub enum Level {
     Avx512,
 }
 
-/// What this processor has, asked once.
+/// Returns the level of this processor, which is detected once.
 pub fn level() -> Level {
     #[cfg(target_arch = "x86_64")]
     {
@@ -38,12 +40,13 @@ pub fn level() -> Level {
     Level::Baseline
 }
 
-/// Whether this processor multiplies and adds in one operation.
+/// Returns whether this processor has a fused multiply-add.
 pub fn is_fused() -> bool {
     cfg!(target_arch = "aarch64") || level() > Level::Baseline
 }
 
-/// Defines a function whose body is also compiled with wider vectors, and chosen where the processor has them.
+/// Defines a function whose body is also compiled with AVX2. That version runs where the processor
+/// has it.
 macro_rules! vectorised {
     (
         $(#[$doc:meta])*
@@ -61,7 +64,7 @@ macro_rules! vectorised {
                     body::<$($g),*>($($arg),*)
                 }
                 if level() >= Level::Avx2 {
-                    // SAFETY: the processor has said that it has these.
+                    // SAFETY: `level` detected these features.
                     return unsafe { wide::<$($g),*>($($arg),*) };
                 }
             }
@@ -70,8 +73,8 @@ macro_rules! vectorised {
     };
 }
 
-/// Defines a function of f32s, which is worth the widest vectors: as `vectorised`, and with those of AVX-512. In its body `FUSED` says whether the
-/// processor multiplies and adds in one operation.
+/// Defines a function of f32s like `vectorised`, also compiled with AVX-512. In its body, `FUSED`
+/// says whether the processor has a fused multiply-add.
 macro_rules! widest {
     ($(#[$doc:meta])* pub fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)? $body:block) => {
         $(#[$doc])*
@@ -90,9 +93,9 @@ macro_rules! widest {
                     body::<true>($($arg),*)
                 }
                 match level() {
-                    // SAFETY: the processor has said that it has these.
+                    // SAFETY: `level` detected these features.
                     Level::Avx512 => return unsafe { widest($($arg),*) },
-                    // SAFETY: as above.
+                    // SAFETY: `level` detected these features.
                     Level::Avx2 => return unsafe { wide($($arg),*) },
                     Level::Baseline => {}
                 }
@@ -116,7 +119,8 @@ fn zip<A: Copy, B>(a: &[A], b: &[A], out: &mut [B], f: impl Fn(A, A) -> B) {
     }
 }
 
-/// Two aggregated values as one; for `Assign` the later. Not for the arg forms.
+/// Combines two aggregated values; for `Assign` the later one wins. For the arg forms it combines
+/// the values only.
 #[inline(always)]
 pub fn combine<T: Number>(aggregation: Aggregation, a: T, b: T) -> T {
     match aggregation {
@@ -128,7 +132,8 @@ pub fn combine<T: Number>(aggregation: Aggregation, a: T, b: T) -> T {
     }
 }
 
-/// Evaluates an expression with `$constant` the aggregation `$name`, so that its loops are compiled for each.
+/// Evaluates an expression with `$constant` as the aggregation `$name`, so that its loops are
+/// compiled for each aggregation.
 macro_rules! each_aggregation {
     ($name:ident, $constant:ident => $e:expr) => {
         match $name {
@@ -157,7 +162,7 @@ macro_rules! each_aggregation {
 }
 
 vectorised! {
-    /// `out = op(a)`, element by element.
+    /// Computes `out = op(a)` elementwise.
     pub fn unary<T: Number>(op: UnaryOp, a: &[T], out: &mut [T]) {
         macro_rules! each {
             ($($name:ident)*) => { match op { $(UnaryOp::$name => map(a, out, |x| T::unary(UnaryOp::$name, x))),* } };
@@ -170,7 +175,8 @@ vectorised! {
 }
 
 widest! {
-    /// Operations that are free of branches; false for others, and `out` is as it was.
+    /// Computes `out = op(a)` for operations without branches. Returns false for others and leaves
+    /// `out` unchanged.
     pub fn unary_f32(op: UnaryOp, a: &[f32], out: &mut [f32]) -> bool {
         macro_rules! simple {
             ($($name:ident)*) => { match op {
@@ -186,13 +192,16 @@ widest! {
     }
 }
 
-/// Magnitudes of divisors whose reciprocals, in two parts, are neither too large nor too small.
+/// The magnitudes of divisors whose two-part reciprocals neither overflow nor lose digits.
 const EVEN_DIVISORS: std::ops::RangeInclusive<f32> = 1e-18..=1e18;
 
-/// The reciprocal of a divisor in two parts that are added: the first is rounded towards 0 and the second, of the same sign, is never 0.
-/// `x * high + x * low`, where the product with `high` is not rounded, is then `x / by` within 0.500001 units in the last place: the quotient itself where
-/// that is a float, infinite where it is, and 0 with its sign. Quotients below 1e-32, of which `x * low` has lost digits, may be a unit off. `None` where
-/// `by` is too large or too small.
+/// Returns the reciprocal of a divisor as a sum of two parts, or `None` if the divisor is too large
+/// or too small. The first part is rounded towards 0. The second has the same sign and is never 0.
+///
+/// Then `x * high + x * low`, where the product with `high` is not rounded, is within 0.500001
+/// units in the last place of `x / by`. It is the quotient itself where that is a float, infinite
+/// where the quotient is infinite, and 0 with the quotient's sign. Quotients below 1e-32, for which
+/// `x * low` loses digits, may be one unit off.
 pub fn reciprocal(by: f32) -> Option<[f32; 2]> {
     let exact = 1.0 / f64::from(by);
     let near = exact as f32;
@@ -203,8 +212,9 @@ pub fn reciprocal(by: f32) -> Option<[f32; 2]> {
 }
 
 widest! {
-    /// `out = op(a, b)` with one of the two the same for all elements: `b`, or `a` if `swapped`. For the operations of f32 that matter most;
-    /// false for others, and `out` is as it was.
+    /// Computes `out = op(a, b)` with one operand the same for all elements: `b`, or the left one
+    /// if `swapped`. Covers the f32 operations that matter most. Returns false for others and
+    /// leaves `out` unchanged.
     pub fn binary_scalar(op: BinaryOp, a: &[f32], b: f32, swapped: bool, out: &mut [f32]) -> bool {
         if FUSED && op == BinaryOp::Div && !swapped && let Some([high, low]) = reciprocal(b) {
             map(a, out, |x| x.mul_add(high, x * low));
@@ -223,7 +233,8 @@ widest! {
 }
 
 widest! {
-    /// `out = op(a, b)` of f32s; false for what is no arithmetic, and `out` is as it was.
+    /// Computes `out = op(a, b)` of f32s. Returns false for operations that are not arithmetic and
+    /// leaves `out` unchanged.
     pub fn binary_f32(op: BinaryOp, a: &[f32], b: &[f32], out: &mut [f32]) -> bool {
         macro_rules! each {
             ($($name:ident)*) => { match op {
@@ -238,21 +249,21 @@ widest! {
 }
 
 widest! {
-    /// [`accumulate`] of f32s that all count.
+    /// Accumulates f32s as [`accumulate`] does, where all values count.
     pub fn accumulate_f32(aggregation: Aggregation, sums: &mut [f32], values: &[f32]) {
         each_aggregation!(aggregation, A => sums.iter_mut().zip(values).for_each(|(sum, x)| *sum = combine(A, *sum, *x)))
     }
 }
 
 widest! {
-    /// [`fold`] of f32s that all count.
+    /// Folds f32s as [`fold`] does, where all values count.
     pub fn fold_f32(aggregation: Aggregation, identity: f32, values: &[f32]) -> f32 {
         each_aggregation!(aggregation, A => in_parts(identity, values, |a, b| combine(A, a, b)))
     }
 }
 
 vectorised! {
-    /// `out = op(a, b)`, element by element; not a comparison.
+    /// Computes `out = op(a, b)` elementwise for an `op` that is not a comparison.
     pub fn binary<T: Number>(op: BinaryOp, a: &[T], b: &[T], out: &mut [T]) {
         if T::binary_chunk(op, a, b, out) {
             return;
@@ -263,12 +274,12 @@ vectorised! {
                 BinaryOp::Eq | BinaryOp::Ne | BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge => {}
             } };
         }
-        each!(Add Sub Mul Div Max Min Pow BitAnd BitOr BitXor ShiftLeft ShiftRight)
+        each!(Add Sub Mul Div Max Min Pow Rem BitAnd BitOr BitXor ShiftLeft ShiftRight)
     }
 }
 
 vectorised! {
-    /// `out = op(a, b)`, element by element; a comparison.
+    /// Computes `out = op(a, b)` elementwise for a comparison.
     pub fn compare<T: Number>(op: BinaryOp, a: &[T], b: &[T], out: &mut [Bool]) {
         match op {
             BinaryOp::Eq => zip(a, b, out, |a, b| Bool(T::equal(a, b) as u8)),
@@ -282,7 +293,7 @@ vectorised! {
 }
 
 vectorised! {
-    /// `first`, and each the one before plus `step`, as i32, which wraps.
+    /// Writes `out[i] = first + i * step` as i32, which wraps.
     pub fn count<>(first: i64, step: i64, out: &mut [i32]) {
         for (i, out) in out.iter_mut().enumerate() {
             *out = (first as i32).wrapping_add((i as i32).wrapping_mul(step as i32));
@@ -291,7 +302,7 @@ vectorised! {
 }
 
 vectorised! {
-    /// `out = condition ? a : b`, element by element.
+    /// Computes `out = condition ? a : b` elementwise.
     pub fn select<T: Number>(condition: &[Bool], a: &[T], b: &[T], out: &mut [T]) {
         for ((out, condition), (a, b)) in out.iter_mut().zip(condition).zip(a.iter().zip(b)) {
             *out = if condition.0 != 0 { *a } else { *b };
@@ -302,7 +313,7 @@ vectorised! {
 macro_rules! conversions {
     ($($name:ident: $from:ident -> $to:ident, $method:expr;)*) => { $(
         vectorised! {
-            /// `out = a`, as far as both go, as [`Number`] converts.
+            /// Converts `a` to `out`, up to the shorter length, as [`Number`] does.
             pub fn $name<T: Number>(a: &[$from], out: &mut [$to]) {
                 map(a, out, $method);
             }
@@ -318,7 +329,8 @@ conversions! {
     from_i64: i64 -> T, T::from_i64;
 }
 
-/// `out = a` in another type, as [`tile_compiler::dtype::Scalar::cast`] does: by way of a type that holds every value of the first.
+/// Converts `a` to another type, as [`tile_compiler::dtype::Scalar::cast`] does: by way of a type
+/// that holds every value of the first one.
 pub fn cast<A: Number, B: Number>(a: &[A], out: &mut [B]) {
     for (a, out) in a.chunks(256).zip(out.chunks_mut(256)) {
         if A::NARROW_FLOAT {
@@ -338,16 +350,17 @@ pub fn cast<A: Number, B: Number>(a: &[A], out: &mut [B]) {
 }
 
 vectorised! {
-    /// `out[i] = data[start + i * step]`.
+    /// Gathers `out[i] = data[start + i * step]`.
     pub fn gather_strided<T: Number>(data: &[T], start: i64, step: i64, out: &mut [T]) {
-        /// The first of every `N`, which shuffles of whole registers find.
+        /// Takes the first of every `N` elements, which the compiler turns into shuffles of
+        /// registers.
         #[inline(always)]
         fn first_of<T: Number, const N: usize>(data: &[T], out: &mut [T]) {
             let (groups, rest) = data.as_chunks::<N>();
             for (out, group) in out.iter_mut().zip(groups) {
                 *out = group[0];
             }
-            // The last may lack others.
+            // The last group may be incomplete.
             if let Some(last) = out.get_mut(groups.len()) {
                 *last = rest[0];
             }
@@ -374,10 +387,10 @@ vectorised! {
 }
 
 vectorised! {
-    /// `out[i] = data[start + i * step + moves[i]]`, or 0 where there is no such element.
+    /// Gathers `out[i] = data[start + i * step + moves[i]]`, or 0 if there is no such element.
     pub fn gather_moved<T: Number>(data: &[T], start: i64, step: i64, moves: &[i64], out: &mut [T]) {
         let (Some(first), Some(last)) = (moves.first(), moves.last()) else { return };
-        // Run-time indices may be any; what wraps is no place in the data.
+        // Run-time indices may have any value. An address that wraps is not in the data.
         let begin = start.wrapping_add(*first);
         let ends = [begin, begin.wrapping_add(step * (out.len() as i64 - 1))];
         let is_within = ends.iter().all(|end| (0..data.len() as i64).contains(end));
@@ -385,16 +398,17 @@ vectorised! {
             return gather_strided(data, ends[0], step, out);
         }
         for (i, (out, by)) in out.iter_mut().zip(moves).enumerate() {
-            // Below 0 it is greater than any.
+            // A negative address becomes greater than any length.
             *out = data.get((start + i as i64 * step).wrapping_add(*by) as usize).copied().unwrap_or_default();
         }
     }
 }
 
 vectorised! {
-    /// `out[i * columns + j] = data[start + i + j * step]`, for whole rows: some columns at a time, as of more that are a power of 2 apart caches hold few.
+    /// Gathers `out[i * columns + j] = data[start + i + j * step]`, in whole rows. A few columns
+    /// are read at a time: caches hold only few lines whose distance is a power of 2.
     pub fn exchange<T: Number>(data: &[T], start: usize, step: usize, columns: usize, out: &mut [T]) {
-        /// `N` columns from `j` on.
+        /// Gathers `N` columns from `j` on.
         #[inline(always)]
         fn some<T: Number, const N: usize>(data: &[T], start: usize, step: usize, j: usize, columns: usize, out: &mut [T]) {
             let rows = out.len() / columns;
@@ -419,9 +433,9 @@ vectorised! {
 }
 
 vectorised! {
-    /// `out[i * columns + j] = data[start + i * steps[0] + j * steps[1]]`.
+    /// Gathers `out[i * columns + j] = data[start + i * steps[0] + j * steps[1]]`.
     pub fn gather_table<T: Number>(data: &[T], start: i64, steps: [i64; 2], columns: usize, out: &mut [T]) {
-        /// Few columns, which are the rows of what is read: as where two axes are exchanged.
+        /// Gathers few columns that are contiguous in the source, as where two axes are exchanged.
         #[inline(always)]
         fn transpose<T: Number, const N: usize>(data: &[T], start: usize, step: usize, out: &mut [T]) {
             let (rows, _) = out.as_chunks_mut::<N>();
@@ -451,7 +465,8 @@ vectorised! {
 }
 
 vectorised! {
-    /// Combines each of `values` that counts (`counts` not given: all) into its place in `sums`.
+    /// Combines each of `values` that counts into its place in `sums`. All count if `counts` is
+    /// `None`.
     pub fn accumulate<T: Number>(aggregation: Aggregation, sums: &mut [T], values: &[T], counts: Option<&[Bool]>) {
         #[inline(always)]
         fn with<T: Number>(sums: &mut [T], values: &[T], counts: Option<&[Bool]>, f: impl Fn(T, T) -> T) {
@@ -471,10 +486,10 @@ vectorised! {
     }
 }
 
-/// How many values are aggregated side by side before they are one.
+/// The number of partial aggregates that are combined at the end.
 const PARTS: usize = 64;
 
-/// All values as one; in interleaved parts, then those in a tree.
+/// Folds all values: in interleaved partial aggregates, then these in a tree.
 #[inline(always)]
 fn in_parts<T: Number>(identity: T, values: &[T], f: impl Fn(T, T) -> T) -> T {
     let mut parts = [identity; PARTS];
@@ -503,7 +518,7 @@ fn tree<T: Number>(mut parts: [T; PARTS], f: impl Fn(T, T) -> T) -> T {
 }
 
 vectorised! {
-    /// All values that count (`counts` not given: all) as one.
+    /// Folds all values that count into one. All count if `counts` is `None`.
     pub fn fold<T: Number>(aggregation: Aggregation, identity: T, values: &[T], counts: Option<&[Bool]>) -> T {
         #[inline(always)]
         fn with<T: Number>(identity: T, values: &[T], counts: Option<&[Bool]>, f: impl Fn(T, T) -> T) -> T {
@@ -529,12 +544,13 @@ vectorised! {
 pub struct Best<T> {
     pub value: T,
     pub position: i32,
-    /// Whether there has been any.
+    /// Whether any value was seen.
     pub found: bool,
 }
 
 impl<T: Number> Best<T> {
-    /// Keeps the better of two; of equals (all NaNs are) the one at the lesser position. A NaN is never better than a number.
+    /// Keeps the better of two values, and of equal ones the one at the lesser position. All NaNs
+    /// are equal, and a NaN is never better than a number.
     pub fn take(&mut self, other: Best<T>, greatest: bool) {
         let (a, b) = (self.value, other.value);
         let better = if greatest { T::less(a, b) } else { T::less(b, a) };

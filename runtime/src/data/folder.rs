@@ -1,18 +1,23 @@
-//! What a folder or a file has to train with.
+//! Finds the samples in a folder or a file.
 //!
-//! - `…images-idx3-ubyte` and `…labels-idx1-ubyte`, plain or `.gz`: those with `train` in their names, and those with `t10k` or
-//!   `test` for tests;
-//! - `x.npy` and `y.npy`, and perhaps `sample_weight.npy`;
-//! - an `.npz` file with `x_train`, `y_train`, perhaps `sample_weight_train`, and perhaps the same with `_test` (or `x`, `y`, `sample_weight`);
-//! - a `.csv` file;
-//! - a folder for each class, with its pictures, png or jpeg; or `train` and `test` folders with such folders.
+//! - `…images-idx3-ubyte` and `…labels-idx1-ubyte`, plain or `.gz`. Names with `t10k` or `test` are
+//!   for tests, all others for training.
+//! - `x.npy` and `y.npy`, optionally with `sample_weight.npy`.
+//! - An `.npz` file with `x_train`, `y_train` and optionally `sample_weight_train`, and optionally
+//!   the same with `_test`. The names may also be `x`, `y` and `sample_weight`.
+//! - A `.csv` file.
+//! - A folder of png or jpeg images for each class, or folders `train` and `test` with such
+//!   folders.
 //!
-//! Always true: a folder has samples of one form, once; where it could be read in two ways it is refused, and what is missing of
-//! a pair is told. Files whose names begin with a dot are not looked at. No number is NaN. Integers that are targets are given as
-//! i32 where they fit.
+//! Rules:
+//! - A folder has samples of one form. An ambiguous folder is an error, and so is an incomplete
+//!   pair.
+//! - Files whose names begin with a dot are ignored.
+//! - Values are finite.
+//! - Integer targets, except u64, are converted to i32 if they fit.
 
-use std::fs::File;
-use std::io::{BufReader, Read};
+use std::borrow::Cow;
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use tile_compiler::dtype::{DType, Scalar};
@@ -20,32 +25,35 @@ use tile_compiler::tensor::{Tensor, TensorType};
 use zip::ZipArchive;
 use zip::result::ZipError;
 
-use super::images::{Images, entries, has_pictures};
+pub use super::images::entries;
+use super::images::{Images, has_pictures};
 use super::{idx, npy, table};
-use crate::error::Error;
+use crate::allowance::{Allowance, open_file};
+use crate::error::{Error, Source};
 use crate::train::{Arrays, ColumnRole, Dataset};
 
-/// Samples to train with, and those to test with, where they are apart.
+/// Samples for training and, if they are separate, for tests.
 pub struct Samples {
     pub train: Box<dyn Dataset>,
     pub test: Option<Box<dyn Dataset>>,
-    /// The names of the classes by their numbers, where folders are the classes; else none.
+    /// The class names by number, if folders are the classes. Otherwise empty.
     pub classes: Vec<String>,
 }
 
 /// Opens a folder or file.
 ///
 /// # Errors
-/// [`Error::Data`] where it has no samples, could be read in two ways, or the samples are damaged; it names the file.
+/// Returns [`Error::Data`] if it has no samples, is ambiguous or is damaged. The error names the
+/// file.
 pub fn open(path: &Path) -> Result<Samples, Error> {
     open_with_classes(path, &[])
 }
 
-/// As [`open`]; classes of pictures have the numbers that they have in `classes`, as those of samples that are trained on have. Without
-/// any, they are numbered in the order of their names.
+/// Does the same as [`open`], but numbers the classes of images as in `classes`, the classes of the
+/// training samples. If `classes` is empty, they are numbered in the order of their names.
 ///
 /// # Errors
-/// Also where there are pictures of another class.
+/// Also fails if there are images of another class.
 pub fn open_with_classes(path: &Path, classes: &[String]) -> Result<Samples, Error> {
     let failed = |what: String| Error::data(format!("{}: {what}", path.display()));
     if !path.exists() {
@@ -53,7 +61,7 @@ pub fn open_with_classes(path: &Path, classes: &[String]) -> Result<Samples, Err
     }
     let files = if path.is_dir() { entries(path)? } else { vec![path.to_owned()] };
     let all = |wanted: &dyn Fn(&str) -> bool| -> Vec<&PathBuf> {
-        files.iter().filter(|file| file.is_file() && wanted(name(file))).collect()
+        files.iter().filter(|file| file.is_file() && wanted(&name(file))).collect()
     };
     let find = |wanted: &str| files.iter().find(|file| name(file) == wanted);
     let idx = all(&|name| name.contains("-idx3-ubyte") || name.contains("-idx1-ubyte"));
@@ -87,7 +95,8 @@ pub fn open_with_classes(path: &Path, classes: &[String]) -> Result<Samples, Err
     }
     if x.is_some() || y.is_some() {
         let read = |file: &PathBuf| -> Result<Array, Error> {
-            Ok(Array { tensor: read_npy(file)?, name: file.display().to_string() })
+            let (tensor, allowance) = read_npy(file)?;
+            Ok(Array { tensor, name: file.display().to_string(), allowance })
         };
         let (Some(x), Some(y)) = (x, y) else {
             let missing = if x.is_none() { "x.npy" } else { "y.npy" };
@@ -113,11 +122,13 @@ pub fn open_with_classes(path: &Path, classes: &[String]) -> Result<Samples, Err
     Err(failed(format!("there are no samples in it: neither {kinds}")))
 }
 
-fn name(file: &Path) -> &str {
-    file.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+/// Returns the name of a file. Invalid Unicode is replaced, since only the start and the end of the
+/// name matter.
+fn name(file: &Path) -> Cow<'_, str> {
+    file.file_name().unwrap_or_default().to_string_lossy()
 }
 
-/// The one file of its kind.
+/// Returns the only file of a kind. Fails if there are several.
 fn only<'a>(folder: &Path, files: &[&'a PathBuf]) -> Result<Option<&'a PathBuf>, Error> {
     match files {
         [] => Ok(None),
@@ -129,17 +140,18 @@ fn only<'a>(folder: &Path, files: &[&'a PathBuf]) -> Result<Option<&'a PathBuf>,
     }
 }
 
-/// The samples of some idx files, of which there are to be two, or none.
+/// Returns the samples of a pair of idx files, or `None` if `files` is empty.
 fn idx_pair(folder: &Path, files: &[&PathBuf]) -> Result<Option<Box<dyn Dataset>>, Error> {
     let of = |kind: &str| {
         let mut files: Vec<&PathBuf> = files.iter().filter(|file| name(file).contains(kind)).copied().collect();
-        // Beside what was unpacked from it a .gz is not another one.
+        // A .gz file beside its unpacked copy is not counted.
         let is_gzip = |file: &PathBuf| file.extension().is_some_and(|extension| extension == "gz");
         files.dedup_by(|packed, plain| is_gzip(packed) && packed.with_extension("") == **plain);
         only(folder, &files)
     };
     let array = |file: &PathBuf| -> Result<Array, Error> {
-        Ok(Array { tensor: idx::read(file)?, name: file.display().to_string() })
+        let (tensor, allowance) = idx::read(file)?;
+        Ok(Array { tensor, name: file.display().to_string(), allowance })
     };
     match (of("-idx3-ubyte")?, of("-idx1-ubyte")?) {
         (Some(x), Some(y)) => Ok(Some(samples(array(x)?, array(y)?, None)?)),
@@ -149,13 +161,25 @@ fn idx_pair(folder: &Path, files: &[&PathBuf]) -> Result<Option<Box<dyn Dataset>
     }
 }
 
-/// A tensor, and what messages call it.
+/// A tensor and its name in messages.
 struct Array {
     tensor: Tensor,
     name: String,
+    /// The remaining allowance of its file.
+    allowance: Allowance,
 }
 
-/// Samples of inputs and targets, and a weight for each if there are weights.
+impl Array {
+    /// Converts the elements to another type.
+    fn cast(mut self, dtype: DType) -> Result<Tensor, Error> {
+        let failed = |what: &dyn std::fmt::Display| Error::data(format!("{}: {what}", self.name));
+        let ty = TensorType::new(dtype, self.tensor.shape());
+        self.allowance.tensor(&ty).map_err(|error| failed(&error))?;
+        Tensor::from_scalars(ty, self.tensor.scalars()).ok_or_else(|| failed(&"it is too large"))
+    }
+}
+
+/// Combines inputs, targets and optional sample weights.
 fn samples(x: Array, y: Array, weights: Option<Array>) -> Result<Box<dyn Dataset>, Error> {
     for array in [&x, &y].into_iter().chain(&weights) {
         match (array.tensor.shape().first(), x.tensor.shape().first()) {
@@ -173,30 +197,30 @@ fn samples(x: Array, y: Array, weights: Option<Array>) -> Result<Box<dyn Dataset
         }
     }
     let fits = |value: Scalar| i32::try_from(value.to_i64()).is_ok();
-    let dtype = y.tensor.dtype();
-    let y = match y.tensor {
-        y if dtype.is_float() || dtype == DType::I32 => y,
-        y if dtype == DType::U64 || !y.scalars().all(fits) => y,
-        y => cast(&y, DType::I32)?,
+    let y = match y.tensor.dtype() {
+        DType::I32 | DType::U64 => y.tensor,
+        dtype if dtype.is_float() => y.tensor,
+        DType::U32 | DType::I64 if !y.tensor.scalars().all(fits) => y.tensor,
+        _ => y.cast(DType::I32)?,
     };
-    // Numbers of labels are a column in some files.
+    // Some files have label numbers as a column.
     let y = if y.dtype().is_float() { y } else { flat(y)? };
     let mut samples = Arrays::new(x.tensor, y)?;
     if let Some(weights) = weights {
-        let weights = flat(cast(&weights.tensor, DType::F32)?)?;
+        let weights = flat(weights.cast(DType::F32)?)?;
         samples = samples.with(ColumnRole::Weight, Some("sample_weight"), weights)?;
     }
     Ok(Box::new(samples))
 }
 
-/// A column as a tensor of rank 1; others as they are.
+/// Reshapes a column to rank 1. Returns other tensors unchanged.
 fn flat(tensor: Tensor) -> Result<Tensor, Error> {
     let &[samples, 1] = tensor.shape() else { return Ok(tensor) };
     let ty = TensorType::new(tensor.dtype(), [samples]);
     Tensor::from_bytes(ty, tensor.into_bytes()).ok_or_else(|| Error::data("an array is too large".to_owned()))
 }
 
-/// The first place on the first axis where something is NaN or infinite, and what.
+/// Returns the first sample with a NaN or infinite value, and that value.
 fn first_infinite(tensor: &Tensor) -> Option<(usize, f64)> {
     let at = match tensor.dtype() {
         DType::F32 => {
@@ -208,31 +232,30 @@ fn first_infinite(tensor: &Tensor) -> Option<(usize, f64)> {
     Some((at / tensor.shape().iter().skip(1).product::<usize>().max(1), tensor.get(at).to_f64()))
 }
 
-fn cast(tensor: &Tensor, dtype: DType) -> Result<Tensor, Error> {
-    let cast = Tensor::from_scalars(TensorType::new(dtype, tensor.shape()), tensor.scalars());
-    cast.ok_or_else(|| Error::data("an array is too large".to_owned()))
-}
-
-fn read_npy(path: &Path) -> Result<Tensor, Error> {
-    let failed = |what: String| Error::data(format!("{}: {what}", path.display()));
-    let file = File::open(path).map_err(|error| failed(error.to_string()))?;
-    npy::read(BufReader::new(file)).map_err(|error| failed(error.to_string()))
+/// Reads the array of a file. Returns the remaining allowance, too.
+fn read_npy(path: &Path) -> Result<(Tensor, Allowance), Error> {
+    let read = |path: &Path| -> Result<(Tensor, Allowance), Source> {
+        let file = open_file(path)?;
+        let mut allowance = Allowance::of(&file, None)?;
+        Ok((npy::read_within(BufReader::new(file), &mut allowance)?, allowance))
+    };
+    read(path).map_err(|error| Error::read(path, error))
 }
 
 fn npz(path: &Path) -> Result<Samples, Error> {
     let failed = |what: String| Error::data(format!("{}: {what}", path.display()));
-    let file = File::open(path).map_err(|error| failed(error.to_string()))?;
-    let mut archive = ZipArchive::new(BufReader::new(file)).map_err(|error| failed(error.to_string()))?;
+    let file = open_file(path).map_err(|error| Error::read(path, error))?;
+    let mut allowance = Allowance::of(&file, None).map_err(|error| Error::read(path, error))?;
+    let mut archive = ZipArchive::new(BufReader::new(file)).map_err(|error| Error::read(path, error))?;
     let mut read = |name: &str| -> Result<Option<Array>, Error> {
         let failed = |error: &dyn std::error::Error| failed(format!("`{name}`: {error}"));
         let mut entry = match archive.by_name(&format!("{name}.npy")) {
             Err(ZipError::FileNotFound) => return Ok(None),
             entry => entry.map_err(|error| failed(&error))?,
         };
-        let mut bytes = Vec::new();
-        entry.read_to_end(&mut bytes).map_err(|error| failed(&error))?;
-        let tensor = npy::read(bytes.as_slice()).map_err(|error| failed(&error))?;
-        Ok(Some(Array { tensor, name: format!("{}: `{name}`", path.display()) }))
+        let tensor = npy::read_entry(&mut entry, &mut allowance).map_err(|error| failed(&error))?;
+        let name = format!("{}: `{name}`", path.display());
+        Ok(Some(Array { tensor, name, allowance: allowance.clone() }))
     };
     let mut set = |part: &str| -> Result<Option<Box<dyn Dataset>>, Error> {
         match (read(&format!("x{part}"))?, read(&format!("y{part}"))?) {

@@ -1,29 +1,31 @@
-//! A folder with a folder of pictures for each class: the classes are numbered in the order of their names, or as in the samples
-//! that are trained on. Pictures are read when they are wanted.
+//! A folder with a folder of images for each class. Classes are numbered in the order of their
+//! names, or as in the training samples. Images are read on demand.
 
 use std::path::{Path, PathBuf};
 
 use tile_compiler::dtype::DType;
-use tile_compiler::tensor::{Tensor, TensorType};
+use tile_compiler::tensor::{Tensor, TensorType, with_room};
 
-use super::picture::{decode, failed, is_picture, own_channels, reader, with_channels};
+use super::picture::{decode, is_picture, own_channels, reader, with_channels};
 use crate::error::Error;
 use crate::train::{Column, ColumnRole, Dataset};
 
-/// The pictures, all of one size: inputs f32[height, width, 3] from 0 to 255, or with one channel where the first one is grey;
-/// targets i32.
+/// Images of equal size. Inputs are f32[height, width, 3] from 0 to 255, with one channel if the
+/// first image is grey. Targets are i32.
 pub struct Images {
     files: Vec<(PathBuf, i32)>,
     shape: [usize; 3],
-    /// By their numbers.
+    /// The names of the classes, by number.
     pub classes: Vec<String>,
 }
 
 impl Images {
-    /// With these classes; if there are none, with those that have pictures.
+    /// Opens a folder with the given classes. If `classes` is empty, every folder with images is a
+    /// class.
     ///
     /// # Errors
-    /// [`Error::Data`] where a folder cannot be read, or what a picture's file begins with; where they differ in size; or where there are pictures of another class.
+    /// Returns [`Error::Data`] if a folder or the start of an image file cannot be read, images
+    /// differ in size or there are images of another class.
     pub fn open(folder: &Path, classes: &[String]) -> Result<Images, Error> {
         let mut found = Vec::new();
         for path in entries(folder)?.into_iter().filter(|path| path.is_dir()) {
@@ -47,25 +49,25 @@ impl Images {
         let Some((first, _)) = files.first() else {
             return Err(Error::data(format!("{}: there is no picture in its folders", folder.display())));
         };
-        let picture = decode(first)?;
+        let (picture, _) = decode(first)?;
         let shape = [picture.height() as usize, picture.width() as usize, own_channels(&picture)];
-        // Of the others, what is cheap to see: a bad one is better known before the first epoch than after it.
+        // Checks the sizes of all images before the first epoch, which is cheap.
         for (path, _) in &files {
-            has_size(path, reader(path)?.into_dimensions().map_err(|error| failed(path, error))?, &shape)?;
+            has_size(path, reader(path)?.into_dimensions().map_err(|error| Error::read(path, error))?, &shape)?;
         }
         Ok(Images { files, shape, classes })
     }
 }
 
-/// Whether a folder has folders of pictures.
+/// Returns whether a folder has folders of images.
 pub fn has_pictures(folder: &Path) -> bool {
     let has_picture = |path: &PathBuf| entries(path).is_ok_and(|files| files.iter().any(|file| is_picture(file)));
     entries(folder).is_ok_and(|classes| classes.iter().any(has_picture))
 }
 
-/// What is in a folder, in the order of the names, and not hidden by a dot.
+/// Returns the entries of a folder sorted by name, without those hidden by a dot.
 pub fn entries(folder: &Path) -> Result<Vec<PathBuf>, Error> {
-    let failed = |error: std::io::Error| Error::data(format!("{}: {error}", folder.display()));
+    let failed = |error: std::io::Error| Error::read(folder, error);
     let entries = std::fs::read_dir(folder).map_err(failed)?;
     let mut paths: Vec<PathBuf> =
         entries.map(|entry| entry.map(|e| e.path())).collect::<Result<_, _>>().map_err(failed)?;
@@ -74,7 +76,7 @@ pub fn entries(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(paths)
 }
 
-/// Sees that a picture of this width and height is of the shape that all have.
+/// Checks that an image has the common size.
 fn has_size(path: &Path, (width, height): (u32, u32), shape: &[usize; 3]) -> Result<(), Error> {
     if [height as usize, width as usize] == shape[..2] {
         return Ok(());
@@ -95,18 +97,24 @@ impl Dataset for Images {
 
     fn batch(&self, samples: &[usize]) -> Result<Vec<Tensor>, Error> {
         let [height, width, channels] = self.shape;
-        let mut x = Vec::with_capacity(samples.len() * height * width * channels * 4);
-        let mut y = Vec::with_capacity(samples.len() * 4);
+        let too_large = || Error::data("a batch is too large".to_owned());
+        let ty = TensorType::new(DType::F32, [samples.len(), height, width, channels]);
+        let bytes = ty.checked_elements().and_then(|elements| elements.checked_mul(4));
+        let mut x: Vec<u8> = bytes.and_then(with_room).ok_or_else(too_large)?;
+        let mut y: Vec<u8> = Vec::new();
         for &sample in samples {
-            let (path, class) = &self.files[sample];
-            let picture = decode(path)?;
+            let Some((path, class)) = self.files.get(sample) else {
+                return Err(Error::data(format!("there is no sample {sample}: there are {}", self.files.len())));
+            };
+            let (picture, mut allowance) = decode(path)?;
             has_size(path, (picture.width(), picture.height()), &self.shape)?;
-            let bytes = with_channels(picture, channels).map(|picture| picture.into_bytes());
+            let picture = with_channels(picture, channels, &mut allowance).map_err(|error| Error::read(path, error))?;
+            let bytes = picture.map(|picture| picture.into_bytes());
             x.extend(bytes.into_iter().flatten().flat_map(|byte| f32::from(byte).to_le_bytes()));
             y.extend(class.to_le_bytes());
         }
-        let x = Tensor::from_bytes(TensorType::new(DType::F32, [samples.len(), height, width, channels]), x);
+        let x = Tensor::from_bytes(ty, x);
         let y = Tensor::from_bytes(TensorType::new(DType::I32, [samples.len()]), y);
-        x.zip(y).map(|(x, y)| vec![x, y]).ok_or_else(|| Error::data("a batch is too large".to_owned()))
+        x.zip(y).map(|(x, y)| vec![x, y]).ok_or_else(too_large)
     }
 }

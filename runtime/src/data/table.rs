@@ -1,70 +1,186 @@
-//! Samples in a .csv file: a header, then a sample a line. The column `label` or `target`, else `y` (beside which `x` is no
-//! column), else the last one, is the target; `sample_weight`, if there is one, what the sample counts; the others are the
-//! numbers of the input, in order.
+//! Reads samples from a .csv file, which has a header and one sample per line. The target is the
+//! column `label` or `target`, else `y` unless there is a column `x`, else the last column. A
+//! column `sample_weight` has the samples' weights. All other columns are the inputs, in order.
 
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::tensor::{Tensor, TensorType};
 
+use crate::allowance::{Allowance, Counted};
 use crate::error::Error;
 use crate::train::{Arrays, ColumnRole};
 
-/// Reads a file: an input f32 of the columns' number, and a target i32 where all are whole numbers, else f32.
-///
-/// # Errors
-/// [`Error::Data`], which names the file, the line and the column; also where a number is NaN.
-pub fn read(path: &Path) -> Result<Arrays, Error> {
-    let failed = |what: String| Error::data(format!("{}: {what}", path.display()));
-    let mut reader =
-        csv::ReaderBuilder::new().trim(csv::Trim::All).from_path(path).map_err(|e| failed(e.to_string()))?;
-    let header = reader.headers().map_err(|e| failed(e.to_string()))?.clone();
-    let column = |name: &str| header.iter().position(|column| column.eq_ignore_ascii_case(name));
-    // Points have an x and a y.
-    let y = || if column("x").is_none() { column("y") } else { None };
-    let weight = column("sample_weight");
-    let last = || (0..header.len()).rev().find(|number| Some(*number) != weight);
-    let target = column("label").or_else(|| column("target")).or_else(y).or_else(last);
-    let inputs = header.len().saturating_sub(1 + usize::from(weight.is_some()));
-    let Some(target) = target.filter(|_| inputs > 0) else {
-        if let Some(separator) = header.get(0).and_then(|line| line.chars().find(|c| ";\t|".contains(*c))) {
+/// A header and rows of numbers. All numbers are finite as f32.
+struct Table {
+    header: csv::StringRecord,
+    rows: Vec<Vec<f64>>,
+}
+
+/// The indices of the columns that are not inputs.
+struct Roles {
+    target: Option<usize>,
+    weight: Option<usize>,
+}
+
+impl Table {
+    fn read(path: &Path) -> Result<Table, Error> {
+        let failed = |what: String| Error::data(format!("{}: {what}", path.display()));
+        let file = File::open(path).map_err(|error| Error::read(path, error))?;
+        let mut allowance = Allowance::of(&file, None).map_err(|error| Error::read(path, error))?;
+        let counted = Counted::new(file, allowance.clone());
+        let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(counted);
+        let header = reader.headers().map_err(|error| Error::read(path, error))?.clone();
+        // The memory of a row with its numbers, and of the values that they are converted to.
+        let row = size_of::<Vec<f64>>() as u64 + 2 * size_of::<f64>() as u64 * header.len() as u64;
+        if let (1, Some(line)) = (header.len(), header.get(0))
+            && let Some(separator) = line.chars().find(|c| ";\t|".contains(*c))
+        {
             return Err(failed(format!("the separator of columns is a comma, and the first line has {separator:?}")));
         }
-        return Err(failed("a table of samples has at least two columns, the last of which is the target".into()));
-    };
-    if header.iter().all(|name| name.parse::<f64>().is_ok()) {
-        return Err(failed("the first line has numbers, and should have the columns' names".into()));
-    }
-    let (mut x, mut y, mut weights) = (Vec::new(), Vec::new(), Vec::new());
-    for record in reader.records() {
-        let record = record.map_err(|e| failed(e.to_string()))?;
-        let line = record.position().map_or(0, csv::Position::line);
-        for (number, (field, name)) in record.iter().zip(&header).enumerate() {
-            let value: f64 =
-                field.parse().map_err(|_| failed(format!("line {line}, `{name}`: `{field}` is no number")))?;
-            if !(value as f32).is_finite() {
-                return Err(failed(format!("line {line}, `{name}`: it is {}", value as f32)));
-            }
-            match number {
-                number if number == target => y.push(value),
-                number if Some(number) == weight => weights.push(value as f32),
-                _ => x.push(value as f32),
-            }
+        if header.is_empty() {
+            return Err(failed("it is empty".into()));
+        }
+        if header.iter().all(|name| name.parse::<f64>().is_ok()) {
+            return Err(failed("the first line has numbers, and should have the columns' names".into()));
+        }
+        let mut rows = Vec::new();
+        for record in reader.records() {
+            let record = record.map_err(|error| match (error.kind(), error.position()) {
+                (csv::ErrorKind::UnequalLengths { expected_len, len, .. }, Some(start)) => {
+                    let line = line_of(path, start.byte());
+                    failed(format!("line {line}: expected {expected_len} columns, found {len}"))
+                }
+                _ => Error::read(path, error),
+            })?;
+            allowance.take(row).map_err(|error| Error::read(path, error))?;
+            let line = || record.position().map_or(0, |start| line_of(path, start.byte()));
+            let number = |(field, name): (&str, &str)| {
+                let value: f64 =
+                    field.parse().map_err(|_| failed(format!("line {}, `{name}`: `{field}` is no number", line())))?;
+                match (value as f32).is_finite() {
+                    true => Ok(value),
+                    false => Err(failed(format!("line {}, `{name}`: it is {}", line(), value as f32))),
+                }
+            };
+            rows.push(record.iter().zip(&header).map(number).collect::<Result<_, Error>>()?);
+        }
+        match rows.is_empty() {
+            true => Err(failed("it has a header, and no samples".into())),
+            false => Ok(Table { header, rows }),
         }
     }
-    if y.is_empty() {
-        return Err(failed("it has a header, and no samples".into()));
+
+    /// Finds the columns of targets and weights.
+    fn roles(&self) -> Roles {
+        let column = |name: &str| self.header.iter().position(|column| column.eq_ignore_ascii_case(name));
+        // In a table of points, `x` and `y` are both inputs.
+        let y = || if column("x").is_none() { column("y") } else { None };
+        let weight = column("sample_weight");
+        let last = || (0..self.header.len()).rev().find(|number| Some(*number) != weight);
+        Roles { target: column("label").or_else(|| column("target")).or_else(y).or_else(last), weight }
     }
-    let whole = y.iter().all(|value| value.fract() == 0.0 && value.abs() < 2f64.powi(31));
-    let target = TensorType::new(if whole { DType::I32 } else { DType::F32 }, [y.len()]);
-    let y = Tensor::from_scalars(target, y.iter().map(|value| Scalar::from_f64(DType::F64, *value)));
-    let x = Tensor::from_f32([x.len() / inputs, inputs], &x);
-    let (Some(x), Some(y), Some(weights)) = (x, y, Tensor::from_f32([weights.len()], &weights)) else {
-        return Err(failed("the table is too large".into()));
+
+    fn column(&self, number: usize) -> impl Iterator<Item = f64> {
+        self.rows.iter().map(move |row| row[number])
+    }
+
+    /// Returns the columns without a role as f32[rows, columns].
+    fn inputs(&self, roles: &Roles) -> Option<Tensor> {
+        let is_input = |number: &usize| Some(*number) != roles.target && Some(*number) != roles.weight;
+        let columns: Vec<usize> = (0..self.header.len()).filter(is_input).collect();
+        let values: Vec<f32> =
+            self.rows.iter().flat_map(|row| columns.iter().map(|column| row[*column] as f32)).collect();
+        Tensor::from_f32([self.rows.len(), columns.len()], &values)
+    }
+}
+
+/// Reads samples. The input is f32 with one element per input column. The target is i32 if all its
+/// values are integers, else f32.
+///
+/// # Errors
+/// Returns [`Error::Data`] with the file, the line and the column. NaN is an error, too.
+pub fn read(path: &Path) -> Result<Arrays, Error> {
+    let failed = |what: &str| Error::data(format!("{}: {what}", path.display()));
+    let table = Table::read(path)?;
+    let roles = table.roles();
+    let inputs = table.header.len().saturating_sub(1 + usize::from(roles.weight.is_some()));
+    let Some(target) = roles.target.filter(|_| inputs > 0) else {
+        return Err(failed("a table of samples has at least two columns, the last of which is the target"));
     };
-    let samples = Arrays::new(x, y)?;
-    match weight {
-        Some(_) => samples.with(ColumnRole::Weight, Some("sample_weight"), weights),
+    let too_large = || failed("the table is too large");
+    let whole = table.column(target).all(|value| value.fract() == 0.0 && value.abs() < 2f64.powi(31));
+    let ty = TensorType::new(if whole { DType::I32 } else { DType::F32 }, [table.rows.len()]);
+    let targets = table.column(target).map(|value| Scalar::from_f64(DType::F64, value));
+    let y = Tensor::from_scalars(ty, targets).ok_or_else(too_large)?;
+    let samples = Arrays::new(table.inputs(&roles).ok_or_else(too_large)?, y)?;
+    match roles.weight {
+        Some(weight) => {
+            let weights: Vec<f32> = table.column(weight).map(|value| value as f32).collect();
+            let weights = Tensor::from_f32([weights.len()], &weights).ok_or_else(too_large)?;
+            samples.with(ColumnRole::Weight, Some("sample_weight"), weights)
+        }
         None => Ok(samples),
+    }
+}
+
+/// Reads inputs for prediction as f32[rows, columns]. If the table has more columns than `width`,
+/// the columns of targets and weights are left out.
+///
+/// # Errors
+/// Fails like [`read`].
+pub fn read_inputs(path: &Path, width: Option<usize>) -> Result<Tensor, Error> {
+    let table = Table::read(path)?;
+    let roles = match width {
+        Some(width) if table.header.len() > width => table.roles(),
+        _ => Roles { target: None, weight: None },
+    };
+    table.inputs(&roles).ok_or_else(|| Error::data(format!("{}: the table is too large", path.display())))
+}
+
+/// Returns the line of a record. `byte` is its position as given by the reader: its first byte, or
+/// the end of a preceding line if lines end in CR LF or are empty.
+fn line_of(path: &Path, byte: u64) -> usize {
+    let Ok(file) = File::open(path) else { return 1 };
+    let mut file = BufReader::new(file);
+    let mut lines = 1;
+    let mut before = file.by_ref().take(byte);
+    while let Ok(piece @ [_, ..]) = before.fill_buf() {
+        lines += piece.iter().filter(|&&byte| byte == b'\n').count();
+        let length = piece.len();
+        before.consume(length);
+    }
+    let ends = file.bytes().map_while(Result::ok).take_while(|byte| matches!(byte, b'\r' | b'\n'));
+    lines + ends.filter(|byte| *byte == b'\n').count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spreadsheets on Windows write a byte order mark and CR LF.
+    #[test]
+    fn texts_from_windows() {
+        let folder = std::env::temp_dir().join(format!("tilec-test-{}-table", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("points.csv");
+        let read = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            read(&path).map_err(|error| error.to_string().replace(&path.display().to_string(), "FILE"))
+        };
+        // The first column is the target, so its name directly follows the mark.
+        let text = "label,width,height\n1,0.5,2\n0,0.25,4\n";
+        let expected = format!("{:?}", read(text).unwrap());
+        let marked = format!("{}{text}", '\u{feff}');
+        for text in [marked.clone(), text.replace('\n', "\r\n"), marked.replace('\n', "\r\n")] {
+            assert_eq!(format!("{:?}", read(&text).unwrap()), expected, "{text:?}");
+        }
+        let wrong = marked.replace("0.25", "x").replace('\n', "\r\n");
+        assert_eq!(read(&wrong).map(|_| ()), Err("FILE: line 3, `width`: `x` is no number".into()));
+        let longer = format!("{text}\n1,2,3,4\n").replace('\n', "\r\n");
+        assert_eq!(read(&longer).map(|_| ()), Err("FILE: line 5: expected 3 columns, found 4".into()));
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

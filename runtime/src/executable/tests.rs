@@ -26,7 +26,7 @@ fn buffer(dtype: DType, storage: DType, content: Content) -> Buffer {
 
 fn routine(kernel: &str) -> Routine {
     let kernel = Kernel::parse(kernel).unwrap();
-    // What the kernel computes is its own affair.
+    // The kernel decides the result, not this work.
     let work = Work::PrngState { elements: 0 };
     Routine { name: kernel.name.clone(), work, schedule: None, choice: Choice::Predicted, kernel: Some(kernel) }
 }
@@ -40,7 +40,8 @@ fn port(name: &str, dtype: DType, shape: &[usize], buffer: BufferId) -> Port {
     Port { name: name.into(), ty: TensorType::new(dtype, shape), buffer }
 }
 
-/// `T = X * C; Y = T > 2; Z = T - X`, with X u8 and Y bool, both stored as u32. T lives in a slot larger than itself.
+/// `T = X * C; Y = T > 2; Z = T - X`, with X u8 and Y bool, both stored as u32. T lives in a slot
+/// larger than itself.
 fn plan() -> Plan {
     Plan {
         name: "test".into(),
@@ -124,7 +125,7 @@ fn a_plan_runs_the_same_on_every_device() {
     }
 }
 
-/// What a device can't do is an error that says so.
+/// A failure of a device is an error that gives the reason.
 #[test]
 fn a_device_that_fails_says_why() {
     let error = |device: &Device, plan: Plan| {
@@ -138,13 +139,17 @@ fn a_device_that_fails_says_why() {
     let Ok(device) = Device::wgpu(0) else { return };
     let mut large = plan();
     large.slots[0] = u64::MAX / 8;
-    assert!(error(&device, large).starts_with("wgpu:0 failed to allocate the program's buffers: "));
+    let error_of_large = error(&device, large);
+    // The size of the host's memory is known.
+    let is_refused = error_of_large.starts_with("wgpu:0 has too little memory left for a run that takes ");
+    let text = "wgpu:0 failed to allocate the program's buffers: ";
+    assert!(is_refused || error_of_large.starts_with(text), "{error_of_large}");
     let mut wide = plan();
     wide.routines[0].kernel.as_mut().unwrap().workgroup = [1 << 14, 1, 1];
     assert!(error(&device, wide).starts_with("wgpu:0 failed to compile the program's kernels: "));
 }
 
-/// A device that goes away during a session is an error, of that run and of all that follow, and never a panic.
+/// The loss of a device during a session is an error of that run and of all that follow.
 #[test]
 fn a_lost_device_is_an_error() {
     let Ok(device) = Device::wgpu(0) else { return };

@@ -1,4 +1,5 @@
-//! Weights in files, with what a run needs to be taken up again: what the optimizer keeps, and how far training is.
+//! Files of weights with the state to resume a run: the optimizer's weights and the progress of
+//! training.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -14,27 +15,52 @@ use super::trainer::Trainer;
 use crate::error::Error;
 use crate::weights::{self, Titles, WeightsFile};
 
-/// The entry of a file with the epochs that were made, the samples of the next one that were seen, the steps that were made,
-/// the seed, the bits of the learning rate's factor, an f64, and the samples of an epoch and of a batch: i64[7].
+/// The entry with the progress of training, an i64[7]:
+///
+/// - the epochs made,
+/// - the samples of the next epoch seen,
+/// - the steps made,
+/// - the seed,
+/// - the bits of the learning rate's factor, an f64,
+/// - the samples of an epoch,
+/// - the samples of a batch.
 const PROGRESS: &str = "train.Progress";
 
-/// The entry with the results of the epochs: JSON, in which numbers are texts, as JSON has no NaN: u8[bytes]. How long they took is
-/// left out, so that the same training gives the same file.
+/// The entry with the results of the epochs, JSON as u8[bytes]. Numbers are strings, because JSON
+/// has no NaN. The epochs' times are left out, so that the same training gives the same file.
 const HISTORY: &str = "train.History";
 
+/// The entry with the names of the classes, JSON as u8[bytes].
+const CLASSES: &str = "train.Classes";
+
+/// Returns the names of the classes in a file of weights that [`Trainer::save`] wrote, or an empty
+/// list if the file has none.
+///
+/// # Errors
+/// [`Error::Weights`] if the file cannot be read.
+pub fn saved_classes(path: impl AsRef<Path>) -> Result<Vec<String>, Error> {
+    let path = path.as_ref();
+    let mut file = WeightsFile::open(path).map_err(Error::Weights)?;
+    let Some(number) = file.tensors().iter().position(|(name, _)| name == CLASSES) else { return Ok(Vec::new()) };
+    read_classes(path, Some(&file.read(number).map_err(Error::Weights)?))
+}
+
 impl Trainer {
-    /// Writes the model's weights to a .safetensors or .npz file, and after training what the optimizer keeps and how far
-    /// training is. [`crate::Session::load`] takes the model's weights from it.
+    /// Writes the model's weights to a .safetensors or .npz file, with the names of the classes,
+    /// and after training also the optimizer's weights and the progress.
+    /// [`crate::Session::load`] reads the model's weights from it.
     ///
     /// # Errors
-    /// [`Error::Weights`] where the file cannot be written.
+    /// [`Error::Weights`] if the file cannot be written.
     pub fn save(&mut self, path: impl AsRef<Path>) -> Result<(), Error> {
         self.wait()?;
         let mut tensors: Vec<(String, Tensor)> = Vec::new();
-        // Within an epoch, what metrics have counted so far, too.
+        // Within an epoch, the counts of the metrics are saved, too.
         for weight in self.steps.weights.iter().filter(|weight| weight.role != Role::Metric || self.seen > 0) {
             tensors.extend(self.steps.value(&weight.path)?.map(|value| (weight.path.clone(), value)));
         }
+        // Loaded values are kept if no step has been compiled since.
+        tensors.extend(self.steps.waiting());
         let [epoch, seen] = [self.epoch, self.seen].map(|count| count as i64);
         let (samples, batch) = (self.begun.0 as i64, self.begun.1 as i64);
         let numbers = [epoch, seen, self.step as i64, self.seed as i64, self.rate.to_bits() as i64, samples, batch];
@@ -42,55 +68,80 @@ impl Trainer {
         let numbers = numbers.map(|number| Scalar::from_i64(DType::I64, number));
         if let Some(progress) = Tensor::from_scalars(ty, numbers).filter(|_| self.step > 0) {
             tensors.push((PROGRESS.to_owned(), progress));
-            let history = written(&self.history).into_bytes();
-            let ty = TensorType::new(DType::U8, [history.len()]);
-            tensors.extend(Tensor::from_bytes(ty, history).map(|history| (HISTORY.to_owned(), history)));
+            tensors.extend(json_entry(HISTORY, written(&self.history)));
         }
-        weights::write(path.as_ref(), &tensors).map_err(Error::Weights)
+        if !self.classes.is_empty() {
+            tensors.extend(json_entry(CLASSES, json!(self.classes)));
+        }
+        weights::write(path.as_ref(), &tensors)
     }
 
-    /// Takes the model's weights from a file, and goes on from there as from new: an optimizer begins afresh.
+    /// Loads the model's weights from a file. The optimizer starts afresh.
     ///
     /// # Errors
-    /// [`Error::Weights`] where the file cannot be read. Whether it has the model's weights is seen when the model is compiled,
-    /// with the first batch.
+    /// [`Error::Weights`] if the file cannot be read. Missing or wrong weights are found when the
+    /// model is compiled, with the first batch.
     pub fn load(&mut self, path: impl AsRef<Path>) -> Result<(), Error> {
-        let Read { mut values, titles, .. } = read(path.as_ref())?;
+        self.load_from(path.as_ref(), false)
+    }
+
+    /// Loads the model's weights from a file that may have additional entries, unless it is a file
+    /// of Keras.
+    ///
+    /// # Errors
+    /// As [`Trainer::load`].
+    pub fn load_allowing_extra(&mut self, path: impl AsRef<Path>) -> Result<(), Error> {
+        self.load_from(path.as_ref(), true)
+    }
+
+    fn load_from(&mut self, path: &Path, allow_extra: bool) -> Result<(), Error> {
+        let Read { mut values, titles, classes, .. } = read(path)?;
+        self.classes = classes;
         values.retain(|name, _| !name.starts_with("train."));
         self.running.clear();
-        self.steps.load(path.as_ref(), values, false, titles)
+        self.adapted = true;
+        self.steps.load(path, values, (false, allow_extra), titles)
     }
 
-    /// Goes on where the run that wrote the file was: as if that had never stopped.
+    /// Returns the entries of the loaded file that match no weight, once the model is compiled.
+    pub fn unused_entries(&self) -> &[String] {
+        &self.steps.unused
+    }
+
+    /// Resumes the run that wrote the file, as if it had never stopped.
     ///
     /// # Errors
-    /// As [`Trainer::load`]; or where the file has weights alone.
+    /// The errors of [`Trainer::load`], or if the file has weights only.
     pub fn resume(&mut self, path: impl AsRef<Path>) -> Result<(), Error> {
         let path = path.as_ref();
-        let Read { values, progress, history, .. } = read(path)?;
+        let Read { values, progress, history, classes, .. } = read(path)?;
         let progress = progress.as_deref().and_then(<[i64]>::first_chunk::<7>);
         let Some(&[epoch, seen, step, seed, rate, samples, batch]) = progress else {
             let what = "it has weights alone, and does not say how far training was; training can begin with them (`--weights`)";
             return Err(Error::Weights(weights::error(path, what)));
         };
+        self.classes = classes;
         self.running.clear();
+        self.adapted = true;
         (self.epoch, self.seen) = (epoch.max(0) as usize, seen.max(0) as usize);
         (self.step, self.seed) = (step.max(0) as u64, seed as u64);
         self.rate = f64::from_bits(rate as u64);
         self.begun = (samples.max(0) as usize, batch.max(0) as usize);
         let history = history.and_then(|history| read_history(history.bytes()));
         self.history = history.ok_or_else(|| Error::Weights(weights::error(path, "its history is damaged")))?;
-        self.steps.load(path, values, true, None)
+        self.steps.load(path, values, (true, false), None)
     }
 }
 
-/// What a file has.
+/// The content of a file.
 struct Read {
     values: HashMap<String, Tensor>,
     /// The numbers of [`PROGRESS`].
     progress: Option<Vec<i64>>,
     /// [`HISTORY`]
     history: Option<Tensor>,
+    /// The names of [`CLASSES`].
+    classes: Vec<String>,
     titles: Option<Titles>,
 }
 
@@ -103,18 +154,34 @@ fn read(path: &Path) -> Result<Read, Error> {
     }
     let (progress, history) = (values.remove(PROGRESS), values.remove(HISTORY));
     let progress = progress.map(|tensor| tensor.scalars().map(Scalar::to_i64).collect());
-    Ok(Read { values, progress, history, titles: file.titles().cloned() })
+    let classes = read_classes(path, values.remove(CLASSES).as_ref())?;
+    Ok(Read { values, progress, history, classes, titles: file.titles().cloned() })
 }
 
-/// `[[[["loss", "0.5"]], [["loss", "0.6"]]]]`: for each epoch the results of training and of the validation.
-fn written(history: &[Epoch]) -> String {
+/// Parses the entry [`CLASSES`] of a file.
+fn read_classes(path: &Path, entry: Option<&Tensor>) -> Result<Vec<String>, Error> {
+    let Some(entry) = entry else { return Ok(Vec::new()) };
+    let damaged = |_| Error::Weights(weights::error(path, "the names of its classes are damaged"));
+    serde_json::from_slice(entry.bytes()).map_err(damaged)
+}
+
+/// Returns an entry with a JSON text as u8[bytes].
+fn json_entry(name: &str, value: Value) -> Option<(String, Tensor)> {
+    let text = value.to_string().into_bytes();
+    let ty = TensorType::new(DType::U8, [text.len()]);
+    Some((name.to_owned(), Tensor::from_bytes(ty, text)?))
+}
+
+/// Makes `[[[["loss", "0.5"]], [["loss", "0.6"]]]]`: for each epoch the results of training and
+/// of validation.
+fn written(history: &[Epoch]) -> Value {
     let one = |(name, reading): &(String, Reading)| match reading {
         Reading::Number(value) => json!([name, value.to_string()]),
         Reading::List(values) => json!([name, values.iter().map(f64::to_string).collect::<Vec<_>>()]),
     };
     let all = |results: &[(String, Reading)]| results.iter().map(one).collect::<Vec<_>>();
     let epochs = history.iter().map(|epoch| json!([all(&epoch.training), all(&epoch.validation)]));
-    Value::Array(epochs.collect()).to_string()
+    Value::Array(epochs.collect())
 }
 
 fn read_history(text: &[u8]) -> Option<Vec<Epoch>> {

@@ -1,4 +1,4 @@
-//! Samples with the weights of their classes.
+//! Class weights.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,13 @@ use tile_compiler::tensor::{Tensor, TensorType};
 use super::dataset::{Column, ColumnRole, Dataset};
 use crate::error::Error;
 
-/// A dataset in which the weight of each sample is multiplied by that of its class, as Keras' `class_weight`. The class is what the target
-/// is, rounded; of several numbers, the place of the largest. A class without a weight has 1.
+/// A dataset whose sample weights are multiplied by the weights of their classes, as by Keras'
+/// `class_weight`. The class is the rounded target, or for several numbers the index of the
+/// largest. Classes without a weight have weight 1.
 pub(super) struct ClassWeighted<'a> {
     data: &'a dyn Dataset,
     weights: &'a BTreeMap<i64, f32>,
-    /// Which columns are the target, and the weight if there is one.
+    /// The column of the target, and that of the sample weights if there is one.
     target: usize,
     weight: Option<usize>,
 }
@@ -57,7 +58,7 @@ impl Dataset for ClassWeighted<'_> {
         let weight = |row: &[f64]| {
             let class = match row {
                 [value] => value.round() as i64,
-                // The first of the largest.
+                // Takes the first of the largest.
                 row => (0..row.len()).reduce(|best, next| if row[next] > row[best] { next } else { best }).unwrap_or(0)
                     as i64,
             };

@@ -1,31 +1,32 @@
-//! Samples to train with.
+//! Training samples.
 
-use tile_compiler::tensor::{Tensor, TensorType};
+use tile_compiler::tensor::{Tensor, TensorType, with_room};
 
 use crate::error::Error;
 
-/// What a column of samples is for.
+/// The purpose of a column of samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ColumnRole {
     /// An input of the model.
     Input,
-    /// What an output of the model should be.
+    /// A target of an output of the model.
     Target,
-    /// The weight of a sample in the loss: f32, one number.
+    /// The weight of a sample in the loss, one f32.
     Weight,
 }
 
-/// One tensor of each sample.
+/// A column: one tensor for each sample.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Column {
     pub role: ColumnRole,
-    /// The input, or the output, that it is for. None: by its position among the columns of its role.
+    /// The name of the input or output. `None`: given by its position among the columns of its
+    /// role.
     pub name: Option<String>,
-    /// Of one sample.
+    /// The type of one sample.
     pub ty: TensorType,
 }
 
-/// Samples, any of which can be had at any time. It may be asked from another thread while a step runs.
+/// A dataset with random access. Another thread may read it while a step runs.
 pub trait Dataset: Sync {
     /// The number of samples.
     fn len(&self) -> usize;
@@ -34,28 +35,35 @@ pub trait Dataset: Sync {
         self.len() == 0
     }
 
-    /// What each sample has.
+    /// Returns the columns of each sample.
     fn columns(&self) -> Vec<Column>;
 
-    /// The samples of these numbers, each below [`Dataset::len`], one after the other along the first axis: a tensor for each
-    /// column.
+    /// Returns the samples with these numbers, each below [`Dataset::len`]: for each column a
+    /// tensor with the samples along its first axis.
     ///
     /// # Errors
-    /// Where a sample cannot be read: [`Error::Data`].
+    /// [`Error::Data`] if a sample cannot be read.
     fn batch(&self, samples: &[usize]) -> Result<Vec<Tensor>, Error>;
 }
 
-/// Samples in memory: tensors whose first axis counts them.
+/// Returns the numbers below `count`, which is as large as a dataset says.
+pub(super) fn numbers(count: usize) -> Result<Vec<usize>, Error> {
+    let mut numbers = with_room(count).ok_or_else(|| Error::data(format!("{count} samples are too many")))?;
+    numbers.extend(0..count);
+    Ok(numbers)
+}
+
+/// Samples in memory: tensors whose first axis counts samples.
 #[derive(Clone, Debug, Default)]
 pub struct Arrays {
     columns: Vec<(Column, Tensor)>,
 }
 
 impl Arrays {
-    /// Inputs `x` and targets `y`.
+    /// Makes a dataset of inputs `x` and targets `y`.
     ///
     /// # Errors
-    /// [`Error::Data`] where they have not the same number of samples.
+    /// [`Error::Data`] if their numbers of samples differ.
     pub fn new(x: Tensor, y: Tensor) -> Result<Arrays, Error> {
         Arrays::default().with(ColumnRole::Input, None, x)?.with(ColumnRole::Target, None, y)
     }
@@ -63,7 +71,7 @@ impl Arrays {
     /// Adds a column.
     ///
     /// # Errors
-    /// [`Error::Data`] where it has no first axis, or not as many samples as those before.
+    /// [`Error::Data`] if the tensor has rank 0, or a different number of samples.
     pub fn with(mut self, role: ColumnRole, name: Option<&str>, tensor: Tensor) -> Result<Arrays, Error> {
         let called = name.map_or_else(|| format!("{role:?}").to_lowercase(), |name| format!("`{name}`"));
         let Some((&samples, shape)) = tensor.shape().split_first() else {
@@ -90,19 +98,24 @@ impl Dataset for Arrays {
 
     fn batch(&self, samples: &[usize]) -> Result<Vec<Tensor>, Error> {
         let rows = |(column, tensor): &(Column, Tensor)| {
-            let row = column.ty.elements() * tensor.dtype().size();
-            let rows = samples.iter().map(|sample| &tensor.bytes()[sample * row..][..row]);
-            let mut bytes = Vec::with_capacity(row * samples.len());
-            rows.for_each(|row| bytes.extend_from_slice(row));
+            let too_large = || Error::data("a batch is too large".to_owned());
+            let row = column.ty.elements().saturating_mul(tensor.dtype().size());
+            let mut bytes: Vec<u8> = row.checked_mul(samples.len()).and_then(with_room).ok_or_else(too_large)?;
+            for &sample in samples {
+                if sample >= self.len() {
+                    return Err(Error::data(format!("there is no sample {sample}: there are {}", self.len())));
+                }
+                bytes.extend_from_slice(&tensor.bytes()[sample * row..][..row]);
+            }
             let shape: Vec<usize> = [samples.len()].into_iter().chain(column.ty.shape.iter().copied()).collect();
             let rows = Tensor::from_bytes(TensorType::new(column.ty.dtype, shape), bytes);
-            rows.ok_or_else(|| Error::data("a batch is too large".to_owned()))
+            rows.ok_or_else(too_large)
         };
         self.columns.iter().map(rows).collect()
     }
 }
 
-/// Some consecutive samples of a dataset.
+/// A range of consecutive samples of a dataset.
 pub struct Part<'a> {
     data: &'a dyn Dataset,
     first: usize,
@@ -110,7 +123,7 @@ pub struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    /// The samples `first..first + count`, which must be there.
+    /// Returns the samples `first..first + count`, which must exist.
     pub fn new(data: &'a dyn Dataset, first: usize, count: usize) -> Part<'a> {
         Part { data, first, count }
     }
@@ -126,7 +139,7 @@ impl Dataset for Part<'_> {
     }
 
     fn batch(&self, samples: &[usize]) -> Result<Vec<Tensor>, Error> {
-        let samples: Vec<usize> = samples.iter().map(|sample| sample + self.first).collect();
+        let samples: Vec<usize> = samples.iter().map(|sample| sample.saturating_add(self.first)).collect();
         self.data.batch(&samples)
     }
 }

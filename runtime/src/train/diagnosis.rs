@@ -1,4 +1,4 @@
-//! What in a step is no number: finds the first tensor that went bad.
+//! Diagnosis of failed steps: finds the first tensor with a NaN or an infinity.
 
 use tile_compiler::dtype::Scalar;
 use tile_compiler::graph::{Graph, NodeId, Op};
@@ -11,17 +11,17 @@ use crate::error::Error;
 use crate::model;
 use crate::session::Session;
 
-/// A tensor that went bad.
+/// A tensor with a NaN or an infinity.
 pub struct Bad {
     pub name: String,
-    /// Where the program computes it.
+    /// The source of the tensor in the program.
     pub span: Option<Span>,
-    /// `NaN`, or where none of the tensors has that, `inf`.
+    /// `NaN`, or `inf` if no tensor has a NaN.
     pub what: &'static str,
 }
 
-/// The first tensor of a graph, in the order in which they are computed, that has a NaN, or else the first one that has an
-/// infinity; `value` gives the inputs and the weights.
+/// Returns the first tensor of a graph, in the order of computation, with a NaN, or if there is
+/// none, with an infinity. `value` returns the values of inputs and weights.
 pub fn first_bad(
     mut graph: Graph,
     device: &Device,
@@ -39,7 +39,7 @@ pub fn first_bad(
     let names: Vec<(String, Option<Span>)> =
         wanted.iter().map(|id| (graph.value_name(*id), graph.node(*id).span)).collect();
     graph.outputs = wanted.iter().enumerate().map(|(number, id)| (format!("v{number}"), *id)).collect();
-    let mut session: Session = pollster::block_on(model::session(graph, device, sources))?;
+    let mut session: Session = pollster::block_on(model::session(graph, device, sources, None))?;
     for name in session.given_names() {
         session.set(&name, &value(&name)?)?;
     }

@@ -1,4 +1,4 @@
-//! [`Trainer::fit`]: epochs of steps, and what is told of them.
+//! [`Trainer::fit`]: the loop over epochs and steps, with its callbacks.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc;
@@ -8,26 +8,28 @@ use tile_compiler::tensor::Tensor;
 
 use super::callback::Callback;
 use super::class_weights::ClassWeighted;
-use super::dataset::{Dataset, Part};
+use super::dataset::{Dataset, Part, numbers};
 use super::reading::Reading;
 use super::trainer::Trainer;
 use crate::error::Error;
 
-/// What is evaluated after each epoch.
+/// The data to evaluate after each epoch.
 pub enum Validation<'a> {
-    /// The last samples of the data, this fraction of them, which are not trained on: [`Validation::kept_back`].
+    /// A fraction of the data, the last samples, which training leaves out:
+    /// [`Validation::kept_back`].
     Fraction(f64),
     Set(&'a dyn Dataset),
 }
 
 impl Validation<'_> {
-    /// How many of so many samples a fraction is: Keras trains on `floor(samples * (1 - fraction))`.
+    /// Returns the number of samples in a fraction. As in Keras, training gets `floor(samples * (1
+    /// - fraction))`.
     pub fn kept_back(fraction: f64, samples: usize) -> usize {
-        samples - (samples as f64 * (1.0 - fraction)).floor() as usize
+        samples.saturating_sub((samples as f64 * (1.0 - fraction)).floor() as usize)
     }
 }
 
-/// How to train.
+/// Options of training.
 #[derive(Default)]
 pub struct Fit<'a> {
     epochs: Option<usize>,
@@ -38,61 +40,61 @@ pub struct Fit<'a> {
     callbacks: Vec<Box<dyn Callback + 'a>>,
 }
 
-/// Where training is.
+/// The progress of training.
 pub struct Progress<'t> {
-    /// The epoch, from 0, and how many there are to be.
+    /// The epoch, from 0, and the number of epochs.
     pub epoch: usize,
     pub epochs: usize,
-    /// The steps of this epoch that are done, and how many there are.
+    /// The steps of this epoch done, and their number.
     pub step: usize,
     pub steps: usize,
-    /// Since the epoch began.
+    /// The time since the epoch began.
     pub elapsed: Duration,
-    /// To set, to end training after this.
+    /// Set this to end training after the callback.
     pub stop: bool,
     trainer: &'t mut Trainer,
 }
 
 impl Progress<'_> {
-    /// The mean loss and the metrics of the epoch so far: waits for the device.
+    /// Returns the mean loss and the metrics of the epoch so far. Waits for the device.
     pub fn so_far(&mut self) -> Result<Vec<(String, Reading)>, Error> {
         self.trainer.results()
     }
 
-    /// What is trained.
+    /// Returns the trainer.
     pub fn trainer(&mut self) -> &mut Trainer {
         self.trainer
     }
 }
 
-/// What an epoch gave.
+/// The results of an epoch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Epoch {
-    /// From 0.
+    /// The number of the epoch, from 0.
     pub epoch: usize,
-    /// The loss and the metrics while training, by name.
+    /// The loss and the metrics during training, by name.
     pub training: Vec<(String, Reading)>,
-    /// The same after the epoch, on the validation data.
+    /// The loss and the metrics on the validation data after the epoch.
     pub validation: Vec<(String, Reading)>,
-    /// 0 of an epoch of the run that is resumed.
+    /// The duration, or 0 for an epoch from a resumed file.
     pub seconds: f64,
 }
 
 impl Epoch {
-    /// All results; those of the validation begin with `val_`.
+    /// Returns all results. Names of validation results start with `val_`.
     pub fn results(&self) -> impl Iterator<Item = (String, Reading)> + '_ {
         let training = self.training.iter().cloned();
         training.chain(self.validation.iter().map(|(name, value)| (format!("val_{name}"), value.clone())))
     }
 
-    /// A result by its name, where it is a number.
+    /// Returns a result by its name. `None` for lists and unknown names.
     pub fn get(&self, name: &str) -> Option<f64> {
         self.results().find(|(other, _)| other == name).and_then(|(_, value)| value.number())
     }
 }
 
 impl<'a> Fit<'a> {
-    /// Until so many epochs are made, those of a run that is resumed included.
+    /// Trains until `epochs` are made, including those of a resumed run.
     pub fn epochs(epochs: usize) -> Fit<'a> {
         Fit { epochs: Some(epochs), ..Fit::default() }
     }
@@ -102,7 +104,7 @@ impl<'a> Fit<'a> {
         self
     }
 
-    /// Whether each epoch has the samples in an order of its own.
+    /// Whether to shuffle the samples in each epoch.
     pub fn shuffle(mut self, shuffle: bool) -> Self {
         self.shuffle = Some(shuffle);
         self
@@ -113,14 +115,15 @@ impl<'a> Fit<'a> {
         self
     }
 
-    /// What a sample of a class counts in the loss, in training: as Keras' `class_weight`. A sample's own weight, where it has one, is
-    /// multiplied by it. The data have one target, which is the number of the class or has a number for each class.
+    /// Sets the weight of a class in the training loss, as Keras' `class_weight`. It multiplies a
+    /// sample's own weight, if any. The data must have one target: a class number, or a number for
+    /// each class.
     pub fn class_weight(mut self, class: i64, weight: f32) -> Self {
         self.class_weights.insert(class, weight);
         self
     }
 
-    /// Is told of each step and each epoch, after those that were added before.
+    /// Adds a callback, which runs after those added before.
     pub fn callback(mut self, callback: impl Callback + 'a) -> Self {
         self.callbacks.push(Box::new(callback));
         self
@@ -161,17 +164,19 @@ impl<'a> Fit<'a> {
         if trained.is_empty() {
             return Err(Error::data("there are no samples to train on".to_owned()));
         }
+        trainer.adapt(trained, batch_size)?;
         let steps = trained.len().div_ceil(batch_size);
         let begun = (trained.len(), batch_size);
         for epoch in trainer.history.iter().take(trainer.epoch) {
             self.callbacks.iter_mut().for_each(|callback| callback.resumed(epoch));
         }
-        let mut history = Vec::new();
+        self.callbacks.iter_mut().try_for_each(|callback| callback.begin())?;
+        let first = trainer.epoch;
         let mut stop = false;
         while trainer.epoch < epochs && !stop {
             let began = Instant::now();
             let epoch = trainer.epoch;
-            let order = order(trained.len(), shuffle.then_some((trainer.seed, epoch as u64)));
+            let order = order(trained.len(), shuffle.then_some((trainer.seed, epoch as u64)))?;
             trainer.begin_epoch(trained, batch_size)?;
             let tell = |callbacks: &mut [Box<dyn Callback + 'a>],
                         trainer: &mut Trainer,
@@ -197,7 +202,7 @@ impl<'a> Fit<'a> {
                 return Err(Error::data(message));
             }
             trainer.begun = begun;
-            // A run that is resumed goes on within its epoch.
+            // A resumed run continues within its epoch.
             let rest = order.get(trainer.seen..).unwrap_or_default();
             let mut done = trainer.seen.div_ceil(batch_size);
             with_batches(trained, rest.chunks(batch_size), |batch| {
@@ -206,13 +211,13 @@ impl<'a> Fit<'a> {
                 stop = tell(&mut self.callbacks, trainer, done, None)?;
                 Ok(!stop)
             })?;
-            // After the last step the epoch is as good as made.
+            // A stop after the last step completes the epoch first.
             if stop && done < steps {
                 trainer.wait()?;
                 break;
             }
             trainer.check_weights()?;
-            // Of an epoch that was stopped in its validation the training is known.
+            // An epoch stopped in its validation already has its training results.
             if trainer.history.get(epoch).is_none() {
                 let training = trainer.results()?;
                 trainer.history.push(Epoch { epoch, training, validation: Vec::new(), seconds: 0.0 });
@@ -227,15 +232,15 @@ impl<'a> Fit<'a> {
             (results.validation, results.seconds) = (validation, began.elapsed().as_secs_f64());
             let results = results.clone();
             stop |= tell(&mut self.callbacks, trainer, steps, Some(&results))?;
-            history.push(results);
         }
-        Ok(history)
+        Ok(trainer.history().get(first..).unwrap_or_default().to_vec())
     }
 }
 
-/// The numbers below `count`; shuffled by a seed and the number of the epoch: Fisher and Yates, with SplitMix64's numbers.
-fn order(count: usize, shuffled: Option<(u64, u64)>) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..count).collect();
+/// Returns the numbers below `count`, shuffled by a seed and the epoch's number: a Fisher-Yates
+/// shuffle with SplitMix64.
+fn order(count: usize, shuffled: Option<(u64, u64)>) -> Result<Vec<usize>, Error> {
+    let mut order = numbers(count)?;
     if let Some((seed, epoch)) = shuffled {
         let mix = |mut z: u64| {
             z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -243,22 +248,23 @@ fn order(count: usize, shuffled: Option<(u64, u64)>) -> Vec<usize> {
             z ^ (z >> 31)
         };
         const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
-        // Mixed, so that the next seed or epoch does not have the same numbers a place further on.
+        // The seed and the epoch are mixed, so that adjacent ones do not give shifted sequences.
         let mut state = mix(mix(seed.wrapping_add(STEP)) ^ epoch.wrapping_add(STEP));
         let mut next = || {
             state = state.wrapping_add(STEP);
             mix(state)
         };
         for last in (1..count).rev() {
-            // The high bits of a product: below last + 1, and even enough.
+            // The high bits of the product are below last + 1, and nearly uniform.
             let at = (u128::from(next()) * (last as u128 + 1)) >> 64;
             order.swap(last, at as usize);
         }
     }
-    order
+    Ok(order)
 }
 
-/// Calls `use_batch` with each batch, as long as that gives true, while the next is prepared on another thread.
+/// Calls `use_batch` with each batch until it returns false. Another thread prepares the next batch
+/// meanwhile.
 fn with_batches<'o>(
     data: &dyn Dataset,
     batches: impl Iterator<Item = &'o [usize]> + Send,
@@ -266,16 +272,17 @@ fn with_batches<'o>(
 ) -> Result<(), Error> {
     std::thread::scope(|scope| {
         let (sender, receiver) = mpsc::sync_channel(1);
-        scope.spawn(move || {
-            // The receiver is gone where training has stopped.
+        let loader = scope.spawn(move || {
+            // Sending fails if training has stopped and dropped the receiver.
             batches.map(|samples| data.batch(samples)).try_for_each(|batch| sender.send(batch))
         });
         for batch in receiver {
             if !use_batch(batch?)? {
-                break;
+                return Ok(());
             }
         }
-        Ok(())
+        // Passes a panic of the app's data on as it is.
+        loader.join().map_or_else(|panic| std::panic::resume_unwind(panic), |_| Ok(()))
     })
 }
 
@@ -286,12 +293,14 @@ mod tests {
     #[test]
     fn an_epoch_has_each_sample_once_and_an_order_of_its_own() {
         let (first, again, second) = (order(100, Some((7, 0))), order(100, Some((7, 0))), order(100, Some((7, 1))));
+        let (first, again, second) = (first.unwrap(), again.unwrap(), second.unwrap());
         assert_eq!(first, again);
         assert_ne!(first, second);
         for mut order in [first, second] {
             order.sort_unstable();
             assert_eq!(order, (0..100).collect::<Vec<_>>());
         }
-        assert_eq!(order(3, None), [0, 1, 2]);
+        assert_eq!(order(3, None).unwrap(), [0, 1, 2]);
+        assert!(order(usize::MAX, None).is_err());
     }
 }

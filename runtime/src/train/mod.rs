@@ -1,22 +1,26 @@
-//! Training, evaluation and prediction: a model, how it is trained, and samples.
+//! Training, evaluation and prediction.
 //!
-//! A [`Dataset`] gives samples; a [`Trainer`] compiles steps for the sizes of its batches, keeps the weights on the device, and
-//! runs the steps: [`Trainer::fit`], [`Trainer::evaluate`], [`Trainer::predict`]. What is trained, with which loss and which
-//! optimizer, the program says in its `train` block.
+//! A [`Dataset`] holds samples. A [`Trainer`] compiles steps for the sizes of its batches, keeps
+//! the weights on the device, and runs the steps: [`Trainer::fit`], [`Trainer::evaluate`],
+//! [`Trainer::predict`]. The program's `train` block gives the loss and the optimizer.
 //!
-//! A device works beside the host: the next batch is read and handed over while a step runs, a step is one submission, and no weight
-//! comes to the host. So the loss of a step is looked at when a few more were begun. If it is no finite number, none of these has
-//! changed a weight ([`tile_compiler::lower::Network::FAILED`]): the failed step is run again for the error, and does not count.
+//! The device runs asynchronously: the next batch is read and uploaded while a step runs, a step is
+//! one submission, and weights stay on the device. Therefore the loss of a step is checked only
+//! after a few more steps were submitted. If it is not finite, none of these has changed a weight
+//! ([`tile_compiler::lower::Network::FAILED`]). The failed step runs again for the error message,
+//! and does not count.
 //!
-//! Always true: the same program, data, seed and device give the same weights, bit for bit, however often training was stopped
-//! and resumed, as long as nothing is tuned for the device meanwhile.
+//! Invariant: the same program, data, seed and device give the same weights bit for bit, however
+//! often training was stopped and resumed, as long as no kernel is tuned for the device meanwhile.
 
 mod callback;
 mod checkpoint;
 mod class_weights;
+mod classes;
 mod dataset;
 mod diagnosis;
 mod fit;
+mod log;
 mod reading;
 mod session;
 mod steps;
@@ -25,9 +29,12 @@ mod tests;
 mod trainer;
 mod types;
 
-pub use callback::{Callback, Checkpoint, EarlyStopping, Log, Monitor, ReduceOnPlateau};
+pub use callback::{Callback, Checkpoint, EarlyStopping, Monitor, ReduceOnPlateau};
+pub use checkpoint::saved_classes;
+pub use classes::{Scores, most_probable};
 pub use dataset::{Arrays, Column, ColumnRole, Dataset, Part};
 pub use fit::{Epoch, Fit, Progress, Validation};
+pub use log::Log;
 pub use reading::Reading;
 pub use trainer::{Trainer, TrainerBuilder};
 pub use types::as_model_takes;

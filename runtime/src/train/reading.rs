@@ -1,11 +1,11 @@
-//! What an epoch or an evaluation gives under a name.
+//! Results of an epoch or an evaluation.
 
 use std::fmt;
 
 use tile_compiler::dtype::Scalar;
 use tile_compiler::tensor::Tensor;
 
-/// A number; or several, of a metric with a value for each of several thresholds or classes, in row-major order.
+/// A number, or several for a metric with several thresholds or classes, in row-major order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reading {
     Number(f64),
@@ -21,7 +21,7 @@ impl Reading {
         }
     }
 
-    /// The number, where it is one.
+    /// Returns the number, unless this is a list.
     pub fn number(&self) -> Option<f64> {
         match self {
             Reading::Number(value) => Some(*value),
@@ -29,7 +29,7 @@ impl Reading {
         }
     }
 
-    /// The numbers.
+    /// Returns all numbers.
     pub fn values(&self) -> &[f64] {
         match self {
             Reading::Number(value) => std::slice::from_ref(value),
@@ -38,7 +38,17 @@ impl Reading {
     }
 }
 
-/// `0.25`, or `[0.25, 0.5]`; a precision is that of each number.
+/// A number that is not finite becomes null, because JSON has none.
+impl From<&Reading> for serde_json::Value {
+    fn from(reading: &Reading) -> serde_json::Value {
+        match reading {
+            Reading::Number(value) => (*value).into(),
+            Reading::List(values) => values.as_slice().into(),
+        }
+    }
+}
+
+/// Formats `0.25` or `[0.25, 0.5]`. A precision applies to each number.
 impl fmt::Display for Reading {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

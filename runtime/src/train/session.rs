@@ -1,4 +1,6 @@
-//! Training where a session is at hand: its weights go into training, and come back.
+//! Training of a session's weights.
+
+use std::collections::HashSet;
 
 use super::dataset::Dataset;
 use super::fit::{Epoch, Fit};
@@ -8,37 +10,39 @@ use crate::error::Error;
 use crate::session::Session;
 
 impl Session {
-    /// Trains the session's model on the data, as its `train` block says, from the weights that the session has, or from their
-    /// first values. Then the session has the trained weights. An optimizer begins afresh with each call: a [`Trainer`] keeps
-    /// what it has learnt.
+    /// Trains the session's model by its `train` block, from the session's weights or their initial
+    /// values, and sets the session's weights to the result. The state of an optimizer, and of a
+    /// loss with weights, starts afresh with each call. A [`Trainer`] keeps it.
     ///
     /// # Errors
-    /// Those of [`Trainer::fit`]; the weights are then what they were.
+    /// The errors of [`Trainer::fit`]. The weights are then unchanged.
     pub fn fit(&mut self, data: &dyn Dataset, fit: Fit) -> Result<Vec<Epoch>, Error> {
         let mut trainer = self.trainer()?;
         let history = trainer.fit(data, fit)?;
-        for (path, value) in trainer.weights()? {
+        let own: HashSet<String> = self.weights().map(|(path, _)| path.to_owned()).collect();
+        for (path, value) in trainer.weights()?.into_iter().filter(|(path, _)| own.contains(path)) {
             self.set(&path, &value)?;
         }
         Ok(history)
     }
 
-    /// The loss and the metrics of the session's weights over the data: names and values.
+    /// Returns the loss and the metrics of the session's weights over the data, by name.
     ///
     /// # Errors
-    /// Those of [`Trainer::evaluate`].
+    /// The errors of [`Trainer::evaluate`].
     pub fn evaluate(&mut self, data: &dyn Dataset, batch_size: usize) -> Result<Vec<(String, Reading)>, Error> {
         self.trainer()?.evaluate(data, batch_size)
     }
 
-    /// A trainer of the session's model that begins with the session's weights.
+    /// Returns a trainer of the session's model that starts with the session's weights.
     fn trainer(&mut self) -> Result<Trainer, Error> {
         let missing = || Error::data("a session that was not made from a program has nothing to train".to_owned());
         let mut trainer = self.origin.clone().ok_or_else(missing)?.build()?;
+        let first = self.has_no_weights();
         self.initialise(trainer.settings().seed)?;
         let paths: Vec<String> = self.weights().map(|(path, _)| path.to_owned()).collect();
         let values = paths.into_iter().map(|path| Ok((path.clone(), self.get(&path)?)));
-        trainer.give(values.collect::<Result<_, Error>>()?);
+        trainer.give(values.collect::<Result<_, Error>>()?, first);
         Ok(trainer)
     }
 }

@@ -1,7 +1,10 @@
-//! Compiled steps, one for each size of a batch, and the weights that pass between them.
+//! Compiled steps, one for each batch size, and the weights that they share.
 //!
-//! Always true: at most [`MOST`] steps are kept. The weights are on the device, with the step whose turn it is, the last one, or in
-//! the store; the host has values only of those that are to be given to the next step that has such a weight.
+//! Invariants:
+//!
+//! - At most [`MOST`] steps are kept.
+//! - The weights are on the device, in the active step, which is the last one, or in the store. The
+//!   host has only the values that the next step with such a weight takes.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -20,18 +23,20 @@ use crate::session::{Session, first_values};
 use crate::store::Store;
 use crate::weights::{self, Titles};
 
-/// The most steps that are kept compiled.
+/// The maximum number of compiled steps.
 const MOST: usize = 4;
 
-/// What a step is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// The purpose of a step.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
     Train,
     Evaluate,
     Predict,
+    /// Adapts the states of the layer at this path to the data.
+    Adapt(String),
 }
 
-/// What a step is compiled for.
+/// The identity of a compiled step.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
     mode: Mode,
@@ -39,47 +44,56 @@ struct Key {
     batch: usize,
 }
 
-/// A step, ready on the device.
+/// A step compiled for the device.
 pub struct Step {
     key: Key,
     pub session: Session,
-    /// The name of the graph's input for each column; none for a column that the step does not use.
+    /// The name of the graph's input for each column. `None` for an unused column.
     inputs: Vec<Option<String>>,
     weights: Vec<Weight>,
 }
 
-/// The value of a weight is in one place: `given` from when a file or a caller gives it until the first step that has such a weight
-/// begins its turn; then with that step, on the device; and in `store`, on the device as well, while another step, which has no
-/// such weight, has its turn, or none has.
+/// Compiled steps and weights. The value of a weight is in exactly one place:
+///
+/// - `given`, from when a file or a caller sets it until the first step with such a weight becomes
+///   active;
+/// - the active step, on the device;
+/// - `store`, also on the device, while no step is active or the active step has no such weight.
 #[derive(Default)]
 pub struct Steps {
-    /// The one that was used last is the last.
+    /// The compiled steps, in order of their last use.
     steps: Vec<Step>,
-    /// Those of training, or of evaluation where nothing was trained.
+    /// The weights of training, or of evaluation if nothing was trained.
     pub weights: Vec<Weight>,
-    /// Values that weights are to have: of a file, say.
+    /// Values to set, for example from a file.
     given: HashMap<String, Tensor>,
-    /// The weights while it is no step's turn, and those that the step whose turn it is has not.
+    /// The weights that the active step lacks, or all if no step is active.
     store: Store,
-    /// Whether it is the last step's turn.
+    /// Whether the last step is active.
     running: bool,
-    /// The first values of what metrics count.
+    /// The initial counts of metrics.
     zeros: HashMap<String, Tensor>,
-    /// The file of which `given` is, until a step says whether they are the right ones.
+    /// The layers that adapt to the data. Filled when a step of training is compiled.
+    pub adapts: Vec<String>,
+    /// The file of the `given` values, until a compiled step has checked them.
     loaded: Option<Loaded>,
+    /// The entries of the last file that match no weight.
+    pub unused: Vec<String>,
 }
 
-/// What a file of weights has.
+/// The entries of a loaded file, to be checked.
 struct Loaded {
     file: PathBuf,
     types: Vec<(String, TensorType)>,
     all: bool,
-    /// Of a file of Keras, whose names are its own.
+    allow_extra: bool,
+    /// The names in a file of Keras.
     titles: Option<Titles>,
 }
 
 impl Steps {
-    /// The step for batches of this size, with the weights' values, which are made from `seed` where there are none.
+    /// Returns the active step for batches of this size, with its weights. Weights without a value
+    /// are initialised from `seed`.
     pub fn get(
         &mut self,
         program: &Program,
@@ -108,17 +122,17 @@ impl Steps {
         self.steps.last_mut().ok_or_else(|| Error::Internal { what: "there is no step".into() })
     }
 
-    /// The step whose turn it is.
+    /// Returns the active step.
     pub fn last(&self) -> Option<&Step> {
         self.steps.last().filter(|_| self.running)
     }
 
-    /// The session of the step whose turn it is.
+    /// Returns the session of the active step.
     pub fn into_session(mut self) -> Option<Session> {
         self.steps.pop().filter(|_| self.running).map(|step| step.session)
     }
 
-    /// Begins the last step's turn: gives it the weights.
+    /// Activates the last step, and sets its weights.
     fn begin(&mut self, seed: u64) -> Result<(), Error> {
         let Steps { steps, given, store, running, .. } = self;
         let Some(step) = steps.last_mut() else { return Ok(()) };
@@ -133,7 +147,7 @@ impl Steps {
         step.session.initialise(seed)
     }
 
-    /// The value of a weight, if it has one.
+    /// Returns the value of a weight, if it has one.
     pub fn value(&self, path: &str) -> Result<Option<Tensor>, Error> {
         if let Some(value) = self.given.get(path) {
             return Ok(Some(value.clone()));
@@ -144,35 +158,56 @@ impl Steps {
         }
     }
 
-    /// Gives the next step these values.
+    /// Returns the values of a file loaded before any step was compiled, sorted by the paths of
+    /// their weights.
+    pub fn waiting(&self) -> Vec<(String, Tensor)> {
+        let has_paths = self.loaded.as_ref().is_some_and(|loaded| loaded.titles.is_none());
+        let mut values = match self.weights.is_empty() && has_paths {
+            true => self.given.iter().map(|(path, value)| (path.clone(), value.clone())).collect(),
+            false => Vec::new(),
+        };
+        values.sort_by(|(a, _), (b, _)| a.cmp(b));
+        values
+    }
+
+    /// Sets the values that the next step takes.
     pub fn give(&mut self, values: HashMap<String, Tensor>) {
         self.given = values;
     }
 
-    /// Begins anew with these values, of a file: those of the model, or if `all` those of its optimizer, too. `titles` are those of a file of Keras.
+    /// Replaces all weights with the values of a file: the model's, and with `all` the optimizer's,
+    /// too. `allow_extra` permits other entries. `titles` are the names in a file of Keras.
     pub fn load(
         &mut self,
         file: &Path,
         values: HashMap<String, Tensor>,
-        all: bool,
+        (all, allow_extra): (bool, bool),
         titles: Option<Titles>,
     ) -> Result<(), Error> {
         let types = values.iter().map(|(path, tensor)| (path.clone(), tensor.ty().clone())).collect();
         let weights = std::mem::take(&mut self.weights);
         *self = Steps { weights: weights.clone(), given: values, ..Steps::default() };
         let is_known = titles.is_none() || weights.is_empty();
-        self.loaded = Some(Loaded { file: file.to_owned(), types, all, titles });
-        // Names of Keras mean nothing to whom the values may be saved for before there is a step.
+        self.loaded = Some(Loaded { file: file.to_owned(), types, all, allow_extra, titles });
+        // A file of Keras is checked now if the weights are known, so that saving before the next
+        // step writes paths instead of Keras' names.
         if is_known { Ok(()) } else { self.check_loaded(&weights, Mode::Predict) }
     }
 
-    /// Sees that a file that was loaded has just the weights that it should have.
+    /// Checks that a loaded file has exactly the expected weights.
     fn check_loaded(&mut self, weights: &[Weight], mode: Mode) -> Result<(), Error> {
         let Some(loaded) = self.loaded.take() else { return Ok(()) };
         let with_optimizer = loaded.all && mode == Mode::Train;
         let counted = loaded.types.iter().any(|(path, _)| path == Network::LOSS_SUM);
-        let wanted = |role: Role| role == Role::Model || with_optimizer && (role == Role::Optimizer || counted);
-        let expected = weights.iter().filter(|weight| wanted(weight.role));
+        // The loss may be new in training, with weights that the file lacks.
+        let in_file = |path: &str| loaded.types.iter().any(|(name, _)| name == path);
+        let wanted = |weight: &&Weight| match weight.role {
+            Role::Model => true,
+            Role::Loss => loaded.all || mode == Mode::Evaluate || in_file(&weight.path),
+            Role::Optimizer => with_optimizer,
+            Role::Metric => with_optimizer && counted,
+        };
+        let expected = weights.iter().filter(wanted);
         let expected: Vec<_> = expected.map(|weight| (weight.path.clone(), weight.ty.clone())).collect();
         let paths = weights::paths(&loaded.file, &expected, &loaded.types, loaded.titles.as_ref());
         let mut found = Vec::new();
@@ -182,22 +217,27 @@ impl Steps {
             self.given.extend(value.map(|value| (path.clone(), value)));
             found.push((path, ty));
         }
-        found.retain(|(path, _)| with_optimizer || !path.starts_with("train."));
+        let is_expected = |path: &str| expected.iter().any(|(wanted, _)| wanted == path);
+        found.retain(|(path, _)| is_expected(path) || with_optimizer || !weights::is_of_training(path));
         found.sort_by(|(a, _), (b, _)| a.cmp(b));
-        match weights::mismatch(&expected, &found) {
-            Some(what) => {
-                let what = format!("it does not have the program's weights:\n  {what}");
-                Err(Error::Weights(weights::error(&loaded.file, what)))
-            }
-            None => Ok(()),
-        }
+        let unused = weights::unused(&expected, &found, loaded.allow_extra).map_err(|what| {
+            let what = format!("it does not have the program's weights:\n  {what}");
+            Error::Weights(weights::error(&loaded.file, what))
+        })?;
+        unused.iter().for_each(|name| _ = self.given.remove(name));
+        self.unused = unused;
+        Ok(())
     }
 
-    /// The network of a step, and the name of its input for each column; none for a column that it does not use.
+    /// Returns the network of a step, and the name of its input for each column. `None` for an
+    /// unused column.
     fn network(program: &Program, key: &Key) -> Result<(Network, Vec<Option<String>>), Error> {
         let Key { mode, columns, batch } = key;
         let mut bindings = program.bindings.clone();
         bindings.training = *mode == Mode::Train;
+        if let Mode::Adapt(path) = mode {
+            bindings.adapting = Some(path.clone());
+        }
         let mut targets = Targets { frozen: program.frozen.clone(), ..Targets::default() };
         let mut inputs = Vec::with_capacity(columns.len());
         let (mut given, mut wanted) = (program.inputs.iter(), program.outputs.iter());
@@ -214,7 +254,7 @@ impl Steps {
                     bindings.inputs.insert(name.clone(), Binding::Tensor(ty));
                     Some(name)
                 }
-                _ if *mode == Mode::Predict => None,
+                _ if matches!(mode, Mode::Predict | Mode::Adapt(_)) => None,
                 ColumnRole::Target => {
                     let name = by_position(&mut wanted, "target")?;
                     targets.types.insert(name.clone(), ty);
@@ -234,14 +274,14 @@ impl Steps {
         let entry = program.entry.as_deref();
         let checked = program.model.program();
         let network = match mode {
-            Mode::Predict => lower(checked, entry, &bindings),
+            Mode::Predict | Mode::Adapt(_) => lower(checked, entry, &bindings),
             Mode::Train | Mode::Evaluate => train(checked, entry, &bindings, &targets),
         };
         let faulty = |diagnostics| Error::Program { sources: program.model.sources().clone(), diagnostics };
         Ok((network.map_err(faulty)?, inputs))
     }
 
-    /// The graph of a step.
+    /// Returns the graph of a step.
     pub fn graph(&self, program: &Program, mode: Mode, columns: &[Column], batch: usize) -> Result<Graph, Error> {
         let key = Key { mode, columns: columns.to_vec(), batch };
         Ok(Steps::network(program, &key)?.0.graph)
@@ -249,15 +289,21 @@ impl Steps {
 
     fn compile(&mut self, program: &Program, key: Key) -> Result<Step, Error> {
         let (network, inputs) = Steps::network(program, &key)?;
-        let Network { graph, weights, initial, .. } = network;
+        let Network { graph, weights, initial, adapts, .. } = network;
         if let Some((name, _)) = graph.outputs.iter().find(|(name, _)| ["epoch", "seconds"].contains(&name.as_str())) {
             let what =
                 format!("a metric is called `{name}`, as what an epoch has beside its results: give it another name");
             return Err(Error::data(what));
         }
         let mode = &key.mode;
-        self.check_loaded(&weights, *mode)?;
-        if *mode == Mode::Train || self.weights.is_empty() {
+        self.check_loaded(&weights, mode.clone())?;
+        if *mode == Mode::Train {
+            self.adapts = adapts;
+        }
+        // Training has the weights of evaluation and more, and evaluation those of the model and
+        // more.
+        let has_more = weights.len() > self.weights.len() && !matches!(mode, Mode::Adapt(_));
+        if *mode == Mode::Train || has_more {
             self.weights.clone_from(&weights);
         }
         let sources = program.model.sources();
@@ -271,7 +317,7 @@ impl Steps {
         Ok(Step { key, session, inputs, weights })
     }
 
-    /// Sets what metrics count to what it is before the first sample.
+    /// Resets the counts of the metrics.
     pub fn reset_metrics(&mut self) -> Result<(), Error> {
         let Steps { steps, zeros, .. } = self;
         let Some(step) = steps.last_mut() else { return Ok(()) };
@@ -285,14 +331,15 @@ impl Steps {
 }
 
 impl Step {
-    /// The weights that an optimizer changes.
+    /// Returns the weights that the optimizer changes.
     pub fn trained(&self) -> impl Iterator<Item = &Weight> {
-        let is_trained = |weight: &&Weight| weight.kind == WeightKind::Param && weight.role == Role::Model;
+        let is_trained =
+            |weight: &&Weight| weight.kind == WeightKind::Param && matches!(weight.role, Role::Model | Role::Loss);
         let changes = |path: &str| self.session.outputs().any(|(name, _)| name == path);
         self.weights.iter().filter(is_trained).filter(move |weight| changes(&weight.path))
     }
 
-    /// Gives the tensors of a batch, one for each column.
+    /// Sets the tensors of a batch, one for each column.
     pub fn set(&mut self, batch: &[Tensor]) -> Result<(), Error> {
         for (name, tensor) in self.inputs.iter().zip(batch) {
             if let Some(name) = name {
@@ -302,7 +349,7 @@ impl Step {
         Ok(())
     }
 
-    /// The mean of the loss over all samples since the metrics were reset, and what the metrics give.
+    /// Returns the mean loss over all samples since the metrics were reset, and the metrics.
     pub fn results(&self) -> Result<Vec<(String, Reading)>, Error> {
         let number = |tensor: Tensor| tensor.get(0).to_f64();
         let (sum, count) = (self.session.get(Network::LOSS_SUM)?, self.session.get(Network::LOSS_COUNT)?);

@@ -12,7 +12,7 @@ model Network(X[N, 3]) -> (Y) { Y = X |> Dense(8, activation = tanh) |> BatchNor
 train Network { loss = MeanSquaredError(); optimizer = Adam(0.01); metrics = [MeanAbsoluteError()]; }
 ";
 
-/// A step is one submission, also where the size of the batch changes; weights stay on the device.
+/// A step is one submission even if the batch size changes: weights stay on the device.
 #[test]
 fn a_step_is_one_submission() {
     let Ok(device) = Device::wgpu(0) else { return };
@@ -23,7 +23,7 @@ fn a_step_is_one_submission() {
     let data = Arrays::new(tensor(3), tensor(2)).unwrap();
     let mut trainer = Model::compile(PROGRAM).unwrap().trainer(&device).build().unwrap();
     let (whole, part): (Vec<usize>, Vec<usize>) = ((0..8).collect(), (8..12).collect());
-    // Steps are compiled when they are first asked for.
+    // The first use compiles a step.
     for samples in [&whole, &part] {
         trainer.train_on(&data, data.batch(samples).unwrap()).unwrap();
     }

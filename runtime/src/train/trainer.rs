@@ -1,4 +1,4 @@
-//! [`Trainer`]: a model that is trained, evaluated and asked.
+//! [`Trainer`]: trains, evaluates and runs a model.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -7,7 +7,7 @@ use tile_compiler::lower::{Binding, Bindings, Network, Role, Setting, Settings, 
 use tile_compiler::pipeline::Options;
 use tile_compiler::tensor::{Tensor, TensorType};
 
-use super::dataset::{Column, Dataset};
+use super::dataset::{Column, ColumnRole, Dataset, numbers};
 use super::diagnosis::{Bad, first_bad};
 use super::fit::{Epoch, Fit};
 use super::reading::Reading;
@@ -21,19 +21,19 @@ use crate::model::{self, Model};
 use crate::session::{Outputs, Session};
 use crate::tune::{Tune, Tuning};
 
-/// What is trained, and where.
+/// The model to train, and its device.
 pub(super) struct Program {
     pub model: Model,
     pub device: Device,
     pub entry: Option<String>,
     pub bindings: Bindings,
     pub frozen: Vec<String>,
-    /// The names of the model's inputs that have no default, and of its outputs.
+    /// The names of the model's inputs without a default or binding, and of its outputs.
     pub inputs: Vec<String>,
     pub outputs: Vec<String>,
 }
 
-/// What a [`Trainer`] is made from.
+/// A builder of a [`Trainer`].
 #[derive(Clone)]
 pub struct TrainerBuilder {
     model: Model,
@@ -48,19 +48,19 @@ impl TrainerBuilder {
         TrainerBuilder { model, device, entry, bindings, frozen: Vec::new() }
     }
 
-    /// The model to train. Otherwise it is the last one of the file.
+    /// Selects the model to train. The default is the last one of the file.
     pub fn entry(mut self, name: impl Into<String>) -> Self {
         self.entry = Some(name.into());
         self
     }
 
-    /// The value of a hyper-parameter of the model.
+    /// Sets a hyper-parameter of the model.
     pub fn set(mut self, name: impl Into<String>, value: Setting) -> Self {
         self.bindings.parameters.insert(name.into(), value);
         self
     }
 
-    /// A size, by its name in the header.
+    /// Sets a named size of the header.
     pub fn dim(mut self, name: impl Into<String>, size: usize) -> Self {
         self.bindings.sizes.insert(name.into(), size);
         self
@@ -74,14 +74,15 @@ impl TrainerBuilder {
         self
     }
 
-    /// A layer or a weight, by its path, that training leaves as it is, beside those that the `train` block names: see there.
+    /// Freezes a layer or a weight by its path, besides those that the `train` block freezes.
     pub fn freeze(mut self, path: impl Into<String>) -> Self {
         self.frozen.push(path.into());
         self
     }
 
     /// # Errors
-    /// [`Error::Program`] where there is no such model, or no `train` block for it.
+    /// [`Error::Program`] if there is no such model, or if the settings of its `train` block are
+    /// wrong.
     pub fn build(self) -> Result<Trainer, Error> {
         let TrainerBuilder { model, device, entry, bindings, frozen } = self;
         let faulty = |diagnostics| Error::Program { sources: model.sources().clone(), diagnostics };
@@ -107,103 +108,155 @@ impl TrainerBuilder {
             begun: (0, 0),
             history: Vec::new(),
             rate: 1.0,
+            adapted: false,
+            classes: Vec::new(),
         })
     }
 }
 
 impl Model {
-    /// Begins to make the program's model ready to be trained on a device, or to be evaluated on many samples.
+    /// Returns a builder of a trainer for the program's model on a device.
     pub fn trainer(&self, device: &Device) -> TrainerBuilder {
         TrainerBuilder::new(self.clone(), device.clone(), None, Bindings::default())
     }
 }
 
-/// The most steps that are begun before the loss of the first of them is looked at: enough to keep a device busy.
+/// The maximum number of steps submitted before the loss of the first is checked: enough to keep a
+/// device busy.
 const AHEAD: usize = 3;
 
-/// What a step of training was given.
+/// The number of input elements that layers adapt to at once if batches are smaller. Keras adapts
+/// to a whole array: quantiles merged batch by batch are less exact. Sorting needs quadratically
+/// many operations.
+const ADAPTED_TOGETHER: usize = 1 << 14;
+
+/// The arguments of a submitted training step.
 pub(super) struct Begun {
     batch: Vec<Tensor>,
     columns: Vec<Column>,
     samples: usize,
-    /// From 0.
+    /// The number of the step, from 0.
     number: u64,
     rate: f64,
 }
 
-/// A model with its weights, and what optimizers keep.
+/// A model with its weights and optimizer state.
 pub struct Trainer {
     pub(super) program: Program,
-    /// What the `train` block says, if there is one.
+    /// The settings of the `train` block, if there is one.
     settings: Option<Settings>,
     pub(super) steps: Steps,
-    /// The steps of training that were begun, and are not known to be done.
+    /// The training steps submitted, and not known to be done.
     pub(super) running: VecDeque<(Begun, Watched)>,
-    /// The columns that are made of those of data: see [`super::types`].
+    /// The column types for the program, by those of the data: see [`super::types`].
     pub(super) types: HashMap<Vec<Column>, Vec<Column>>,
-    /// Of all that is random.
+    /// The seed of all random numbers.
     pub(super) seed: u64,
-    /// The steps of training that were begun.
+    /// The number of training steps submitted.
     pub(super) step: u64,
-    /// The epochs that were made.
+    /// The number of epochs made.
     pub(super) epoch: usize,
-    /// The samples of the next epoch that were seen.
+    /// The samples of the next epoch already seen.
     pub(super) seen: usize,
-    /// The samples of the epoch that was begun last, and those of its batches.
+    /// The samples of the last epoch begun, and of its batches.
     pub(super) begun: (usize, usize),
-    /// The epochs that were made, and the training of one that was stopped in its validation.
+    /// The epochs made, and the training results of an epoch stopped in its validation.
     pub(super) history: Vec<Epoch>,
     /// A factor for the learning rate.
     pub(super) rate: f64,
+    /// Whether layers have adapted to the data, or their states were given.
+    pub(super) adapted: bool,
+    /// The names of the classes by number, if they have names.
+    pub(super) classes: Vec<String>,
 }
 
 impl Trainer {
-    /// What the `train` block says; its defaults where there is none.
+    /// Returns the settings of the `train` block, or the defaults without one.
     pub fn settings(&self) -> Settings {
         self.settings.clone().unwrap_or_default()
     }
 
-    /// The epochs that were made, those of a run that is resumed included.
+    /// Returns the epochs made, including those of a resumed run.
     pub fn history(&self) -> &[Epoch] {
         self.history.get(..self.epoch).unwrap_or(&self.history)
     }
 
-    /// Makes everything random from this seed, the first values of weights included, which must not have been made yet.
+    /// Sets the seed of all random numbers, including the initial weights. Call it before the
+    /// weights are initialised.
     pub fn seed(&mut self, seed: u64) {
         self.seed = seed;
     }
 
-    /// The model's weights by path, once it has been compiled: after the first batch. Waits for the device.
+    /// Returns the names of the classes by number: those of the loaded file, or those that were
+    /// set. Empty if the classes have no names.
+    pub fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    /// Names the classes, so that [`Trainer::save`] writes the names.
+    pub fn name_classes(&mut self, names: Vec<String>) {
+        self.classes = names;
+    }
+
+    /// Returns the weights of the model and the loss by path. It has none before the model is
+    /// compiled, with the first batch. Waits for the device.
     ///
     /// # Errors
-    /// Where the device fails, or a step has: as [`Trainer::fit`].
+    /// The errors of the device, and of steps that [`Trainer::fit`] submitted.
     pub fn weights(&mut self) -> Result<Vec<(String, Tensor)>, Error> {
         self.wait()?;
         let mut values = Vec::new();
-        for weight in self.steps.weights.iter().filter(|weight| weight.role == Role::Model) {
+        for weight in self.steps.weights.iter().filter(|weight| matches!(weight.role, Role::Model | Role::Loss)) {
             values.extend(self.steps.value(&weight.path)?.map(|value| (weight.path.clone(), value)));
         }
         Ok(values)
     }
 
-    /// Begins with these weights.
-    pub(super) fn give(&mut self, values: HashMap<String, Tensor>) {
+    /// Sets the weights. If they are `first` values, layers still adapt to the data.
+    pub(super) fn give(&mut self, values: HashMap<String, Tensor>, first: bool) {
         self.steps.give(values);
+        self.adapted = !first;
+    }
+
+    /// Adapts each layer with an `adapt` block to the data, once, unless weights were given. Layers
+    /// adapt one after the other, because a layer may depend on the output of one before.
+    pub(super) fn adapt(&mut self, data: &dyn Dataset, batch_size: usize) -> Result<(), Error> {
+        if std::mem::replace(&mut self.adapted, true) || self.step > 0 {
+            return Ok(());
+        }
+        let columns = data.columns();
+        let samples = numbers(data.len())?;
+        let elements =
+            columns.iter().filter(|column| column.role == ColumnRole::Input).map(|column| column.ty.elements());
+        let together = batch_size.max(ADAPTED_TOGETHER / elements.sum::<usize>().max(1));
+        self.steps.get(&self.program, Mode::Train, &columns, batch_size.min(data.len()), self.seed)?;
+        for path in self.steps.adapts.clone() {
+            for part in samples.chunks(together) {
+                let batch = data.batch(part)?;
+                let step = self.steps.get(&self.program, Mode::Adapt(path.clone()), &columns, part.len(), self.seed)?;
+                step.set(&batch)?;
+                step.session.seed(self.seed, 0)?;
+                pollster::block_on(step.session.step(&[])?.take())?;
+            }
+        }
+        Ok(())
     }
 
     /// Trains on the data.
     ///
     /// # Errors
-    /// [`Error::Program`] where the program does not fit the data; [`Error::Data`] where these cannot be read.
+    /// [`Error::Program`] if the program does not fit the data, [`Error::Data`] if the data cannot
+    /// be read.
     pub fn fit(&mut self, data: &dyn Dataset, fit: Fit) -> Result<Vec<Epoch>, Error> {
         fit.run(self, data)
     }
 
-    /// Measures schedules for the kernels of a step of training on batches of so many samples, and keeps the best for the device:
-    /// see [`crate::tune`].
+    /// Measures schedules for the kernels of a training step on batches of this size, and keeps the
+    /// best for the device: see [`crate::tune`].
     ///
     /// # Errors
-    /// [`Error::Program`] where the program does not fit the data; those of the device. What was found until then is kept.
+    /// [`Error::Program`] if the program does not fit the data, and those of the device. Results
+    /// found before an error are kept.
     pub fn tune(&mut self, data: &dyn Dataset, batch_size: usize, tune: Tune) -> Result<Tuning, Error> {
         let columns = self.typed(data, batch_size).columns();
         let samples = batch_size.min(data.len());
@@ -213,25 +266,27 @@ impl Trainer {
         model::tuned(graph, device, model.sources(), &options, tune)
     }
 
-    /// The step of training on the data's first samples, so many or all, with values for all its inputs and weights: to be looked at, or timed. Its runs
-    /// are not training, for they hand on only those weights that they write over.
+    /// Returns a session of one training step on the data's first `batch_size` samples, with all
+    /// its inputs and weights set, to inspect or time. Its runs do not train: they pass on only the
+    /// weights that they overwrite.
     ///
     /// # Errors
-    /// As [`Trainer::fit`].
+    /// The errors of [`Trainer::fit`].
     pub fn into_session(mut self, data: &dyn Dataset, batch_size: usize) -> Result<Session, Error> {
         self.wait()?;
         let data = self.typed(data, batch_size);
-        let samples: Vec<usize> = (0..batch_size.min(data.len())).collect();
+        let samples = numbers(batch_size.min(data.len()))?;
         let batch = data.batch(&samples)?;
         let (columns, samples) = (data.columns(), samples.len());
         self.prepared(&Begun { batch, columns, samples, number: self.step, rate: self.rate })?;
         self.steps.into_session().ok_or_else(|| Error::Internal { what: "there is no step".into() })
     }
 
-    /// Begins a step of training on a batch, a tensor for each column of the data: the device may still be at the steps before it.
+    /// Submits a training step on a batch, with a tensor for each column of the data. Earlier steps
+    /// may still run.
     ///
     /// # Errors
-    /// Also those of these steps.
+    /// Includes those of earlier steps.
     pub(super) fn train_on(&mut self, data: &dyn Dataset, batch: Vec<Tensor>) -> Result<(), Error> {
         let samples = batch.first().and_then(|tensor| tensor.shape().first().copied()).unwrap_or(0);
         let begun = Begun { batch, columns: data.columns(), samples, number: self.step, rate: self.rate };
@@ -245,7 +300,7 @@ impl Trainer {
         Ok(())
     }
 
-    /// The compiled step, with all that it is given.
+    /// Returns the compiled step with all its inputs set.
     fn prepared(&mut self, begun: &Begun) -> Result<&mut Step, Error> {
         let step = self.steps.get(&self.program, Mode::Train, &begun.columns, begun.samples, self.seed)?;
         step.set(&begun.batch)?;
@@ -258,10 +313,11 @@ impl Trainer {
         Ok(step)
     }
 
-    /// Waits for all steps that were begun.
+    /// Waits for all submitted steps.
     ///
     /// # Errors
-    /// Where the loss of one is no finite number: then that one and those after it have changed nothing, and were not made.
+    /// If a loss is not finite. That step and those after it have changed nothing, and do not
+    /// count.
     pub(super) fn wait(&mut self) -> Result<(), Error> {
         while !self.running.is_empty() {
             self.look()?;
@@ -269,7 +325,7 @@ impl Trainer {
         Ok(())
     }
 
-    /// Waits for the step that was begun first.
+    /// Waits for the oldest submitted step, and checks its loss.
     fn look(&mut self) -> Result<(), Error> {
         let Some((begun, watched)) = self.running.pop_front() else { return Ok(()) };
         let outputs = pollster::block_on(watched.take())?;
@@ -283,11 +339,11 @@ impl Trainer {
         Err(self.went_bad(&begun, loss))
     }
 
-    /// Sees that no trained weight has become NaN or infinite: where a gradient does and the loss does not, the step changes the
-    /// weights all the same. Waits for the device, and reads the weights.
+    /// Checks that all trained weights are finite. If a gradient is not finite but the loss is, the
+    /// step still changes the weights. Waits for the device, and reads the weights.
     ///
     /// # Errors
-    /// Where one has.
+    /// If a weight is NaN or infinite.
     pub(super) fn check_weights(&mut self) -> Result<(), Error> {
         self.wait()?;
         let Some(step) = self.steps.last() else { return Ok(()) };
@@ -304,7 +360,8 @@ impl Trainer {
         Ok(())
     }
 
-    /// What is wrong with a step whose loss is no number. No weight has changed since before it: see [`Network::FAILED`].
+    /// Returns the error for a step whose loss is not finite. No weight has changed since before
+    /// it: see [`Network::FAILED`].
     fn went_bad(&mut self, begun: &Begun, loss: f64) -> Error {
         let message = format!("the loss is {loss} in step {} of training", begun.number + 1);
         match self.first_bad(begun) {
@@ -319,14 +376,14 @@ impl Trainer {
                 Error::Program { sources: self.program.model.sources().clone(), diagnostics: vec![error] }
             }
             Err(error) => error,
-            // Computed in another order, every tensor is finite.
+            // In another order of computation every tensor is finite.
             Ok(None) => {
                 Error::data(format!("{message}; no tensor of the step is NaN or infinite where it is taken up again"))
             }
         }
     }
 
-    /// Takes up a step that has failed, to find its first bad tensor; training may then go on without it.
+    /// Repeats a failed step to find its first bad tensor. Training may continue without the step.
     fn first_bad(&mut self, begun: &Begun) -> Result<Option<Bad>, Error> {
         let going = Tensor::from_f32([], &[0.0]);
         let step = self.prepared(begun)?;
@@ -339,25 +396,25 @@ impl Trainer {
         }
     }
 
-    /// Counts from zero for an epoch, or goes on counting.
+    /// Resets the metrics for a new epoch, or keeps them to continue one.
     pub(super) fn begin_epoch(&mut self, data: &dyn Dataset, batch_size: usize) -> Result<(), Error> {
         let samples = batch_size.min(data.len());
         self.steps.get(&self.program, Mode::Train, &data.columns(), samples, self.seed)?;
         if self.seen == 0 { self.steps.reset_metrics() } else { Ok(()) }
     }
 
-    /// The loss and the metrics of the epoch so far. Waits for the device.
+    /// Returns the loss and the metrics of the epoch so far. Waits for the device.
     pub(super) fn results(&mut self) -> Result<Vec<(String, Reading)>, Error> {
         self.wait()?;
         self.steps.last().map_or_else(|| Ok(Vec::new()), |step| step.results())
     }
 
-    /// The loss and the metrics over the data: names and values.
+    /// Returns the loss and the metrics over the data, by name.
     pub fn evaluate(&mut self, data: &dyn Dataset, batch_size: usize) -> Result<Vec<(String, Reading)>, Error> {
         Ok(self.evaluate_until(data, batch_size, &|| false)?.unwrap_or_default())
     }
 
-    /// The same, or nothing where it was stopped: that is asked after each batch.
+    /// Evaluates until `stops` returns true, which is asked after each batch. `None` if stopped.
     pub(super) fn evaluate_until(
         &mut self,
         data: &dyn Dataset,
@@ -367,12 +424,12 @@ impl Trainer {
         self.wait()?;
         let data = &self.typed(data, batch_size);
         let columns = data.columns();
-        let samples: Vec<usize> = (0..data.len()).collect();
+        let samples = numbers(data.len())?;
         let mut running = VecDeque::new();
         for (number, part) in samples.chunks(batch_size.max(1)).enumerate() {
             let batch = data.batch(part)?;
             if number == 0 {
-                // What metrics have counted comes to the step with its turn.
+                // The step receives the metrics' counts when it becomes active.
                 self.steps.get(&self.program, Mode::Evaluate, &columns, part.len(), self.seed)?;
                 self.steps.reset_metrics()?;
             }
@@ -391,12 +448,13 @@ impl Trainer {
         step.map_or_else(|| Ok(Vec::new()), |step| step.results()).map(Some)
     }
 
-    /// What the model gives for the data, batches one after the other along the first axis. Targets are not looked at.
+    /// Returns the model's outputs for the data, with batches joined along the first axis. Ignores
+    /// targets.
     pub fn predict(&mut self, data: &dyn Dataset, batch_size: usize) -> Result<Outputs, Error> {
         self.wait()?;
         let data = &self.typed(data, batch_size);
         let columns = data.columns();
-        let samples: Vec<usize> = (0..data.len()).collect();
+        let samples = numbers(data.len())?;
         let mut found: Vec<(String, TensorType, Vec<u8>)> = Vec::new();
         for part in samples.chunks(batch_size.max(1)) {
             let batch = data.batch(part)?;
@@ -413,7 +471,10 @@ impl Trainer {
                     None => found.push((name, ty, tensor.into_bytes())),
                     Some((_, all, bytes)) => {
                         all.shape[0] += part.len();
-                        bytes.extend(tensor.into_bytes());
+                        let more = tensor.into_bytes();
+                        let grown = bytes.try_reserve(more.len());
+                        grown.map_err(|_| Error::data("the results are too large".to_owned()))?;
+                        bytes.extend(more);
                     }
                 }
             }

@@ -1,8 +1,9 @@
-//! Of which element type a model's inputs and targets are.
+//! Element types of a model's inputs and targets.
 //!
-//! Always true: integers, bools and f64 are given to the model as f32, as Keras gives them, so that `Image / 255` is no division of
-//! integers. An input that the program does not take as f32, as it indexes with it or looks at its bits, has the type that it
-//! is stored in. (So has what is beyond 2^24 where it is only rounded later on, as `Embedding` does: it loses its last bits.)
+//! As in Keras, integers, bools and f64 are converted to f32 for the model, so that `Image / 255`
+//! is no integer division. An input that the program cannot take as f32, because it uses it as an
+//! index or reads its bits, keeps its stored type. An input that is rounded only later, as in
+//! `Embedding`, is converted, too: integers beyond 2^24 lose their last bits.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +21,8 @@ fn becomes_f32(dtype: DType) -> bool {
     !dtype.is_float() || dtype == DType::F64
 }
 
-/// Makes those of these inputs f32 that the program `takes` as f32; the others have their types in `bindings`.
+/// Changes those of the inputs to f32 in `bindings` with which the program is still valid by
+/// `takes`. The others keep their types.
 fn choose(takes: &dyn Fn(&Bindings) -> bool, bindings: &mut Bindings, inputs: &[String]) {
     let as_f32 = |bindings: &mut Bindings, name: &str| {
         if let Some(Binding::Tensor(ty)) = bindings.inputs.get_mut(name) {
@@ -42,13 +44,18 @@ fn choose(takes: &dyn Fn(&Bindings) -> bool, bindings: &mut Bindings, inputs: &[
     }
 }
 
-/// Gives arrays, by the names of their inputs, the types in which a model takes them. Where the entry has a `train` block that is as in training: what is
-/// computed is then what was trained. For any other model integers and bools are f32, if its outputs have the same types with them: what computes
-/// integers from integers goes on to. Functions and ONNX files take arrays as they are. `bindings` has what else is known; an input that has a type
-/// there keeps it.
+/// Converts arrays, by the names of their inputs, to the types that a model takes:
+///
+/// - A model with a `train` block takes the types of training, so that it computes what was
+///   trained.
+/// - Any other model takes integers and bools as f32 if that keeps the types of its outputs. A
+///   model that computes integers from integers keeps them.
+/// - Functions and ONNX files take arrays as they are.
+///
+/// `bindings` has the other bindings. An input with a type there keeps it.
 ///
 /// # Errors
-/// [`Error::Data`] where an array is too large.
+/// [`Error::Data`] if an array is too large.
 pub fn as_model_takes(
     model: &Model,
     entry: Option<&str>,
@@ -88,14 +95,15 @@ pub fn as_model_takes(
     Ok(())
 }
 
-/// Samples of which some columns are cast to f32.
+/// A dataset with some columns converted to f32.
 pub(super) struct Typed<'a> {
     data: &'a dyn Dataset,
     columns: Vec<Column>,
 }
 
 impl Trainer {
-    /// The data with the types that the program is to have them in, for batches of so many samples.
+    /// Returns the data with the column types that the program takes, for batches of `batch_size`
+    /// samples.
     pub(super) fn typed<'a>(&mut self, data: &'a dyn Dataset, batch_size: usize) -> Typed<'a> {
         let stored = data.columns();
         if let Some(columns) = self.types.get(&stored) {

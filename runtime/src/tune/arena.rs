@@ -1,8 +1,10 @@
-//! [`Arena`]: one kernel's nest with memory on a device, where its schedules are timed against each other and checked.
+//! [`Arena`]: one kernel's nest with memory on a device, where its schedules are timed against each
+//! other and checked.
 //!
-//! A contender is a plan of one step, in as many loops as the nest is in; all contenders read the same operands. A sample is as many
-//! runs as take [`SAMPLE`] seconds, by the device's clock; samples of two contenders take turns, so that both see the same clock
-//! rate and the same neighbours, and their medians are compared.
+//! A contender is a plan of one step, within as many loops as the nest. All contenders read the
+//! same operands. A sample is as many runs as take [`SAMPLE`] seconds on the device's clock.
+//! Samples of two contenders alternate, so that both see the same clock rate and the same
+//! neighbours, and their medians are compared.
 
 use tile_compiler::interpret::nest::Written;
 use tile_compiler::nest::Nest;
@@ -17,29 +19,31 @@ use crate::error::Error;
 use crate::executable::Executable;
 use crate::store::Store;
 
-/// Seconds beside which neither the device's clock nor the host's matters.
+/// The seconds of a sample: long beside the resolution of the clocks.
 const SAMPLE: f64 = 1e-3;
 
-/// Samples of each of two contenders, and of long ones, of which a sample has one run.
+/// The samples of each contender, and of contenders so slow that a sample is one run.
 const ROUNDS: usize = 7;
 const FEW_ROUNDS: usize = 3;
 
-/// A contender that is so much slower at first sight, and at the second one, is not looked at again.
+/// A contender that is slower than the holder by this factor, in two first measurements, is not
+/// measured further.
 const HOPELESS: f64 = 1.15;
 
-/// Seconds of a run after which another tells nothing new at first sight.
+/// The seconds of a run from which on a second first measurement is not needed.
 const LONG: f64 = 2e-2;
 
-/// What is off by less than this part of the largest value of an output need not be noticed.
+/// A check is telling if the error bound is at most this fraction (1/16) of the largest value of
+/// the output.
 const TELLING: f64 = 16.0;
 
-/// See the module's head.
+/// A nest on a device, with its operands and expected results.
 pub struct Arena<'a> {
     device: Device,
     profile: Profile,
     nest: &'a Nest,
     operands: Vec<Tensor>,
-    /// The operands' memory.
+    /// The memory of the operands.
     store: Store,
     is_given: bool,
     expected: Option<Vec<Written>>,
@@ -48,10 +52,10 @@ pub struct Arena<'a> {
 /// A schedule's kernel, ready to run.
 pub struct Contender {
     pub schedule: Schedule,
-    /// Seconds of a launch, as last measured.
+    /// The seconds of a launch, as last measured.
     pub seconds: f64,
     executable: Executable,
-    /// Runs in a sample.
+    /// The runs of a sample.
     runs: u32,
 }
 
@@ -62,20 +66,21 @@ impl<'a> Arena<'a> {
         Ok(Arena { device, profile, nest, operands, store, is_given: false, expected: None })
     }
 
-    /// The launches of a run of a contender: those of all turns.
+    /// Returns the launches in a run of a contender: those of all turns of the loops.
     fn launches(&self) -> f64 {
         self.nest.axes[self.nest.loops()].iter().map(|axis| axis.extent as f64).product()
     }
 
-    /// Compiles a schedule's kernel; `None` where the device cannot.
+    /// Compiles a schedule's kernel. Returns `None` if the device cannot.
     ///
     /// # Errors
-    /// Where the device is lost or has no memory.
+    /// If the device is lost or has no memory.
     pub fn compile(&mut self, schedule: &Schedule) -> Result<Option<Contender>, Error> {
         let Some(plan) = plan(self.nest, schedule, &self.profile) else { return Ok(None) };
         let executable = match pollster::block_on(Executable::new(&self.device, plan, &mut self.store)) {
             Ok(executable) => executable,
-            // What a driver's compiler does not take, such as too large a kernel, is the schedule's fault.
+            // A kernel that the driver's compiler rejects, for example as too large, is the
+            // schedule's fault.
             Err(Error::Device { .. } | Error::Internal { .. }) => return Ok(None),
             Err(error) => return Err(error),
         };
@@ -87,13 +92,13 @@ impl<'a> Arena<'a> {
         Ok(Some(contender))
     }
 
-    /// Compiles a schedule's kernel and runs it a few times; `None` where the device cannot.
+    /// Compiles a schedule's kernel and runs it a few times. Returns `None` if the device cannot.
     ///
     /// # Errors
-    /// Those of [`Arena::compile`].
+    /// The errors of [`Arena::compile`].
     pub fn enter(&mut self, schedule: &Schedule) -> Result<Option<Contender>, Error> {
         let Some(mut contender) = self.compile(schedule)? else { return Ok(None) };
-        // Whatever only a first run does is done by the second one.
+        // The first run includes one-time work, so the second one is measured.
         contender.sample()?;
         let mut once = contender.sample()?;
         if once < LONG {
@@ -109,7 +114,8 @@ impl<'a> Arena<'a> {
         operands.try_for_each(|(number, tensor)| pollster::block_on(contender.executable.set(number, tensor)))
     }
 
-    /// The time of `challenger` beside that of `holder`, which is 1: below 1 it is faster.
+    /// Measures the time of `challenger` relative to that of `holder`. Below 1, the challenger is
+    /// faster.
     pub fn compare(&self, challenger: &mut Contender, holder: &mut Contender) -> Result<f64, Error> {
         if challenger.seconds > HOPELESS * holder.seconds {
             let again = challenger.sample()? / self.launches();
@@ -131,7 +137,8 @@ impl<'a> Arena<'a> {
         Ok(if old > 0.0 { new / old } else { 1.0 })
     }
 
-    /// Runs a contender once, and holds what it writes to the reference: `Err` says what is wrong.
+    /// Runs a contender once and compares its results with the reference. The inner `Err` describes
+    /// the difference.
     pub fn check(&mut self, contender: &mut Contender) -> Result<Result<(), String>, Error> {
         if self.expected.is_none() {
             self.expect(contender)?;
@@ -139,7 +146,7 @@ impl<'a> Arena<'a> {
         let Some(expected) = self.expected.as_deref().filter(|expected| !expected.is_empty()) else {
             return Ok(Err("it cannot be checked: the reference has no finite values for what it was given".into()));
         };
-        // Those that are written over have changed.
+        // Overwritten operands have changed.
         if self.nest.outputs.iter().any(|output| output.over.is_some()) {
             self.give(contender)?;
         }
@@ -159,7 +166,8 @@ impl<'a> Arena<'a> {
         })
     }
 
-    /// Asks the reference; operands are others, and given anew, where these give no numbers.
+    /// Computes the expected results. If these operands give no numbers, they are replaced by
+    /// others and given to the contender.
     fn expect(&mut self, contender: &mut Contender) -> Result<(), Error> {
         for floats in [Floats::Signed, Floats::Positive] {
             if floats == Floats::Positive {
@@ -178,7 +186,8 @@ impl<'a> Arena<'a> {
     }
 }
 
-/// How many of the values a wrong one would be told from: their bounds are small beside the largest value of their output.
+/// Counts the telling checks: those whose error bound is small beside the largest value of the
+/// output.
 fn tells(expected: &[Written]) -> usize {
     let decided = || expected.iter().filter(|written| written.value.is_decided());
     let size = |written: &Written| written.value.value.to_f64().abs();
@@ -188,7 +197,7 @@ fn tells(expected: &[Written]) -> usize {
 }
 
 impl Contender {
-    /// Seconds of a run.
+    /// Returns the seconds of a run.
     fn sample(&mut self) -> Result<f64, Error> {
         pollster::block_on(self.executable.time(self.runs))
     }
@@ -201,7 +210,8 @@ fn tensors(device: &Device, nest: &Nest, floats: Floats) -> Result<Vec<Tensor>, 
     })
 }
 
-/// The plan of a nest alone: its operands are weights, so that executables share them. `None` where the schedule gives no kernel.
+/// Creates the plan of the nest alone. Its operands are weights, so that executables share them.
+/// Returns `None` if the schedule gives no kernel.
 fn plan(nest: &Nest, schedule: &Schedule, profile: &Profile) -> Option<Plan> {
     let kernel = kernel(nest, schedule, profile).ok()??;
     let buffer = |ty: &TensorType, content: Content| {

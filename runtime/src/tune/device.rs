@@ -1,4 +1,4 @@
-//! What a [`Device`] knows of tuned schedules.
+//! The tuned schedules of a [`Device`].
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,12 +26,14 @@ impl Device {
         }
     }
 
-    /// The schedules that were tuned for it, here or by an earlier process: what is built for it uses them.
+    /// Returns the schedules that were tuned for this device, by this or an earlier process.
+    /// Everything built for the device uses them.
     pub fn tuned(&self) -> Arc<Tuned> {
         self.kept().map_or_else(Arc::default, |kept| kept.table())
     }
 
-    /// What is known of a kernel: the seconds of its default schedule, the tuned one, and whether its search came to its end.
+    /// Returns the known result for a kernel: the seconds of its default schedule, the tuned one,
+    /// and whether its search finished.
     pub(super) fn tuned_entry(&self, key: Key) -> Option<(f64, Timed, bool)> {
         let Entry { default_seconds, seconds, finished, schedule } = self.kept()?.get(key)?.clone();
         Some((default_seconds, Timed { schedule, seconds }, finished))
@@ -45,12 +47,12 @@ impl Device {
         }
     }
 
-    /// The file that they are kept in.
+    /// Returns the file that the results are kept in.
     pub(super) fn tuned_file(&self) -> Option<PathBuf> {
         self.kept()?.path()
     }
 
-    /// Takes note of schedules that were tuned for a kernel, but that do not suit it.
+    /// Warns about schedules that were tuned for a kernel but do not suit it.
     pub(crate) fn note_unsuited(&self, plan: &Plan) {
         if let Some(mut kept) = self.kept() {
             for routine in plan.routines.iter().filter(|routine| routine.choice == Choice::Unsuited) {
@@ -62,12 +64,14 @@ impl Device {
         }
     }
 
-    /// The same device, without the files in which drivers keep what they compiled: of what is only tried, nobody needs it again.
+    /// Returns the same device without the files in which drivers keep compiled kernels: most
+    /// candidates are never needed again.
     pub(super) fn for_tuning(&self) -> Device {
         match &self.0 {
             Kind::Wgpu { gpu, checked } => {
-                let gpu = Gpu::shared(gpu.name.clone(), gpu.device.clone(), gpu.queue.clone());
-                Device(Kind::Wgpu { gpu: Arc::new(gpu), checked: *checked })
+                let mut own = Gpu::shared(gpu.name.clone(), gpu.device.clone(), gpu.queue.clone());
+                own.profile = gpu.profile.clone();
+                Device(Kind::Wgpu { gpu: Arc::new(own), checked: *checked })
             }
             _ => self.clone(),
         }
@@ -76,7 +80,7 @@ impl Device {
 
 #[cfg(not(feature = "wgpu"))]
 impl Device {
-    /// The schedules that were tuned for it: none.
+    /// Returns the schedules that were tuned for this device: none.
     pub fn tuned(&self) -> Arc<Tuned> {
         Arc::default()
     }

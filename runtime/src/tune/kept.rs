@@ -1,9 +1,11 @@
-//! [`Kept`]: what was tuned for a device, here or by an earlier process, in a file of the user's cache folder.
+//! [`Kept`]: the results of tuning for a device, by this or an earlier process, in a file of the
+//! user's cache folder.
 //!
-//! The file's key is the adapter with its driver, the compiler's version and the profile that schedules were ranked for. It has a
-//! line for each kernel: its key, the seconds that its default schedule and the tuned one take, whether the search came to its end,
-//! and the schedule. A file that is damaged, was made for something else, or has a line that cannot be read is not used, and said
-//! to be so.
+//! The file's key consists of the adapter with its driver, the compiler's version, and the profile
+//! for which schedules were ranked. The file has a line for each kernel: the kernel's key, the
+//! seconds of its default schedule and of the tuned one, whether the search finished, and the
+//! schedule. A file that is damaged, was made for another key, or has an unreadable line is not
+//! used, and a warning says so.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,30 +15,30 @@ use tile_compiler::schedule::{Key, Schedule, Tuned};
 
 use crate::cache::CacheFile;
 
-/// What is known of a kernel.
+/// The result for one kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// Seconds that a launch takes under the default schedule, and under the tuned one.
+    /// The seconds of a launch under the default schedule, and under the tuned one.
     pub default_seconds: f64,
     pub seconds: f64,
-    /// Whether nothing better is to be expected of another search.
+    /// Whether the search finished, so that another one is not expected to find anything better.
     pub finished: bool,
     pub schedule: Schedule,
 }
 
-/// See the module's head.
+/// The tuned schedules of a device, and the file that keeps them.
 #[derive(Default)]
 pub struct Kept {
     file: Option<CacheFile>,
     entries: BTreeMap<Key, Entry>,
     /// The schedules, for the compiler.
     table: Arc<Tuned>,
-    /// What went wrong with the file; results do not depend on it.
+    /// The problems with the file. They do not affect results.
     pub warnings: Vec<String>,
 }
 
 impl Kept {
-    /// What is in the file of this name in the user's cache folder, for this key.
+    /// Opens the file of this name in the user's cache folder, for this key.
     pub fn open(name: &str, key: &str) -> Kept {
         Kept::of(CacheFile::new(name, key))
     }
@@ -64,7 +66,7 @@ impl Kept {
         self.table = Arc::new(entries.collect());
     }
 
-    /// The schedules, for the compiler.
+    /// Returns the schedules, for the compiler.
     pub fn table(&self) -> Arc<Tuned> {
         self.table.clone()
     }
@@ -73,14 +75,15 @@ impl Kept {
         self.entries.get(&key)
     }
 
-    /// Where it is kept, if it is.
+    /// Returns the path of the file, if there is one.
     pub fn path(&self) -> Option<PathBuf> {
         self.file.as_ref().map(CacheFile::path).map(Path::to_owned)
     }
 
-    /// Keeps what was found of a kernel, beside what other processes have written meanwhile.
+    /// Keeps the result for a kernel, together with those that other processes have written
+    /// meanwhile.
     pub fn put(&mut self, key: Key, entry: Entry) {
-        // Of a file that cannot be read it was told.
+        // If the file cannot be read, there already is a warning.
         let mut all = self.read().unwrap_or_default();
         all.append(&mut self.entries);
         all.insert(key, entry);
@@ -92,7 +95,7 @@ impl Kept {
         }
     }
 
-    /// Something to be told once.
+    /// Adds a warning, unless it is there already.
     pub fn warn(&mut self, warning: String) {
         if !self.warnings.contains(&warning) {
             self.warnings.push(warning);
@@ -100,7 +103,7 @@ impl Kept {
     }
 }
 
-/// `0123456789abcdef 1.5e-4 1e-4 finished pointwise workgroup 128 width 4`
+/// Formats an entry: `0123456789abcdef 1.5e-4 1e-4 finished pointwise workgroup 128 width 4`.
 fn line(key: Key, Entry { default_seconds, seconds, finished, schedule }: &Entry) -> String {
     let end = if *finished { "finished" } else { "begun" };
     format!("{key} {default_seconds:e} {seconds:e} {end} {schedule}\n")
@@ -146,7 +149,7 @@ mod tests {
         let wide = found("pointwise workgroup 128 width 4", true);
         let tiled = found("contraction block 64x16x16 thread 2x2 warp 8 buffers 1 band 1", false);
         one.put(key("0123456789abcdef"), wide.clone());
-        // Neither of two processes loses what the other has found.
+        // Neither of two processes loses the other's results.
         other.put(key("00000000000000ff"), tiled.clone());
         let next = Kept::of(file());
         assert_eq!(next.warnings, [""; 0]);
@@ -171,7 +174,7 @@ mod tests {
                 "{:?}",
                 kept.warnings
             );
-            // It is replaced.
+            // The file is replaced.
             kept.put(key("0123456789abcdef"), found("native", true));
             assert_eq!(Kept::of(Some(CacheFile::within(&folder, "tuned", "this device"))).warnings, [""; 0]);
         }

@@ -1,13 +1,16 @@
 //! Tuning: each kernel's schedules are measured on the device, and the fastest is kept for it.
 //!
-//! The cost model ranks schedules by predictions; what a driver makes of them, only the device knows. [`SessionBuilder::tune`] takes
-//! the kernels of a program one by one, those first on which most of the time goes, and divides the time that it is given among them by
-//! their shares: `search` decides which schedules are measured, `arena` measures them. The winner is held to the reference in many
-//! places (`sample`) before it counts, so that tuning can't make a program wrong; and it is kept (`kept`) for the device, its driver,
-//! this version of the compiler and the kernel, to be used by whatever is compiled for the device from then on.
+//! The cost model ranks schedules by prediction, but only the device knows how a driver compiles
+//! them. [`SessionBuilder::tune`] takes the kernels of a program one by one, those with the largest
+//! share of the time first, and divides its time budget among them by their shares. `search`
+//! decides which schedules are measured, and `arena` measures them. The winner is compared with the
+//! reference in many places (`sample`) before it counts, so that tuning cannot make a program
+//! wrong. It is kept (`kept`) for the device, its driver, this version of the compiler and the
+//! kernel, and everything compiled for the device from then on uses it.
 //!
-//! What a tuned kernel computes may differ from what the default computes by the rounding of sums in another order, and by no more.
-//! The cpu device has no schedules to choose from: how it divides a nest follows from its caches and registers. Nothing is tuned there.
+//! The results of a tuned kernel may differ from those of the default by the rounding of sums in
+//! another order, and by no more. The cpu device has no schedules to choose from: its caches and
+//! registers decide how it divides a nest. Nothing is tuned there.
 
 mod arena;
 mod device;
@@ -34,13 +37,14 @@ use crate::error::Error;
 #[cfg(doc)]
 use crate::model::SessionBuilder;
 
-/// A schedule must take less than this of the time of the best one before it, to win: less is noise.
+/// To win, a schedule must take less than this fraction of the best time so far. A smaller gain is
+/// noise.
 const BETTER: f64 = 0.97;
 
-/// The least that a kernel's search is given, in seconds, as long as there is time at all.
+/// The least time for a kernel's search, in seconds, while there is time at all.
 const LEAST: f64 = 0.5;
 
-/// How a program is to be tuned.
+/// The options of tuning.
 pub struct Tune<'a> {
     budget: Duration,
     again: bool,
@@ -50,79 +54,83 @@ pub struct Tune<'a> {
 type Watch<'a> = Box<dyn FnMut(&Progress) -> ControlFlow<()> + 'a>;
 
 impl<'a> Tune<'a> {
-    /// For about so long, all kernels together; less where there is nothing more to be expected.
+    /// Tunes for about this long, all kernels together. Stops earlier where no further gain is
+    /// expected.
     pub fn within(budget: Duration) -> Tune<'a> {
         Tune { budget, again: false, watch: None }
     }
 
-    /// Kernels whose search has come to its end before are searched again, too.
+    /// Searches again also the kernels whose search has finished before.
     pub fn again(self) -> Tune<'a> {
         Tune { again: true, ..self }
     }
 
-    /// Calls `watch` now and then, which may end it all: what was found until then is kept.
+    /// Calls `watch` now and then. It may stop the tuning; the results until then are kept.
     pub fn watch(self, watch: impl FnMut(&Progress) -> ControlFlow<()> + 'a) -> Tune<'a> {
         Tune { watch: Some(Box::new(watch)), ..self }
     }
 }
 
-/// How far tuning is.
+/// The progress of tuning.
 #[derive(Clone, Debug)]
 pub struct Progress<'a> {
-    /// The kernel that is searched.
+    /// The kernel whose schedules are being searched.
     pub kernel: &'a str,
-    /// Its number, from 0, among so many.
+    /// The number of the kernel, from 0, and the number of kernels.
     pub number: usize,
     pub kernels: usize,
-    /// Schedules of it that were measured.
+    /// The number of its schedules measured so far.
     pub measured: usize,
-    /// The best time so far beside the default's, which is 1.
+    /// The best time so far, relative to that of the default.
     pub ratio: f64,
     pub elapsed: Duration,
     pub budget: Duration,
 }
 
-/// A schedule with the seconds that a launch takes.
+/// A schedule, and the seconds of a launch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Timed {
     pub schedule: Schedule,
     pub seconds: f64,
 }
 
-/// What was found of a kernel.
+/// The result for one kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TunedKernel {
     pub name: String,
-    /// Launches of it in a run.
+    /// The launches in a run of the program.
     pub launches: u64,
-    /// What it gets without tuning.
+    /// The schedule without tuning.
     pub default: Timed,
-    /// The best one; the default where no other is better.
+    /// The best schedule, which is the default if no other is better.
     pub tuned: Timed,
-    /// Schedules measured, and how many there are.
+    /// The number of schedules measured, and of all schedules.
     pub measured: usize,
     pub candidates: usize,
-    /// Whether the search came to its end, now or earlier: if not, another goes on.
+    /// Whether the search finished, now or earlier. If not, the next tuning continues it.
     pub finished: bool,
-    /// Whether all this was known before, and nothing was measured.
+    /// Whether the result was known before, so that nothing was measured.
     pub known: bool,
 }
 
-/// What came of tuning, in the order of the kernels' first steps.
+/// The results of tuning, in the order of the kernels' first steps.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tuning {
-    /// Those that were measured, or known. None where the device has nothing to tune: see [`Device::tuning`].
+    /// The kernels that were measured or known. Empty if the device has nothing to tune: see
+    /// [`Device::tuning`].
     pub kernels: Vec<TunedKernel>,
-    /// Whether all searches came to their ends: otherwise there are kernels that another one would go on with.
+    /// Whether all searches finished. If not, the next tuning continues some.
     pub finished: bool,
-    /// A sentence for each schedule that the device could run, but that did not compute what it should; none of them was kept.
+    /// A sentence for each schedule that ran on the device but computed wrong values. None of these
+    /// is kept.
     pub wrong: Vec<String>,
-    /// The file that it is kept in, if it is.
+    /// The file that the results are kept in, if any.
     pub file: Option<PathBuf>,
 }
 
 impl Tuning {
-    /// Seconds that a run's launches take in all, under the default schedules and under the tuned ones.
+    /// Returns the seconds of all launches of a run, under the default schedules and under the
+    /// tuned ones.
     pub fn totals(&self) -> (f64, f64) {
         let total =
             |of: fn(&TunedKernel) -> f64| self.kernels.iter().map(|kernel| kernel.launches as f64 * of(kernel)).sum();
@@ -136,26 +144,27 @@ struct Subject<'p> {
     key: Key,
     launches: u64,
     candidates: Vec<(f64, Schedule)>,
-    /// Those that were measured.
+    /// Whether each candidate was measured.
     tried: Vec<bool>,
     finished: bool,
-    /// Seconds that the default takes.
+    /// The seconds of a launch under the default schedule.
     seconds: f64,
-    /// Its place in the report.
+    /// The index in the report.
     at: usize,
 }
 
 impl Subject<'_> {
-    /// Seconds of a run.
+    /// Returns the seconds of all its launches in a run.
     fn share(&self) -> f64 {
         self.launches as f64 * self.seconds
     }
 }
 
-/// Tunes the kernels that each run of `plan`, which was made without tuned schedules, launches.
+/// Tunes the kernels that each run of `plan` launches. The plan must have been made without tuned
+/// schedules.
 ///
 /// # Errors
-/// Where the device fails; what was found until then is kept.
+/// If the device fails. The results until then are kept.
 pub(crate) fn tune(plan: &Plan, device: &Device, tune: Tune) -> Result<Tuning, Error> {
     if device.tuning().is_err() {
         return Ok(Tuning { finished: true, ..Tuning::default() });
@@ -164,9 +173,10 @@ pub(crate) fn tune(plan: &Plan, device: &Device, tune: Tune) -> Result<Tuning, E
     let mut hall = Hall { device, bench, tune, started, stopped: false, kernels: Vec::new(), wrong: Vec::new() };
     let mut subjects = hall.qualify(plan)?;
     let total = subjects.len();
-    // Those last on which least of the time goes.
+    // The kernels with the largest share come first.
     subjects.sort_by(|a, b| b.share().total_cmp(&a.share()));
-    // What a search leaves of its part goes to those after it, and then to those that were cut short.
+    // Time that a search leaves goes to those after it, and in the second round to those that were
+    // cut short.
     for _ in 0..2 {
         let mut left: f64 = subjects.iter().filter(|subject| !subject.finished).map(Subject::share).sum();
         for (number, subject) in subjects.iter_mut().enumerate().filter(|(_, subject)| !subject.finished) {
@@ -183,15 +193,15 @@ pub(crate) fn tune(plan: &Plan, device: &Device, tune: Tune) -> Result<Tuning, E
     Ok(Tuning { kernels, finished, wrong: hall.wrong, file: device.tuned_file() })
 }
 
-/// Where one program's kernels are tuned.
+/// The state of tuning one program's kernels.
 struct Hall<'t> {
     device: &'t Device,
-    /// The same device, where nothing is kept of what is compiled.
+    /// The same device, without the files in which compiled kernels are kept.
     bench: Device,
     tune: Tune<'t>,
     started: Instant,
     stopped: bool,
-    /// By routine.
+    /// The results, by routine.
     kernels: Vec<Option<TunedKernel>>,
     wrong: Vec<String>,
 }
@@ -201,7 +211,7 @@ impl Hall<'_> {
         self.tune.budget.saturating_sub(self.started.elapsed())
     }
 
-    /// Whether there is time left, and nobody wants it to end.
+    /// Returns whether there is time left and the tuning has not been stopped.
     fn goes_on(&mut self, nest: &Nest, number: usize, kernels: usize, measured: usize, ratio: f64) -> bool {
         let (elapsed, budget) = (self.started.elapsed(), self.tune.budget);
         let kernel = &nest.name;
@@ -213,7 +223,8 @@ impl Hall<'_> {
         !self.stopped
     }
 
-    /// The kernels that are to be searched, with the times of their defaults; of the others it notes what is known.
+    /// Returns the kernels to be searched, with the times of their defaults. Records the results of
+    /// those that are known.
     fn qualify<'p>(&mut self, plan: &'p Plan) -> Result<Vec<Subject<'p>>, Error> {
         let mut launches = vec![0u64; plan.routines.len()];
         for (step, turns) in plan.steps.iter().zip(plan.turns()) {
@@ -295,7 +306,8 @@ impl Hall<'_> {
                     wrong.push(format!("kernel {} under {}: {what}", nest.name, challenger.schedule));
                     return Ok(false);
                 }
-                // Gains multiplied: seconds of the default are of another time, when the machine was faster or slower.
+                // The gains are multiplied, because the default's seconds were measured at another
+                // time, when the machine may have been faster or slower.
                 state.set((measured + 1, ratio * gain));
                 best = Some(challenger);
                 Ok(true)
@@ -305,7 +317,7 @@ impl Hall<'_> {
                 self.goes_on(nest, number, total, measured, ratio) && Instant::now() < deadline
             },
         )?;
-        // Once more, side by side: the best of many measurements looks better than it is.
+        // Compares once more, side by side: the best of many measurements looks better than it is.
         let won = match &mut best {
             Some(best) => arena.compare(best, &mut default)? < 1.0,
             None => false,
@@ -332,7 +344,8 @@ impl Hall<'_> {
     }
 }
 
-/// What a kernel takes that is too large to be measured beside its inputs' copies is no reason to stop.
+/// Turns a lack of memory into `None`: a kernel that is too large to be measured beside copies of
+/// its inputs does not stop the tuning.
 fn allowed<T>(result: Result<T, Error>) -> Result<Option<T>, Error> {
     match result {
         Ok(value) => Ok(Some(value)),

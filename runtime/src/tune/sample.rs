@@ -1,14 +1,17 @@
-//! What a kernel is given to be measured and checked on, and what it should make of it in some places.
+//! The operands on which a kernel is measured and checked, and its expected results in some places.
 //!
-//! Floats are small whole numbers, so that sums of their products are exact in whatever order: the reference
-//! ([`tile_compiler::interpret::nest`]) then asks for equal values, and a term that is missing, read twice or taken from its
-//! neighbour does not hide behind a tolerance. Where a result is not exact, the bound is what roundings may add up to.
+//! Floats are small integers, so that sums of their products are exact in any order. The reference
+//! ([`tile_compiler::interpret::nest`]) then demands equal values, and a term that is missing, read
+//! twice or taken from its neighbour cannot hide behind a tolerance. Where a result is not exact,
+//! the bound is the sum of the possible roundings.
 //!
-//! Of a nest that is small every place is looked at. Of another so many that the reference takes a fraction of a second; each axis'
-//! first and last coordinates are drawn far more often than others, so that corners, edges and the remainders of tiles are among
-//! them, and the rest is spread evenly. What a schedule gets wrong it gets wrong by tiles, lanes or slices, not in single places:
-//! if one place in 64 is wrong, 256 places show it in 98 of 100 cases. A schedule that is wrong in fewer, and is no candidate of the
-//! random programs that tests hold to the reference, could pass.
+//! In a small nest every place is checked. In others, as many places are checked as the reference
+//! computes in a fraction of a second. The first and last coordinates of each axis are drawn far
+//! more often than others, so that corners, edges and the remainders of tiles are among them; the
+//! rest is spread evenly. A faulty schedule fails in tiles, lanes or slices, not in single places:
+//! if one place in 64 is wrong, 256 places show it in 98 of 100 cases. A schedule that is wrong in
+//! fewer places, and is not a candidate of the random programs that tests compare with the
+//! reference, could pass.
 
 use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::interpret::nest::{Written, row, rows};
@@ -17,19 +20,21 @@ use tile_compiler::nest::{Inner, Leaf, Nest};
 use tile_compiler::scalar::{Inst, Program};
 use tile_compiler::tensor::{Tensor, TensorType};
 
-/// Instructions that the reference evaluates for a kernel, about, and the rows that it computes at least.
+/// About the instructions that the reference evaluates for a kernel, and the least rows that it
+/// computes.
 const EFFORT: usize = 1 << 22;
 const LEAST: usize = 8;
 
-/// Elements after which an operand repeats: a prime, so that neighbours along no axis are alike.
+/// The number of elements after which an operand repeats: a prime, so that neighbours along any
+/// axis differ.
 const PERIOD: usize = 65_521;
 
-/// Which floats an operand has.
+/// The range of an operand's floats.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Floats {
     /// From -3 to 3, without 0.
     Signed,
-    /// From 1 to 3, where the others give no numbers: roots, logarithms.
+    /// From 1 to 3, for functions of which the others give NaN: roots, logarithms.
     Positive,
 }
 
@@ -45,13 +50,13 @@ impl Numbers {
         z ^ (z >> 31)
     }
 
-    /// From 0, below `count`.
+    /// Draws a number from 0 to below `count`.
     fn below(&mut self, count: usize) -> usize {
         (self.next() % count.max(1) as u64) as usize
     }
 }
 
-/// A tensor for each operand of a nest; `None` where there is no memory for one.
+/// Creates a tensor for each operand of a nest, or returns `None` if memory is lacking.
 pub fn operands(nest: &Nest, floats: Floats) -> Option<Vec<Tensor>> {
     nest.operands.iter().enumerate().map(|(number, ty)| operand(nest, number, ty, floats)).collect()
 }
@@ -81,7 +86,8 @@ fn operand(nest: &Nest, number: usize, ty: &TensorType, floats: Floats) -> Optio
     Tensor::from_bytes(ty.clone(), bytes)
 }
 
-/// The number of places among which the elements of an operand choose, where a program takes them for indices.
+/// Returns the number of places that the elements of an operand select from, if a program uses them
+/// as indices.
 fn indexes(nest: &Nest, program: &Program<Leaf>, operand: usize) -> Option<usize> {
     let loads = program.leaves().filter_map(|leaf| match leaf {
         Leaf::Load(load) => Some(load),
@@ -95,7 +101,7 @@ fn indexes(nest: &Nest, program: &Program<Leaf>, operand: usize) -> Option<usize
     chooses.map(places).max()
 }
 
-/// Whether a value is made of elements of an operand.
+/// Returns whether a value is computed from elements of an operand.
 fn depends(program: &Program<Leaf>, value: usize, operand: usize) -> bool {
     match &program.insts[value].0 {
         Inst::Leaf(Leaf::Load(load)) => load.operand == operand,
@@ -103,15 +109,16 @@ fn depends(program: &Program<Leaf>, value: usize, operand: usize) -> bool {
     }
 }
 
-/// The last turn of each loop around the nest: what it writes, no turn after it writes over.
+/// Returns the last turn of each loop around the nest. No later turn overwrites what it writes.
 fn last_turns(nest: &Nest) -> Vec<usize> {
     nest.axes[nest.loops()].iter().map(|axis| axis.extent - 1).collect()
 }
 
-/// What the nest should write in some of its rows, in all loops' last turns.
+/// Returns the values that the nest should write in some of its rows, in the last turns of all
+/// loops.
 ///
 /// # Errors
-/// Where the nest is not in order: a bug of ours.
+/// If the nest is malformed, which would be a bug of tilec.
 pub fn expected(nest: &Nest, operands: &[Tensor]) -> Result<Vec<Written>, interpret::Error> {
     let turns = last_turns(nest);
     let chosen = chosen(nest);
@@ -132,12 +139,12 @@ pub fn expected(nest: &Nest, operands: &[Tensor]) -> Result<Vec<Written>, interp
     })
 }
 
-/// The rows to look at.
+/// Returns the rows to check.
 fn chosen(nest: &Nest) -> Vec<usize> {
     let points = nest.reduction_points();
     let of_place = points.saturating_mul(nest.body.insts.len()) + nest.epilogue.insts.len();
     let terms = |inner: &Inner| nest.points(inner.axes.clone()).saturating_mul(inner.body.insts.len());
-    // Inner sums are the same in all of a row.
+    // Inner sums are the same all over a row.
     let of_row = points.saturating_mul(nest.inner.iter().map(terms).sum());
     let affordable = EFFORT / of_place.saturating_mul(nest.row_length()).saturating_add(of_row).max(1);
     let (count, all) = (affordable.max(LEAST), rows(nest));

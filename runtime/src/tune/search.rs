@@ -1,40 +1,43 @@
-//! The order in which schedules are measured, and when to stop: no device is known here.
+//! The order in which schedules are measured, and when to stop. Nothing here depends on a device.
 //!
-//! Candidates come in the cost model's order. There are thousands for a product, most of them alike, so it is gone through twice:
-//! first one of each family, which are the schedules with the same tiles; then the others of the family that won. A pass ends where
-//! the next candidate is predicted to take [`SLOW`] times what the best one was, where too many did not win in a row, or where time
-//! is up. The first of each template is measured unless it is predicted to be [`FAR_TOO_SLOW`]: of these the model's order is least
-//! sure.
+//! Candidates come in the order of the cost model. A product has thousands, most of them alike, so
+//! there are two passes: the first over one schedule of each *family*, which are the schedules with
+//! the same tiles; the second over the rest of the winner's family. A pass ends when the next
+//! candidate is predicted to take [`SLOW`] times as long as the best one was predicted to, when too
+//! many in a row did not win, or when time is up. The first candidate of each template is measured
+//! unless it is predicted to be [`FAR_TOO_SLOW`], since the model is least certain between
+//! templates.
 
 use std::mem::{Discriminant, discriminant};
 
 use tile_compiler::schedule::{Blocking, MatrixTiling, Schedule, Slicing, Tiling};
 
-/// How many times longer than the best one a candidate may be predicted to take.
+/// The most times that a candidate may be predicted to take longer than the best one.
 const SLOW: f64 = 3.0;
 
-/// The same for the first of a template: a driver may end a program whose kernel takes seconds.
+/// The same for the first of a template. It is bounded because a driver may kill a program whose
+/// kernel takes seconds.
 const FAR_TOO_SLOW: f64 = 50.0;
 
-/// Candidates in a row that do not win, of families and within one.
+/// The most candidates in a row that do not win: of families, and within one.
 const FAMILIES: usize = 16;
 const WITHIN: usize = 12;
 
-/// So few candidates are all measured, but for those that are predicted to be slow.
+/// If there are at most this many candidates, all are measured, except those predicted to be slow.
 const FEW: usize = 12;
 
-/// What came of a search.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Searched {
     /// The number of the candidate that won.
     pub winner: usize,
-    /// Candidates measured, the first included.
+    /// The number of candidates measured, the first included.
     pub measured: usize,
-    /// Whether it was not cut short.
+    /// Whether the search was not cut short.
     pub finished: bool,
 }
 
-/// A schedule with those details left out that change little.
+/// Returns a schedule without the details that change little, as the name of its family.
 fn family(schedule: &Schedule) -> Schedule {
     match schedule {
         Schedule::Pointwise { width, .. } => Schedule::Pointwise { workgroup: 0, width: *width },
@@ -49,9 +52,10 @@ fn family(schedule: &Schedule) -> Schedule {
     }
 }
 
-/// Searches candidates with their predicted times, of which the first is the best so far. `known`, the number of one that won an
-/// earlier search, comes next. `tried` are those that such a search has measured, and are left out. `wins` measures one of them:
-/// whether it is better than the best before it. `goes_on` is asked before each.
+/// Searches candidates, given with their predicted times. The first one is the best so far. `known`
+/// is the number of one that won an earlier search, and comes next. Candidates marked in `tried`
+/// were measured before and are skipped; those measured now are marked. `wins` measures a candidate
+/// and returns whether it is better than the best before it. `goes_on` is asked before each.
 ///
 /// # Errors
 /// The first error of `wins`.
@@ -123,7 +127,7 @@ pub fn search<E>(
 mod tests {
     use super::*;
 
-    /// Searches products that take as long as `time` says, of which the first `most` may be measured.
+    /// Searches products whose times are given by `time`. At most `most` may be measured.
     fn searched(count: u32, most: usize, time: impl Fn(u32, u32) -> f64) -> (Searched, Vec<usize>) {
         let tiling = |block_rows: u32, warp_rows: u32| {
             let (block_columns, block_reduction, thread_rows, thread_columns) = (1, 1, 1, 1);
@@ -172,7 +176,7 @@ mod tests {
                 100,
                 |number, warp| if (number, warp) == (2, 1) { 0.125 } else { 4.0 / (2.0 + f64::from(number)) },
             );
-        // Pointwise takes 0.25, and wins the first pass.
+        // Pointwise takes 0.25 and wins the first pass.
         assert_eq!(order, [3, 6, 9, 12]);
         assert_eq!(result, Searched { winner: 12, measured: 5, finished: true });
         let (result, order) =
@@ -183,11 +187,13 @@ mod tests {
 
     #[test]
     fn it_stops_where_nothing_is_to_be_expected() {
-        // Nothing wins: so many families, one of the other template, and the others of the first family.
+        // Nothing wins: as many families as allowed, one of the other template, and the others of
+        // the first family.
         let (result, order) = searched(30, 100, |_, _| 0.1);
         assert_eq!(order.len(), FAMILIES + 1 + 2);
         assert_eq!(result, Searched { winner: 0, measured: FAMILIES + 4, finished: true });
-        // Each wins, until one is predicted to be three times as slow as the best: none is, as that is the one before.
+        // Each wins until one is predicted to be three times as slow as the best, which none is, as
+        // the best is the one before.
         let (result, _) = searched(30, 100, |number, _| 1.0 / f64::from(number + 1) + 1.0);
         assert_eq!(result.measured, 30 + 1);
         // Slow ones are left out.

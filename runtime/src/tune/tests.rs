@@ -16,7 +16,8 @@ use crate::Model;
 use crate::executable::Executable;
 use crate::store::Store;
 
-/// Programs with the shapes of their inputs: every template, every kind of epilogue, and what the bounds must see through.
+/// Programs with the shapes of their inputs: every template, every kind of epilogue, and difficult
+/// cases for error bounds.
 const PROGRAMS: [(&str, &[(&str, &str)]); 9] = [
     (
         "function f(A[M, K], B[K, N], C[N]) -> (Y) { P[i, j: M, N] = +(A[i, k] * B[k, j]); Y = relu(P + C); }",
@@ -62,7 +63,7 @@ fn nests(plan: &Plan) -> impl Iterator<Item = &Nest> {
     })
 }
 
-/// Launches that cost nothing, so that long reductions are divided.
+/// Launches cost nothing here, so that long reductions are divided.
 fn profile() -> Profile {
     Profile { rates: Rates { launch: 0.0, ..Rates::GPU }, ..Profile::generic() }
 }
@@ -73,7 +74,7 @@ fn what_is_right_passes() {
         let plan = plan(program, shapes, &profile());
         for nest in nests(&plan) {
             let all = candidates(nest, &profile());
-            // A few of each list, those that are most unlike.
+            // A few schedules of each list, as different as possible.
             for schedule in all.iter().step_by(all.len().div_ceil(4)).chain(all.last()) {
                 let mut arena = Arena::new(Device::check(profile()), nest).unwrap();
                 let mut contender = arena.compile(schedule).unwrap().unwrap();
@@ -83,7 +84,7 @@ fn what_is_right_passes() {
     }
 }
 
-/// A kernel of another nest, which has the same operands, in the place of a nest's own.
+/// Runs the kernel of a changed nest, with the same operands, in place of the nest's own.
 fn wrong(nest: &Nest, change: impl Fn(&mut Nest)) -> Result<(), String> {
     let mut other = nest.clone();
     change(&mut other);
@@ -100,20 +101,20 @@ fn what_is_wrong_does_not() {
     let product = plan(program, shapes, &profile());
     let product = nests(&product).next().unwrap();
     assert_eq!(wrong(product, |_| {}), Ok(()));
-    // One term of each sum is missing; all places of a column are those of another.
+    // One term of each sum is missing; all places of a column have the values of another.
     let missing = |nest: &mut Nest| {
         let axis = nest.reduction().start;
         nest.axes[axis].extent -= 1;
     };
     let said = wrong(product, missing).unwrap_err();
     assert!(said.starts_with("element ") && said.contains(" of output 0 is "), "{said}");
-    // Sums of functions, which are not exact, as well.
+    // Sums of functions, which are not exact.
     let (program, shapes) = ("function f(X[N, M]) -> (Y) { Y[i: N] = +(sigmoid(X[i, j])); }", &[("X", "6x200")]);
     let sum = plan(program, shapes, &Profile::generic());
     let sum = nests(&sum).next().unwrap();
     assert_eq!(wrong(sum, |_| {}), Ok(()));
     assert!(wrong(sum, missing).unwrap_err().contains(" (± "));
-    // Where all is NaN whatever is done, nothing is to be seen.
+    // If every value is NaN, nothing can be checked.
     let nothing = plan("function f(X[N]) -> (Y) { Y = sqrt(0.0 - X * X); }", &[("X", "20")], &profile());
     let said = wrong(nests(&nothing).next().unwrap(), |_| {}).unwrap_err();
     assert_eq!(said, "it cannot be checked: the reference has no finite values for what it was given");
@@ -159,7 +160,7 @@ fn tables_are_used_where_they_suit() {
                 assert!(near, "{name}: {y} instead of {x} in {program}");
             }
         }
-        // What does not suit is not used.
+        // Unsuitable schedules are not used.
         let other = "pointwise workgroup 3 width 2".parse::<Schedule>().unwrap();
         let tuned = Arc::new(nests(&default).map(|nest| (Key::of(nest), other.clone())).collect());
         let unsuited = pipeline::plan_with(&graph, &profile(), &Options { tuned, ..Options::default() }).unwrap();
@@ -181,7 +182,7 @@ fn what_has_nothing_to_tune() {
     }
 }
 
-/// An adapter of this machine, without what was tuned for it before.
+/// Returns an adapter of this machine, without earlier results of tuning.
 #[cfg(feature = "wgpu")]
 fn adapter() -> Option<Device> {
     let device = Device::wgpu(0).ok()?;
@@ -202,7 +203,7 @@ fn adapters_are_tuned() {
     assert_eq!((tuning.kernels.len(), tuning.finished), (2, true));
     assert!(seen > 2);
     assert!(tuning.kernels.iter().all(|kernel| kernel.measured > 1 && !kernel.known), "{tuning:?}");
-    // What is known is not measured again.
+    // Known kernels are not measured again.
     assert!(again.kernels.iter().all(|kernel| kernel.known && kernel.finished), "{again:?}");
     assert_eq!(again.kernels.len(), 2);
     // A search that is cut short.
@@ -211,7 +212,8 @@ fn adapters_are_tuned() {
     assert!(device.warnings().is_empty());
 }
 
-/// Tunes a program, which computes the same then; what came of it, of a second time, and how often it was watched.
+/// Tunes a program and checks that it computes the same. Returns the results of a first and of a
+/// second tuning, and the number of calls of `watch`.
 #[cfg(feature = "wgpu")]
 fn tuned(device: &Device, source: &str, sizes: &[(&str, usize)], budget: Duration) -> (Tuning, Tuning, usize) {
     let model = Model::compile(source).unwrap();
@@ -223,7 +225,7 @@ fn tuned(device: &Device, source: &str, sizes: &[(&str, usize)], budget: Duratio
             let values: Vec<f32> = (0..ty.elements()).map(|i| (i * 7 % 11) as f32 / 8.0 - 0.5).collect();
             (name, Tensor::from_f32(ty.shape, &values).unwrap())
         });
-        session.run(given.collect::<Vec<_>>()).unwrap().remove("Y").to_f64s()
+        session.run(given.collect::<Vec<_>>()).unwrap().remove("Y").unwrap().to_f64s()
     };
     let before = run(&mut built().build().unwrap());
     let mut seen = 0;

@@ -1,67 +1,94 @@
-//! Files of weights that Keras 3 writes, `.weights.h5`: HDF5, in which each layer is a group, and its variables are `vars/0`, `vars/1` in that.
+//! Reads the weights of Keras 3, `.weights.h5`. The format is HDF5. Each layer is a group, and its
+//! variables are `vars/0`, `vars/1` in that group. Files of Keras 2 have another layout, which
+//! `keras2` reads.
 //!
-//! Always true: what is found are floats; counters and seeds, which are integers, and what an optimizer keeps are no weights. Memory for a tensor is
-//! taken when it is read, and then no more than deflated data in a file of that length could fill.
+//! Invariants:
+//! - All tensors found are floats. Counters and seeds, which are integers, and optimizer state are
+//!   not weights.
+//! - All tensors together, and all bytes read to find them, fit the file's allowance.
+//! - Memory for a tensor is allocated when it is read.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use hdf5_reader::group::Group;
-use hdf5_reader::storage::FileStorage;
+use hdf5_reader::storage::{FileStorage, Storage, StorageBuffer};
 use hdf5_reader::{ByteOrder, Dataset, Datatype, Hdf5File};
 use tile_compiler::dtype::DType;
 use tile_compiler::tensor::TensorType;
 
-use super::{WeightsError, error};
+use super::{WeightsError, caused, error, keras2};
+use crate::allowance::Allowance;
 
-/// What a file has.
+/// The tensors of a file.
 pub struct Contents {
-    /// `layers/dense/vars/0`
+    /// The names and types, such as `layers/dense/vars/0`.
     pub tensors: Vec<(String, TensorType)>,
-    /// As many.
+    /// The dataset of each tensor.
     pub datasets: Vec<Dataset>,
-    /// What Keras calls a layer, by the path of its group: `layers/dense`.
+    /// The Keras name of each layer, by the path of its group, such as `layers/dense`.
     pub titles: BTreeMap<String, String>,
 }
 
-/// Groups within groups; models are no deeper.
-const DEEPEST: usize = 64;
-/// To how many bytes one can grow by deflate.
-const INFLATED: u64 = 1032;
+/// The maximum nesting depth of groups. Models are less deep.
+pub const DEEPEST: usize = 64;
 
-/// Reads what the file has, but for the tensors' values.
-pub fn open(path: &Path, file: File) -> Result<Contents, WeightsError> {
+/// A file that counts its reads. While it is opened the counts add up. Later each read is counted
+/// alone.
+struct Counted {
+    file: FileStorage,
+    allowance: Mutex<Allowance>,
+    is_open: AtomicBool,
+}
+
+impl Storage for Counted {
+    fn len(&self) -> u64 {
+        self.file.len()
+    }
+
+    fn read_range(&self, offset: u64, length: usize) -> Result<StorageBuffer, hdf5_reader::error::Error> {
+        let mut allowance = self.allowance.lock().unwrap_or_else(PoisonError::into_inner);
+        allowance.take(length as u64).map_err(std::io::Error::from)?;
+        if self.is_open.load(Relaxed) {
+            allowance.give(length as u64);
+        }
+        drop(allowance);
+        self.file.read_range(offset, length)
+    }
+}
+
+/// Opens a file and finds its tensors. Reads no values.
+pub fn open(path: &Path, file: File, allowance: &Allowance) -> Result<Contents, WeightsError> {
     let failed = |what: &dyn std::fmt::Display| error(path, format!("this is not a valid HDF5 file: {what}"));
-    let length = file.metadata().map_err(|e| error(path, e))?.len();
-    let storage = FileStorage::from_file(file).map_err(|e| failed(&e))?;
-    let file = Hdf5File::from_storage(Arc::new(storage)).map_err(|e| failed(&e))?;
+    let file = FileStorage::from_file(file).map_err(|e| caused(path, e))?;
+    let storage = Counted { file, allowance: Mutex::new(allowance.clone()), is_open: AtomicBool::new(false) };
+    let storage = Arc::new(storage);
+    let file = Hdf5File::from_storage(storage.clone()).map_err(|e| failed(&e))?;
     let root = file.root_group().map_err(|e| failed(&e))?;
     let mut found = Contents { tensors: Vec::new(), datasets: Vec::new(), titles: BTreeMap::new() };
-    let mut walk = Walk { found: &mut found, seen: HashSet::new(), most: length.saturating_mul(INFLATED) };
-    walk.group(&root, "", 0).map_err(|what| failed(&what))?;
-    if root.attribute("layer_names").is_ok() || root.group("model_weights").is_ok() {
-        return Err(error(
-            path,
-            "this is a file of Keras 2: load it with Keras 3, and `model.save_weights(\"m.weights.h5\")`",
-        ));
-    }
+    let mut walk = Walk { found: &mut found, seen: HashSet::new(), allowance: allowance.clone() };
+    let read = match keras2::layers(&root) {
+        Some(layers) => keras2::read(&mut walk, &root, &layers),
+        None => walk.group(&root, "", 0),
+    };
+    read.map_err(|what| failed(&what))?;
+    storage.is_open.store(true, Relaxed);
     if found.tensors.is_empty() {
-        return Err(error(
-            path,
-            "it has no weights as Keras 3 writes them with `model.save_weights(\"m.weights.h5\")`",
-        ));
+        return Err(error(path, "it has no weights as Keras writes them with `model.save_weights(\"m.weights.h5\")`"));
     }
     Ok(found)
 }
 
-struct Walk<'c> {
-    found: &'c mut Contents,
-    /// The places of groups: a damaged file may have one within itself.
+/// The state of a traversal.
+pub struct Walk<'c> {
+    pub found: &'c mut Contents,
+    /// The addresses of visited groups. A damaged file may contain a cycle.
     seen: HashSet<u64>,
-    /// Bytes of a tensor.
-    most: u64,
+    /// The remaining allowance for tensors.
+    allowance: Allowance,
 }
 
 impl Walk<'_> {
@@ -89,11 +116,11 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Its type; none where it has integers.
-    fn tensor_type(&self, dataset: &Dataset) -> Result<Option<TensorType>, String> {
+    /// Returns a tensor's type, or `None` for integers.
+    pub fn tensor_type(&mut self, dataset: &Dataset) -> Result<Option<TensorType>, String> {
         let dtype = match dataset.dtype() {
             Datatype::FixedPoint { .. } => return Ok(None),
-            // The size of the exponent, in bits, tells the two floats of 16 bits apart.
+            // The size of the exponent in bits distinguishes f16 and bf16.
             Datatype::FloatingPoint { size: 2, .. } => match dataset.raw_datatype().map_err(|e| e.to_string())?.get(13)
             {
                 Some(8) => DType::BF16,
@@ -101,17 +128,14 @@ impl Walk<'_> {
             },
             Datatype::FloatingPoint { size: 4, .. } => DType::F32,
             Datatype::FloatingPoint { size: 8, .. } => DType::F64,
-            // As h5py writes what NumPy does not know.
+            // h5py writes types that NumPy lacks as opaque.
             Datatype::Opaque { size: 2, .. } if is_bfloat16(dataset) => DType::BF16,
             _ => return Err("it has a type that Tile has not".into()),
         };
         let shape: Option<Vec<usize>> = dataset.shape().iter().map(|&size| usize::try_from(size).ok()).collect();
-        let ty = shape.map(|shape| TensorType::new(dtype, shape));
-        let fits = |ty: &TensorType| {
-            let bytes = ty.checked_elements().and_then(|elements| elements.checked_mul(dtype.size()));
-            bytes.is_some_and(|bytes| bytes as u64 <= self.most)
-        };
-        ty.filter(fits).map(Some).ok_or_else(|| "it claims to be larger than the file can hold".into())
+        let ty = TensorType::new(dtype, shape.ok_or("it claims to be larger than the file can hold")?);
+        self.allowance.claim(&ty).map_err(|error| error.to_string())?;
+        Ok(Some(ty))
     }
 }
 
@@ -119,11 +143,11 @@ fn is_bfloat16(dataset: &Dataset) -> bool {
     dataset.attribute("dtype").and_then(|dtype| dtype.read_string()).is_ok_and(|dtype| dtype == "bfloat16")
 }
 
-/// The bytes of a tensor, little-endian.
-pub fn read(dataset: &Dataset, size: usize) -> Result<Vec<u8>, String> {
-    let mut bytes = dataset.read_raw_bytes().map_err(|e| e.to_string())?;
+/// Reads a tensor into `bytes`, little-endian. `bytes` must have the tensor's length.
+pub fn read(dataset: &Dataset, size: usize, bytes: &mut [u8]) -> Result<(), String> {
+    dataset.read_raw_bytes_into(bytes).map_err(|e| e.to_string())?;
     if matches!(dataset.dtype(), Datatype::FloatingPoint { byte_order: ByteOrder::BigEndian, .. }) {
         bytes.chunks_exact_mut(size).for_each(<[u8]>::reverse);
     }
-    Ok(bytes)
+    Ok(())
 }

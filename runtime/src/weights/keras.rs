@@ -1,14 +1,21 @@
-//! Which weight of a program each tensor of a file of Keras is. The file has a tree of groups, the program one of instances, and these have to be the same
-//! tree but for what they are called: `layers/bidirectional/forward_layer/cell/vars/0` is `bidirectional.forward.Kernel`.
+//! Maps the tensors of a Keras checkpoint to the program's weights. The file has a tree of groups,
+//! the program a tree of instances. The trees must be equal except for names:
+//! `layers/bidirectional/forward_layer/cell/vars/0` is `bidirectional.forward.Kernel`.
 //!
-//! 1. A group that holds nothing but another one is that one (`cell`, `layers`, and so instances).
-//! 2. Weights of a layer are in one order here and there, and have the same shapes; two trees with such weights and the same subtrees, in any order, are alike.
-//! 3. At each level, what is like nothing on the other side is opened, the largest first, until all are alike: a list `blocks` of two layers then is two layers.
-//! 4. Of several that are alike, those belong together that have one name, if it is a name that somebody gave: `dense_1` is what the second one is
-//!    called. The others of a class have the order in which they are used, which Keras numbers them in: `layers/dense`, `layers/dense_1`.
+//! 1. A group that contains nothing but another group is merged with it (`cell`, `layers`). The
+//!    same applies to instances.
+//! 2. Two nodes are alike if their own weights have the same shapes in the same order, and their
+//!    subtrees are alike in any order.
+//! 3. At each level, nodes without a counterpart on the other side are opened, the largest first,
+//!    until all nodes have one. For example, a list `blocks` of two layers is replaced by the two
+//!    layers.
+//! 4. Among several nodes that are alike, those with a common user-given name are paired. `dense_1`
+//!    is an automatic name. The remaining nodes of a class are paired in the order of use, which is
+//!    the order of Keras' numbers: `layers/dense`, `layers/dense_1`.
 //!
-//! Always true: nothing is guessed. Where layers are alike, and neither names nor an order tell which is which, that is an error; so it is where layers were made
-//! in another order than that in which the file has them, as it may be in a network with branches.
+//! Nothing is guessed. It is an error if neither names nor an order distinguish layers that are
+//! alike. It is also an error if layers were created in another order than the file has them, as
+//! may happen in a network with branches.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::LazyLock;
@@ -17,16 +24,16 @@ use tile_compiler::names::snake_case;
 use tile_compiler::tensor::TensorType;
 use tile_lang::library_names;
 
-/// A layer, or what holds layers: those of the program and of the file.
+/// A layer or a container of layers, of the program or of the file.
 #[derive(Clone, Debug, Default)]
 struct Node {
-    /// Where it is: the names on the way.
+    /// The names on the path from the root.
     place: Vec<String>,
-    /// What Keras calls it.
+    /// The Keras name of the layer.
     title: Option<String>,
-    /// What somebody called it.
+    /// The names that a user gave.
     names: BTreeSet<String>,
-    /// The numbers of its own weights, in order.
+    /// The indices of its own weights, in order.
     weights: Vec<usize>,
     children: Vec<Node>,
 }
@@ -42,7 +49,7 @@ impl Node {
         &mut self.children[at]
     }
 
-    /// With what it holds alone instead of itself.
+    /// Merges each node that has a single child and no weights with that child.
     fn collapsed(mut self) -> Node {
         self.children = self.children.into_iter().map(Node::collapsed).collect();
         if self.weights.is_empty() && self.children.len() == 1 {
@@ -54,7 +61,7 @@ impl Node {
         self
     }
 
-    /// What it is but for names: nodes with the same are alike.
+    /// Returns the structure without names. Nodes with equal structures are alike.
     fn form(&self, types: &[(String, TensorType)]) -> String {
         let own: Vec<String> = self.weights.iter().map(|&weight| format!("{:?}", types[weight].1.shape)).collect();
         let mut inner: Vec<String> = self.children.iter().map(|child| child.form(types)).collect();
@@ -62,29 +69,30 @@ impl Node {
         format!("{}{{{}}}", own.join(""), inner.join(","))
     }
 
-    /// How many weights are in it.
+    /// Returns the number of weights in the tree.
     fn size(&self) -> usize {
         self.weights.len() + self.children.iter().map(Node::size).sum::<usize>()
     }
 
-    /// What it holds, and its own weights as a layer beside that.
+    /// Replaces a node by its children, and by itself without children if it has weights.
     fn opened(mut self) -> Vec<Node> {
         let children = std::mem::take(&mut self.children);
         let own = (!self.weights.is_empty()).then_some(self);
         own.into_iter().chain(children).collect()
     }
 
-    /// The first of its weights.
+    /// Returns the index of the first weight in the tree.
     fn first(&self) -> usize {
         let inner = self.children.iter().map(Node::first);
         self.weights.iter().copied().chain(inner).min().unwrap_or(usize::MAX)
     }
 }
 
-/// The program's paths of the tensors that are `found` in a file, as many. `titles` has what Keras calls the file's groups.
+/// Returns the program's path for each tensor `found` in a file. `titles` has the Keras names of
+/// the file's groups.
 ///
 /// # Errors
-/// A sentence, and what of both sides does not go together.
+/// Returns a sentence, with the layers of both sides that do not match.
 pub fn paths(
     expected: &[(String, TensorType)],
     found: &[(String, TensorType)],
@@ -132,10 +140,12 @@ fn of_file(tensors: &[(String, TensorType)], titles: &BTreeMap<String, String>) 
     root.collapsed()
 }
 
-/// What somebody called a group of a file: its title, where that is no name of a class, and the name of an attribute, such as `query_dense`.
+/// Returns the user-given names of a group in a file. These are its title unless that is a class
+/// name, and the name of an attribute, such as `query_dense`.
 fn given_names(label: &str, title: Option<&str>) -> BTreeSet<String> {
     let of_class = |name: &str| {
         is_automatic(name)
+            || numbered(name).0 == UNKNOWN_CLASS
             || title.is_some_and(|title| numbered(title).0 == numbered(name).0 && numbered(label).0 == numbered(name).0)
     };
     let short = label.strip_suffix("_dense").or_else(|| label.strip_suffix("_layer"));
@@ -143,13 +153,21 @@ fn given_names(label: &str, title: Option<&str>) -> BTreeSet<String> {
     names.map(str::to_owned).collect()
 }
 
-/// `dense` and 1 of `dense_1`; 0 where it has no number.
+/// Splits `dense_1` into `dense` and 1. The number is 0 if there is none.
 fn numbered(name: &str) -> (&str, usize) {
     let parts = name.rsplit_once('_').and_then(|(stem, number)| Some((stem, number.parse().ok()?)));
     parts.unwrap_or((name, 0))
 }
 
-/// Whether it is what a layer of the library is called that nobody named.
+/// The class of layers whose class is unknown.
+pub const UNKNOWN_CLASS: &str = "layer";
+
+/// Returns the class in snake case if `name` is an automatic layer name.
+pub fn automatic_class(name: &str) -> Option<&str> {
+    is_automatic(name).then(|| numbered(name).0)
+}
+
+/// Returns whether `name` is an automatic name of a library layer.
 fn is_automatic(name: &str) -> bool {
     static CLASSES: LazyLock<HashSet<String>> = LazyLock::new(|| {
         let classes = library_names().filter(|name| name.starts_with(|c: char| c.is_ascii_uppercase()));
@@ -161,12 +179,12 @@ fn is_automatic(name: &str) -> bool {
 struct Match<'a> {
     expected: &'a [(String, TensorType)],
     found: &'a [(String, TensorType)],
-    /// Of what is found.
+    /// The path for each tensor in `found`.
     paths: Vec<String>,
 }
 
 impl Match<'_> {
-    /// Pairs what is on one level.
+    /// Pairs the nodes of one level.
     fn level(&mut self, mut ours: Vec<Node>, mut theirs: Vec<Node>) -> Result<(), String> {
         loop {
             let (our_forms, their_forms) = (forms(&ours, self.expected), forms(&theirs, self.found));
@@ -251,7 +269,8 @@ fn forms(nodes: &[Node], types: &[(String, TensorType)]) -> Vec<String> {
     nodes.iter().map(|node| node.form(types)).collect()
 }
 
-/// Nodes apart by the classes that they are called by, if there are as many of each here and there; else all together.
+/// Groups nodes by the classes in their names, if both sides have equally many of each class.
+/// Otherwise returns a single group.
 fn by_class(ours: Vec<Node>, theirs: Vec<Node>) -> Vec<(Vec<Node>, Vec<Node>)> {
     let class = |node: &Node| {
         let label = node.place.last().map_or("", String::as_str);
@@ -269,13 +288,13 @@ fn by_class(ours: Vec<Node>, theirs: Vec<Node>) -> Vec<(Vec<Node>, Vec<Node>)> {
     classes.into_values().collect()
 }
 
-/// `layers`, 0, `dense`, 1 of `layers/dense_1`.
+/// Splits `layers/dense_1` into (`layers`, 0) and (`dense`, 1).
 fn numbered_place(node: &Node) -> Vec<(String, usize)> {
     node.place.iter().map(|label| numbered(label)).map(|(stem, number)| (stem.to_owned(), number)).collect()
 }
 
-/// Whether groups of a file, sorted, differ from each other by a number, and what Keras called them, in the order in which it made them, does not speak against
-/// that order.
+/// Returns whether sorted groups of a file differ from each other only by numbers. If Keras named
+/// all of them automatically, the order in which it created them must agree.
 fn is_in_order(nodes: &[Node]) -> bool {
     let places: Vec<_> = nodes.iter().map(numbered_place).collect();
     let by_number = |a: &[(String, usize)], b: &[(String, usize)]| {
@@ -291,7 +310,7 @@ fn is_in_order(nodes: &[Node]) -> bool {
     all && made.is_none_or(|made| made.windows(2).all(grows))
 }
 
-/// A line a layer with the shapes of its weights, and what Keras calls it.
+/// Lists the layers, one per line, with the shapes of their weights and their Keras names.
 fn listed(nodes: &[Node], types: &[(String, TensorType)], separator: &str) -> String {
     const SHOWN: usize = 12;
     let line = |node: &Node| {

@@ -1,4 +1,4 @@
-//! Adapters: which GPUs there are, what they can do, and opening one.
+//! Adapters: listing, their capabilities, and opening.
 
 use tile_compiler::dtype::DType;
 use tile_compiler::profile::{Execution, MatrixUnit, Profile, Rates};
@@ -7,11 +7,12 @@ use wgpu::{
     DeviceType, ExperimentalFeatures, Features, Instance, InstanceDescriptor, InstanceFlags, Limits,
 };
 
+use super::confirm::confirm;
 use super::gpu::Gpu;
 use crate::device::DeviceInfo;
 use crate::error::Error;
 
-/// The features that kernels make use of where they are there, by the name that users see.
+/// The optional features that kernels use, with the names that users see.
 const FEATURES: [(Features, &str); 6] = [
     (Features::SHADER_F16, "f16"),
     (Features::SHADER_INT64, "int64"),
@@ -21,7 +22,7 @@ const FEATURES: [(Features, &str); 6] = [
     (Features::PIPELINE_CACHE, "pipeline-cache"),
 ];
 
-/// Every adapter, in the order that numbers them.
+/// Returns all adapters. Their positions are their numbers.
 async fn adapters() -> Vec<Adapter> {
     if Instance::enabled_backend_features().is_empty() {
         return Vec::new();
@@ -34,7 +35,7 @@ async fn adapters() -> Vec<Adapter> {
     instance.enumerate_adapters(Backends::PRIMARY).await
 }
 
-/// How much an adapter is to be preferred to others; `None` for one that is no real GPU and must be asked for by number.
+/// Returns the preference of a device type. `None`: not a real GPU, used only on request by number.
 fn rank(device_type: DeviceType) -> Option<u32> {
     match device_type {
         DeviceType::DiscreteGpu => Some(3),
@@ -44,13 +45,13 @@ fn rank(device_type: DeviceType) -> Option<u32> {
     }
 }
 
-/// The number of the best real GPU: the first of the most preferred type.
+/// Returns the number of the best real GPU: the first of the preferred type.
 fn best(adapters: &[Adapter]) -> Option<usize> {
     let ranked = adapters.iter().enumerate().filter_map(|(n, a)| Some((rank(a.get_info().device_type)?, n)));
     ranked.max_by_key(|&(rank, n)| (rank, std::cmp::Reverse(n))).map(|(_, n)| n)
 }
 
-/// What there is, for users to choose from; `default` marks the best real GPU.
+/// Describes all adapters for users. `default` marks the best real GPU.
 pub async fn list() -> Vec<DeviceInfo> {
     let adapters = adapters().await;
     let best = best(&adapters);
@@ -76,7 +77,7 @@ pub async fn list() -> Vec<DeviceInfo> {
     adapters.iter().enumerate().map(describe).collect()
 }
 
-/// Opens the adapter of this number, or the best real GPU, with all its limits.
+/// Opens the adapter with this number, or the best real GPU, with all its limits.
 pub async fn open(number: Option<usize>) -> Result<Gpu, Error> {
     let adapters = adapters().await;
     let Some(chosen) = number.or_else(|| best(&adapters)) else {
@@ -95,29 +96,36 @@ pub async fn open(number: Option<usize>) -> Result<Gpu, Error> {
     let descriptor = DeviceDescriptor {
         required_features: adapter.features() & wanted,
         required_limits: adapter.limits(),
-        // SAFETY: of these features kernels use matrices alone, as `Kernel` says: whole subgroups, aligned lines within
-        // their array.
+        // SAFETY: among the experimental features, kernels use only cooperative matrices, and as
+        // `Kernel` requires: by whole subgroups, with aligned rows inside their array.
         experimental_features: unsafe { ExperimentalFeatures::enabled() },
         ..DeviceDescriptor::default()
     };
     match adapter.request_device(&descriptor).await {
-        Ok((device, queue)) => Ok(Gpu::own(name, device, queue, profile_of(adapter).matrices)),
+        Ok((device, queue)) => {
+            let mut gpu = Gpu::own(name, device, queue, profile_of(adapter).matrices);
+            gpu.refuted = confirm(&mut gpu).await;
+            Ok(gpu)
+        }
         Err(error) => Err(Error::Device { device: name, doing: "to open".into(), source: Box::new(error) }),
     }
 }
 
-/// What the compiler is to know about a device with all of an adapter's limits and features.
+/// Returns the profile of a device with all limits and features of an adapter.
 fn profile_of(adapter: &Adapter) -> Profile {
     let info = adapter.get_info();
     let matrices = matrix_units(&info, &adapter.cooperative_matrix_properties());
     Profile { matrices, ..profile(&info, &adapter.limits(), adapter.features()) }
 }
 
-/// The products of matrices that kernels know: square, with sums in f32, where all subgroups have one size.
+/// Returns the matrix units that kernels support: square, with f32 accumulators, on GPUs with one
+/// subgroup size.
 fn matrix_units(info: &AdapterInfo, all: &[CooperativeMatrixProperties]) -> Vec<MatrixUnit> {
     let subgroup = match info.backend {
-        // What Metal does not say, Apple's manuals do.
-        Backend::Metal => 32,
+        // Metal does not report the subgroup size; Apple documents it. wgpu also claims matrices
+        // for the GPUs of AMD and Intel in Macs.
+        Backend::Metal if info.name.starts_with("Apple") => 32,
+        Backend::Metal => return Vec::new(),
         _ if info.subgroup_min_size == info.subgroup_max_size => info.subgroup_min_size,
         _ => return Vec::new(),
     };
@@ -135,7 +143,7 @@ fn matrix_units(info: &AdapterInfo, all: &[CooperativeMatrixProperties]) -> Vec<
     all.iter().filter_map(unit).collect()
 }
 
-/// What the compiler is to know about a device of these limits and features, which multiplies no matrices.
+/// Returns the profile of a device with these limits and features, without matrix units.
 pub fn profile(info: &AdapterInfo, limits: &Limits, features: Features) -> Profile {
     Profile {
         name: info.name.clone(),
@@ -159,7 +167,7 @@ pub fn profile(info: &AdapterInfo, limits: &Limits, features: Features) -> Profi
     }
 }
 
-/// What devices of a kind reach, about: no adapter says it of itself.
+/// Returns typical rates of a device type. Adapters do not report theirs.
 fn rates(device_type: DeviceType) -> Rates {
     match device_type {
         DeviceType::DiscreteGpu | DeviceType::VirtualGpu => {
@@ -170,12 +178,12 @@ fn rates(device_type: DeviceType) -> Rates {
     }
 }
 
-/// The names of those features that kernels make use of.
+/// Returns the names of the features that kernels use.
 fn feature_names(features: Features) -> Vec<&'static str> {
     FEATURES.iter().filter(|(feature, _)| features.contains(*feature)).map(|&(_, name)| name).collect()
 }
 
-/// Bytes of the largest memory of the device's own, where the driver says.
+/// Returns the bytes of the largest device-local memory heap, if the driver reports it.
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "windows"))]
 fn memory(adapter: &Adapter) -> Option<u64> {
     /// `VK_MEMORY_HEAP_DEVICE_LOCAL_BIT`

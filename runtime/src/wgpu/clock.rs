@@ -1,4 +1,4 @@
-//! How long a plan's launches take.
+//! Times of a plan's launches.
 
 use std::time::Instant;
 
@@ -8,31 +8,31 @@ use wgpu::{
 };
 
 use super::executable::GpuExecutable;
-use super::gpu::Mapping;
 use crate::error::Error;
 
-/// Bytes of the timestamps before and after.
+/// The bytes of two timestamps, before and after.
 const BYTES: u64 = 2 * wgpu::QUERY_SIZE as u64;
 
 impl GpuExecutable {
-    /// Whether the device has a clock of its own.
+    /// Returns whether the device has timestamps.
     pub fn has_clock(&self) -> bool {
         self.gpu.device.features().contains(Features::TIMESTAMP_QUERY)
     }
 
-    /// The seconds that a run takes, of so many one after the other, without the prelude: by the device's clock, or by the host's
-    /// where it has none.
+    /// Returns the mean seconds of `runs` consecutive runs without the prelude, by the device's
+    /// timestamps, or the host's clock if the device has none.
     pub async fn time(&mut self, runs: u32) -> Result<f64, Error> {
         let started = Instant::now();
         let device = &self.gpu.device;
-        let clock = self.has_clock().then(|| {
+        let clock = || {
             let queries =
                 device.create_query_set(&QuerySetDescriptor { label: None, ty: QueryType::Timestamp, count: 2 });
             let usage = BufferUsages::QUERY_RESOLVE | BufferUsages::COPY_SRC;
             let descriptor = BufferDescriptor { label: None, size: BYTES, usage, mapped_at_creation: false };
             (queries, device.create_buffer(&descriptor), self.gpu.mappable(BYTES))
-        });
+        };
         let submit = || {
+            let clock = self.has_clock().then(clock);
             let mut encoder = device.create_command_encoder(&CommandEncoderDescriptor::default());
             let timestamp_writes = clock.as_ref().map(|(query_set, ..)| ComputePassTimestampWrites {
                 query_set,
@@ -48,15 +48,16 @@ impl GpuExecutable {
                 encoder.resolve_query_set(queries, 0..2, resolved, 0);
                 encoder.copy_buffer_to_buffer(resolved, 0, target, 0, BYTES);
             }
-            Ok(self.gpu.submit(encoder))
+            Ok((self.gpu.submit(encoder), clock))
         };
-        let submission = self.gpu.scoped("to time a kernel", submit).await?;
+        let (submission, clock) = self.gpu.scoped("to time a kernel", submit).await?;
         let each = |seconds: f64| seconds / f64::from(runs.max(1));
         let Some((.., target)) = &clock else {
             self.gpu.wait(submission)?;
+            self.gpu.check_alive()?;
             return Ok(each(started.elapsed().as_secs_f64()));
         };
-        let mapping = Mapping::start(target);
+        let mapping = self.gpu.map(target);
         self.gpu.wait(submission)?;
         let view = self.gpu.read(target, mapping).await?;
         let tick =

@@ -1,8 +1,9 @@
 //! [`GpuExecutable`]: a plan with its buffers and pipelines on a GPU.
 //!
-//! All launches of a run go into one compute pass and one submission, with the copies that bring the results back.
-//! Each slot of temporaries is a buffer of its own: wgpu orders launches by the buffers that they share. A loop's launches
-//! are recorded turn after turn; the number of the turn is in a uniform buffer that holds them all, at a dynamic offset.
+//! All launches of a run are recorded in one compute pass and one submission, with the copies of
+//! the results. Each slot of temporaries is a separate buffer, because wgpu orders launches by the
+//! buffers that they share. The iterations of a loop are recorded one after the other. The kernel
+//! reads the iteration number from a uniform buffer with all numbers, at a dynamic offset.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -22,29 +23,31 @@ use super::gpu::{Gpu, Mapping, aligned};
 use super::pipeline::pipelines;
 use crate::error::Error;
 use crate::executable::kernel;
+use crate::memory as host;
 use crate::storage::{from_storage, to_storage};
 use crate::store::{self, Store, Stored};
 
-/// A plan made ready to run.
+/// A plan compiled and bound for a GPU.
 pub struct GpuExecutable {
     pub(super) gpu: Arc<Gpu>,
     pub plan: Plan,
-    /// The memory behind each of the plan's buffers; temporaries of one slot share theirs, and what is carried has none.
+    /// The memory of each of the plan's buffers. Temporaries in one slot share a buffer, and
+    /// loop-carried values have none.
     buffers: Vec<Option<Buffer>>,
     prelude: Vec<Launch>,
     pub(super) launches: Vec<Launch>,
-    /// The prelude must run before the next run.
+    /// Whether the prelude must run before the next run.
     stale: bool,
     readbacks: Vec<Readback>,
 }
 
-/// A step at one turn of each loop around it.
+/// A step at one iteration of each enclosing loop.
 pub(super) struct Launch {
-    /// Its number.
+    /// The index of the step.
     pub step: usize,
     pipeline: ComputePipeline,
     bindings: BindGroup,
-    /// Where the turns that the kernel asks for are.
+    /// The dynamic offsets of the iteration numbers that the kernel reads.
     turns: Vec<u32>,
     grid: [u32; 3],
 }
@@ -58,36 +61,36 @@ impl Launch {
     }
 }
 
-/// A buffer with the numbers 0, 1, … of turns, each `stride` bytes after the one before it.
+/// A buffer with the iteration numbers 0, 1, …, at intervals of `stride` bytes.
 struct Turns {
     buffer: Buffer,
     stride: u32,
 }
 
-/// The bytes of a turn's binding: a u32, and what every device can bind.
+/// The bytes of an iteration number's binding: a u32, padded to what every device can bind.
 const TURN_BYTES: u64 = 16;
 
-/// A buffer that holds outputs, and the mappable one into which it is copied.
+/// A buffer with outputs, and the mappable buffer for its copy.
 struct Readback {
     source: usize,
     target: Buffer,
 }
 
-/// Outputs of a step that are on their way to the host.
+/// Outputs of a step in transfer to the host.
 pub struct GpuWatched {
     gpu: Arc<Gpu>,
     submission: SubmissionIndex,
     target: Option<(Mapping, Buffer)>,
-    /// With the types in which the device stores them.
+    /// The types of the outputs, and their storage types on the device.
     types: Vec<(TensorType, DType)>,
 }
 
 impl GpuWatched {
-    /// Waits for the step, and gives the outputs.
+    /// Waits for the step, and returns the outputs.
     pub async fn take(self) -> Result<Vec<Tensor>, Error> {
         let GpuWatched { gpu, submission, target, types } = self;
         gpu.wait(submission)?;
-        let Some((mapping, target)) = target else { return Ok(Vec::new()) };
+        let Some((mapping, target)) = target else { return gpu.check_alive().map(|()| Vec::new()) };
         let view = gpu.read(&target, mapping).await?;
         let mut rest = &view[..];
         let mut outputs = Vec::with_capacity(types.len());
@@ -101,10 +104,11 @@ impl GpuWatched {
 }
 
 impl GpuExecutable {
-    /// Allocates what the plan needs beside those weights that are in the store, uploads its constants, and compiles its kernels.
-    /// With `checked`, kernels check their accesses as they run.
+    /// Allocates the plan's buffers, except weights already in the store, uploads its constants,
+    /// and compiles its kernels. With `checked`, kernels check their accesses.
     pub async fn new(gpu: Arc<Gpu>, plan: Plan, checked: bool, store: &mut Store) -> Result<GpuExecutable, Error> {
         plan.weights.iter().try_for_each(|port| store.check(&port.name, &port.ty))?;
+        require(&gpu, &plan, store)?;
         let buffers = gpu.scoped("to allocate the program's buffers", || allocate(&gpu, &plan, store)).await?;
         for port in &plan.weights {
             if store.get(&port.name).is_none() {
@@ -117,11 +121,12 @@ impl GpuExecutable {
         let (prelude, launches) =
             gpu.scoped("to bind the program's buffers", || bind(&gpu, &plan, &buffers, &pipelines)).await?;
         let readbacks = gpu.scoped("to allocate memory for the results", || Ok(readbacks(&gpu, &plan))).await?;
+        gpu.check_alive()?;
         Ok(GpuExecutable { gpu, plan, buffers, prelude, launches, stale: true, readbacks })
     }
 
-    /// Uploads the input or weight of this number in [`Plan::given`], a tensor of its port's type. It stays until it is set
-    /// again.
+    /// Uploads the input or weight with this index in [`Plan::given`], a tensor of its port's type.
+    /// It stays until it is set again.
     pub async fn set(&mut self, number: usize, tensor: &Tensor) -> Result<(), Error> {
         let port = self.plan.given().nth(number);
         let missing = || Error::Internal { what: format!("the plan has no input or weight {number}") };
@@ -130,36 +135,37 @@ impl GpuExecutable {
         self.gpu.scoped("to take an input", || upload(&self.gpu, &self.plan, &self.buffers, id, tensor)).await
     }
 
-    /// The input or weight of this number in [`Plan::given`].
+    /// Downloads the input or weight with this index in [`Plan::given`].
     pub async fn get(&self, number: usize) -> Result<Tensor, Error> {
         let missing = || Error::Internal { what: format!("the plan has no input or weight {number}") };
         self.download(self.plan.given().nth(number).ok_or_else(missing)?).await
     }
 
-    /// What is in a port's buffer.
+    /// Downloads a port's buffer.
     async fn download(&self, port: &Port) -> Result<Tensor, Error> {
         let storage = self.plan.buffers[port.buffer].storage;
         let view = self.gpu.download(memory(&self.buffers, port.buffer)?).await?;
         from_storage(&view, storage, &port.ty).ok_or_else(|| Error::unstorable(&port.ty, storage))
     }
 
-    /// Runs every step so many times, those of the prelude where it must, and waits for the last.
+    /// Runs every step `runs` times, with the prelude if it is stale, and waits for the last run.
     pub async fn repeat(&mut self, runs: u32) -> Result<(), Error> {
         let mut last = None;
         for _ in 0..runs {
             last = Some(self.submit(true, false).await?);
             self.stale = false;
         }
-        last.map_or(Ok(()), |submission| self.gpu.wait(submission))
+        last.map_or(Ok(()), |submission| self.gpu.wait(submission))?;
+        self.gpu.check_alive()
     }
 
-    /// Runs every step, those of the prelude where it must, after which the next values of weights are their values. Does not
-    /// wait; the values of the outputs `watched` are on their way.
+    /// Runs every step, with the prelude if it is stale, and then replaces the weights by their
+    /// next values. Does not wait. The outputs `watched` are in transfer to the host.
     pub async fn step(&mut self, watched: &[usize]) -> Result<GpuWatched, Error> {
         let ports: Vec<Port> = watched.iter().map(|&number| self.plan.outputs[number].clone()).collect();
         let bytes: u64 = ports.iter().map(|port| aligned(self.plan.buffers[port.buffer].bytes())).sum();
-        let target = (bytes > 0).then(|| self.gpu.mappable(bytes));
         let submit = || {
+            let target = (bytes > 0).then(|| self.gpu.mappable(bytes));
             let mut encoder = self.gpu.device.create_command_encoder(&CommandEncoderDescriptor::default());
             self.record(&mut encoder);
             for &(weight, output) in &self.plan.updates {
@@ -177,22 +183,22 @@ impl GpuExecutable {
                 encoder.copy_buffer_to_buffer(memory(&self.buffers, port.buffer)?, 0, target, at, size);
                 at += size;
             }
-            Ok(self.gpu.submit(encoder))
+            Ok((self.gpu.submit(encoder), target))
         };
-        let submission = self.gpu.scoped("to run the program", submit).await?;
+        let (submission, target) = self.gpu.scoped("to run the program", submit).await?;
         self.stale = false;
-        let target = target.map(|target| (Mapping::start(&target), target));
+        let target = target.map(|target| (self.gpu.map(&target), target));
         let types = ports.into_iter().map(|port| (port.ty, self.plan.buffers[port.buffer].storage)).collect();
         Ok(GpuWatched { gpu: self.gpu.clone(), submission, target, types })
     }
 
-    /// Takes its weights' memory from the store: it has that already.
+    /// Checks that the store has the weights. This executable already shares their memory.
     pub fn attach(&mut self, store: &Store) -> Result<(), Error> {
         self.stale = true;
         self.plan.weights.iter().try_for_each(|port| store.check(&port.name, &port.ty))
     }
 
-    /// Its weights have values.
+    /// Marks the weights in the store as set.
     pub fn detach(&mut self, store: &mut Store) {
         for port in &self.plan.weights {
             if let Some(weight) = store.get_mut(&port.name) {
@@ -201,26 +207,27 @@ impl GpuExecutable {
         }
     }
 
-    /// The output of this number of the last run.
+    /// Downloads the output with this index of the last run.
     pub async fn output(&self, number: usize) -> Result<Tensor, Error> {
         let port = &self.plan.outputs[number];
         self.download(port).await
     }
 
-    /// The outputs of the last run, in the plan's order.
+    /// Downloads the outputs of the last run, in the plan's order.
     pub async fn read(&self) -> Result<Vec<Tensor>, Error> {
         let submission = self.submit(false, true).await?;
         self.collect(submission).await
     }
 
-    /// Runs every step, those of the prelude where it must, and gives the outputs in the plan's order.
+    /// Runs every step, with the prelude if it is stale, and downloads the outputs in the plan's
+    /// order.
     pub async fn run(&mut self) -> Result<Vec<Tensor>, Error> {
         let submission = self.submit(true, true).await?;
         self.stale = false;
         self.collect(submission).await
     }
 
-    /// Hands over to the device, in one submission, all launches if `execute`, then the copies of the results if `read`.
+    /// Submits all launches if `execute`, then the copies of the results if `read`.
     pub(super) async fn submit(&self, execute: bool, read: bool) -> Result<SubmissionIndex, Error> {
         let submit = || {
             let mut encoder = self.gpu.device.create_command_encoder(&CommandEncoderDescriptor::default());
@@ -237,16 +244,16 @@ impl GpuExecutable {
         self.gpu.scoped("to run the program", submit).await
     }
 
-    /// Records all launches, in one pass.
+    /// Records all launches in one pass.
     fn record(&self, encoder: &mut CommandEncoder) {
         let mut pass = encoder.begin_compute_pass(&ComputePassDescriptor::default());
         let prelude = if self.stale { self.prelude.as_slice() } else { &[] };
         prelude.iter().chain(&self.launches).for_each(|launch| launch.record(&mut pass));
     }
 
-    /// The outputs that `submission` copies.
-    async fn collect(&self, submission: SubmissionIndex) -> Result<Vec<Tensor>, Error> {
-        let mappings: Vec<Mapping> = self.readbacks.iter().map(|readback| Mapping::start(&readback.target)).collect();
+    /// Returns the outputs that `submission` copies.
+    pub(super) async fn collect(&self, submission: SubmissionIndex) -> Result<Vec<Tensor>, Error> {
+        let mappings: Vec<Mapping> = self.readbacks.iter().map(|readback| self.gpu.map(&readback.target)).collect();
         let mut result = self.gpu.wait(submission).map(|()| vec![None; self.plan.outputs.len()]);
         for (readback, mapping) in self.readbacks.iter().zip(mappings) {
             if let Ok(outputs) = &mut result {
@@ -255,13 +262,13 @@ impl GpuExecutable {
                     Err(error) => result = Err(error),
                 }
             }
-            readback.target.unmap();
+            self.gpu.unmap(&readback.target);
         }
         let missing = |port: &Port| Error::unstorable(&port.ty, self.plan.buffers[port.buffer].storage);
         result?.into_iter().zip(&self.plan.outputs).map(|(tensor, port)| tensor.ok_or_else(|| missing(port))).collect()
     }
 
-    /// Fills in those outputs that live in buffer `source`, which holds `bytes`.
+    /// Sets the outputs stored in buffer `source` from its content `bytes`.
     fn take(&self, source: usize, bytes: &[u8], outputs: &mut [Option<Tensor>]) {
         let storage = self.plan.buffers[source].storage;
         for (output, port) in outputs.iter_mut().zip(&self.plan.outputs) {
@@ -272,7 +279,7 @@ impl GpuExecutable {
     }
 }
 
-/// The memory behind each of the plan's buffers, with constants uploaded.
+/// Allocates the memory of the plan's buffers, and uploads the constants.
 fn allocate(gpu: &Gpu, plan: &Plan, store: &Store) -> Result<Vec<Option<Buffer>>, Error> {
     let create = |bytes: u64| {
         gpu.device.create_buffer(&BufferDescriptor {
@@ -306,7 +313,20 @@ fn allocate(gpu: &Gpu, plan: &Plan, store: &Store) -> Result<Vec<Option<Buffer>>
     Ok(buffers)
 }
 
-/// The memory of buffer `id` of the plan.
+/// Refuses a plan whose buffers beside the weights in the store take more than the store's limit,
+/// or on a device that shares the host's memory more than there is.
+fn require(gpu: &Gpu, plan: &Plan, store: &Store) -> Result<(), Error> {
+    let needed = host::of_plan(plan, &[], store);
+    let kind = gpu.device.adapter_info().device_type;
+    let is_on_host = matches!(kind, wgpu::DeviceType::Cpu | wgpu::DeviceType::IntegratedGpu);
+    match (is_on_host, store.limit) {
+        (false, None) => Ok(()),
+        (false, Some(limit)) => host::require_within(&gpu.name, needed, limit),
+        (true, limit) => host::require(&gpu.name, needed, limit),
+    }
+}
+
+/// Returns the memory of buffer `id` of the plan.
 fn memory(buffers: &[Option<Buffer>], id: usize) -> Result<&Buffer, Error> {
     buffers[id].as_ref().ok_or_else(|| Error::Internal { what: "what a loop carries is used outside of it".into() })
 }
@@ -323,8 +343,8 @@ fn upload(gpu: &Gpu, plan: &Plan, buffers: &[Option<Buffer>], id: usize, tensor:
     Ok(())
 }
 
-/// Binds the buffers of every launch of the prelude and of a run, once for all runs; launches of a routine with the same
-/// buffers share a binding.
+/// Binds the buffers of every launch of the prelude and of a run, once for all runs. Launches of a
+/// routine with the same buffers share a bind group.
 fn bind(
     gpu: &Gpu,
     plan: &Plan,
@@ -369,7 +389,7 @@ fn bind(
 }
 
 impl Turns {
-    /// As many as the longest of the loops has.
+    /// Makes a buffer with as many numbers as the longest loop has iterations.
     fn new(gpu: &Gpu, plan: &Plan) -> Turns {
         let longest = plan.all_loops().map(|around| around.length).max().unwrap_or(1);
         let stride = gpu.device.limits().min_uniform_buffer_offset_alignment.max(TURN_BYTES as u32);
@@ -388,7 +408,7 @@ impl Turns {
     }
 }
 
-/// A mappable buffer for each one that holds outputs.
+/// Makes a mappable buffer for each buffer with outputs.
 fn readbacks(gpu: &Gpu, plan: &Plan) -> Vec<Readback> {
     let mut sources: Vec<usize> = plan.outputs.iter().map(|port| port.buffer).collect();
     sources.sort_unstable();

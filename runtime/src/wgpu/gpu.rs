@@ -1,4 +1,4 @@
-//! [`Gpu`]: an open wgpu device, and the way from what it reports to our errors.
+//! [`Gpu`]: an open wgpu device, and the conversion of its reports to errors.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,35 +24,42 @@ pub struct Gpu {
     pub device: Device,
     pub queue: Queue,
     pub profile: Profile,
-    /// What the driver has compiled, for all sessions.
+    /// Sentences about the features removed from the profile because they gave wrong results.
+    pub refuted: Vec<String>,
+    /// The driver's compiled pipelines, shared by all sessions.
     pub compiled: Compiled,
-    /// The schedules that were tuned for it.
+    /// The tuned schedules of this device.
     #[cfg(not(target_family = "wasm"))]
     pub tuned: Mutex<Kept>,
-    /// Why the device was lost, once it is.
+    /// Whether the device belongs to an app, which may destroy it without notice.
+    is_shared: bool,
+    /// The reason for the device's loss, once it is lost.
     lost: Arc<Mutex<Option<String>>>,
-    /// How often commands were handed over.
+    /// The number of submissions.
     #[cfg(test)]
     pub submissions: std::sync::atomic::AtomicUsize,
 }
 
 impl Gpu {
-    /// A device that nobody else uses, which multiplies these matrices.
+    /// Makes a device of our own, with these matrix units.
     pub fn own(name: String, device: Device, queue: Queue, matrices: Vec<MatrixUnit>) -> Gpu {
         let compiled = Compiled::kept(&device);
         let shared = Gpu::shared(name, device, queue);
-        let gpu = Gpu { compiled, profile: Profile { matrices, ..shared.profile }, ..shared };
+        let gpu = Gpu { compiled, profile: Profile { matrices, ..shared.profile }, is_shared: false, ..shared };
         let lost = gpu.lost.clone();
-        gpu.device.set_device_lost_callback(move |_, reason| *lock(&lost) = Some(reason));
-        // Every call that can fail is within an error scope; what wgpu does between them, such as freeing, must not panic.
+        gpu.device.set_device_lost_callback(move |_, reason| {
+            lock(&lost).get_or_insert(reason);
+        });
+        // All calls that can fail are inside error scopes. Work of wgpu outside them, such as
+        // freeing, must not panic.
         gpu.device.on_uncaptured_error(Arc::new(|_| {}));
         gpu
     }
 
-    /// A device that an app brings, and on which its own callbacks stay.
+    /// Makes a device from one of an app. The app's callbacks stay in place.
     pub fn shared(name: String, device: Device, queue: Queue) -> Gpu {
         let profile = adapter::profile(&device.adapter_info(), &device.limits(), device.features());
-        let compiled = Compiled::new(&device);
+        let compiled = quietly(&device, || Compiled::new(&device));
         Gpu {
             name,
             #[cfg(not(target_family = "wasm"))]
@@ -60,14 +67,16 @@ impl Gpu {
             device,
             queue,
             profile,
+            refuted: Vec::new(),
             compiled,
+            is_shared: true,
             lost: Arc::default(),
             #[cfg(test)]
             submissions: Default::default(),
         }
     }
 
-    /// What a user may want to know although it changes no result.
+    /// Returns warnings that do not concern results.
     pub fn warnings(&self) -> Vec<String> {
         #[cfg(not(target_family = "wasm"))]
         let warnings = [self.compiled.warnings(), lock(&self.tuned).warnings.clone()].concat();
@@ -76,20 +85,15 @@ impl Gpu {
         warnings
     }
 
-    /// Calls `f`, and gives the first error that the device reports for what it did. `doing` completes "failed".
+    /// Calls `f`, and returns the first error that the device reports for it. `doing` completes
+    /// "failed".
     pub async fn scoped<T>(&self, doing: &str, f: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-        let scopes = [ErrorFilter::Validation, ErrorFilter::Internal, ErrorFilter::OutOfMemory]
-            .map(|filter| self.device.push_error_scope(filter));
-        let value = f();
-        // Innermost first. What follows from a lack of memory is reported too, but as invalid use.
-        let mut reports = Vec::new();
-        for scope in scopes.into_iter().rev() {
-            reports.push(scope.pop());
-        }
+        self.check_lost()?;
+        let (value, reports) = in_scopes(&self.device, f);
         self.check_lost()?;
         for report in reports {
             if let Some(error) = report.await {
-                return Err(self.error(doing, error));
+                return Err(self.or_lost(self.error(doing, error)));
             }
         }
         value
@@ -110,26 +114,58 @@ impl Gpu {
         }
     }
 
-    /// Waits for `submission`, so that the callbacks of maps are called. In a browser its event loop does, later.
+    /// Returns the error of a lost device, or else `error`.
+    fn or_lost(&self, error: Error) -> Error {
+        self.check_alive().err().unwrap_or(error)
+    }
+
+    /// Checks that the device is not lost, in calls without another way to find out: a device that
+    /// an app has destroyed accepts commands and ignores them. After a loss, all uses of the device
+    /// return the same error.
+    pub fn check_alive(&self) -> Result<(), Error> {
+        self.check_lost()?;
+        if self.is_shared && is_destroyed(&self.device) {
+            let adapter = self.device.adapter_info().name;
+            self.lose(format!("`{adapter}` was destroyed or reset; open it again, and build new sessions on it"));
+        }
+        self.check_lost()
+    }
+
+    fn lose(&self, reason: String) {
+        lock(&self.lost).get_or_insert(reason);
+    }
+
+    /// Waits for `submission`, so that the callbacks of mappings run. In a browser its event loop
+    /// runs them later.
     pub fn wait(&self, submission: SubmissionIndex) -> Result<(), Error> {
         let poll = PollType::Wait { submission_index: Some(submission), timeout: None };
-        // wgpu panics where the device is lost while it waits.
+        // wgpu panics if the device is lost during the wait.
         let waited = catch_unwind(AssertUnwindSafe(|| self.device.poll(poll)));
+        if waited.is_err() {
+            self.lose("it failed while it was waited for".into());
+        }
         self.check_lost()?;
         match waited {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(error)) => Err(Error::Device {
+            Ok(Err(error)) => Err(self.or_lost(Error::Device {
                 device: self.name.clone(),
                 doing: "while it was waited for".into(),
                 source: Box::new(error),
-            }),
-            Err(_) => {
-                Err(Error::DeviceLost { device: self.name.clone(), reason: "it failed while it was waited for".into() })
-            }
+            })),
+            _ => Ok(()),
         }
     }
 
-    /// What a mapped buffer holds, once `mapping` is done.
+    /// Starts to map a buffer for reading.
+    pub fn map(&self, buffer: &Buffer) -> Mapping {
+        quietly(&self.device, || Mapping::start(buffer))
+    }
+
+    /// Unmaps a buffer, or cancels its mapping.
+    pub fn unmap(&self, buffer: &Buffer) {
+        quietly(&self.device, || buffer.unmap());
+    }
+
+    /// Returns the content of a mapped buffer when `mapping` is complete.
     pub async fn read(&self, buffer: &Buffer, mapping: Mapping) -> Result<BufferView, Error> {
         let mapped = match mapping.await {
             Ok(()) => buffer.get_mapped_range(..).map_err(|error| error.to_string()),
@@ -137,19 +173,19 @@ impl Gpu {
         };
         self.check_lost()?;
         let (device, doing) = (self.name.clone(), "to hand over a result".to_owned());
-        mapped.map_err(|error| Error::Device { device, doing, source: error.into() })
+        mapped.map_err(|error| self.or_lost(Error::Device { device, doing, source: error.into() }))
     }
 }
 
 impl Gpu {
-    /// Hands over commands to the device: one submission.
+    /// Submits commands to the device, as one submission.
     pub fn submit(&self, commands: CommandEncoder) -> SubmissionIndex {
         #[cfg(test)]
         self.submissions.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         self.queue.submit([commands.finish()])
     }
 
-    /// A buffer that the host can read.
+    /// Makes a buffer that the host can map for reading. Call it inside [`Gpu::scoped`].
     pub fn mappable(&self, bytes: u64) -> Buffer {
         self.device.create_buffer(&BufferDescriptor {
             label: None,
@@ -159,51 +195,86 @@ impl Gpu {
         })
     }
 
-    /// What is in a buffer, after all that was submitted before.
+    /// Returns the content of a buffer after all previous submissions.
     pub async fn download(&self, buffer: &Buffer) -> Result<BufferView, Error> {
-        let target = self.mappable(buffer.size());
         let copy = || {
+            let target = self.mappable(buffer.size());
             let mut encoder = self.device.create_command_encoder(&CommandEncoderDescriptor::default());
             encoder.copy_buffer_to_buffer(buffer, 0, &target, 0, target.size());
-            Ok(self.submit(encoder))
+            Ok((self.submit(encoder), target))
         };
-        let submission = self.scoped("to read a weight", copy).await?;
-        let mapping = Mapping::start(&target);
+        let (submission, target) = self.scoped("to read a weight", copy).await?;
+        let mapping = self.map(&target);
         self.wait(submission)?;
         self.read(&target, mapping).await
     }
 }
 
-/// What was tuned for this adapter with its driver, this profile, and this version.
+/// Opens the tuned schedules of this adapter with its driver, the profile, and this version.
 #[cfg(not(target_family = "wasm"))]
 fn tuned(device: &Device, profile: &Profile) -> Kept {
     let info = device.adapter_info();
     let of_profile = format!("{profile:?}");
-    // Devices of other limits, such as an app's own, have files of their own.
+    // Devices with other limits, such as an app's, have separate files.
     let name = format!("tuned-{:x}-{:x}-{:016x}", info.vendor, info.device, cache::hash(of_profile.as_bytes()));
     Kept::open(&name, &[adapter_key(device), of_profile].join(", "))
 }
 
-/// The adapter with its driver, and this version.
-#[cfg(not(target_family = "wasm"))]
+/// Identifies the adapter, its driver, and this version.
 pub fn adapter_key(device: &Device) -> String {
     let info = device.adapter_info();
     let of_version = format!("tilec {}", env!("CARGO_PKG_VERSION"));
     [&info.name, info.backend.to_str(), &info.driver, &info.driver_info, &of_version].join(", ")
 }
 
-/// Device memory comes in units of 4 bytes.
+/// Rounds bytes up to the 4-byte unit of buffer copies.
 pub fn aligned(bytes: u64) -> u64 {
     bytes.next_multiple_of(wgpu::COPY_BUFFER_ALIGNMENT)
 }
 
+/// Calls `f` inside error scopes of all kinds, and returns their reports. An error outside any
+/// scope panics if an app's device has no error handler.
+fn in_scopes<T>(device: &Device, f: impl FnOnce() -> T) -> (T, Vec<impl Future<Output = Option<wgpu::Error>>>) {
+    let scopes = [ErrorFilter::Validation, ErrorFilter::Internal, ErrorFilter::OutOfMemory]
+        .map(|filter| device.push_error_scope(filter));
+    let value = f();
+    // The innermost scope comes first. After a lack of memory, later uses are reported as
+    // validation errors, too.
+    let mut reports = Vec::new();
+    for scope in scopes.into_iter().rev() {
+        reports.push(scope.pop());
+    }
+    (value, reports)
+}
+
+/// Calls `f` and drops its error reports. The caller detects errors in another way.
+fn quietly<T>(device: &Device, f: impl FnOnce() -> T) -> T {
+    in_scopes(device, f).0
+}
+
+/// Returns whether the device fails to create buffers without reporting an error.
+#[cfg(not(target_family = "wasm"))]
+fn is_destroyed(device: &Device) -> bool {
+    let usage = BufferUsages::MAP_WRITE | BufferUsages::COPY_SRC;
+    let descriptor = BufferDescriptor { label: None, size: 4, usage, mapped_at_creation: true };
+    let create = || device.create_buffer(&descriptor).get_mapped_range(..).is_err();
+    let (failed, reports) = in_scopes(device, create);
+    failed && reports.into_iter().all(|report| pollster::block_on(report).is_none())
+}
+
+/// In a browser reading from a lost device reports the loss.
+#[cfg(target_family = "wasm")]
+fn is_destroyed(_: &Device) -> bool {
+    false
+}
+
 type MapResult = Result<(), wgpu::BufferAsyncError>;
 
-/// A buffer on its way to being mapped for reading.
+/// A pending mapping of a buffer for reading.
 pub struct Mapping(Arc<Mutex<(Option<MapResult>, Option<Waker>)>>);
 
 impl Mapping {
-    pub fn start(buffer: &Buffer) -> Mapping {
+    fn start(buffer: &Buffer) -> Mapping {
         let state = Arc::new(Mutex::new((None, None::<Waker>)));
         let mapping = Mapping(state.clone());
         buffer.map_async(MapMode::Read, .., move |result| {
@@ -232,7 +303,7 @@ impl Future for Mapping {
     }
 }
 
-/// The content, also where a thread panicked while it held the lock.
+/// Locks a mutex, even one that a panicking thread has poisoned.
 pub fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,19 +1,24 @@
-//! The wgpu device: any GPU that Vulkan, Metal, DirectX 12 or a browser reaches.
+//! The wgpu device: a GPU by Vulkan, Metal, DirectX 12 or a browser.
 //!
-//! Everything that may wait is `async`, so that it runs in a browser too, where `pipeline` does without threads and
-//! `pipeline_cache` without files; nothing else here uses them.
-//! Whatever the device reports, by error scope, callback or panic, becomes an [`Error`].
+//! All functions that may wait are `async`, so that they also run in a browser. There, `pipeline`
+//! works without threads and `pipeline_cache` without files. Nothing else here needs either.
+//!
+//! All reports of the device, by error scope, callback or panic, become an [`Error`].
 
 mod adapter;
 #[cfg(not(target_family = "wasm"))]
 mod clock;
+mod confirm;
 mod executable;
 mod gpu;
 mod pipeline;
 mod pipeline_cache;
+#[cfg(test)]
+mod tests;
 #[cfg(not(target_family = "wasm"))]
 mod trace;
 
 pub use adapter::{list, open};
+pub use confirm::confirm;
 pub use executable::{GpuExecutable, GpuWatched};
 pub use gpu::{Gpu, lock};

@@ -1,4 +1,5 @@
-//! The pipelines of a plan's kernels, each compiled once, by as many threads as there are processors where there are threads.
+//! Compilation of a plan's kernels to pipelines, on one thread for each processor where there are
+//! threads.
 
 use std::borrow::Cow;
 
@@ -14,7 +15,8 @@ use super::gpu::Gpu;
 use crate::error::Error;
 use crate::executable::{emit, kernel};
 
-/// A pipeline for each of the plan's routines. With `checked`, kernels check their accesses as they run.
+/// Compiles a pipeline for each of the plan's routines. With `checked`, kernels check their
+/// accesses.
 pub async fn pipelines(gpu: &Gpu, plan: &Plan, checked: bool) -> Result<Vec<ComputePipeline>, Error> {
     let kernels: Vec<&Kernel> = plan.routines.iter().map(kernel).collect::<Result<_, _>>()?;
     let pipelines = compile_all(gpu, &kernels, checked).await?;
@@ -22,17 +24,19 @@ pub async fn pipelines(gpu: &Gpu, plan: &Plan, checked: bool) -> Result<Vec<Comp
     Ok(pipelines)
 }
 
+/// Compiles a pipeline for each kernel.
 #[cfg(target_family = "wasm")]
-async fn compile_all(gpu: &Gpu, kernels: &[&Kernel], checked: bool) -> Result<Vec<ComputePipeline>, Error> {
+pub(super) async fn compile_all(gpu: &Gpu, kernels: &[&Kernel], checked: bool) -> Result<Vec<ComputePipeline>, Error> {
     gpu.scoped(DOING, || kernels.iter().map(|kernel| compile(gpu, kernel, checked)).collect()).await
 }
 
+/// Compiles a pipeline for each kernel, on several threads.
 #[cfg(not(target_family = "wasm"))]
-async fn compile_all(gpu: &Gpu, kernels: &[&Kernel], checked: bool) -> Result<Vec<ComputePipeline>, Error> {
+pub(super) async fn compile_all(gpu: &Gpu, kernels: &[&Kernel], checked: bool) -> Result<Vec<ComputePipeline>, Error> {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     let next = AtomicUsize::new(0);
-    // Takes kernels as long as there are any. Error scopes are a thread's own.
+    // Each thread takes the next kernel until none is left. Error scopes belong to a thread.
     let work = || {
         let mut compiled = Vec::new();
         while let Some((number, kernel)) =
@@ -56,7 +60,7 @@ async fn compile_all(gpu: &Gpu, kernels: &[&Kernel], checked: bool) -> Result<Ve
     compiled.into_iter().map(|(_, pipeline)| pipeline).collect()
 }
 
-/// What is done here, for errors.
+/// The description of this work in errors.
 const DOING: &str = "to compile the program's kernels";
 
 fn compile(gpu: &Gpu, kernel: &Kernel, checked: bool) -> Result<ComputePipeline, Error> {
@@ -64,10 +68,13 @@ fn compile(gpu: &Gpu, kernel: &Kernel, checked: bool) -> Result<ComputePipeline,
     let label = Some(kernel.name.as_str());
     let descriptor = ShaderModuleDescriptor { label, source: ShaderSource::Naga(Cow::Owned(module)) };
     let checks = if checked { ShaderRuntimeChecks::checked() } else { ShaderRuntimeChecks::unchecked() };
-    // SAFETY: the compiler has proven that every access of a kernel is within its buffer and every divisor not 0, and
-    // its loops are counted; the buffers bound have the kernel's lengths.
+    // SAFETY: the shader runs without runtime checks unless `checked`.
+    // - Accesses: the compiler has proven that each is inside its buffer.
+    // - Divisors: the compiler has proven that none is 0.
+    // - Loops: all are counted.
+    // - Bound buffers: they have the kernel's lengths.
     let module = unsafe { gpu.device.create_shader_module_trusted(descriptor, checks) };
-    // Sizes that are said here are looked at when buffers are bound, and not at every launch.
+    // With sizes given here, wgpu checks buffers when they are bound and not at every launch.
     let buffers = kernel.buffers.iter().map(|buffer| BindingType::Buffer {
         ty: BufferBindingType::Storage { read_only: buffer.access == Access::Read },
         has_dynamic_offset: false,

@@ -1,39 +1,40 @@
-//! [`Compiled`]: what the driver has compiled, for all sessions of a device, and from one process to the next in a file of the
-//! user's cache folder, where there are files.
+//! [`Compiled`]: the driver's pipeline cache, shared by all sessions of a device, and kept between
+//! processes in a file of the user's cache folder where there are files.
 
 use wgpu::{Device, Features, PipelineCache, PipelineCacheDescriptor};
 
 #[cfg(not(target_family = "wasm"))]
 use {super::gpu::adapter_key, super::gpu::lock, crate::cache::CacheFile, std::sync::Mutex};
 
-/// Bytes of content with which a file is begun anew: drivers never forget kernels that nobody needs any more.
+/// The most bytes of a file that is reused. A larger one is started afresh, because drivers never
+/// evict kernels.
 #[cfg(not(target_family = "wasm"))]
 const MOST: usize = 64 << 20;
 
-/// See the module's head.
+/// The pipeline cache of a device, see the module documentation.
 pub struct Compiled {
     cache: Option<PipelineCache>,
     #[cfg(not(target_family = "wasm"))]
     file: Option<Mutex<CacheFile>>,
-    /// What went wrong with the file; results do not depend on it.
+    /// Problems with the file. Results do not depend on it.
     #[cfg(not(target_family = "wasm"))]
     warnings: Mutex<Vec<String>>,
 }
 
 impl Compiled {
-    /// What this process compiles, as far as the device has a cache.
+    /// Makes an empty cache, if the device supports caches.
     pub fn new(device: &Device) -> Compiled {
-        // SAFETY: there is no data.
+        // SAFETY: no data is given.
         unsafe { Compiled::of(device, None) }
     }
 
     /// # Safety
-    /// Data must be what a cache of the same adapter, driver and version gave.
+    /// `data` must come from a cache of the same adapter, driver and version.
     unsafe fn of(device: &Device, data: Option<&[u8]>) -> Compiled {
         let descriptor = PipelineCacheDescriptor { label: None, data, fallback: true };
         let is_there = device.features().contains(Features::PIPELINE_CACHE);
         Compiled {
-            // SAFETY: by the caller's promise.
+            // SAFETY: the caller guarantees the origin of `data`.
             cache: is_there.then(|| unsafe { device.create_pipeline_cache(&descriptor) }),
             #[cfg(not(target_family = "wasm"))]
             file: None,
@@ -62,7 +63,8 @@ impl Compiled {
 
 #[cfg(not(target_family = "wasm"))]
 impl Compiled {
-    /// The same with what other processes compiled for this adapter, its driver and this version.
+    /// Makes a cache with the pipelines that other processes compiled for this adapter, its driver
+    /// and this version.
     pub fn kept(device: &Device) -> Compiled {
         let info = device.adapter_info();
         let name = format!("pipelines-{:x}-{:x}", info.vendor, info.device);
@@ -73,12 +75,13 @@ impl Compiled {
             Ok(data) => (data.filter(|data| data.len() <= MOST), None),
             Err(warning) => (None, Some(warning)),
         };
-        // SAFETY: the file says that it is of this adapter, driver and version, and is whole; only `keep` writes such files.
+        // SAFETY: `file.read` has checked that the file is complete and belongs to this adapter,
+        // driver and version. Only `keep` writes such files.
         let compiled = unsafe { Compiled::of(device, data.as_deref()) };
         Compiled { file: Some(Mutex::new(file)), warnings: Mutex::new(warning.into_iter().collect()), ..compiled }
     }
 
-    /// Writes to the file what is not in it yet.
+    /// Writes new content of the cache to the file.
     pub fn keep(&self) {
         if let (Some(cache), Some(file)) = (&self.cache, &self.file)
             && let Some(data) = cache.get_data()
@@ -88,7 +91,7 @@ impl Compiled {
         }
     }
 
-    /// What went wrong with the file.
+    /// Returns the problems with the file.
     pub fn warnings(&self) -> Vec<String> {
         lock(&self.warnings).clone()
     }

@@ -1,4 +1,4 @@
-//! When the launches of a run were at work: each in a pass of its own, which the device puts between two timestamps.
+//! Traces of a run's launches. Each launch has its own pass, with a timestamp before and after it.
 
 use std::time::Instant;
 
@@ -8,32 +8,34 @@ use wgpu::{
 };
 
 use super::executable::GpuExecutable;
-use super::gpu::Mapping;
 use crate::error::Error;
 use crate::trace::{TimedLaunch, Trace};
 
-/// Launches whose timestamps are in one set of queries.
+/// The most launches with timestamps in one query set.
 const LAUNCHES_IN_A_SET: usize = wgpu::QUERY_SET_MAX_QUERIES as usize / 2;
-/// Bytes of the timestamps of a launch.
+/// The bytes of a launch's timestamps.
 const BYTES: u64 = 2 * wgpu::QUERY_SIZE as u64;
 
 impl GpuExecutable {
-    /// Runs every step twice: as always, to see how long that keeps the host busy, and with timestamps. `None` where the device has none.
+    /// Runs every step twice: once as usual, to time the host's work, and once with timestamps.
+    /// `None` if the device has no timestamps.
     pub async fn trace(&mut self) -> Result<Option<Trace>, Error> {
         if !self.gpu.device.features().contains(Features::TIMESTAMP_QUERY) {
             return Ok(None);
         }
-        // Whatever a first run alone does is done.
+        // This excludes the additional work of a first run.
         self.repeat(1).await?;
         let started = Instant::now();
         let submission = self.submit(true, false).await?;
         let handing_over = Some(started.elapsed().as_secs_f64());
         self.gpu.wait(submission)?;
 
-        let target = self.gpu.mappable(BYTES * self.launches.len().max(1) as u64);
-        let submission =
-            self.gpu.scoped("to run the program with timestamps", || Ok(self.submit_timed(&target))).await?;
-        let mapping = Mapping::start(&target);
+        let submit = || {
+            let target = self.gpu.mappable(BYTES * self.launches.len().max(1) as u64);
+            Ok((self.submit_timed(&target), target))
+        };
+        let (submission, target) = self.gpu.scoped("to run the program with timestamps", submit).await?;
+        let mapping = self.gpu.map(&target);
         self.gpu.wait(submission)?;
         let view = self.gpu.read(&target, mapping).await?;
         let tick = f64::from(self.gpu.queue.get_timestamp_period()) * 1e-9;
@@ -49,7 +51,7 @@ impl GpuExecutable {
         Ok(Some(Trace { launches, handing_over }))
     }
 
-    /// Hands over all launches, between timestamps that go to `target`.
+    /// Submits all launches, with timestamps that are copied to `target`.
     fn submit_timed(&self, target: &Buffer) -> wgpu::SubmissionIndex {
         let device = &self.gpu.device;
         let mut encoder = device.create_command_encoder(&CommandEncoderDescriptor::default());

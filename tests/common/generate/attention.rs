@@ -1,4 +1,5 @@
-//! Random products of products: scores, what is made of them, and a product that reads it, most of which become one kernel.
+//! Random products of products: scores, operations on them, and a product that reads the result.
+//! Most of them become one kernel.
 
 use tile_compiler::affine::Affine;
 use tile_compiler::dtype::{DType, Scalar};
@@ -11,7 +12,7 @@ use super::chain::{contract, of_rows};
 use super::choices::Choices;
 use super::graph::{Builder, Value};
 
-/// Scores of batch, head, row and point; one to three products that read them.
+/// Generates scores [batch, head, row, point], and one to three products that read them.
 pub fn attention(choices: &mut Choices, builder: &mut Builder) {
     let (batch, heads) = (choices.of(&[1, 2, 3]), choices.of(&[2, 1, 3]));
     let rows = choices.of(&[16, 17, 33, 64, 70, 5]);
@@ -42,7 +43,7 @@ pub fn attention(choices: &mut Choices, builder: &mut Builder) {
             let top = of_rows(builder, Aggregation::Max, scores);
             let parts = exp_below(builder, scores, top);
             let sum = of_rows(builder, Aggregation::Sum, parts);
-            // At least 1, as one of the parts is exp(0).
+            // The sum is at least 1, as one of its terms is exp(0).
             let share = |value: Value, builder: &mut Builder| {
                 let error = value.bound.error + sum.bound.error + 1e-6;
                 let ty = builder.graph.node(value.id).ty.clone();
@@ -56,13 +57,14 @@ pub fn attention(choices: &mut Choices, builder: &mut Builder) {
         weights = builder.binary(BinaryOp::Mul, weights, kept);
     }
     match choices.pick(4) {
-        // All gradients of one: each reads scores that the others read, too.
+        // Several gradients of one value, all of which read the same scores.
         3 => {
             let mut found = vec![sizes.product(builder, weights, &v, columns)];
             let others = sizes.scores(builder, &of_rows_too, &v, columns);
             let mut both = builder.binary(BinaryOp::Mul, weights, others);
             if choices.once_in(2) {
-                // As a softmax' gradient has: these sums are those of the rows' gradients times the first product, too.
+                // As in a softmax's gradient: these sums are also those of the rows' gradients
+                // times the first product.
                 let sums = of_rows(builder, Aggregation::Sum, both);
                 let rest = builder.binary(BinaryOp::Sub, others, sums);
                 both = builder.binary(BinaryOp::Mul, weights, rest);
@@ -70,10 +72,10 @@ pub fn attention(choices: &mut Choices, builder: &mut Builder) {
             found.push(sizes.product_over_rows(builder, weights, &of_rows_too, columns));
             found.push(sizes.product_over_rows(builder, both, &q, depth));
             found.push(sizes.product(builder, both, &k, depth));
-            // Scores that were outputs would be in memory anyway.
+            // Scores that are outputs would be in memory anyway.
             builder.values = found;
         }
-        // As gradients are: scores of two kinds, and sums over the points or over the rows.
+        // As in gradients: two kinds of scores, and sums over the points or over the rows.
         0 => {
             let others = sizes.scores(builder, &of_rows_too, &v, columns);
             let both = builder.binary(BinaryOp::Mul, weights, others);
@@ -91,14 +93,14 @@ struct Sizes {
     points: usize,
 }
 
-/// A tensor of batch, head, place and feature, whose places may come before the heads.
+/// A tensor of batch, head, position and feature, whose positions may precede the heads.
 struct Factor {
     value: Value,
     is_middle: bool,
 }
 
 impl Factor {
-    /// Reads it at these variables.
+    /// Returns the read at these variables.
     fn at(&self, place: usize, feature: usize) -> (Value, Vec<Affine>) {
         let index = if self.is_middle { [0, place, 1, feature] } else { [0, 1, place, feature] };
         (self.value, index.map(Affine::var).to_vec())
@@ -106,7 +108,7 @@ impl Factor {
 }
 
 impl Sizes {
-    /// `S[b, h, t, s] = +(Q[b, h, t, d] * K[b, h, s, d])`
+    /// Adds `S[b, h, t, s] = +(Q[b, h, t, d] * K[b, h, s, d])`.
     fn scores(&self, builder: &mut Builder, q: &Factor, k: &Factor, depth: usize) -> Value {
         let Sizes { batch, heads, rows, points } = *self;
         let place = [0, 1, 2, 3].map(Affine::var);
@@ -114,7 +116,7 @@ impl Sizes {
         contract(builder, Aggregation::Sum, &extents, (&place, extents[..4].to_vec()), &[q.at(2, 4), k.at(3, 4)])
     }
 
-    /// `Y[b, t, h, e] = +(W[b, h, t, s] * V[b, h, s, e])`
+    /// Adds `Y[b, t, h, e] = +(W[b, h, t, s] * V[b, h, s, e])`.
     fn product(&self, builder: &mut Builder, weights: Value, v: &Factor, columns: usize) -> Value {
         let Sizes { batch, heads, rows, points } = *self;
         let place = [0, 2, 1, 3].map(Affine::var);
@@ -124,7 +126,7 @@ impl Sizes {
         contract(builder, Aggregation::Sum, &extents, (&place, result), &[read, v.at(4, 3)])
     }
 
-    /// `Y[b, h, s, e] = +(W[b, h, t, s] * D[b, h, t, e])`
+    /// Adds `Y[b, h, s, e] = +(W[b, h, t, s] * D[b, h, t, e])`.
     fn product_over_rows(&self, builder: &mut Builder, weights: Value, d: &Factor, columns: usize) -> Value {
         let Sizes { batch, heads, rows, points } = *self;
         let place = [0, 1, 2, 3].map(Affine::var);
@@ -134,7 +136,8 @@ impl Sizes {
     }
 }
 
-/// The scores where a mask is true, or the place is not before the row; elsewhere a low one.
+/// Keeps scores where a mask is true, or where the point is not before the row; elsewhere they
+/// become low.
 fn masked(choices: &mut Choices, builder: &mut Builder, scores: Value, [rows, points]: [usize; 2]) -> Value {
     let low = builder.constant(Scalar::f32(-64.0));
     let mask = if choices.once_in(2) {
@@ -152,11 +155,11 @@ fn masked(choices: &mut Choices, builder: &mut Builder, scores: Value, [rows, po
     builder.add(Op::Select, ty, &[mask.id, scores.id, low.id], bound)
 }
 
-/// `exp(scores - top)`, which is at most 1.
+/// Adds `exp(scores - top)`, which is at most 1.
 fn exp_below(builder: &mut Builder, scores: Value, top: Value) -> Value {
     let below = builder.binary(BinaryOp::Sub, scores, top);
     let ty = builder.graph.node(scores.id).ty.clone();
-    // The slope is at most 1, too; scores up to 200 round in the difference.
+    // The slope is at most 1, too; the difference of scores up to 200 is rounded.
     let error = below.bound.error + 1e-4 + function_error(UnaryOp::Exp, DType::F32);
     builder.add(Op::Unary(UnaryOp::Exp), ty, &[below.id], Bound::inexact(1.0, error))
 }

@@ -1,4 +1,4 @@
-//! Random chains of what networks are made of, so that fusion has something to do.
+//! Random chains of operations as in networks, which exercise fusion.
 
 use tile_compiler::affine::Affine;
 use tile_compiler::dtype::{DType, Scalar};
@@ -11,7 +11,7 @@ use super::contraction::aggregated;
 use super::elementwise;
 use super::graph::{Builder, Value, binary_bound};
 
-/// A few steps, each on the result of the last.
+/// Generates a few steps, each on the result of the last.
 pub fn chain(choices: &mut Choices, builder: &mut Builder) {
     let dtype = choices.of(&[DType::F32, DType::F32, DType::F32, DType::F16, DType::BF16, DType::F64]);
     let image = choices.pick(2) == 0;
@@ -42,7 +42,8 @@ pub fn chain(choices: &mut Choices, builder: &mut Builder) {
     builder.values.push(x);
 }
 
-/// A contraction whose variables are all in range wherever the accesses are; `accesses` and `place` name them by number.
+/// Adds a contraction whose variables are all in range wherever the accesses are. `accesses` and
+/// `place` name variables by number.
 pub fn contract(
     builder: &mut Builder,
     aggregation: Aggregation,
@@ -99,7 +100,8 @@ pub fn variables(count: usize) -> Vec<Affine> {
     (0..count).map(Affine::var).collect()
 }
 
-/// Strided, dilated and padded, with any kernel. Variables: n, y, x, co, ky, kx, ci.
+/// Adds a convolution: strided, dilated and padded, with any kernel. The variables are n, y, x, co,
+/// ky, kx, ci.
 fn convolution(choices: &mut Choices, builder: &mut Builder, x: Value) -> Value {
     let [n, h, w, c] = builder.shape(x)[..] else { return x };
     let (ky, kx, co) = (1 + choices.pick(3), 1 + choices.pick(3), choices.of(&[3, 1, 8, 5]));
@@ -116,7 +118,7 @@ fn convolution(choices: &mut Choices, builder: &mut Builder, x: Value) -> Value 
     contract(builder, Aggregation::Sum, &[n, oh, ow, co, ky, kx, c], place, &[(x, image), (weights, kernel)])
 }
 
-/// A product with a matrix over the last axis.
+/// Adds a product with a matrix over the last axis.
 fn product(choices: &mut Choices, builder: &mut Builder, x: Value) -> Value {
     let shape = builder.shape(x);
     let (last, columns) = (shape.len() - 1, choices.size(33));
@@ -132,7 +134,7 @@ fn product(choices: &mut Choices, builder: &mut Builder, x: Value) -> Value {
     contract(builder, Aggregation::Sum, &extents, (&place, result), &[(x, rows), (weights, matrix)])
 }
 
-/// The greatest of each window; the last window may reach over the edge.
+/// Adds max pooling. The last window may reach over the edge.
 fn pool(choices: &mut Choices, builder: &mut Builder, x: Value) -> Value {
     let [n, h, w, c] = builder.shape(x)[..] else { return x };
     let window = 2 + choices.pick(2);
@@ -145,7 +147,7 @@ fn pool(choices: &mut Choices, builder: &mut Builder, x: Value) -> Value {
     contract(builder, Aggregation::Max, &[n, oh, ow, c, window, window], place, &[(x, image)])
 }
 
-/// Along the first axis of a matrix: `O[i, j] = +(X[i - k, j])`.
+/// Adds a cumulative sum along the first axis of a matrix: `O[i, j] = +(X[i - k, j])`.
 fn cumulative_sum(builder: &mut Builder, x: Value) -> Value {
     let [rows, columns] = builder.shape(x)[..] else { return x };
     let read = vec![form(&[(0, 1), (2, -1)], 0), Affine::var(1)];
@@ -172,7 +174,7 @@ pub fn relu(builder: &mut Builder, x: Value) -> Value {
     builder.binary(BinaryOp::Max, x, zero)
 }
 
-/// The aggregate of each row, as a tensor with a last axis of size 1.
+/// Adds the aggregate of each row, a tensor with a last axis of size 1.
 pub fn of_rows(builder: &mut Builder, aggregation: Aggregation, x: Value) -> Value {
     let mut shape = builder.shape(x);
     let extents = shape.clone();
@@ -184,7 +186,7 @@ pub fn of_rows(builder: &mut Builder, aggregation: Aggregation, x: Value) -> Val
     contract(builder, aggregation, &extents, (&place, shape), &[(x, read)])
 }
 
-/// `exp(x - max) / sum`, of which each step is kept where it is smooth.
+/// Adds `exp(x - max) / sum`. Each step's operand is kept where the function is smooth.
 pub fn softmax(builder: &mut Builder, x: Value) -> Value {
     let most = of_rows(builder, Aggregation::Max, x);
     let shifted = builder.binary(BinaryOp::Sub, x, most);
@@ -193,11 +195,11 @@ pub fn softmax(builder: &mut Builder, x: Value) -> Value {
     builder.binary(BinaryOp::Div, exp, sum)
 }
 
-/// `(x - mean) * rsqrt(variance)`, likewise.
+/// Adds `(x - mean) * rsqrt(variance)`. Each step's operand is kept where the function is smooth.
 pub fn normalise(builder: &mut Builder, x: Value) -> Value {
     let dtype = builder.dtype(x);
     let last = builder.shape(x)[builder.shape(x).len() - 1];
-    // A power of two near the row's length, so that exact sums stay exact.
+    // A power of two near the row's length keeps exact sums exact.
     let count = Scalar::from_f64(dtype, 1.0 / (last.max(1).next_power_of_two().min(4) as f64));
     let count = builder.constant(count);
     let sum = of_rows(builder, Aggregation::Sum, x);

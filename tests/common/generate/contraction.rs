@@ -10,19 +10,19 @@ use super::bound::Bound;
 use super::choices::Choices;
 use super::graph::{Builder, Value, binary_bound, cast_bound};
 
-/// The most points that a contraction has, valid or not.
+/// The maximum number of points of a contraction, valid or not.
 const POINTS: usize = 30_000;
 
-/// The most elements of an operand or result.
+/// The maximum number of elements of an operand or a result.
 const ELEMENTS: usize = 20_000;
 
-/// A contraction while it is made.
+/// A contraction under construction.
 struct Draft {
     indices: Vec<IndexRange>,
     output: Vec<Affine>,
     shape: Vec<usize>,
     accesses: Vec<Access>,
-    /// The values behind the operands, each read by the access of its number.
+    /// The values of the operands; the access with the same number reads each.
     operands: Vec<Value>,
     constraints: Vec<Affine>,
 }
@@ -44,7 +44,7 @@ pub fn contraction(choices: &mut Choices, builder: &mut Builder) {
         draft.choose_access(choices, builder, dtype);
     }
     for _ in 0..choices.of(&[0, 0, 1, 2]) {
-        // It holds for about half of the box.
+        // The constraint holds for about half of the box.
         let form = draft.form(choices, 3);
         let (low, high) = draft.bounds(&form);
         let offset = choices.of(&[0, 0, 1, 2]) - (low + high).div_euclid(2);
@@ -55,7 +55,7 @@ pub fn contraction(choices: &mut Choices, builder: &mut Builder) {
 }
 
 impl Draft {
-    /// Variables, and the place that they write.
+    /// Chooses variables, and the position that they write.
     fn choose_place(&mut self, choices: &mut Choices, assign: bool) {
         let rank = choices.of(&[2, 1, 3, 0, 4, 2, 5, 6]);
         let reduced = if assign { 0 } else { choices.of(&[1, 2, 0, 3]) };
@@ -70,9 +70,17 @@ impl Draft {
         let mut elements = 1;
         for axis in 0..rank {
             let place = match choices.pick(10) {
-                // Strided, reversed, and (many points on one place) of two variables.
+                // Strided, reversed, or of two variables, where many points share a position.
+                5 if axis > 0 => {
+                    // A combination of the variables of several axes. Each position still has one
+                    // point, unless this axis lacks its own variable.
+                    let own = if assign || choices.pick(3) > 0 { choices.of(&[1, -1, 2, -2]) } else { 0 };
+                    let other = (choices.pick(axis), choices.of(&[1, -1, 2, -2, 3]));
+                    let form = Affine::new([(axis, own), other], 0);
+                    Some(self.from(choices, form.expect("small"), 0))
+                }
                 7 => Affine::new([(axis, 2)], choices.of(&[0, 1])),
-                8 => Affine::new([(axis, -1)], self.indices[axis].high - 1),
+                8 => Affine::new([(axis, choices.of(&[-1, -1, -2]))], 2 * self.indices[axis].high - 2),
                 9 if reduced > 0 => Affine::new([(axis, 1), (rank + choices.pick(reduced), 1)], 0),
                 6 if self.indices[axis].high - self.indices[axis].low > 2 => {
                     Affine::new([(axis, 1)], choices.of(&[-1, 1]) - self.indices[axis].low)
@@ -81,7 +89,7 @@ impl Draft {
             };
             let place = place.expect("small");
             let (_, last) = self.bounds(&place);
-            let size = (last + 1 + choices.of(&[0, 0, 0, 1, -i64::from(last > 2)])).max(i64::from(!choices.once_in(60)))
+            let size = (last + 1 + choices.of(&[0, 0, 0, 1, -i64::from(last > 2)])).max(i64::from(!choices.once_in(25)))
                 as usize;
             let size = if elements * size > ELEMENTS { 1 + size % 3 } else { size };
             elements *= size;
@@ -90,21 +98,22 @@ impl Draft {
         }
     }
 
-    /// The least and the greatest value of a form over the box of the variables.
+    /// Returns the least and the greatest value of a form over the box of the variables.
     fn bounds(&self, form: &Affine) -> (i64, i64) {
         let ranges: Vec<_> = self.indices.iter().map(|index| (index.low, (index.high - 1).max(index.low))).collect();
         form.bounds(&ranges).expect("small")
     }
 
-    /// A sum of up to `most` variables with small coefficients.
+    /// Returns a sum of up to `most` variables with small coefficients.
     fn form(&self, choices: &mut Choices, most: usize) -> Affine {
         let count = if self.indices.is_empty() { 0 } else { choices.pick(most + 1) };
-        let mut term = || (choices.pick(self.indices.len()), choices.of(&[1, 1, 1, 2, -1, 3]));
+        let mut term = || (choices.pick(self.indices.len()), choices.of(&[1, 1, 1, 2, -1, 3, -2, -3]));
         let terms: Vec<_> = (0..count).map(|_| term()).collect();
         Affine::new(terms, 0).expect("small")
     }
 
-    /// The form with a constant added, so that it is `low` at least, give or take a little; a constant is not less.
+    /// Adds a constant to the form, so that it is at least about `low`; a constant form is never
+    /// below it.
     fn from(&self, choices: &mut Choices, form: Affine, low: i64) -> Affine {
         if form.is_constant() {
             return Affine::constant(low + choices.of(&[0, 0, 1, 2]));
@@ -113,13 +122,14 @@ impl Draft {
         form.add(&Affine::constant(offset)).expect("small")
     }
 
-    /// A read of a new input; seldom at a place that another input says.
+    /// Adds a read of a new input; rarely at an index from another input.
     fn choose_access(&mut self, choices: &mut Choices, builder: &mut Builder, dtype: DType) {
         let dtype = if choices.once_in(4) { choices.dtype() } else { dtype };
         let rank = choices.of(&[2, 1, 3, 2, 0, 4]);
         let mut index = Vec::new();
         let mut shape = Vec::new();
-        // Variables in turn, where the places' end and the others begin, or from the first.
+        // Variables in turn: from the last of the position, from the first that is only reduced, or
+        // from the first.
         let places = self.output.len();
         let first = choices.of(&[places.saturating_sub(1), places, 0]);
         let dynamic = (rank > 0 && choices.once_in(6)).then(|| choices.pick(rank));
@@ -136,7 +146,7 @@ impl Draft {
             };
             let (_, last) = self.bounds(&form);
             let size =
-                (last + 1 + choices.of(&[0, 0, 0, 0, 1, -1])).clamp(i64::from(!choices.once_in(60)), 300) as usize;
+                (last + 1 + choices.of(&[0, 0, 0, 0, 1, -1])).clamp(i64::from(!choices.once_in(30)), 300) as usize;
             let elements: usize = shape.iter().product();
             shape.push(if elements * size > ELEMENTS { 1 + size % 3 } else { size });
             if dynamic == Some(axis) {
@@ -150,7 +160,7 @@ impl Draft {
         self.operands.push(builder.input(choices, dtype, &shape));
     }
 
-    /// A read of an integer input of small values; its access's number.
+    /// Adds a read of an integer input of small values, and returns its access's number.
     fn choose_steps(&mut self, choices: &mut Choices, builder: &mut Builder) -> usize {
         let form = self.form(choices, 1);
         let form = self.from(choices, form, 0);
@@ -162,10 +172,11 @@ impl Draft {
         self.accesses.len() - 1
     }
 
-    /// Narrows each variable's range to what the conditions on it alone allow, and adds conditions where those allow more
-    /// than the range: a contraction's ranges contain every point whose conditions hold.
+    /// Narrows each variable's range to what the conditions on it alone allow, and adds conditions
+    /// if those allow more than the range: a contraction's ranges contain every point whose
+    /// conditions hold.
     fn bound_variables(&mut self, choices: &mut Choices, builder: &Builder) {
-        // Each as `form >= 0`.
+        // Each condition as `form >= 0`.
         let mut conditions = self.constraints.clone();
         let mut within = |form: &Affine, size: usize| {
             conditions.push(form.clone());
@@ -185,7 +196,7 @@ impl Draft {
                     _ => {}
                 }
             }
-            // Now and then a condition where none is needed.
+            // Rarely, a condition that is not needed.
             if first < range.low || choices.once_in(20) {
                 self.constraints.push(Affine::new([(variable, 1)], -range.low).expect("small"));
             }
@@ -207,7 +218,7 @@ impl Draft {
         for (number, access) in self.accesses.iter().enumerate() {
             let operand = self.operands[access.operand];
             let leaf = body.leaf(ContractionLeaf::Access(number), builder.dtype(operand), operand.bound);
-            // What is only an index need not be a factor too.
+            // An access that is only an index need not be a factor too.
             let is_index = self.accesses.iter().flat_map(|a| &a.index).any(|index| index.access == Some(number));
             if is_index && !choices.once_in(3) {
                 continue;
@@ -240,7 +251,7 @@ impl Draft {
         let mut value = value.expect("there is one");
         let product = aggregation == Aggregation::Product;
         if dtype.is_float() && (product || body.bounds[value].magnitude * points > 3e4) {
-            // Products of many would overflow; sums of f16 too.
+            // Products of many factors would overflow, and so would sums of f16.
             value = body.clamp(value, if product { 1.0 } else { (3e4 / points).clamp(1.0, 8.0).floor() });
         }
         let exact = body.bounds[value].is_exact();
@@ -270,7 +281,7 @@ impl Draft {
     }
 }
 
-/// The bound of a place on which up to `points` values fall.
+/// Returns the bound of a position that aggregates up to `points` values.
 pub fn aggregated(aggregation: Aggregation, dtype: DType, value: Bound, points: f64) -> Bound {
     match aggregation {
         Aggregation::Sum => {
@@ -291,14 +302,15 @@ pub fn aggregated(aggregation: Aggregation, dtype: DType, value: Bound, points: 
     }
 }
 
-/// A body while it is made, with the bound of each instruction.
+/// A body under construction, with the bound of each instruction.
 struct Body {
     program: Program<ContractionLeaf>,
     bounds: Vec<Bound>,
 }
 
 impl Body {
-    /// The number of an instruction that has just been pushed, or was there.
+    /// Returns the number of an instruction, which has just been pushed or existed before, and
+    /// stores its bound.
     fn bounded(&mut self, value: usize, bound: Bound) -> usize {
         if value == self.bounds.len() {
             self.bounds.push(bound);
@@ -322,7 +334,7 @@ impl Body {
         self.bounded(value, bound)
     }
 
-    /// The value between `-most` and `most`, a whole number.
+    /// Clamps the value between `-most` and `most`, a whole number.
     fn clamp(&mut self, value: usize, most: f64) -> usize {
         let dtype = self.program.dtype(value);
         let low = self.constant(Scalar::from_f64(dtype, -most));

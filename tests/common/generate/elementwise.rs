@@ -8,13 +8,13 @@ use tile_compiler::tensor::{TensorType, broadcast};
 use super::choices::Choices;
 use super::graph::{Builder, Value, smooth};
 
-/// Floats that may be greater than this are kept from growing; the square of it is an f16.
+/// Floats that may exceed this are kept from growing; its square fits f16.
 const LARGE: f64 = 128.0;
 
-/// The most elements of a result.
+/// The maximum number of elements of a result.
 const ELEMENTS: usize = 50_000;
 
-/// Inputs of shapes that broadcast to one.
+/// Adds inputs of shapes that broadcast together.
 pub fn inputs(choices: &mut Choices, builder: &mut Builder) {
     let rank = choices.pick(5);
     let shape: Vec<usize> = (0..rank).map(|axis| choices.size([131, 64, 17, 9, 5][axis])).collect();
@@ -26,7 +26,7 @@ pub fn inputs(choices: &mut Choices, builder: &mut Builder) {
     }
 }
 
-/// One more operation on values that are there.
+/// Adds one operation on existing values.
 pub fn operation(choices: &mut Choices, builder: &mut Builder) {
     let a = operand(choices, builder);
     let dtype = builder.dtype(a);
@@ -40,7 +40,8 @@ pub fn operation(choices: &mut Choices, builder: &mut Builder) {
             let bits = op == UnaryOp::BitNot;
             let takes = match dtype {
                 DType::Bool => bits,
-                // Functions of integers are computed in whatever floats a device has: their truncation is not exact.
+                // Functions of integers are computed in whatever floats a device has, so their
+                // truncation is not exact.
                 _ if !dtype.is_float() => smooth(op).is_none() || op == UnaryOp::Recip,
                 _ => !bits && (a.bound.is_exact() || !matches!(op, UnaryOp::Ceil | UnaryOp::Floor | UnaryOp::Round)),
             };
@@ -84,16 +85,16 @@ pub fn operation(choices: &mut Choices, builder: &mut Builder) {
     }
 }
 
-/// A value, kept small.
+/// Chooses a value, and keeps it small.
 fn operand(choices: &mut Choices, builder: &mut Builder) -> Value {
-    // The last ones first, so that chains are long.
+    // Recent values first, so that chains become long.
     let values: Vec<Value> = builder.values.iter().rev().copied().collect();
     let value = choices.of(&values);
     let grows = builder.dtype(value).is_float() && value.bound.magnitude > LARGE;
     if grows { builder.clamp(value, -8.0, 8.0) } else { value }
 }
 
-/// A second operand of the type of `a`, that broadcasts with it.
+/// Chooses a second operand of the type of `a` that broadcasts with it.
 fn partner(choices: &mut Choices, builder: &mut Builder, a: Value) -> Value {
     let dtype = builder.dtype(a);
     let b = operand(choices, builder);
@@ -114,6 +115,7 @@ fn binary(choices: &mut Choices, builder: &mut Builder, a: Value, b: Value) {
     let takes = match op {
         Add | Sub | Mul | Max | Min => true,
         Eq | Ne | Lt | Le | Gt | Ge => exact,
+        Rem => exact && dtype != DType::Bool,
         BitAnd | BitOr | BitXor => !dtype.is_float(),
         ShiftLeft | ShiftRight => !dtype.is_float() && dtype != DType::Bool,
         Div | Pow => dtype != DType::Bool,
@@ -121,7 +123,7 @@ fn binary(choices: &mut Choices, builder: &mut Builder, a: Value, b: Value) {
     builder.binary(if takes { op } else { Add }, a, b);
 }
 
-/// A bool that is the same on every device.
+/// Adds a bool that is the same on every device.
 fn condition(choices: &mut Choices, builder: &mut Builder, a: Value, b: Value) -> Value {
     if a.bound.is_exact() && b.bound.is_exact() {
         return builder.binary(choices.of(&[BinaryOp::Lt, BinaryOp::Eq, BinaryOp::Ge]), a, b);

@@ -1,4 +1,4 @@
-//! [`Builder`]: a graph that grows, with the bound of each value.
+//! [`Builder`]: a growing graph with the bound of each value.
 
 use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::graph::{Graph, NodeId, Op};
@@ -9,14 +9,14 @@ use super::Case;
 use super::bound::{Bound, function_error};
 use super::choices::Choices;
 
-/// A node, and what is known of its elements.
+/// A node, and the properties of its elements.
 #[derive(Clone, Copy, Debug)]
 pub struct Value {
     pub id: NodeId,
     pub bound: Bound,
 }
 
-/// A float function: where it is smooth, and there its slope and its greatest value.
+/// A float function: the range where it is smooth, and its slope and greatest value there.
 pub struct Smooth {
     pub low: f64,
     pub high: f64,
@@ -66,14 +66,14 @@ impl Builder {
         self.graph.shape(value.id).to_vec()
     }
 
-    /// A new node, which later choices may read.
+    /// Adds a node that later choices may read.
     pub fn add(&mut self, op: Op, ty: TensorType, operands: &[NodeId], bound: Bound) -> Value {
         let value = Value { id: self.graph.add(op, ty, operands), bound };
         self.values.push(value);
         value
     }
 
-    /// An input of small exact values; integers seldom of any size.
+    /// Adds an input of small exact values; integers rarely have any size.
     pub fn input(&mut self, choices: &mut Choices, dtype: DType, shape: &[usize]) -> Value {
         match dtype {
             _ if dtype.is_float() => self.input_of(choices, dtype, shape, -4.0, 4.0, 2),
@@ -90,7 +90,7 @@ impl Builder {
         }
     }
 
-    /// An input, or a weight, of multiples of `2^-grid` from `low` to `high`.
+    /// Adds an input or a weight of multiples of `2^-grid` from `low` to `high`.
     pub fn input_of(
         &mut self,
         choices: &mut Choices,
@@ -104,7 +104,7 @@ impl Builder {
         self.given(choices, op, TensorType::new(dtype, shape), (low, high, grid))
     }
 
-    /// A weight of small exact values.
+    /// Adds a weight of small exact values.
     pub fn weight(&mut self, choices: &mut Choices, dtype: DType, shape: &[usize]) -> Value {
         self.given(choices, Op::Weight, TensorType::new(dtype, shape), (-1.0, 1.0, 2))
     }
@@ -121,7 +121,7 @@ impl Builder {
         self.add(op(name), ty, &[], Bound::exact(low.abs().max(high.abs()), grid))
     }
 
-    /// A constant, a multiple of 1/4; not among the values that later choices may read.
+    /// Adds a constant, a multiple of 1/4. Later choices do not read it.
     pub fn constant(&mut self, scalar: Scalar) -> Value {
         let op = Op::Constant(scalar);
         let id = self.graph.add(op, TensorType::scalar(scalar.dtype), &[]);
@@ -137,7 +137,7 @@ impl Builder {
         self.add(Op::Cast, ty, &[value.id], bound)
     }
 
-    /// The value kept between `low` and `high`, multiples of 1/4.
+    /// Clamps the value between `low` and `high`, multiples of 1/4.
     pub fn clamp(&mut self, value: Value, low: f64, high: f64) -> Value {
         let (dtype, bound) = (self.dtype(value), value.bound);
         if low == f64::NEG_INFINITY && high == f64::INFINITY {
@@ -153,7 +153,8 @@ impl Builder {
         self.add(Op::Binary(BinaryOp::Min), ty, &[value, high.id], bound)
     }
 
-    /// A unary operation; a smooth function of the operand kept where it is smooth.
+    /// Adds a unary operation. The operand of a smooth function is kept where the function is
+    /// smooth.
     pub fn unary(&mut self, op: UnaryOp, value: Value) -> Value {
         let dtype = self.dtype(value);
         let (value, bound) = match smooth(op) {
@@ -172,10 +173,11 @@ impl Builder {
         self.add(Op::Unary(op), ty, &[value.id], bound)
     }
 
-    /// A binary operation on broadcast operands of one type; division and powers on operands that keep them smooth.
+    /// Adds a binary operation on broadcast operands of one type. The operands of divisions and
+    /// powers are kept where these are smooth.
     pub fn binary(&mut self, op: BinaryOp, mut a: Value, mut b: Value) -> Value {
         let dtype = self.dtype(a);
-        if dtype.is_float() && matches!(op, BinaryOp::Div) {
+        if dtype.is_float() && matches!(op, BinaryOp::Div | BinaryOp::Rem) {
             b = self.clamp(b, 0.5, 64.0);
         } else if dtype.is_float() && matches!(op, BinaryOp::Pow) {
             (a, b) = (self.clamp(a, 0.5, 4.0), self.clamp(b, -2.0, 2.0));
@@ -186,7 +188,7 @@ impl Builder {
         self.add(Op::Binary(op), TensorType::new(dtype, shape), &[a.id, b.id], bound)
     }
 
-    /// The graph with the last value and up to two others as outputs.
+    /// Returns the graph with the last value and up to two others as outputs.
     pub fn case(mut self, choices: &mut Choices) -> Case {
         let mut outputs = vec![self.values[self.values.len() - 1]];
         for _ in 0..choices.pick(3) {
@@ -197,13 +199,13 @@ impl Builder {
         if let Err(error) = self.graph.verify() {
             panic!("{error}\n{}", self.graph);
         }
-        // An error is computed as a real number; what it then is in the type is within a rounding of that.
+        // The bound is of a real number; the value in its type is within a rounding of that.
         let tolerance = |value: &Value| value.bound.error * (1.0 + 1e-6);
         Case { tolerances: outputs.iter().map(tolerance).collect(), graph: self.graph, inputs: self.inputs }
     }
 }
 
-/// The bound of a cast to `dtype`, which is exact where that is not a float.
+/// Returns the bound of a cast to `dtype`, which is exact if that is not a float.
 pub fn cast_bound(bound: Bound, dtype: DType) -> Bound {
     match dtype {
         DType::Bool => Bound::exact(1.0, 0),
@@ -212,7 +214,7 @@ pub fn cast_bound(bound: Bound, dtype: DType) -> Bound {
     }
 }
 
-/// The bound of a binary operation in `dtype`.
+/// Returns the bound of a binary operation in `dtype`.
 pub fn binary_bound(op: BinaryOp, dtype: DType, a: Bound, b: Bound) -> Bound {
     let grid = |f: fn(i32, i32) -> i32| a.grid.zip(b.grid).map(|(a, b)| f(a, b));
     let (magnitude, grid, error) = match op {
@@ -222,6 +224,8 @@ pub fn binary_bound(op: BinaryOp, dtype: DType, a: Bound, b: Bound) -> Bound {
             let magnitude = a.magnitude.max(b.magnitude);
             return Bound { magnitude, grid: grid(i32::max), error: a.error.max(b.error) };
         }
+        // Only for exact operands.
+        BinaryOp::Rem => (a.magnitude, grid(i32::max), 0.0),
         BinaryOp::Mul => {
             let error = a.error * b.magnitude + b.error * a.magnitude + a.error * b.error;
             (a.magnitude * b.magnitude, grid(|a, b| a + b), error)

@@ -1,11 +1,14 @@
-//! Random well-formed graphs with inputs, and how far from the reference interpreter a device may be on each.
+//! Random well-formed graphs with inputs, and the distance that each output may have from the
+//! reference interpreter's.
 //!
-//! Graphs are made by ordinary code that draws from [`Choices`], a list of random numbers: where the list ends the draws
-//! are 0, the simplest choice, so that proptest shrinks a graph by shrinking the list.
+//! Graphs are made by ordinary code that draws from [`Choices`], a list of random numbers. After
+//! the end of the list draws are 0, the simplest choice, so that proptest shrinks a graph by
+//! shrinking the list.
 //!
-//! Each value carries a [`Bound`] on its magnitude and on how far two correct devices may be apart there. Inputs are small
-//! multiples of a quarter, and as long as everything is exact in its type the bound is 0: wrong addresses and guards
-//! can't hide behind a tolerance. What is not continuous (rounding, comparisons, positions) takes exact values only.
+//! Each value carries a [`Bound`] on its magnitude and on the difference between two correct
+//! devices. Inputs are small multiples of a quarter, and as long as everything is exact in its type
+//! the bound is 0: wrong addresses and guards cannot hide behind a tolerance. Discontinuous
+//! operations (rounding, comparisons, positions) take exact values only.
 
 mod attention;
 mod bound;
@@ -17,6 +20,7 @@ mod graph;
 mod network;
 mod rows;
 mod scan;
+pub mod statement;
 
 use std::fmt;
 
@@ -27,13 +31,13 @@ use tile_compiler::tensor::Tensor;
 use choices::Choices;
 use graph::Builder;
 
-/// A graph, what to run it on, and how exact each output must be.
+/// A graph, its inputs, and the required accuracy of each output.
 #[derive(Clone)]
 pub struct Case {
     pub graph: Graph,
     pub inputs: Vec<(String, Tensor)>,
-    /// For each output, in order: the most by which an element may differ from the reference; 0 asks for equal bits
-    /// (but for the sign of zero).
+    /// For each output, in order: the most by which an element may differ from the reference. 0
+    /// requires equal bits, except for the sign of zero.
     pub tolerances: Vec<f64>,
 }
 
@@ -45,12 +49,14 @@ impl fmt::Debug for Case {
     }
 }
 
-/// So many cases; a failure is not written to a file, as its message says all.
+/// Runs this number of cases, or `PROPTEST_CASES`. A failure is not written to a file, as its
+/// message says everything.
 pub fn config(cases: u32) -> ProptestConfig {
-    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
+    let wanted = std::env::var("PROPTEST_CASES").ok().and_then(|wanted| wanted.parse().ok());
+    ProptestConfig { cases: wanted.unwrap_or(cases), failure_persistence: None, ..ProptestConfig::default() }
 }
 
-/// One contraction: ranks 0 to 6, every aggregation and type, any index pattern.
+/// A contraction: ranks 0 to 6, every aggregation and type, any index pattern.
 pub fn contraction() -> impl Strategy<Value = Case> {
     cases(120, contraction::contraction)
 }
@@ -65,17 +71,19 @@ pub fn elementwise() -> impl Strategy<Value = Case> {
     })
 }
 
-/// Convolutions, products, pooling, softmax, normalisation and elementwise operations, each on the result of the last.
+/// Convolutions, products, pooling, softmax, normalisation and elementwise operations, each on the
+/// result of the last.
 pub fn chain() -> impl Strategy<Value = Case> {
     cases(60, chain::chain)
 }
 
-/// Networks with the channels second: convolutions, in groups too, pooling, and what moves, joins and mixes channels.
+/// Channels-first networks: convolutions, also in groups, pooling, and operations that move,
+/// concatenate and mix channels.
 pub fn network() -> impl Strategy<Value = Case> {
     cases(80, network::network)
 }
 
-/// Statistics of rows, and what is made of them, in rows of 0 to some thousand places.
+/// Row statistics and operations on them, in rows of 0 to some thousand elements.
 pub fn rows() -> impl Strategy<Value = Case> {
     cases(60, rows::rows)
 }
@@ -99,13 +107,13 @@ fn cases(length: usize, make: impl Fn(&mut Choices, &mut Builder)) -> impl Strat
     })
 }
 
-/// The first difference between results and the reference's that the tolerances do not allow.
+/// Returns the first difference from the reference's results that the tolerances do not allow.
 pub fn difference(case: &Case, expected: &[(String, Tensor)], given: &[(String, Tensor)]) -> Option<String> {
     for (((name, expected), (given_name, given)), tolerance) in expected.iter().zip(given).zip(&case.tolerances) {
         if (name, expected.ty()) != (given_name, given.ty()) {
             return Some(format!("{given_name}: {} instead of {name}: {}", given.ty(), expected.ty()));
         }
-        // What is below the smallest normal number may be flushed to 0.
+        // Subnormal numbers may be flushed to 0.
         let tolerance = if *tolerance > 0.0 { tolerance + expected.dtype().smallest() } else { 0.0 };
         for (position, (x, y)) in expected.scalars().zip(given.scalars()).enumerate() {
             let equal = x == y || x.to_f64() == y.to_f64() && expected.dtype().is_float();

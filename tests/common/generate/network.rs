@@ -1,4 +1,4 @@
-//! Random networks of images with the channels second, so that layouts have something to do.
+//! Random networks of channels-first images, which exercise layouts.
 
 use tile_compiler::affine::Affine;
 use tile_compiler::dtype::DType;
@@ -10,7 +10,8 @@ use super::chain::{contract, form, relu, transpose, variables};
 use super::choices::Choices;
 use super::graph::{Builder, Value};
 
-/// A few steps, each on the result of the last. Images are [images, channels, lines, pixels].
+/// Generates a few steps, each on the result of the last. Images are [images, channels, lines,
+/// pixels].
 pub fn network(choices: &mut Choices, builder: &mut Builder) {
     let shape: Vec<usize> = [2, 6, 9, 9].map(|most| choices.size(most)).to_vec();
     let mut x = builder.input_of(choices, DType::F32, &shape, -2.0, 2.0, 2);
@@ -35,7 +36,8 @@ pub fn network(choices: &mut Choices, builder: &mut Builder) {
     builder.values.push(x);
 }
 
-/// In groups of channels, from one to as many as there are. Variables: n, g, f, y, x, c, i, j.
+/// Adds a convolution with one to as many groups as there are channels. The variables are n, g, f,
+/// y, x, c, i, j.
 fn convolution(choices: &mut Choices, builder: &mut Builder, x: Value) -> Value {
     let [n, c, h, w] = builder.shape(x)[..] else { return x };
     let groups = choices.of(&[1, c.max(1), if c % 2 == 0 { 2 } else { 1 }]);
@@ -55,7 +57,7 @@ fn convolution(choices: &mut Choices, builder: &mut Builder, x: Value) -> Value 
     contract(builder, Aggregation::Sum, &extents, place, &[(x, image), (weights, kernel)])
 }
 
-/// The greatest of each window of 2 x 2.
+/// Adds the maximum of each window of 2 x 2.
 fn pool(builder: &mut Builder, x: Value) -> Value {
     let [n, c, h, w] = builder.shape(x)[..] else { return x };
     let along = |out, tap| form(&[(out, 2), (tap, 1)], 0);
@@ -65,7 +67,7 @@ fn pool(builder: &mut Builder, x: Value) -> Value {
     contract(builder, Aggregation::Max, &[n, c, oh, ow, 2, 2], place, &[(x, image)])
 }
 
-/// Times a number for each channel, a weight or the greatest of it, or plus one.
+/// Multiplies by a number for each channel, a weight or the channel's maximum, or adds one.
 fn scale(choices: &mut Choices, builder: &mut Builder, x: Value) -> Value {
     let [n, c, h, w] = builder.shape(x)[..] else { return x };
     if choices.once_in(3) {
@@ -84,7 +86,7 @@ fn reshape(builder: &mut Builder, x: Value, shape: &[usize]) -> Value {
     builder.add(Op::Reshape, TensorType::new(builder.dtype(x), shape), &[x.id], x.bound)
 }
 
-/// The channels of groups in turn.
+/// Interleaves the channels of groups.
 fn shuffle(choices: &mut Choices, builder: &mut Builder, x: Value) -> Value {
     let [n, c, h, w] = builder.shape(x)[..] else { return x };
     let groups = choices.of(&[2, 3, 1]);
@@ -98,7 +100,7 @@ fn shuffle(choices: &mut Choices, builder: &mut Builder, x: Value) -> Value {
     reshape(builder, x, &[n, c, h, w])
 }
 
-/// With an earlier image along the channels.
+/// Concatenates an earlier image along the channels.
 fn joined(choices: &mut Choices, builder: &mut Builder, x: Value) -> Value {
     let other = earlier(choices, builder, &[2, 3], x);
     let [n, c, h, w] = builder.shape(x)[..] else { return x };
@@ -115,13 +117,13 @@ fn joined(choices: &mut Choices, builder: &mut Builder, x: Value) -> Value {
     Value { bound, ..both }
 }
 
-/// Plus an earlier image, whose sizes are the same, or times one of one line.
+/// Adds an earlier image of the same sizes, or multiplies by one of one line.
 fn mixed(choices: &mut Choices, builder: &mut Builder, x: Value) -> Value {
     let other = earlier(choices, builder, &[1, 2, 3], x);
     builder.binary(BinaryOp::Add, x, other)
 }
 
-/// A value whose axes are as those of `x`, but for that of the channels where `same` does not have it.
+/// Returns an earlier value whose axes in `same` have the sizes of `x`.
 fn earlier(choices: &mut Choices, builder: &Builder, same: &[usize], x: Value) -> Value {
     let shape = builder.shape(x);
     let fits = |value: &Value| {
@@ -135,7 +137,8 @@ fn earlier(choices: &mut Choices, builder: &Builder, same: &[usize], x: Value) -
     choices.of(&all)
 }
 
-/// Lines and pixels as one axis; or all of an image as one; or the axes turned round, which ends the network.
+/// Merges lines and pixels into one axis, or each image into one; or permutes the axes, which ends
+/// the network.
 fn flattened(choices: &mut Choices, builder: &mut Builder, x: Value) -> Value {
     let [n, c, h, w] = builder.shape(x)[..] else { return x };
     match choices.pick(3) {

@@ -1,4 +1,4 @@
-//! Random rows and what is made of them: statistics of other values of the row, and values that read these.
+//! Random rows: statistics of them, and values that read these.
 
 use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::graph::Aggregation;
@@ -8,7 +8,7 @@ use super::chain::{normalise, of_rows, softmax};
 use super::choices::Choices;
 use super::graph::{Builder, Value};
 
-/// A few steps, each on earlier values of the places or of the rows.
+/// Generates a few steps, each on earlier elementwise values or row statistics.
 pub fn rows(choices: &mut Choices, builder: &mut Builder) {
     let dtype = choices.of(&[DType::F32, DType::F32, DType::F32, DType::F16, DType::I32, DType::F64]);
     let rows: &[usize] = [&[3][..], &[1], &[2, 5], &[130], &[0], &[67], &[7, 1]][choices.pick(7)];
@@ -16,7 +16,7 @@ pub fn rows(choices: &mut Choices, builder: &mut Builder) {
     let shape = [rows, &[columns]].concat();
     let x = builder.input_of(choices, dtype, &shape, -2.0, 2.0, 2);
     let weights = builder.input_of(choices, dtype, &[columns], -1.0, 1.0, 2);
-    // Of the places' shape, and of the rows'.
+    // Values of the full shape, and row statistics.
     let (mut of_places, mut of_row): (Vec<Value>, Vec<Value>) = (vec![x, weights], Vec::new());
     for _ in 0..2 + choices.pick(8) {
         let (last, any) = (of_places[of_places.len() - 1], choices.of(&of_places));

@@ -1,6 +1,7 @@
-//! Random scans, of which some have scans in their bodies.
+//! Random scans, some of which have scans in their bodies.
 //!
-//! Every value is exact, and stays small, so that it is the same on every device after any number of steps.
+//! Every value is exact and stays small, so that it is the same on every device after any number of
+//! steps.
 
 use tile_compiler::affine::Affine;
 use tile_compiler::dtype::DType;
@@ -13,11 +14,12 @@ use super::chain::{contract, of_rows, transpose, variables};
 use super::choices::Choices;
 use super::graph::{Builder, Value};
 
-/// What all values are kept within, in multiples of 2^-GRID.
+/// The bound that all values are kept within, in multiples of 2^-GRID.
 const MOST: f64 = 8.0;
 const GRID: i32 = 2;
 
-/// Inputs whose axes often have the same size, a scan over them, and operations before and after it.
+/// Generates inputs whose axes often have the same size, a scan over them, and operations before
+/// and after it.
 pub fn scan(choices: &mut Choices, builder: &mut Builder) {
     let dtype = choices.of(&[DType::F32, DType::F32, DType::I32, DType::F64, DType::F16, DType::U8, DType::I16]);
     for _ in 0..3 + choices.pick(3) {
@@ -36,7 +38,7 @@ fn size(choices: &mut Choices) -> usize {
     if choices.once_in(40) { 0 } else { choices.of(&[3, 4, 3, 4, 2, 1, 5, 17]) }
 }
 
-/// A scan over values that are there, within `depth` others.
+/// Adds a scan over existing values, nested `depth` deep.
 fn add_scan(choices: &mut Choices, builder: &mut Builder, depth: usize) {
     let whole = choices.of(&recent(builder));
     let rank = builder.shape(whole).len();
@@ -94,7 +96,7 @@ fn add_scan(choices: &mut Choices, builder: &mut Builder, depth: usize) {
     }
 }
 
-/// A value of the carry's type.
+/// Returns a value of the carry's type.
 fn next(choices: &mut Choices, builder: &mut Builder, carry: Value) -> Value {
     let shape = builder.shape(carry);
     let same: Vec<Value> = recent(builder).into_iter().filter(|value| builder.shape(*value) == shape).collect();
@@ -107,7 +109,7 @@ fn next(choices: &mut Choices, builder: &mut Builder, carry: Value) -> Value {
     settle(builder, sum).unwrap_or(carry)
 }
 
-/// A few operations; what does not stay exact is not used.
+/// Adds a few operations; a result that is not exact is not used.
 fn operations(choices: &mut Choices, builder: &mut Builder, most: usize) {
     for _ in 0..choices.pick(most + 1) {
         let a = choices.of(&recent(builder));
@@ -156,7 +158,7 @@ fn operations(choices: &mut Choices, builder: &mut Builder, most: usize) {
     }
 }
 
-/// The last axis of `a` times that of another value, an integer there.
+/// Adds the product of the last axis of `a` with that of another value, for integers.
 fn product(choices: &mut Choices, builder: &mut Builder, a: Value) -> Option<Value> {
     let shape = builder.shape(a);
     let depth = *shape.last()?;
@@ -181,7 +183,7 @@ fn product(choices: &mut Choices, builder: &mut Builder, a: Value) -> Option<Val
     Some(contract(builder, Aggregation::Sum, &extents, (&place, result), &reads))
 }
 
-/// Rows of a value at indices that another one holds, if that is of integers.
+/// Adds rows of a value at indices from another one, if that has integers.
 fn gather(choices: &mut Choices, builder: &mut Builder, indices: Value) -> Option<Value> {
     if builder.dtype(indices).is_float() {
         return None;
@@ -216,7 +218,7 @@ fn gather(choices: &mut Choices, builder: &mut Builder, indices: Value) -> Optio
     Some(builder.add(Op::Contraction(Box::new(contraction)), ty, &[indices.id, from.id], from.bound))
 }
 
-/// The value within the bounds of all, if it is exact.
+/// Keeps an exact value within the common bound, and returns `None` for others.
 fn settle(builder: &mut Builder, value: Value) -> Option<Value> {
     if !builder.dtype(value).is_float() {
         return Some(Value { bound: Bound::exact(MOST, GRID), ..value });
@@ -225,7 +227,7 @@ fn settle(builder: &mut Builder, value: Value) -> Option<Value> {
     is_fine.then(|| builder.clamp(value, -MOST, MOST))
 }
 
-/// The values that there are, the last ones first.
+/// Returns the existing values, the last ones first.
 fn recent(builder: &Builder) -> Vec<Value> {
     builder.values.iter().rev().copied().collect()
 }

@@ -49,7 +49,7 @@ class Symbol(str):
     """A small name: a symbol like `same`, or a function, `relu`, `relu(X)`, `leaky_relu(negative_slope = 0.1)`, `zeros()`, `l2(0.1)`."""
 
     def __call__(self, *inputs, **options):
-        for module in (keras.initializers, keras.regularizers):
+        for module in (keras.initializers, keras.regularizers, keras.constraints):
             if hasattr(module, self):
                 return getattr(module, self)(*inputs, **options)
         function = getattr(keras.activations, self)

@@ -1,6 +1,6 @@
 """Further layers of Keras, of which nobody has said that the library must have them."""
 
-from cases import Family, integers, normal
+from cases import Family, flags, integers, normal
 
 family = Family("more")
 layer = family.layer
@@ -15,6 +15,13 @@ for kind, name in [("Average", "average"), ("Max", "max")]:
 layer("adaptive_max_pooling2d", "AdaptiveMaxPooling2D([3, 2])", X=normal(2, 7, 8, 3))
 layer("time_distributed", "TimeDistributed(Dense(5, activation = relu))", X=normal(2, 3, 4))
 layer("time_distributed_conv2d", "TimeDistributed(Conv2D(2, 3))", X=normal(2, 3, 4, 5, 2))
+normalized = "TimeDistributed(BatchNormalization(momentum = 0.8))"
+masked = {"X": normal(4, 3, 5), "M": flags(4, 3)}
+layer("time_distributed_normalization", normalized, X=normal(4, 3, 5))
+layer("time_distributed_normalization_training", normalized, training=True, X=normal(4, 3, 5))
+layer("time_distributed_normalization_masked", normalized, "Y = layer(X, Mask = M)", training=True, **masked)
+layer("time_distributed_normalization_of_images", normalized, training=True, X=normal(2, 3, 4, 5, 2))
+layer("time_distributed_rnn_masked", "TimeDistributed(GRU(3))", "Y = layer(X, Mask = M)", X=normal(2, 3, 4, 2), M=flags(2, 3, 4))
 layer("normalization", "Normalization(mean = 2.0, variance = 4.0)", X=normal(3, 5))
 layer("normalization_invert", "Normalization(mean = 2.0, variance = 4.0, invert = true)", X=normal(3, 5))
 layer("center_crop", "CenterCrop(3, 4)", X=normal(2, 6, 7, 3))

@@ -1,6 +1,6 @@
 """Normalization, in inference and (where the batch counts) in training."""
 
-from cases import Family, normal
+from cases import Family, flags, normal
 
 family = Family("normalization")
 layer = family.layer
@@ -31,6 +31,16 @@ layer(
     training=True,
     X=far(7, 5),
 )
+
+for name, shape in [("", (7, 5)), ("_of_sequence", (3, 6, 5))]:
+    layer(
+        f"batch_normalization_masked{name}_training",
+        "BatchNormalization(momentum = 0.7)",
+        "Y = layer(X, Mask = M)",
+        training=True,
+        X=far(*shape),
+        M=flags(*shape[:-1]),
+    )
 
 layer("layer_normalization", "LayerNormalization()", X=far(3, 7))
 layer("layer_normalization_of_sequence", "LayerNormalization(epsilon = 1e-6)", X=far(2, 5, 7))
@@ -64,6 +74,7 @@ layer("group_normalization_default_groups", "GroupNormalization()", X=far(2, 3, 
 
 layer("rms_normalization", "RMSNormalization()", X=far(3, 7))
 layer("rms_normalization_of_sequence", "RMSNormalization(epsilon = 0.1)", X=far(2, 5, 7))
+layer("rms_normalization_axes", "RMSNormalization(axis = [1, 2])", X=far(2, 5, 7))
 
 layer("unit_normalization", "UnitNormalization()", X=far(3, 7))
 layer("unit_normalization_axis", "UnitNormalization(axis = 1)", X=far(2, 5, 7))

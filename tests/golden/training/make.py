@@ -13,7 +13,8 @@ golden/layers/cases.py: NAME.txt lists the cases, NAME.npy holds the arrays of t
     metrics      inputs Predicted, Target: 12 samples. Output Value: after the first 5, 10 and 12 samples, in batches of 5; of
                  several thresholds or classes a row.
     fits         inputs X, Y: 24 samples, Kernel, Head: first values. What is said of a run is in its name: of classes 0 and 2,
-                 of samples (their weights are Weights), that the first two layers are frozen. Outputs Kernel, Gamma, Mean,
+                 of samples (their weights are Weights), that the first two layers are frozen, that the first layer adds
+                 terms to the loss, that the normalization is applied twice, that the loss is one number for a batch. Outputs Kernel, Gamma, Mean,
                  Head: after two epochs; Loss: the second's.
     schedules    input Step. Output Rate.
 """
@@ -379,8 +380,18 @@ CLASS_WEIGHT = {0: 0.5, 2: 3.0}
 
 
 def fits():
-    for name in ["plain", "classes", "classes_one_hot", "samples", "frozen", "frozen_classes"]:
+    names = ["plain", "classes", "classes_one_hot", "samples", "frozen", "frozen_classes", "terms", "frozen_terms", "twice"]
+    names += ["dice_one_hot", "samples_dice_one_hot", "samples_tversky_one_hot", "classes_dice_one_hot"]
+    for name in names:
         yield name, ["optimizer = SGD(0.1)"]
+
+
+class Terms(keras.layers.Layer):
+    """Adds a number for each sample to the loss."""
+
+    def call(self, x):
+        self.add_loss(0.01 * keras.ops.sum(x * x, axis=-1))
+        return x
 
 
 def run(name, statements):
@@ -392,13 +403,25 @@ def run(name, statements):
         Y, kind = np.eye(3, dtype=np.float32)[Y], keras.losses.CategoricalCrossentropy
     yield from (("input", "X", X), ("input", "Y", Y), ("input", "Kernel", Kernel), ("input", "Head", Head))
     yield "input", "Weights", weights
-    layers = [keras.layers.Dense(4, "tanh"), keras.layers.BatchNormalization(), keras.layers.Dense(3)]
-    model = keras.Sequential([keras.Input((5,)), *layers])
+    terms = {"kernel_regularizer": keras.regularizers.L2(0.1), "activity_regularizer": keras.regularizers.L1(0.05)}
+    overlap = "dice" in name or "tversky" in name
+    layers = [
+        keras.layers.Dense(4, "tanh", **(terms if "terms" in name else {})),
+        keras.layers.BatchNormalization(),
+        keras.layers.Dense(3, "sigmoid" if overlap else None),
+    ]
+    added = [keras.layers.ActivityRegularization(0.03, 0.02), Terms()] * ("terms" in name)
+    start = keras.Input((5,))
+    hidden = layers[1](layers[0](start))
+    for layer in layers[1:2] * ("twice" in name) + added + layers[2:]:
+        hidden = layer(hidden)
+    model = keras.Model(start, hidden)
     layers[0].set_weights([Kernel, np.zeros(4)])
     layers[2].set_weights([Head, np.zeros(3)])
     for layer in layers[:2]:
         layer.trainable = "frozen" not in name
-    model.compile(value(statements[0], keras.optimizers), kind(from_logits=True))
+    made = keras.losses.Tversky(0.3, 0.6) if "tversky" in name else keras.losses.Dice()
+    model.compile(value(statements[0], keras.optimizers), made if overlap else kind(from_logits=True))
     given = {"class_weight": CLASS_WEIGHT if "classes" in name else None}
     given["sample_weight"] = weights.astype(np.float64) if "samples" in name else None
     history = model.fit(X.astype(np.float64), Y, batch_size=8, epochs=2, shuffle=False, verbose=0, **given)

@@ -1,14 +1,18 @@
-//! Calls: what is called, which list of it a call fills, and which argument is which.
+//! Checks calls: the callee, the parameter list that the call fills, and the match of arguments
+//! with parameters.
 
-use crate::ast::{Argument, DimKind, Expr, ExprKind, Function, FunctionKind, Ident, Input};
+use std::borrow::Cow;
+
+use crate::ast::{Argument, BinaryOp, DimKind, Expr, ExprKind, Function, FunctionKind, Ident, Input};
 use crate::builtin::Builtin;
 use crate::check::function::{Checker, Within};
 use crate::check::scope::{CONSTANTS, Known, Nature};
 use crate::check::value::broadcast;
 use crate::diagnostic::Diagnostic;
+use crate::foreign::name_help;
 use crate::program::Callee;
 use crate::span::Span;
-use crate::suggest::did_you_mean;
+use crate::suggest::{SUGGESTIONS, listed};
 
 /// The list of a function that a call fills.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -18,7 +22,7 @@ enum List {
 }
 
 impl<'p> Checker<'p, '_> {
-    /// What a name stands for outside the scope, if that can be called.
+    /// Returns the definition or built-in function that a name denotes outside the scope.
     pub fn callable(&self, name: &Ident) -> Option<Nature> {
         if let Some(index) = self.program.callee_index(&name.name, self.function) {
             let ready = self.program.all_functions()[index].parameters.is_none();
@@ -51,8 +55,8 @@ impl<'p> Checker<'p, '_> {
                         Known { rank: None, nature: Nature::Function { index, ready: true } }
                     }
                     Some(List::Inputs) => {
-                        if !ready {
-                            self.defaults(function, callee.span);
+                        if !ready && !self.defaults(function, callee.span) {
+                            return Known::ANY;
                         }
                         let inputs = &function.inputs;
                         self.arrange(function, inputs, List::Inputs, callee.span, arguments, &known, within);
@@ -68,7 +72,7 @@ impl<'p> Checker<'p, '_> {
         }
     }
 
-    /// `input |> callee`; a list of callables is applied in sequence.
+    /// Checks `input |> callee`. A list of callables is applied in sequence.
     pub fn applied(&mut self, input: Known, callee: &Expr, within: Within) -> Known {
         if let ExprKind::List(items) = &callee.kind {
             return items.iter().fold(input, |input, item| self.applied(input, item, within));
@@ -89,9 +93,9 @@ impl<'p> Checker<'p, '_> {
                         let message = format!("{} takes no input", title(function));
                         self.error(Diagnostic::error("E0103", callee.span, message));
                     }
-                    // A list may be all the inputs.
+                    // A list may provide all the inputs.
                     (_, Some(second)) if input.nature == Nature::Tensor => {
-                        let message = format!("{} needs `{}`, too", title(function), second.name.name);
+                        let message = format!("missing input `{}` of {}", second.name.name, title(function));
                         let error = Diagnostic::error("E0103", callee.span, message);
                         let error = error.also(second.span, "it has no default");
                         self.error(error.help("several inputs are given as a list, as in `[A, B] |> …`"));
@@ -105,13 +109,13 @@ impl<'p> Checker<'p, '_> {
         }
     }
 
-    /// What a callee is, where that is known.
+    /// Returns the nature of a callee, if it is known.
     fn callee(&mut self, callee: &Expr, within: Within) -> Option<Nature> {
         let known = match &callee.kind {
             ExprKind::Name(name) => {
                 let local = self.scope.get(&name.name).is_some();
                 match self.callable(name) {
-                    // A function may be called like a tensor.
+                    // A function may have the same name as a local tensor.
                     Some(nature) if name.capital || !local => return Some(nature),
                     _ if local => {
                         self.scope.mark_used(&name.name);
@@ -131,7 +135,8 @@ impl<'p> Checker<'p, '_> {
             Nature::Value if known.rank == Some(0) => "a number",
             nature => return Some(nature),
         };
-        self.error(Diagnostic::error("E0130", callee.span, format!("this is {what}, which cannot be applied")));
+        let message = format!("expected a function or layer, found {what}");
+        self.error(Diagnostic::error("E0130", callee.span, message));
         None
     }
 
@@ -139,13 +144,24 @@ impl<'p> Checker<'p, '_> {
         if !self.all_read || !self.scope.is_complete() {
             return;
         }
-        let error = Diagnostic::error("E0102", name.span, format!("there is no function `{}`", name.name));
+        let kind = match self.function.kind {
+            FunctionKind::Train => "loss, metric or optimizer",
+            _ if name.capital => "layer",
+            _ => "function",
+        };
+        let error = Diagnostic::error("E0102", name.span, format!("unknown {kind} `{}`", name.name));
+        if self.diagnostics.len() >= SUGGESTIONS {
+            return self.error(error);
+        }
         let mut written = self.program.written_functions().iter().filter_map(|function| function.name.as_ref());
         if written.any(|other| other.name == name.name) {
-            return self.error(error.help("another file has it: files see what they import themselves"));
+            return self.error(error.help("import the file that defines it: a file sees only what it imports itself"));
+        }
+        if let Some(help) = name_help(&name.name) {
+            return self.error(error.help(help));
         }
         let locals = self.scope.values.keys().copied().filter(|local| local.starts_with(|c: char| c.is_lowercase()));
-        let suggestion = did_you_mean(&name.name, self.program.callable_names().chain(locals));
+        let suggestion = self.suggestion(&name.name, self.program.callable_names().chain(locals));
         self.error_with(error, suggestion, "");
     }
 
@@ -159,12 +175,13 @@ impl<'p> Checker<'p, '_> {
     ) -> Known {
         let name = text_of(callee);
         if let Some(keyword) = arguments.iter().find_map(|argument| argument.name.as_ref()) {
-            let error = Diagnostic::error("E0126", keyword.span, format!("the arguments of `{name}` have no names"));
-            self.error(error.help("give them by position"));
+            let message = format!("`{name}` takes its arguments by position only");
+            self.error(Diagnostic::error("E0126", keyword.span, message).help(format!("remove `{} =`", keyword.name)));
         }
-        // The first of `einsum` is an equation, and these take anything.
+        // These built-in functions accept anything. The first argument of `einsum` is an equation.
         let names = match builtin.name {
-            "list" | "is_list" | "letters" | "repeat" | "clone" | "with_weight" | "error" => arguments.len(),
+            "list" | "is_list" | "has_states" | "letters" | "repeat" | "clone" | "with_weight" | "parametrized"
+            | "error" => arguments.len(),
             "einsum" => 1,
             _ => 0,
         };
@@ -175,7 +192,7 @@ impl<'p> Checker<'p, '_> {
             return Known::ANY;
         }
         if builtin.is_compile_time() {
-            // Of a list of tensors there may be a part.
+            // The item or slice of a list of tensors may be a tensor.
             return if matches!(builtin.name, "list" | "slice" | "error") { Known::ANY } else { Known::VALUE };
         }
         if within == Within::Contraction && !builtin.is_elementwise() {
@@ -197,17 +214,16 @@ impl<'p> Checker<'p, '_> {
             (_, usize::MAX) => format!("at least {least} argument{}", plural(least)),
             _ => format!("{least} to {most} arguments"),
         };
-        let are = if given == 1 { "is" } else { "are" };
-        let message = format!("`{name}` takes {takes}, but {given} {are} given");
+        let message = format!("expected {takes} for `{name}`, found {given}");
         self.error(Diagnostic::error("E0103", span, message));
     }
 
     fn whole_tensors(&mut self, name: &str, span: Span) {
         let message = format!("`{name}` works on whole tensors, so it cannot be called inside a contraction");
-        self.error(Diagnostic::error("E0112", span, message).help("call it in a statement before"));
+        self.error(Diagnostic::error("E0112", span, message).help("call it in a statement before this one"));
     }
 
-    /// What a function gives that has its inputs.
+    /// Returns the kind of value of a function that has all its inputs.
     fn result(&mut self, index: usize, callee: &Expr, known: &[Known], within: Within) -> Known {
         let function = &self.program.all_functions()[index];
         let elementwise = self.calls.is_elementwise(index);
@@ -222,7 +238,8 @@ impl<'p> Checker<'p, '_> {
         }
     }
 
-    /// Whether a layer or model is to be made of what has no hyper-parameters to be given first, and takes inputs.
+    /// Reports a call with no arguments of a layer or model without hyper-parameters that has
+    /// required inputs. Returns whether it was one.
     fn makes_none(&mut self, function: &Function, arguments: &[Argument], span: Span) -> bool {
         let is_made = arguments.is_empty() && function.kind != FunctionKind::Function && function.parameters.is_none();
         if !is_made || function.inputs.iter().all(|input| input.default.is_some()) {
@@ -230,25 +247,25 @@ impl<'p> Checker<'p, '_> {
         }
         let (kind, name) = (function.kind.keyword(), function.name.as_ref().map_or("", |name| &name.name));
         let inputs: Vec<&str> = function.inputs.iter().map(|input| input.name.name.as_str()).collect();
-        let message = format!("{} has no hyper-parameters: a call is of its inputs", title(function));
         let inputs = inputs.join(", ");
-        let help = format!("to make one and call that, give it an empty list of them, `{kind} {name}()({inputs})`");
+        let message = format!("`{name}()` is a call without inputs, because `{name}` has no list of hyper-parameters");
+        let help = format!("write `X |> {name}`, or give it an empty list, as in `{kind} {name}()({inputs})`");
         self.error(Diagnostic::error("E0103", span, message).help(help));
         true
     }
 
-    /// The hyper-parameters of a function that is applied without them.
-    fn defaults(&mut self, function: &Function, span: Span) {
-        let parameters = function.parameters.iter().flatten();
-        if let Some(needed) = parameters.into_iter().find(|parameter| parameter.default.is_none()) {
-            let name = function.name.as_ref().map_or("", |name| &name.name);
-            let message = format!("{} is applied without its hyper-parameter `{}`", title(function), needed.name.name);
-            let error = Diagnostic::error("E0103", span, message).also(needed.span, "it has no default");
-            self.error(error.help(format!("write `{name}({} = …)`", needed.name.name)));
-        }
+    /// Checks that a function applied without hyper-parameters has defaults for all of them.
+    fn defaults(&mut self, function: &Function, span: Span) -> bool {
+        let mut parameters = function.parameters.iter().flatten();
+        let Some(needed) = parameters.find(|parameter| parameter.default.is_none()) else { return true };
+        let name = function.name.as_ref().map_or("", |name| &name.name);
+        let error = missing_argument(function, needed, span);
+        self.error(error.help(format!("write `X |> {name}({} = …)`", needed.name.name)));
+        false
     }
 
-    /// Where it is not known which list a call fills: its names must be in one.
+    /// Checks the argument names of a call if it is unknown which list it fills. Each name must be
+    /// in one of the two lists.
     fn either_list(&mut self, function: &Function, arguments: &[Argument]) {
         let lists: Vec<&Input> = function.parameters.iter().flatten().chain(&function.inputs).collect();
         for name in arguments.iter().filter_map(|argument| argument.name.as_ref()) {
@@ -260,22 +277,22 @@ impl<'p> Checker<'p, '_> {
     }
 
     fn unknown_argument(&mut self, function: &Function, list: &[&Input], name: &Ident) {
-        let message = format!("{} has no argument `{}`", title(function), name.name);
+        let message = format!("unknown argument `{}` of {}", name.name, title(function));
         let names: Vec<&str> = list.iter().map(|input| input.name.name.as_str()).collect();
         let is_parameter = function.parameters.iter().flatten().any(|parameter| parameter.name.name == name.name);
         let help = match &function.name {
             Some(function) if is_parameter => {
                 let (function, name) = (&function.name, &name.name);
-                format!("it is a hyper-parameter, which stands before the inputs: `{function}({name} = …)(…)`")
+                format!("it is a hyper-parameter: write `{function}({name} = …)(…)`")
             }
             _ if names.is_empty() => String::new(),
-            _ => format!("it has {}", names.join(", ")),
+            _ => format!("the arguments are {}", listed(&names)),
         };
-        let suggestion = did_you_mean(&name.name, names);
+        let suggestion = self.suggestion(&name.name, names);
         self.error_with(Diagnostic::error("E0126", name.span, message), suggestion, &help);
     }
 
-    /// Which argument is which of a list, and whether each fits.
+    /// Matches arguments with a list of parameters, and checks that each fits.
     #[expect(clippy::too_many_arguments, reason = "the parts of one call")]
     fn arrange(
         &mut self,
@@ -292,6 +309,9 @@ impl<'p> Checker<'p, '_> {
         let positional = arguments.iter().filter(|argument| argument.name.is_none()).count();
         let simple = list.iter().all(|input| input.default.is_none()) && positional == arguments.len();
         for (number, argument) in arguments.iter().enumerate() {
+            if argument.name.is_some() && !self.spend(list.len() / 8, argument.value.span) {
+                return;
+            }
             let slot = match &argument.name {
                 None => number,
                 Some(name) if kind == List::Parameters && is_instance_name(function, name) => continue,
@@ -303,6 +323,9 @@ impl<'p> Checker<'p, '_> {
                     }
                 },
             };
+            if argument.name.is_none() && self.is_compared_argument(list, argument) {
+                return;
+            }
             match given.get_mut(slot) {
                 Some(place @ None) => *place = Some(number),
                 Some(Some(first)) => {
@@ -312,14 +335,8 @@ impl<'p> Checker<'p, '_> {
                 }
                 None => {
                     let least = list.iter().filter(|input| input.default.is_none()).count();
-                    let what = if kind == List::Parameters { "hyper-parameters of " } else { "" };
-                    return match simple && kind == List::Inputs {
-                        true => self.wrong_count(name, span, least, list.len(), arguments.len()),
-                        false => {
-                            let message = format!("there are {} {what}`{name}`, but more are given", list.len());
-                            self.error(Diagnostic::error("E0103", argument.value.span, message));
-                        }
-                    };
+                    let place = if simple && kind == List::Inputs { span } else { argument.value.span };
+                    return self.wrong_count(name, place, least, list.len(), arguments.len());
                 }
             }
         }
@@ -335,7 +352,7 @@ impl<'p> Checker<'p, '_> {
         }
     }
 
-    /// Tells of arguments that are needed and not given.
+    /// Reports a required argument that is missing.
     #[expect(clippy::too_many_arguments, reason = "the parts of one call")]
     fn missing(
         &mut self,
@@ -347,7 +364,7 @@ impl<'p> Checker<'p, '_> {
         known: &[Known],
         simple: bool,
     ) {
-        // One list may be all the inputs.
+        // A single list may provide all the inputs.
         if let (List::Inputs, [only]) = (kind, known)
             && only.nature != Nature::Tensor
             && !self.is_v0()
@@ -360,46 +377,62 @@ impl<'p> Checker<'p, '_> {
         if simple && kind == List::Inputs {
             return self.wrong_count(name, span, list.len(), list.len(), known.len());
         }
-        let message = format!("{} needs `{}`", title(function), missing.name.name);
-        self.error(Diagnostic::error("E0103", span, message).also(missing.span, "it has no default"));
+        self.error(missing_argument(function, missing, span));
     }
 
-    /// Whether a value is one of the choices, where that can be seen.
+    /// Reports `f(name == value)`, if `name` is a parameter and nothing else. Returns whether it is
+    /// one.
+    fn is_compared_argument(&mut self, list: &[Input], argument: &Argument) -> bool {
+        let ExprKind::Binary { op: BinaryOp::Eq, left, .. } = &argument.value.kind else { return false };
+        let ExprKind::Name(name) = &left.kind else { return false };
+        let is_parameter = list.iter().any(|input| input.name.name == name.name);
+        if !is_parameter || self.scope.get(&name.name).is_some() {
+            return false;
+        }
+        let message = format!("expected `=` after the argument `{}`, found `==`", name.name);
+        self.error(Diagnostic::error("E0126", argument.value.span, message).help(format!("write `{} = …`", name.name)));
+        true
+    }
+
+    /// Checks that a value is one of the choices, if both are literals.
     pub fn choice(&mut self, input: &Input, value: &Expr, known: Known) {
         let Some(Expr { kind: ExprKind::List(choices), .. }) = &input.choices else { return };
-        let literal = |expr: &Expr| match &expr.kind {
-            ExprKind::Name(name) => Some(name.name.clone()),
-            ExprKind::Text(text) => Some(text.clone()),
-            ExprKind::Int(value) => Some(value.to_string()),
-            _ => None,
-        };
+        if !self.spend(choices.len(), value.span) {
+            return;
+        }
+        fn literal(expr: &Expr) -> Option<Cow<'_, str>> {
+            Some(match &expr.kind {
+                ExprKind::Name(name) => name.name.as_str().into(),
+                ExprKind::Text(text) => text.as_str().into(),
+                ExprKind::Int(value) => value.to_string().into(),
+                _ => return None,
+            })
+        }
         let is_local = matches!(&value.kind, ExprKind::Name(name) if self.scope.get(&name.name).is_some());
-        let Some(choices) = choices.iter().map(literal).collect::<Option<Vec<String>>>() else { return };
+        let Some(choices) = choices.iter().map(literal).collect::<Option<Vec<_>>>() else { return };
         let Some(value_text) = literal(value).filter(|_| !is_local && known.nature != Nature::Any) else { return };
         if !choices.contains(&value_text) {
-            let message = format!("`{}` is one of {}, not `{value_text}`", input.name.name, choices.join(", "));
-            let suggestion = did_you_mean(&value_text, choices.iter().map(String::as_str));
+            let message =
+                format!("expected one of {} for `{}`, found `{value_text}`", listed(&choices), input.name.name);
+            let suggestion = self.suggestion(&value_text, choices.iter().map(AsRef::as_ref));
             self.error_with(Diagnostic::error("E0128", value.span, message), suggestion, "");
         }
     }
 
-    /// Whether an argument has as many axes as an input.
+    /// Checks that the rank of an argument matches the input.
     fn rank_of_input(&mut self, function: &Function, input: &Input, known: Known, span: Span) {
         let Some((dims, rank)) = input.dims.as_ref().zip(known.rank) else { return };
         let leading = dims.iter().any(|dim| dim.kind == DimKind::Ellipsis);
         if (leading && rank + 1 < dims.len()) || (!leading && rank != dims.len()) {
             let wanted = dims.len() - usize::from(leading);
             let least = if leading { "at least " } else { "" };
-            let message = format!(
-                "`{}` of {} has {least}rank {wanted}, but this has rank {rank}",
-                input.name.name,
-                title(function)
-            );
+            let (name, function) = (&input.name.name, title(function));
+            let message = format!("expected {least}rank {wanted} for `{name}` of {function}, found rank {rank}");
             self.error(Diagnostic::error("E0107", span, message).also(input.span, "the input"));
         }
     }
 
-    /// How many values a callee gives, where that is known.
+    /// Returns the number of values that a callee gives, if it is known and not 1.
     pub fn outputs_of(&mut self, callee: &Expr) -> Option<usize> {
         let callee = match &callee.kind {
             ExprKind::Call { callee, .. } => callee,
@@ -416,8 +449,8 @@ impl<'p> Checker<'p, '_> {
     }
 }
 
-/// The list that a call of a function with hyper-parameters fills: these, unless it is given tensors. None where that
-/// cannot be seen.
+/// Returns the list that a call of a function with hyper-parameters fills: the inputs if there is a
+/// tensor among the arguments, else the hyper-parameters. Returns `None` if this cannot be decided.
 fn filled(parameters: &[Input], inputs: &[Input], arguments: &[Argument], known: &[Known]) -> Option<List> {
     if known.iter().any(|known| known.nature == Nature::Tensor) {
         return Some(List::Inputs);
@@ -435,9 +468,15 @@ fn filled(parameters: &[Input], inputs: &[Input], arguments: &[Argument], known:
     })
 }
 
-/// `name = NAME`, which every layer and model takes with its hyper-parameters.
+/// Returns whether the argument is `name = NAME`. Every layer and model takes it along with its
+/// hyper-parameters.
 fn is_instance_name(function: &Function, name: &Ident) -> bool {
     function.kind != FunctionKind::Function && name.name == "name"
+}
+
+fn missing_argument(function: &Function, argument: &Input, span: Span) -> Diagnostic {
+    let message = format!("missing argument `{}` of {}", argument.name.name, title(function));
+    Diagnostic::error("E0103", span, message).also(argument.span, "it has no default")
 }
 
 fn title(function: &Function) -> String {
@@ -447,7 +486,8 @@ fn title(function: &Function) -> String {
     }
 }
 
-/// The name of a callee, or of that whose call it is.
+/// Returns the name of a callee. For a callee that is itself a call, this is the name of the inner
+/// callee.
 fn text_of(callee: &Expr) -> &str {
     match &callee.kind {
         ExprKind::Name(name) => &name.name,

@@ -1,28 +1,31 @@
-//! Who calls whom: no recursion, no chain of calls that is too long, and which functions work place by place.
+//! The call graph: rejects recursion and chains of calls that are too long, and finds the
+//! elementwise functions.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-use crate::ast::{Expr, ExprKind, Function, FunctionKind, Ident, MAX_DEPTH, StatementKind};
+use crate::ast::{Expr, ExprKind, Function, FunctionKind, Ident, MAX_DEPTH, StatementKind, WeightKind};
+use crate::budget::{Budget, Exceeded};
 use crate::builtin::builtin;
 use crate::check::walk::{definitions, expressions, statements, walk};
 use crate::diagnostic::Diagnostic;
 use crate::program::Program;
 use crate::span::Span;
+use crate::suggest::listed;
 
-/// One call of one function by another, both by their places in the program.
+/// A call of one function by another. `callee` is the index of a function in the program.
 struct Call {
     callee: usize,
     span: Span,
 }
 
 pub(super) struct Calls {
-    /// For each function of the program, whether all its statements are elementwise, so that it may be called inside a
-    /// contraction.
+    /// For each function of the program, true if all its statements are elementwise. Such a
+    /// function may be called inside a contraction.
     elementwise: Vec<bool>,
 }
 
 impl Calls {
-    /// Follows the calls from the innermost functions outwards.
+    /// Propagates through the call graph from the innermost functions outwards.
     pub fn new(program: &Program, diagnostics: &mut Vec<Diagnostic>) -> Calls {
         let functions = program.all_functions();
         let calls: Vec<Vec<Call>> = functions.iter().map(|function| calls_of(program, function)).collect();
@@ -31,7 +34,7 @@ impl Calls {
             calls.iter().for_each(|call| callers[call.callee].push(caller));
         }
         let mut elementwise: Vec<bool> = functions.iter().map(is_elementwise).collect();
-        // How many calls deep each function goes, and how many calls of it are not yet followed.
+        // The depth of calls below each function, and the number of its calls not yet visited.
         let mut depth = vec![0u32; functions.len()];
         let mut open: Vec<usize> = calls.iter().map(Vec::len).collect();
         let mut ready: Vec<usize> = (0..functions.len()).filter(|index| open[*index] == 0).collect();
@@ -48,7 +51,7 @@ impl Calls {
         if let Some(start) = (0..functions.len()).find(|index| open[*index] > 0) {
             diagnostics.push(recursion(functions, &calls, &open, start));
         } else if let Some(deepest) = (0..functions.len()).find(|index| depth[*index] == MAX_DEPTH) {
-            let message = format!("the calls in {} go more than {MAX_DEPTH} levels deep", title(&functions[deepest]));
+            let message = format!("the calls in {} nest more than {MAX_DEPTH} levels deep", title(&functions[deepest]));
             diagnostics.push(Diagnostic::error("E0111", functions[deepest].span, message));
         }
         for (index, open) in open.iter().enumerate() {
@@ -62,27 +65,32 @@ impl Calls {
     }
 }
 
-/// Every function that is left over calls another that is, so that following them from `start` leads into a ring.
+/// Returns the error for a cycle. Every function with unvisited calls calls another such function,
+/// so following these calls from `start` reaches a cycle.
 fn recursion(functions: &[Function], calls: &[Vec<Call>], open: &[usize], start: usize) -> Diagnostic {
+    /// The maximum number of calls of a cycle that the error shows.
+    const SHOWN: usize = 10;
     let next = |index: usize| calls[index].iter().find(|call| open[call.callee] > 0);
     let mut path = vec![start];
+    let mut places = HashMap::from([(start, 0)]);
     let mut spans = Vec::new();
     let mut current = start;
     while let Some(call) = next(current) {
         spans.push(call.span);
-        if let Some(entry) = path.iter().position(|index| *index == call.callee) {
+        if let Some(&entry) = places.get(&call.callee) {
             let names: Vec<String> = path[entry..].iter().map(|index| title(&functions[*index])).collect();
             let message = match names.as_slice() {
                 [name] => format!("{name} calls itself"),
-                [name, through @ ..] => format!("{name} calls itself through {}", through.join(", ")),
+                [name, through @ ..] => format!("{name} calls itself through {}", listed(through)),
                 [] => "these calls recurse".to_string(),
             };
             let mut error = Diagnostic::error("E0111", spans[entry], message);
-            for span in &spans[entry + 1..] {
+            for span in spans[entry + 1..].iter().take(SHOWN) {
                 error = error.also(*span, "and this call leads back");
             }
-            return error.help("Tile has no recursion: every call is written out at compile time");
+            return error.help("Tile has no recursion: every call is inlined at compile time");
         }
+        places.insert(call.callee, path.len());
         path.push(call.callee);
         current = call.callee;
     }
@@ -106,7 +114,45 @@ fn calls_of(program: &Program, function: &Function) -> Vec<Call> {
     calls
 }
 
-/// As far as its own statements and the built-in functions go.
+impl Program {
+    /// Returns whether a definition declares a `state`, or names another definition that does.
+    ///
+    /// # Errors
+    /// Fails if the search exceeds the budget.
+    pub fn has_states(&self, function: &Function, budget: &Budget) -> Result<bool, Exceeded> {
+        let (mut seen, mut open) = (HashSet::new(), vec![function]);
+        while let Some(function) = open.pop() {
+            let inputs = function.parameters.iter().flatten().chain(&function.inputs);
+            let mut outermost: Vec<&Expr> = inputs.filter_map(|input| input.default.as_ref()).collect();
+            let mut has_state = false;
+            statements(&function.body, &mut |statement| {
+                has_state |=
+                    matches!(&statement.kind, StatementKind::Weight(weight) if weight.kind == WeightKind::State);
+                outermost.extend(expressions(statement));
+            });
+            if has_state {
+                return Ok(true);
+            }
+            for expr in outermost {
+                let mut count = 0;
+                walk(expr, &mut |expr| {
+                    count += 1;
+                    if let ExprKind::Name(name) = &expr.kind
+                        && let Some(index) = self.callee_index(&name.name, function)
+                        && seen.insert(index)
+                    {
+                        open.push(&self.all_functions()[index]);
+                    }
+                });
+                budget.spend(count)?;
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// Returns whether the statements and built-in calls of a function are elementwise. Ignores the
+/// functions that it calls.
 fn is_elementwise(function: &Function) -> bool {
     let mut elementwise = function.outputs.len() == 1 && function.kind == FunctionKind::Function;
     statements(&function.body, &mut |statement| {
@@ -119,7 +165,8 @@ fn is_elementwise(function: &Function) -> bool {
     elementwise
 }
 
-/// Calls `visit` with the names that a function applies, its own values apart. A list applies its items.
+/// Calls `visit` with the names that a function applies, except small names of its own values. A
+/// list applies its items.
 fn for_each_callee<'f>(function: &'f Function, visit: &mut dyn FnMut(&'f Ident)) {
     let inputs = function.parameters.iter().flatten().chain(&function.inputs);
     let mut own: HashSet<&str> = inputs.clone().map(|input| input.name.name.as_str()).collect();
@@ -141,7 +188,7 @@ fn for_each_callee<'f>(function: &'f Function, visit: &mut dyn FnMut(&'f Ident))
     }
     while let Some(callee) = callees.pop() {
         match &callee.kind {
-            // A function may be called like a tensor.
+            // A function may have the same name as a local tensor.
             ExprKind::Name(name) if name.capital || !own.contains(name.name.as_str()) => visit(name),
             ExprKind::List(items) => callees.extend(items),
             _ => {}

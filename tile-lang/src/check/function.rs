@@ -1,25 +1,34 @@
-//! A function, layer or model: its header, and what of it is not used.
+//! Checks a definition: its header, its outputs and its unused names.
 
 use std::collections::HashSet;
 
 use crate::ast::{DimKind, Function, FunctionKind, Ident, Input};
+use crate::budget::Budget;
 use crate::check::calls::Calls;
 use crate::check::scope::{Known, Nature, Origin, Scope, Value};
 use crate::diagnostic::Diagnostic;
 use crate::program::Program;
+use crate::span::Span;
+use crate::suggest::{SUGGESTIONS, did_you_mean};
 
-/// Checks `function` and adds what is wrong to `diagnostics`. Unknown functions are passed over unless `all_read`.
+/// Checks `function` and adds its diagnostics. Unknown callees are ignored unless `all_read` is
+/// true.
 pub(super) fn check(
     program: &Program,
     calls: &Calls,
     function: &Function,
     all_read: bool,
+    budget: &Budget,
     diagnostics: &mut Vec<Diagnostic>,
 ) {
     let scope = Scope::new(function);
-    let mut checker = Checker { program, calls, function, all_read, scope, yields: Vec::new(), diagnostics };
+    let mut checker =
+        Checker { program, calls, function, all_read, budget, stopped: false, scope, yields: Vec::new(), diagnostics };
     checker.header();
     checker.statements(&function.body, false);
+    if checker.stopped {
+        return;
+    }
     checker.outputs();
     checker.training();
     if checker.scope.is_complete() {
@@ -34,18 +43,21 @@ pub(super) struct Checker<'p, 'd> {
     pub calls: &'p Calls,
     pub function: &'p Function,
     pub all_read: bool,
+    pub budget: &'p Budget,
+    /// True after the budget was exceeded and the error was reported.
+    pub stopped: bool,
     pub scope: Scope<'p>,
-    /// What the scan that is being checked yields.
+    /// The values that the current scan yields.
     pub yields: Vec<(&'p Ident, Known)>,
     pub diagnostics: &'d mut Vec<Diagnostic>,
 }
 
-/// Where a value stands.
+/// The context of an expression.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Within {
-    /// A statement: whole tensors.
+    /// A statement. Names denote whole tensors.
     Statement,
-    /// The parentheses of a contraction: the scalars at one place.
+    /// The body of a contraction. Tensors are accessed element by element.
     Contraction,
 }
 
@@ -54,7 +66,21 @@ impl<'p> Checker<'p, '_> {
         self.diagnostics.push(error);
     }
 
-    /// An error with what a wrong name could have been, or else with `help`.
+    /// Counts work that is about to be done at `span`. Returns false if the check must stop.
+    pub fn spend(&mut self, units: usize, span: Span) -> bool {
+        if let (Err(exceeded), false) = (self.budget.spend(units as u64), self.stopped) {
+            self.stopped = true;
+            self.error(exceeded.at(span));
+        }
+        !self.stopped
+    }
+
+    /// Returns a suggestion for a wrong name. Only the first errors of a check get one.
+    pub fn suggestion<'a>(&self, name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+        if self.diagnostics.len() < SUGGESTIONS { did_you_mean(name, known) } else { None }
+    }
+
+    /// Reports an error with `suggestion`, or else with `help`.
     pub fn error_with(&mut self, error: Diagnostic, suggestion: Option<String>, help: &str) {
         self.error(match suggestion {
             Some(suggestion) => error.help(suggestion),
@@ -63,21 +89,22 @@ impl<'p> Checker<'p, '_> {
         });
     }
 
-    /// Defines a name that is assigned; one of a tensor starts with a capital.
+    /// Defines a name that is assigned. The name of a tensor must start with a capital letter.
     pub fn define(&mut self, name: &'p Ident, origin: Origin, known: Known, may_be_size: bool) {
         if !name.capital && (known.nature == Nature::Tensor || origin == Origin::Weight) {
-            let message = format!("`{}` cannot name a tensor, because it starts with a small letter", name.name);
+            let message = format!("`{}` starts with a small letter, so it cannot name a tensor", name.name);
             self.error(Diagnostic::error("E0115", name.span, message).help(format!("call it `{}`", capitalised(name))));
         } else if name.capital && matches!(known.nature, Nature::Function { .. } | Nature::Builtin(_)) {
-            let message = format!("`{}` starts with a capital, so it names a tensor or a size", name.name);
-            let error = Diagnostic::error("E0115", name.span, message).saying("this is a function or layer");
-            self.error(error.help(format!("call it `{}`", name.name[..1].to_ascii_lowercase() + &name.name[1..])));
+            let small = name.name[..1].to_ascii_lowercase() + &name.name[1..];
+            let message = format!("expected a tensor for `{}`, found a function or layer", name.name);
+            let error = Diagnostic::error("E0115", name.span, message);
+            self.error(error.help(format!("apply it to a tensor, as in `X |> …`, or call it `{small}`")));
         }
         let value = Value { span: name.span, origin, known, may_be_size, used: false };
         self.scope.define(name, value, self.diagnostics);
     }
 
-    /// Hyper-parameters and inputs, whose defaults may name those before.
+    /// Checks hyper-parameters and inputs. Their defaults may use the names before them.
     fn header(&mut self) {
         for parameter in self.function.parameters.iter().flatten() {
             if parameter.name.capital {
@@ -85,10 +112,10 @@ impl<'p> Checker<'p, '_> {
                 let small = name.name[..1].to_ascii_lowercase() + &name.name[1..];
                 let message = format!("the hyper-parameter `{}` starts with a capital", name.name);
                 let error = Diagnostic::error("E0115", name.span, message);
-                self.error(error.help(format!("it is a value known at compile time: call it `{small}`")));
+                self.error(error.help(format!("capitals are for tensors and sizes: call it `{small}`")));
             }
             if parameter.name.name == "name" && self.function.kind != FunctionKind::Function {
-                let message = format!("every {} has `name` besides", self.function.kind.keyword());
+                let message = format!("every {} already has a hyper-parameter `name`", self.function.kind.keyword());
                 self.error(Diagnostic::error("E0106", parameter.name.span, message).help("give this one another name"));
             }
             self.input(parameter, Origin::Parameter);
@@ -104,7 +131,7 @@ impl<'p> Checker<'p, '_> {
     fn input(&mut self, input: &'p Input, origin: Origin) {
         let name = &input.name;
         if let (Some(_), false) = (&input.dims, name.capital) {
-            let message = format!("`{}` starts with a small letter, so it is no tensor, and has no sizes", name.name);
+            let message = format!("`{}` starts with a small letter, so it cannot be a tensor with sizes", name.name);
             self.error(Diagnostic::error("E0115", name.span, message).help(format!("call it `{}`", capitalised(name))));
         }
         if let Some(choices) = &input.choices {
@@ -137,6 +164,7 @@ impl<'p> Checker<'p, '_> {
 
     fn size_of_input(&mut self, dim: &'p crate::ast::Dim) {
         let DimKind::Name(name) = &dim.kind else { return };
+        self.spend(self.function.inputs.len() / 8, dim.span);
         let inputs = self.function.parameters.iter().flatten().chain(&self.function.inputs);
         if let Some(input) = inputs.into_iter().find(|input| input.name.name == *name) {
             let error = Diagnostic::error("E0106", dim.span, format!("`{name}` is both an input and a size"));
@@ -161,20 +189,23 @@ impl<'p> Checker<'p, '_> {
             } else if self.scope.get(&output.name).is_none() && self.scope.is_complete() {
                 let error =
                     Diagnostic::error("E0105", output.span, format!("the output `{}` is never assigned", output.name));
-                let suggestion = self.scope.suggest(&output.name);
+                let suggestion = self.suggestion(&output.name, self.scope.values.keys().copied());
                 self.error_with(error, suggestion, "");
             }
             self.scope.mark_used(&output.name);
         }
     }
 
-    /// Warns of a name that nothing looks at.
+    /// Warns of an unused name. A loss or metric need not use its target.
     pub fn unused(&mut self, name: &str, value: Value) {
+        let takes_target = matches!(self.function.kind, FunctionKind::Loss | FunctionKind::Metric);
+        let is_target = takes_target && self.function.inputs.get(1).is_some_and(|target| target.name.name == name);
         let (code, message) = match value.origin {
-            Origin::Input => ("W0101", format!("the input `{name}` is not used")),
-            Origin::Parameter => ("W0101", format!("the hyper-parameter `{name}` is not used")),
-            Origin::Weight => ("W0102", format!("the weight `{name}` is not used")),
-            Origin::Statement => ("W0102", format!("`{name}` is assigned, but not used")),
+            Origin::Input if is_target => return,
+            Origin::Input => ("W0101", format!("unused input `{name}`")),
+            Origin::Parameter => ("W0101", format!("unused hyper-parameter `{name}`")),
+            Origin::Weight => ("W0102", format!("unused weight `{name}`")),
+            Origin::Statement => ("W0102", format!("unused value `{name}`")),
             Origin::Size | Origin::Variable => return,
         };
         self.diagnostics.push(Diagnostic::warning(code, value.span, message));

@@ -1,10 +1,16 @@
-//! What can be said of a program before any shape is known: names, arguments, ranks, and the form of indices and sizes.
+//! Checks everything that can be checked before shapes are known: names, arguments, ranks, and the
+//! form of indices and sizes.
 //!
-//! A program that passes has no [`crate::ast::ExprKind::Error`] and no [`crate::ast::StatementKind::Error`]; every call of a
-//! name has a callee, and where that is a function of the program, as many arguments as it takes; every index is affine
-//! in index variables, or an access; calls of names do not recurse. In a function of v0 every name is defined once, before its
-//! use. Where a block defines a name, this may turn out to be missing after the block; and what is called may depend on
-//! values, which are not known here.
+//! Invariants of a program that passes:
+//! - It has no [`crate::ast::ExprKind::Error`] and no [`crate::ast::StatementKind::Error`].
+//! - Every call of a name has a callee. If that is a function of the program, it gets as many
+//!   arguments as it takes.
+//! - Every index is affine in index variables, or an access.
+//! - Calls of names do not recurse.
+//! - In a Tile v0 function every name is defined once, before its use.
+//!
+//! A later phase may still find that a name defined in a block is missing after the block. A callee
+//! may depend on values that are not known here.
 
 mod call;
 mod calls;
@@ -18,43 +24,56 @@ mod walk;
 
 pub use scope::CONSTANTS;
 
+use crate::budget::{Budget, Limits};
 use crate::diagnostic::Diagnostic;
-use crate::import::{Loader, load};
+use crate::import::{Imported, Loader, load};
 use crate::program::Program;
 use crate::sources::Sources;
+use crate::span::Span;
 
-/// The outcome of [`check`].
+/// The result of [`check`].
 pub struct Checked {
-    /// None where `diagnostics` has errors; it may have warnings beside a program.
+    /// The program, or `None` if `diagnostics` has errors. It may be present along with warnings.
     pub program: Option<Program>,
-    /// In the order of the source.
+    /// The diagnostics in source order.
     pub diagnostics: Vec<Diagnostic>,
-    /// What was read, to show diagnostics with.
+    /// The source texts, needed to render diagnostics.
     pub sources: Sources,
 }
 
-/// Reads and checks a program of one text, which can import nothing but the library.
+/// Reads and checks a program of one text. It can import nothing but the library.
 pub fn check(source: &str) -> Checked {
-    check_file("program.tile", source, &|_| None)
+    check_file("program.tile", source, &|_| Imported::Missing)
 }
 
-/// Reads and checks a file of that path, and the files that it imports, which `loader` reads: it is given their paths,
-/// from where the path of the file starts. Warnings are of the file alone.
+/// Reads and checks a file, and the files that it imports. `loader` gets paths that are relative to
+/// the same folder as `path`. Warnings are about the file itself only.
 pub fn check_file(path: &str, source: &str, loader: Loader) -> Checked {
-    let (sources, loaded, mut diagnostics) = load(path, source, loader);
-    // A function that could not be read may be the one that is called.
+    check_within(path, source, loader, &Budget::new(Limits::default()))
+}
+
+/// Does the same as [`check_file`], within a budget. Exceeding the budget is the error `E0007`.
+pub fn check_within(path: &str, source: &str, loader: Loader, budget: &Budget) -> Checked {
+    let (sources, loaded, mut diagnostics) = load(path, source, loader, budget);
+    // An unknown callee may be a function that could not be read.
     let mut all_read = diagnostics.is_empty();
-    let program = Program::new(&sources, loaded, &mut diagnostics);
-    // So may an alias of nothing.
+    let program = Program::new(&sources, loaded, budget, &mut diagnostics);
+    // An unknown callee may also be an alias without a target.
     all_read &= !diagnostics.iter().any(|diagnostic| matches!(diagnostic.code, "E0102" | "E0111"));
     let calls = calls::Calls::new(&program, &mut diagnostics);
     for function in program.written_functions() {
-        function::check(&program, &calls, function, all_read, &mut diagnostics);
+        function::check(&program, &calls, function, all_read, budget, &mut diagnostics);
+        if budget.check().is_err() {
+            break;
+        }
+    }
+    if let (Err(exceeded), false) = (budget.check(), diagnostics.iter().any(|diagnostic| diagnostic.code == "E0007")) {
+        diagnostics.push(exceeded.at(Span::default()));
     }
     diagnostics.sort_by_key(|diagnostic| diagnostic.labels.first().map(|label| label.span));
     let failed = diagnostics.iter().any(Diagnostic::is_error);
     let end = source.len() as u32;
-    // Where there are errors, what is unused may be so because of them.
+    // Warnings are dropped if there are errors, since the errors may cause them.
     let in_file = |diagnostic: &Diagnostic| diagnostic.labels.iter().all(|label| label.span.start <= end);
     diagnostics.retain(|diagnostic| diagnostic.is_error() || (!failed && in_file(diagnostic)));
     Checked { program: (!failed).then_some(program), diagnostics, sources }

@@ -1,4 +1,4 @@
-//! The indices, sizes and constraints of a contraction.
+//! Checks the indices, sizes and constraints of a contraction.
 
 use std::collections::HashSet;
 
@@ -9,12 +9,12 @@ use crate::check::walk::walk;
 use crate::diagnostic::Diagnostic;
 use crate::span::Span;
 
-/// What a part of an index is made of.
+/// The degree of a part of an index polynomial.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Degree {
-    /// Integers, sizes and values known at compile time.
+    /// An expression over integers, sizes and values known at compile time.
     Constant,
-    /// Index variables, too.
+    /// An expression that also has index variables.
     Affine,
 }
 
@@ -23,7 +23,7 @@ fn is_ellipsis(expr: &Expr) -> bool {
 }
 
 impl Checker<'_, '_> {
-    /// The indices and sizes of the output; gives whether they start with `...`.
+    /// Checks the indices and sizes of the output. Returns whether they start with `...`.
     pub fn output_places(&mut self, contraction: &Contraction) -> bool {
         let Contraction { output, indices, sizes, .. } = contraction;
         let leading = self.leading(indices);
@@ -35,22 +35,24 @@ impl Checker<'_, '_> {
         let span = indices.first().map_or(output.span, |first| first.span);
         let span = sizes.last().or(indices.last()).map_or(span, |last| span.to(last.span));
         if sizes.is_empty() && !indices.is_empty() {
-            let error = Diagnostic::error("E0110", span, format!("the output `{}` lacks its sizes", output.name));
+            let error = Diagnostic::error("E0110", span, format!("missing sizes of the output `{}`", output.name));
             self.error(error.help(format!("write them after a colon, as in `{}[i, j: M, N]`", output.name)));
         } else if indices.len() != sizes.len() {
             let count =
                 |number: usize, one: &str, many: &str| format!("{number} {}", if number == 1 { one } else { many });
             let (indices, sizes) = (count(indices.len(), "index", "indices"), count(sizes.len(), "size", "sizes"));
-            let message = format!("`{}` has {indices}, but {sizes}", output.name);
+            let message =
+                format!("expected as many sizes as indices of `{}`, found {indices} and {sizes}", output.name);
             self.error(Diagnostic::error("E0110", span, message));
         } else if sizes.first().is_some_and(is_ellipsis) != leading {
-            let error = Diagnostic::error("E0113", span, "`...` must start both the indices and the sizes, or neither");
-            self.error(error.help("as in `O[..., i: ..., N]`"));
+            let error =
+                Diagnostic::error("E0113", span, "expected `...` before both the indices and the sizes, or neither");
+            self.error(error.help("write `O[..., i: ..., N]`"));
         }
         leading
     }
 
-    /// Whether places start with `...`, which may stand nowhere else.
+    /// Returns whether `places` start with `...`. Reports an ellipsis at any other position.
     fn leading(&mut self, places: &[Expr]) -> bool {
         for place in places.iter().skip(1).filter(|place| is_ellipsis(place)) {
             self.error(Diagnostic::error("E0113", place.span, "`...` stands for the first axes, so it comes first"));
@@ -58,7 +60,7 @@ impl Checker<'_, '_> {
         places.first().is_some_and(is_ellipsis)
     }
 
-    /// Tells of an index variable that is compared, as if it were a name that stands for itself.
+    /// Reports an index variable that is compared as if it were a symbol.
     pub fn compared_indices(&mut self, contraction: &Contraction) {
         let mut variables = HashSet::new();
         let mut compared = Vec::new();
@@ -91,29 +93,36 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// What the body of a contraction accesses; the output starts with `...` if `leading`.
+    /// Checks the accesses in the body of a contraction. `leading` says that the output starts with
+    /// `...`.
     pub fn accesses(&mut self, contraction: &Contraction, leading: bool) {
         let mut accesses = Vec::new();
-        walk(&contraction.body, &mut |expr| {
-            if let ExprKind::Access { tensor, indices } = &expr.kind
-                && tensor.capital
-            {
-                accesses.push(indices.first());
+        // A tensor without indices was already reported.
+        let mut is_reported = matches!(contraction.body.kind, ExprKind::Error);
+        walk(&contraction.body, &mut |expr| match &expr.kind {
+            ExprKind::Access { tensor, indices } if tensor.capital => accesses.push(indices.first()),
+            ExprKind::Name(name) => {
+                is_reported |= self.scope.get(&name.name).is_some_and(|value| value.known.rank > Some(0));
             }
+            _ => {}
         });
-        if accesses.is_empty() && !matches!(contraction.body.kind, ExprKind::Error) {
-            let error = Diagnostic::error("E0112", contraction.body.span, "a contraction needs a tensor with indices");
-            self.error(error.help("as in `+(X[i, j])`"));
+        if accesses.is_empty() && !is_reported {
+            let error = Diagnostic::error(
+                "E0112",
+                contraction.body.span,
+                "expected a tensor with indices inside a contraction",
+            );
+            self.error(error.help("write `+(X[i, j])`"));
             return;
         }
         let follows = accesses.into_iter().flatten().any(is_ellipsis);
         if let (Some(first), true, false) = (contraction.indices.first(), leading, follows) {
-            let message = "no tensor inside starts with `...` as the output does";
+            let message = "expected a tensor inside with `...`, as in the output";
             self.error(Diagnostic::error("E0113", first.span, message));
         }
     }
 
-    /// A tensor and its indices.
+    /// Checks a tensor and its indices.
     pub fn access(&mut self, tensor: &Ident, indices: &[Expr], span: Span) {
         let leading = self.leading(indices);
         self.indices(indices);
@@ -122,29 +131,31 @@ impl Checker<'_, '_> {
         if let Some(rank) = value.known.rank
             && (if leading { given > rank } else { given != rank })
         {
-            let least = if leading { "at least " } else { "" };
-            let (indices, are) = if given == 1 { ("index", "is") } else { ("indices", "are") };
-            let message = format!("`{}` has rank {rank}, but {least}{given} {indices} {are} given", tensor.name);
-            self.error(Diagnostic::error("E0107", span, message).also(value.span, format!("rank {rank}, from here")));
+            let most = if leading { "at most " } else { "" };
+            let indices = if rank == 1 { "index" } else { "indices" };
+            let message = format!("expected {most}{rank} {indices} for `{}`, found {given}", tensor.name);
+            self.error(Diagnostic::error("E0107", span, message).also(value.span, format!("it has rank {rank}")));
         }
     }
 
     fn indices(&mut self, indices: &[Expr]) {
         for index in indices {
             match &index.kind {
-                // A run-time tensor as an index.
+                // A run-time tensor may be an index.
                 ExprKind::Access { tensor, indices } if tensor.capital => self.access(tensor, indices, index.span),
                 ExprKind::Ellipsis => {}
                 ExprKind::Name(name) if !name.capital && self.scope.get(&name.name).is_some() => {
                     self.scope.mark_used(&name.name);
-                    let message = format!("`{}` is a value here, not an index variable", name.name);
+                    let message = format!("expected an index variable, found the value `{}`", name.name);
                     let error = Diagnostic::error("E0125", name.span, message);
                     let error = match self.scope.get(&name.name) {
                         Some(value) => error.also(value.span, "the value"),
                         None => error,
                     };
-                    let help =
-                        format!("rename one of the two, or write `{} + 0` for the place of that number", name.name);
+                    let help = format!(
+                        "rename one of the two, or write `{} + 0` for the position with that number",
+                        name.name
+                    );
                     self.error(error.help(help));
                 }
                 _ => self.polynomial(index),
@@ -152,12 +163,13 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// An affine polynomial over index variables, with rational coefficients over sizes.
+    /// Checks an index: an affine polynomial in index variables, with rational coefficients over
+    /// sizes.
     pub fn polynomial(&mut self, expr: &Expr) {
         self.degree(expr);
     }
 
-    /// Checks a part of a polynomial; None where an error was reported.
+    /// Returns the degree of a part of a polynomial, or `None` if an error was reported.
     fn degree(&mut self, expr: &Expr) -> Option<Degree> {
         let problem = match &expr.kind {
             ExprKind::Int(_) => return Some(Degree::Constant),
@@ -170,9 +182,10 @@ impl Checker<'_, '_> {
                 self.item(tensor, indices, expr);
                 return Some(Degree::Constant);
             }
+            ExprKind::Name(name) if self.is_capital_index(name) => return Some(Degree::Affine),
             ExprKind::Name(name) => {
                 return self
-                    .size_name(name, "index it, as in `T[i]`, to use it as an index")
+                    .size_name(name, "to use its elements as indices, write `T[i]`")
                     .then_some(Degree::Constant);
             }
             ExprKind::Unary { op: UnaryOp::Neg, operand } => return self.degree(operand),
@@ -188,23 +201,39 @@ impl Checker<'_, '_> {
                 }
             }
             ExprKind::Binary { .. } | ExprKind::Unary { .. } | ExprKind::Conditional { .. } => {
-                "it is made with other operators than `+ - * /`"
+                "it has other operators than `+ - * /`"
             }
             ExprKind::Call { .. } | ExprKind::Pipe { .. } => "it calls a function",
             ExprKind::List(_) => "it has a list",
             ExprKind::Text(_) => "it has a text",
             ExprKind::Float(_) => "it has a number with a decimal point",
-            ExprKind::Access { .. } => "a tensor in it must be the whole index",
+            ExprKind::Access { .. } => "a tensor is only a part of it",
             ExprKind::Ellipsis | ExprKind::Error => return None,
         };
         self.error(
             Diagnostic::error("E0108", expr.span, format!("this index is not affine: {problem}"))
-                .help("an index is a sum of index variables with constant factors, as in `2*i + j/2 - 1`"),
+                .help("write a sum of index variables with constant factors, as in `2*i + j/2 - 1`"),
         );
         None
     }
 
-    /// A size: integers, sizes of inputs, scalar inputs, values known at compile time, and what is made of such.
+    /// Reports an unknown capital name in an index, which is meant as an index variable.
+    fn is_capital_index(&mut self, name: &Ident) -> bool {
+        if !self.scope.is_complete() || self.scope.is_defined(&name.name) {
+            return false;
+        }
+        if self.scope.is_new_unknown(&name.name) {
+            let message = format!("`{}` starts with a capital, so it cannot be an index variable", name.name);
+            let error = Diagnostic::error("E0101", name.span, message);
+            let known: Vec<&str> = self.scope.values.keys().copied().collect();
+            let suggestion = self.suggestion(&name.name, known);
+            self.error_with(error, suggestion, &format!("call it `{}`", name.name.to_ascii_lowercase()));
+        }
+        true
+    }
+
+    /// Checks a size. It may have integers, sizes of inputs, scalar inputs, values known at compile
+    /// time, and operations on these.
     pub fn size(&mut self, expr: &Expr) {
         let no_size = |what: &str| Diagnostic::error("E0117", expr.span, what);
         match &expr.kind {
@@ -213,16 +242,16 @@ impl Checker<'_, '_> {
                 self.scope.mark_used(&name.name);
             }
             ExprKind::Name(name) if !name.capital => {
-                let message = format!("`{}` is an index variable, which cannot be part of a size", name.name);
-                let suggestion = self.scope.suggest(&name.name);
+                let message = format!("expected a size, found the index variable `{}`", name.name);
+                let suggestion = self.suggestion(&name.name, self.scope.values.keys().copied());
                 self.error_with(Diagnostic::error("E0117", name.span, message), suggestion, "");
             }
             ExprKind::Name(name) => {
-                self.size_name(name, "a size is made of the sizes of inputs");
+                self.size_name(name, "sizes are those of the inputs, such as `N` of `X[N]`");
             }
             ExprKind::Unary { operand, .. } => self.size(operand),
             ExprKind::Binary { op: BinaryOp::Eq | BinaryOp::Ne, left, right } => {
-                // Names can be compared, too.
+                // Symbols can be compared, too.
                 for side in [left, right] {
                     match &side.kind {
                         ExprKind::Text(_) => {}
@@ -249,30 +278,30 @@ impl Checker<'_, '_> {
                     arguments.iter().for_each(|argument| self.size(&argument.value));
                 }
                 ExprKind::Name(name) if !self.is_compile_time_function(name) => {
-                    let message = format!("`{}` is no function of sizes", name.name);
-                    let help = "the functions of sizes are mod, ceil, floor, max, min, broadcast, match and assert_…";
+                    let message = format!("expected a function of sizes, found `{}`", name.name);
+                    let help = "functions of sizes are those of the operators, such as `add`, and mod, ceil, floor, max, min, \
+                                broadcast, match and assert_…";
                     self.error(Diagnostic::error("E0117", name.span, message).help(help));
                 }
                 _ => {
                     self.value(expr, Within::Statement);
                 }
             },
-            ExprKind::Float(_) => self.error(no_size("a size is an integer, without a decimal point")),
-            ExprKind::List(_) => self.error(no_size("a list is no size")),
-            ExprKind::Text(_) => self.error(no_size("a text is no size")),
-            ExprKind::Pipe { .. } => self.error(no_size("a pipeline is no size")),
+            ExprKind::Float(_) => self.error(no_size("expected an integer size, found a number with a decimal point")),
+            ExprKind::List(_) => self.error(no_size("expected a size, found a list")),
+            ExprKind::Text(_) => self.error(no_size("expected a size, found a text")),
+            ExprKind::Pipe { .. } => self.error(no_size("expected a size, found a pipeline")),
             ExprKind::Access { tensor, indices } if !tensor.capital => {
                 self.item(tensor, indices, expr);
             }
             ExprKind::Access { tensor, .. } => {
-                let message =
-                    format!("an element of `{}` is known only at run time, so it cannot be a size", tensor.name);
+                let message = format!("expected a size known at compile time, found an element of `{}`", tensor.name);
                 self.error(Diagnostic::error("E0117", expr.span, message));
             }
         }
     }
 
-    /// Whether a name is that of a function of sizes.
+    /// Returns whether a name denotes a function of sizes.
     fn is_size_function(&self, name: &Ident) -> bool {
         self.scope.get(&name.name).is_none()
             && match self.callable(name) {
@@ -282,7 +311,7 @@ impl Checker<'_, '_> {
             }
     }
 
-    /// Whether what a name calls may give a value known at compile time.
+    /// Returns whether a call of `name` may give a value known at compile time.
     fn is_compile_time_function(&self, name: &Ident) -> bool {
         match self.callable(name) {
             _ if self.scope.get(&name.name).is_some() => true,
@@ -294,14 +323,14 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// A name where a size must be; gives whether it may be one.
+    /// Checks a name that must be a size. Returns whether it may be one.
     fn size_name(&mut self, name: &Ident, help: &str) -> bool {
         let Some(value) = self.lookup(name) else { return false };
         if value.may_be_size {
             return true;
         }
         let place = value.span;
-        let message = format!("`{}` is a tensor, not a size", name.name);
+        let message = format!("expected a size, found the tensor `{}`", name.name);
         self.error(Diagnostic::error("E0117", name.span, message).also(place, "defined here").help(help));
         false
     }

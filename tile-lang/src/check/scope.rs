@@ -6,28 +6,29 @@ use crate::ast::{Function, FunctionKind, Ident, Statement, StatementKind};
 use crate::builtin::Builtin;
 use crate::check::walk::{definitions, statements};
 use crate::diagnostic::Diagnostic;
+use crate::foreign::constant_help;
 use crate::span::Span;
-use crate::suggest::did_you_mean;
+use crate::suggest::{SUGGESTIONS, did_you_mean};
 
-/// The small names that are values of the language, wherever nothing else has the name.
+/// The small names that denote values of the language, unless something else has the name.
 pub const CONSTANTS: [&str; 4] = ["true", "false", "none", "training"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     Parameter,
     Input,
-    /// A size of an input.
+    /// The size of an input.
     Size,
-    /// Of a loop.
+    /// The variable of a loop.
     Variable,
     Weight,
     Statement,
 }
 
-/// What an expression gives, as far as that is known before shapes are.
+/// The static knowledge about a value before shapes are known.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Known {
-    /// None where it depends on the arguments.
+    /// The rank, or `None` if it depends on the arguments.
     pub rank: Option<usize>,
     pub nature: Nature,
 }
@@ -35,11 +36,13 @@ pub(super) struct Known {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Nature {
     Any,
-    /// One tensor.
+    /// A single tensor.
     Tensor,
-    /// Known at compile time: a number, a list, a name, or something to call that depends on the arguments.
+    /// A value known at compile time: a number, a list, a symbol, or a callable that depends on the
+    /// arguments.
     Value,
-    /// The function of that number in the program; `ready` where it takes inputs next, not hyper-parameters.
+    /// The function with this index in the program. `ready` is true if it takes inputs next, and
+    /// false if it takes hyper-parameters.
     Function {
         index: usize,
         ready: bool,
@@ -56,7 +59,7 @@ impl Known {
         Known { rank, nature: Nature::Tensor }
     }
 
-    /// What is known of a name whatever it is assigned.
+    /// Returns the knowledge about a name that may be assigned anything.
     fn of_name(capital: bool) -> Known {
         if capital { Known::ANY } else { Known::VALUE }
     }
@@ -64,35 +67,38 @@ impl Known {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Value {
-    /// Where it was last defined.
+    /// The place of the latest definition.
     pub span: Span,
     pub origin: Origin,
     pub known: Known,
-    /// Whether it may turn out to be a size: a size of an input, a value known at compile time, or an expression over such.
+    /// True if it may turn out to be a size: a size of an input, a value known at compile time, or
+    /// an expression over these.
     pub may_be_size: bool,
     pub used: bool,
 }
 
-/// All that has a name at one place of a function.
+/// The named values at one point of a function.
 pub(super) type Values<'f> = HashMap<&'f str, Value>;
 
 pub(super) struct Scope<'f> {
     pub values: Values<'f>,
-    /// Where the statements of the function first define each name, and whether only blocks do, for what is used where
-    /// it is not defined.
+    /// The first definition of each name in the function, and true if only blocks define it. Used
+    /// for errors about undefined names.
     elsewhere: HashMap<&'f str, (Span, bool)>,
-    /// False where a statement could not be read, which may have defined any name.
+    /// False if some statement could not be read. That statement may have defined any name.
     complete: bool,
-    /// Whether a name may be assigned again.
+    /// True if a name may be assigned again.
     free: bool,
-    /// How many loops the statement is in.
+    /// The number of loops around the current statement.
     pub loops: usize,
-    /// The names that stand for weights.
+    /// The names that currently denote weights.
     pub weights: HashSet<&'f str>,
+    /// The unknown names that were reported.
+    unknown: HashSet<String>,
 }
 
 impl<'f> Scope<'f> {
-    /// Without the inputs.
+    /// Creates the scope of a function, without its inputs.
     pub fn new(function: &'f Function) -> Scope<'f> {
         let mut scope = Scope {
             values: HashMap::new(),
@@ -101,6 +107,7 @@ impl<'f> Scope<'f> {
             free: function.kind != FunctionKind::Function,
             loops: 0,
             weights: HashSet::new(),
+            unknown: HashSet::new(),
         };
         for name in function.body.iter().flat_map(definitions) {
             scope.elsewhere.entry(&name.name).or_insert((name.span, false));
@@ -114,10 +121,10 @@ impl<'f> Scope<'f> {
         scope
     }
 
-    /// Defines a name, if that is free.
+    /// Defines a name, or reports that it is taken.
     pub fn define(&mut self, name: &'f Ident, value: Value, diagnostics: &mut Vec<Diagnostic>) {
         if !name.capital && CONSTANTS.contains(&name.name.as_str()) {
-            let message = format!("`{}` is a value of the language", name.name);
+            let message = format!("`{}` is a constant of the language", name.name);
             diagnostics.push(Diagnostic::error("E0106", name.span, message).help("give this one another name"));
         }
         if value.origin == Origin::Weight {
@@ -132,7 +139,9 @@ impl<'f> Scope<'f> {
         let again = self.free || (self.loops > 0 && matches!(first.origin, Origin::Statement | Origin::Weight));
         let (code, what, first_text) = match (value.origin, first.origin) {
             (Origin::Input | Origin::Parameter, _) => ("E0106", "is an input twice", "the first one"),
-            (Origin::Variable, _) => ("E0106", "names the variable of a loop, but has a value", "the other value"),
+            (Origin::Variable, _) => {
+                ("E0106", "is defined already, so it cannot be the variable of a loop", "the other value")
+            }
             (_, Origin::Size) => ("E0104", "is assigned, but it is a size", "the size"),
             _ if again => {
                 let used = first.used || value.used;
@@ -146,12 +155,13 @@ impl<'f> Scope<'f> {
         };
         let error = Diagnostic::error(code, name.span, format!("`{}` {what}", name.name)).also(first.span, first_text);
         diagnostics.push(match code {
-            "E0104" => error.help("a name keeps its value: give the new one a name of its own"),
+            "E0104" => error.help("give the new value another name"),
             _ => error,
         });
     }
 
-    /// Looks a name up where it is used, and tells of one that is unknown; `others` are other names that it might be.
+    /// Looks up a name at a use. Reports an unknown one, with a suggestion from the scope or
+    /// `others`.
     pub fn lookup(
         &mut self,
         name: &Ident,
@@ -165,25 +175,39 @@ impl<'f> Scope<'f> {
         if !self.complete {
             return None;
         }
-        let error = Diagnostic::error("E0101", name.span, format!("there is no `{}` here", name.name));
+        if !self.is_new_unknown(&name.name) {
+            return None;
+        }
+        let error = Diagnostic::error("E0101", name.span, format!("unknown name `{}`", name.name));
         diagnostics.push(match self.elsewhere.get(name.name.as_str()) {
             Some((later, _)) if name.span.start < later.start => {
-                error.also(*later, "it is defined here, later").help("move the definition up")
+                error.also(*later, "defined here, after its use").help("move the definition up")
             }
-            Some((block, true)) => error.also(*block, "it is defined here, within a block"),
-            // Its own statement, since what earlier ones define is known.
-            Some((_, false)) => error.help("a value cannot be made from itself"),
-            None => match did_you_mean(&name.name, self.values.keys().copied().chain(others)) {
-                Some(help) => error.help(help),
-                None => error,
-            },
+            Some((block, true)) => error.also(*block, "defined here, inside a block"),
+            // Names that earlier statements define are in the scope, so the name is used in its own
+            // statement.
+            Some((_, false)) => error.help("a value cannot depend on itself"),
+            None if diagnostics.len() >= SUGGESTIONS => error,
+            None => {
+                let known = self.values.keys().copied().chain(others);
+                match constant_help(&name.name).or_else(|| did_you_mean(&name.name, known)) {
+                    Some(help) => error.help(help),
+                    None => error,
+                }
+            }
         });
         None
     }
 
-    /// Did-you-mean among the names defined so far.
-    pub fn suggest(&self, name: &str) -> Option<String> {
-        did_you_mean(name, self.values.keys().copied())
+    /// Marks an unknown name as reported. Returns whether it was not: further uses of the name
+    /// would repeat the error.
+    pub fn is_new_unknown(&mut self, name: &str) -> bool {
+        self.unknown.insert(name.to_owned())
+    }
+
+    /// Returns whether some statement of the function defines a name, or has defined it.
+    pub fn is_defined(&self, name: &str) -> bool {
+        self.values.contains_key(name) || self.elsewhere.contains_key(name)
     }
 
     pub fn get(&self, name: &str) -> Option<&Value> {
@@ -196,7 +220,8 @@ impl<'f> Scope<'f> {
         }
     }
 
-    /// What a statement gives beside something that is used cannot be left out, so it counts as used.
+    /// Marks all targets of an assignment as used if one of them is used. The unused ones cannot be
+    /// left out.
     pub fn mark_beside_used(&mut self, body: &[Statement]) {
         statements(body, &mut |statement| {
             if let StatementKind::Assign { targets, .. } = &statement.kind
@@ -211,18 +236,23 @@ impl<'f> Scope<'f> {
         self.complete
     }
 
-    /// Keeps of the names that a body assigns only what is true whether or not it has run.
-    pub fn forget(&mut self, body: &'f [Statement]) {
+    /// Keeps only what is true of the names assigned in a body whether or not the body has run.
+    /// Returns the number of statements in the body.
+    pub fn forget(&mut self, body: &'f [Statement]) -> usize {
+        let mut count = 0;
         statements(body, &mut |statement| {
+            count += 1;
             for name in definitions(statement) {
                 if let Some(value) = self.values.get_mut(name.name.as_str()) {
                     (value.known, value.may_be_size) = (Known::of_name(name.capital), true);
                 }
             }
         });
+        count
     }
 
-    /// Goes on from before a branch, which has left `branch`: what it used is used.
+    /// Restores the scope from before a branch. Returns the scope at the end of the branch. Names
+    /// used in the branch stay marked as used.
     pub fn restart(&mut self, mut before: Values<'f>) -> Values<'f> {
         for (name, value) in &mut before {
             value.used |= self.values.get(name).is_some_and(|after| after.used);
@@ -230,7 +260,7 @@ impl<'f> Scope<'f> {
         std::mem::replace(&mut self.values, before)
     }
 
-    /// After two branches: a name is what it is in both.
+    /// Joins the scopes of two branches. A name keeps the knowledge that both branches share.
     pub fn join(&mut self, other: Values<'f>) {
         for (name, theirs) in other {
             let ours = self.values.entry(name).or_insert(theirs);
@@ -242,7 +272,7 @@ impl<'f> Scope<'f> {
         }
     }
 
-    /// The inputs and values that nothing looks at.
+    /// Returns the inputs and values that are never used.
     pub fn unused(&self) -> impl Iterator<Item = (&'f str, &Value)> {
         self.values.iter().filter(|(_, value)| !value.used).map(|(name, value)| (*name, value))
     }

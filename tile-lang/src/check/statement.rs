@@ -1,19 +1,22 @@
-//! Statements, in order, and blocks.
+//! Checks statements in order, and blocks.
 
 use crate::ast::{
-    Contraction, Expr, ExprKind, FunctionKind, Ident, Sequence, Statement, StatementKind, Weight, WeightShape,
+    Contraction, Expr, ExprKind, FunctionKind, Ident, Sequence, Statement, StatementKind, Weight, WeightKind,
+    WeightShape,
 };
 use crate::check::function::{Checker, Within};
-use crate::check::scope::{Known, Nature, Origin};
+use crate::check::scope::{Known, Nature, Origin, Values};
 use crate::diagnostic::Diagnostic;
 use crate::span::Span;
-use crate::suggest::did_you_mean;
 
 impl<'p> Checker<'p, '_> {
-    /// The statements of a body; that of a scan if `in_scan`.
+    /// Checks the statements of a body. `in_scan` says that it is the body of a scan.
     pub fn statements(&mut self, body: &'p [Statement], in_scan: bool) {
         for statement in body {
             let span = statement.span;
+            if !self.spend(2, span) {
+                return;
+            }
             match &statement.kind {
                 StatementKind::Assign { targets, value } => self.assign(targets, value),
                 StatementKind::Contraction(contraction) => self.contraction(contraction),
@@ -21,7 +24,9 @@ impl<'p> Checker<'p, '_> {
                 StatementKind::Update { target, value } => self.update(target, value, span),
                 StatementKind::For { variables, list, body } => self.unrolled(variables, list, body),
                 StatementKind::If { condition, then, otherwise } => self.branches(condition, then, otherwise),
-                StatementKind::Scan { sequences, body } => self.scan(sequences, body),
+                StatementKind::Scan { sequences, body } => self.scan(sequences, body, span),
+                StatementKind::Call(call) => self.called(call),
+                StatementKind::Adapt { body } => self.adapt(body, span),
                 StatementKind::Yield { target, value } => self.yielded(target, value, span, in_scan),
                 StatementKind::Error => {}
             }
@@ -29,7 +34,7 @@ impl<'p> Checker<'p, '_> {
     }
 
     fn assign(&mut self, targets: &'p [Ident], value: &'p Expr) {
-        // A name may stand for itself where it is known at compile time.
+        // A symbol or a function may be assigned to a name that is known at compile time.
         let known = if targets.iter().any(|target| target.capital) {
             self.value(value, Within::Statement)
         } else {
@@ -47,7 +52,7 @@ impl<'p> Checker<'p, '_> {
         if let Some(parts) = parts
             && parts != targets.len()
         {
-            let message = format!("{} names are given the parts of {parts}", targets.len());
+            let message = format!("expected {} values for {0} names, found {parts}", targets.len());
             self.error(Diagnostic::error("E0129", value.span, message));
         }
         for target in targets {
@@ -71,8 +76,7 @@ impl<'p> Checker<'p, '_> {
             if let (Some(rank), Some(found)) = (rank, found)
                 && found != rank
             {
-                let message =
-                    format!("the default `{}` has rank {found}, but the output has rank {rank}", default.name);
+                let message = format!("expected rank {rank} for the default `{}`, found rank {found}", default.name);
                 self.error(
                     Diagnostic::error("E0107", default.span, message).also(contraction.output.span, "the output"),
                 );
@@ -81,16 +85,61 @@ impl<'p> Checker<'p, '_> {
         self.define(&contraction.output, Origin::Statement, Known::tensor(rank), false);
     }
 
-    /// Tells of a statement that only layers and models have.
+    /// Reports a statement that functions cannot have.
     fn needs_layer(&mut self, keyword: &str, span: Span) {
         if self.function.kind == FunctionKind::Function {
-            let message = format!("`{keyword}` stands in a function, which has no weights");
+            let message = format!("unexpected `{keyword}`: a function has no weights");
             self.error(Diagnostic::error("E0122", span, message).help("write `layer` instead of `function`"));
+        }
+    }
+
+    /// Checks a call statement. Its callee has no outputs, or its value may be ignored.
+    fn called(&mut self, call: &'p Expr) {
+        self.value(call, Within::Statement);
+        let mut callee = call;
+        while let ExprKind::Call { callee: inner, .. } = &callee.kind {
+            callee = inner;
+        }
+        let ExprKind::Name(name) = &callee.kind else { return };
+        let nature = match self.scope.get(&name.name) {
+            Some(value) => Some(value.known.nature),
+            None => self.callable(name),
+        };
+        let is_wanted = match nature {
+            Some(Nature::Builtin(builtin)) => !matches!(builtin.name, "error" | "assert_"),
+            Some(Nature::Function { index, .. }) => !self.program.all_functions()[index].outputs.is_empty(),
+            _ => false,
+        };
+        if is_wanted {
+            let message = format!("unused value of the call of `{}`", name.name);
+            self.error(Diagnostic::warning("W0102", call.span, message));
+        }
+    }
+
+    /// Checks an `adapt` block. Names that are assigned in the block are local to it.
+    fn adapt(&mut self, body: &'p [Statement], span: Span) {
+        if !matches!(self.function.kind, FunctionKind::Layer | FunctionKind::Model) {
+            let message = format!("unexpected `adapt` in this {}", self.function.kind.keyword());
+            let help = "only a layer or a model computes states from the training data";
+            self.error(Diagnostic::error("E0122", span, message).help(help));
+        }
+        let before = self.copied_scope(span);
+        self.statements(body, false);
+        for (name, value) in self.scope.restart(before) {
+            if self.scope.get(name).is_none() && !value.used && self.scope.is_complete() {
+                self.unused(name, value);
+            }
         }
     }
 
     fn weight(&mut self, weight: &'p Weight, span: Span) {
         self.needs_layer(weight.kind.keyword(), span);
+        if let (WeightKind::Param, FunctionKind::Optimizer | FunctionKind::Metric) = (weight.kind, self.function.kind) {
+            let (name, kind) = (&weight.name.name, self.function.kind.keyword());
+            let message = format!("unexpected `param` in this {kind}: nothing trains it");
+            let error = Diagnostic::error("E0122", span, message);
+            self.error(error.help(format!("write `state {name}` for a value that is kept, and changed by `update`")));
+        }
         match &weight.shape {
             WeightShape::Sizes(sizes) => sizes.iter().for_each(|size| self.weight_size(size)),
             WeightShape::Like(tensor) => _ = self.value(tensor, Within::Statement),
@@ -99,13 +148,21 @@ impl<'p> Checker<'p, '_> {
         if let Some(regularizer) = &weight.regularizer {
             self.applied(Known::tensor(None), regularizer, Within::Statement);
         }
+        if let Some(constraint) = &weight.constraint {
+            self.applied(Known::tensor(None), constraint, Within::Statement);
+            if weight.kind == WeightKind::State {
+                let message = format!("unexpected `constraint` of the state `{}`", weight.name.name);
+                let error = Diagnostic::error("E0122", constraint.span, message);
+                self.error(error.help("no optimizer changes a state: constrain the value of its `update`"));
+            }
+        }
         if let Some(condition) = &weight.condition {
             self.condition(condition);
         }
         if let Some(otherwise) = &weight.otherwise {
             self.value(otherwise, Within::Statement);
         }
-        // What may be a list stands for any number of sizes.
+        // An expression that may be a list stands for any number of sizes.
         let WeightShape::Sizes(sizes) = &weight.shape else {
             return self.define(&weight.name, Origin::Weight, Known::tensor(None), weight.condition.is_some());
         };
@@ -134,9 +191,9 @@ impl<'p> Checker<'p, '_> {
         let is_trained = self.function.kind == FunctionKind::Optimizer
             && self.function.inputs.first().is_some_and(|input| input.name.name == target.name);
         if !is_trained && !self.scope.weights.contains(target.name.as_str()) && self.scope.is_complete() {
-            let message = format!("`{}` is updated, but it is no state of this layer", target.name);
-            let suggestion = did_you_mean(&target.name, self.scope.weights.iter().copied());
-            let help = "a state is defined before, as in `state Mean[C] = zeros();`";
+            let message = format!("unknown state `{}`", target.name);
+            let suggestion = self.suggestion(&target.name, self.scope.weights.iter().copied());
+            let help = "declare it first, as in `state Mean[C] = zeros();`";
             self.error_with(Diagnostic::error("E0123", target.span, message), suggestion, help);
         }
         self.scope.mark_used(&target.name);
@@ -145,13 +202,13 @@ impl<'p> Checker<'p, '_> {
     fn unrolled(&mut self, variables: &'p [Ident], list: &'p Expr, body: &'p [Statement]) {
         let known = self.value(list, Within::Statement);
         if known.nature == Nature::Tensor {
-            let error = Diagnostic::error("E0131", list.span, "`for` goes through a list, and this is a tensor");
-            self.error(error.help("write `scan X in T along 0 { … }` to go along an axis of a tensor"));
+            let error = Diagnostic::error("E0131", list.span, "expected a list, found a tensor");
+            self.error(error.help("to go along an axis of a tensor, write `scan X in T along 0 { … }`"));
         }
         self.looped(variables.iter().map(|variable| (variable, None)), body, false);
     }
 
-    /// A body that runs any number of times, with variables of its own.
+    /// Checks a body that runs any number of times and has its own loop variables.
     fn looped(
         &mut self,
         variables: impl Iterator<Item = (&'p Ident, Option<usize>)>,
@@ -172,7 +229,8 @@ impl<'p> Checker<'p, '_> {
             }
         }
         self.scope.loops += 1;
-        self.scope.forget(body);
+        let count = self.scope.forget(body);
+        self.spend(2 * count, body.first().map_or(Span::default(), |first| first.span));
         self.statements(body, in_scan);
         self.scope.forget(body);
         self.scope.loops -= 1;
@@ -181,38 +239,51 @@ impl<'p> Checker<'p, '_> {
         }
     }
 
+    /// Returns a copy of the scope from before a block, to be restored after it.
+    fn copied_scope(&mut self, span: Span) -> Values<'p> {
+        // The cost covers the copy, and the comparison and join after the block.
+        match self.spend(3 * self.scope.values.len(), span) {
+            true => self.scope.values.clone(),
+            false => Values::new(),
+        }
+    }
+
     fn branches(&mut self, condition: &'p Expr, then: &'p [Statement], otherwise: &'p [Statement]) {
         self.condition(condition);
-        let before = self.scope.values.clone();
+        let before = self.copied_scope(condition.span);
         self.statements(then, false);
         let after = self.scope.restart(before);
         self.statements(otherwise, false);
         self.scope.join(after);
     }
 
-    /// What is decided at compile time.
+    /// Checks a condition that is decided at compile time.
     fn condition(&mut self, condition: &'p Expr) {
         if self.value(condition, Within::Statement).nature == Nature::Tensor {
-            let error =
-                Diagnostic::error("E0131", condition.span, "this condition is a tensor, which only a run knows");
-            self.error(error.help("to choose between tensors place by place, write `C ? A : B`"));
+            let error = Diagnostic::error(
+                "E0131",
+                condition.span,
+                "expected a condition known at compile time, found a tensor",
+            );
+            self.error(error.help("to choose between the elements of tensors, write `C ? A : B`"));
         }
     }
 
-    /// What the body assigns to a name from outside is carried from step to step; its other names are its own.
-    fn scan(&mut self, sequences: &'p [Sequence], body: &'p [Statement]) {
+    /// Checks a scan. A name from outside that the body assigns is carried from step to step. Other
+    /// names are local to the body.
+    fn scan(&mut self, sequences: &'p [Sequence], body: &'p [Statement], span: Span) {
         let mut variables = Vec::new();
         for Sequence { variable, tensor, axis } in sequences {
             let rank = self.value(tensor, Within::Statement).rank;
             self.value(axis, Within::Statement);
             if rank == Some(0) {
-                let message = "this has rank 0, so there is no axis to go along";
+                let message = "expected a tensor with an axis, found rank 0";
                 self.error(Diagnostic::error("E0107", tensor.span, message));
             }
             variables.push((variable, rank.and_then(|rank| rank.checked_sub(1))));
         }
         let outer = std::mem::take(&mut self.yields);
-        let before = self.scope.values.clone();
+        let before = self.copied_scope(span);
         self.looped(variables.into_iter(), body, true);
         let inside = self.scope.restart(before);
         for (name, value) in inside {
@@ -230,10 +301,11 @@ impl<'p> Checker<'p, '_> {
     fn yielded(&mut self, target: &'p Ident, value: &'p Expr, span: Span, in_scan: bool) {
         let known = self.value(value, Within::Statement);
         if !in_scan {
-            let error = Diagnostic::error("E0124", span, "`yield` stands in no `scan`, or in a block within one");
-            self.error(error.help("a scan yields at every step: put it directly into the body of the `scan`"));
+            let error = Diagnostic::error("E0124", span, "unexpected `yield` outside the body of a `scan`");
+            self.error(error.help("a scan yields at every step: put it into the body itself, outside inner blocks"));
             return;
         }
+        self.spend(self.yields.len() / 8, span);
         if let Some((first, _)) = self.yields.iter().find(|(first, _)| first.name == target.name) {
             let error = Diagnostic::error("E0104", target.span, format!("`{}` is yielded twice", target.name));
             self.error(error.also(first.span, "first yielded here"));

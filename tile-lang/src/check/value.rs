@@ -1,19 +1,19 @@
-//! Expressions: what they give, and which names may stand in them.
+//! Checks expressions: the kind of value that they give, and the names that they may use.
 
 use crate::ast::{BinaryOp, Expr, ExprKind, Ident};
 use crate::check::function::{Checker, Within};
 use crate::check::scope::{CONSTANTS, Known, Nature, Value};
 use crate::diagnostic::Diagnostic;
 use crate::program::Callee;
-use crate::suggest::did_you_mean;
 
 impl<'p> Checker<'p, '_> {
-    /// Looks a name up, and tells of one that is unknown.
+    /// Looks up a name. Reports an unknown one.
     pub fn lookup(&mut self, name: &Ident) -> Option<Value> {
         self.scope.lookup(name, std::iter::empty(), self.diagnostics)
     }
 
-    /// Checks an expression where a name may also stand for itself (`padding = same`), and a function for itself.
+    /// Checks an expression in which an undefined small name is a symbol, which stands for itself
+    /// (`padding = same`), and a function may be a value.
     pub fn open(&mut self, expr: &Expr, within: Within) -> Known {
         match &expr.kind {
             ExprKind::Name(name) if self.scope.get(&name.name).is_none() => match self.callable(name) {
@@ -40,7 +40,7 @@ impl<'p> Checker<'p, '_> {
         match &expr.kind {
             ExprKind::Int(_) | ExprKind::Float(_) => Known::NUMBER,
             ExprKind::Text(_) => {
-                self.error(Diagnostic::error("E0130", expr.span, "a text is no number, tensor or list"));
+                self.error(Diagnostic::error("E0130", expr.span, "expected a number, tensor or list, found a text"));
                 Known::VALUE
             }
             ExprKind::Name(name) => self.name(name, within),
@@ -61,11 +61,11 @@ impl<'p> Checker<'p, '_> {
                 broadcast(&[known])
             }
             ExprKind::Binary { op: BinaryOp::Eq | BinaryOp::Ne, left, right } => {
-                // Names can be compared, too.
+                // Symbols can be compared, too.
                 let known = [self.open(left, within), self.open(right, within)];
                 broadcast(&known)
             }
-            // Texts can be joined, to each other and to numbers.
+            // Texts can be concatenated with each other and with numbers.
             ExprKind::Binary { op: BinaryOp::Add, left, right } if is_text(expr) => {
                 for (side, other) in [(left, right), (right, left)] {
                     if self.open(side, within).nature != Nature::Value {
@@ -83,8 +83,8 @@ impl<'p> Checker<'p, '_> {
                 let (condition, then) = (self.value(condition, within), self.value(then, within));
                 let Some(otherwise) = otherwise else {
                     if !is_equality {
-                        let message = "only `A == B ? C` can do without `:`";
-                        let help = "say what the value is otherwise, as in `… : 0`";
+                        let message = "expected `:` and a value after `C ? A`";
+                        let help = "write `C ? A : 0`; only `A == B ? C` may leave it out";
                         self.error(Diagnostic::error("E0112", expr.span, message).help(help));
                     }
                     return broadcast(&[condition, then]);
@@ -96,20 +96,20 @@ impl<'p> Checker<'p, '_> {
         }
     }
 
-    /// What `condition ? then : otherwise` gives.
+    /// Returns the kind of `condition ? then : otherwise`.
     fn chosen(&self, condition: Known, then: Known, otherwise: Known) -> Known {
         match condition.nature {
-            // One of the two as a whole, whatever they are.
+            // The condition is known at compile time, so the result is one of the two branches.
             Nature::Value if !self.is_v0() && then == otherwise => then,
             Nature::Value if !self.is_v0() => Known::ANY,
             _ => broadcast(&[condition, then, otherwise]),
         }
     }
 
-    /// Tells of an argument that `open` let pass, but that must be a value.
+    /// Reports an argument that `open` accepted, but that must be a value.
     pub fn must_be_value(&mut self, expr: &Expr, within: Within) {
         match &expr.kind {
-            // A capital name that is nothing was told of.
+            // An unknown capital name was already reported.
             ExprKind::Name(name)
                 if self.scope.get(&name.name).is_none() && (!name.capital || self.callable(name).is_some()) =>
             {
@@ -128,7 +128,7 @@ impl<'p> Checker<'p, '_> {
                 return Known::VALUE;
             }
             if let (Some(_), true) = (self.callable(name), within == Within::Statement) {
-                let message = format!("`{}` is a function, not a value", name.name);
+                let message = format!("expected a value, found the function `{}`", name.name);
                 let error = Diagnostic::error("E0130", name.span, message);
                 self.error(error.help(format!("apply it, as in `{}(…)`", name.name)));
                 return Known::ANY;
@@ -140,31 +140,34 @@ impl<'p> Checker<'p, '_> {
         }
         let Some(value) = self.lookup(name) else { return Known::ANY };
         if let (Some(rank @ 1..), Within::Contraction) = (value.known.rank, within) {
-            let message = format!("`{}` has rank {rank}, so it needs indices inside a contraction", name.name);
-            self.error(Diagnostic::error("E0107", name.span, message));
+            let message = format!("missing indices of `{}`, which has rank {rank}", name.name);
+            let indices =
+                ["i", "j", "k", "l", "m", "n"].get(..rank).map_or("i, …".to_owned(), |names| names.join(", "));
+            let help = format!("inside a contraction, write `{}[{indices}]`", name.name);
+            self.error(Diagnostic::error("E0107", name.span, message).help(help));
         }
         value.known
     }
 
-    /// Tells of a small name that nothing defines where a value must be.
+    /// Reports an undefined small name in place of a value.
     pub fn no_value(&mut self, name: &Ident, within: Within) {
         if !self.scope.is_complete() {
             return;
         }
-        let suggestion = did_you_mean(&name.name, self.scope.values.keys().copied().chain(CONSTANTS));
+        let suggestion = self.suggestion(&name.name, self.scope.values.keys().copied().chain(CONSTANTS));
         if self.is_v0() || within == Within::Contraction {
-            let message =
-                format!("`{}` starts with a small letter, so it is an index variable, not a value", name.name);
-            let help = "`index(X, axis)` gives the index of each place of X along an axis";
+            let message = format!("expected a value, found the index variable `{}`", name.name);
+            let help =
+                "names of tensors start with a capital; `index(X, axis)` has the index of each element along an axis";
             self.error_with(Diagnostic::error("E0109", name.span, message), suggestion, help);
         } else {
-            let message = format!("`{}` has no value here", name.name);
-            let help = "a name that nothing defines stands for itself, which can only be handed on or compared";
+            let message = format!("unknown value `{}`", name.name);
+            let help = "an undefined small name is a symbol, which can only be passed on or compared";
             self.error_with(Diagnostic::error("E0109", name.span, message), suggestion, help);
         }
     }
 
-    /// `T[i]` within a contraction, or an item of a list anywhere.
+    /// Checks `T[i]`: an element of a tensor inside a contraction, or an item of a list anywhere.
     fn element(&mut self, tensor: &Ident, indices: &[Expr], expr: &Expr, within: Within) -> Known {
         let known = self.scope.get(&tensor.name).map(|value| value.known);
         let listed = match known {
@@ -178,43 +181,44 @@ impl<'p> Checker<'p, '_> {
             let message = format!("`{}` is indexed outside a contraction", tensor.name);
             self.error(
                 Diagnostic::error("E0116", expr.span, message)
-                    .help("write a contraction, as in `O[i: N] = +(X[i, j])`"),
+                    .help("a part of a tensor is a contraction, as in `Y[j: N] = =(X[0, j]);`"),
             );
+            self.scope.mark_used(&tensor.name);
+            return Known::ANY;
         }
         self.access(tensor, indices, expr.span);
         Known::tensor(Some(0))
     }
 
-    /// An item of a list that is known at compile time.
+    /// Checks an item of a list that is known at compile time.
     pub fn item(&mut self, list: &Ident, indices: &[Expr], expr: &Expr) -> Known {
         if let Some(value) = self.lookup(list)
             && value.known.nature == Nature::Value
             && value.known.rank.is_some()
         {
-            let error = Diagnostic::error("E0130", list.span, format!("`{}` is a number, not a list", list.name));
+            let error =
+                Diagnostic::error("E0130", list.span, format!("expected a list, found the number `{}`", list.name));
             self.error(error.also(value.span, "defined here"));
         }
         if indices.len() != 1 {
-            let message = format!("`{}` is a list, which has one index", list.name);
-            self.error(
-                Diagnostic::error("E0107", expr.span, message).help("an item that is a list needs a name first"),
-            );
+            let message = format!("expected 1 index for the list `{}`, found {}", list.name, indices.len());
+            self.error(Diagnostic::error("E0107", expr.span, message).help("give an item that is a list a name first"));
         }
         for index in indices {
             if self.value(index, Within::Statement).nature == Nature::Tensor {
-                let message = "the number of an item must be known at compile time, and this is a tensor";
+                let message = "expected an index known at compile time, found a tensor";
                 self.error(Diagnostic::error("E0130", index.span, message));
             }
         }
         Known::ANY
     }
 
-    /// Whether this is a function as v0 has them.
+    /// Returns whether the current function is a Tile v0 function.
     pub fn is_v0(&self) -> bool {
         self.function.is_v0()
     }
 
-    /// Whether an expression may turn out to be a size.
+    /// Returns whether an expression may turn out to be a size.
     pub fn may_be_size(&self, expr: &Expr) -> bool {
         match &expr.kind {
             ExprKind::Int(_) => true,
@@ -247,7 +251,7 @@ impl<'p> Checker<'p, '_> {
                 }
                 _ => !self.is_v0(),
             },
-            // What could not be checked is not complained of again.
+            // The error was already reported.
             ExprKind::Error => true,
             ExprKind::Pipe { .. } => !self.is_v0(),
             ExprKind::Float(_) | ExprKind::Text(_) | ExprKind::List(_) | ExprKind::Ellipsis => false,
@@ -255,7 +259,7 @@ impl<'p> Checker<'p, '_> {
     }
 }
 
-/// Whether it is a text, or a sum with one.
+/// Returns whether the expression is a text or a concatenation with one.
 fn is_text(expr: &Expr) -> bool {
     match &expr.kind {
         ExprKind::Text(_) => true,
@@ -264,14 +268,15 @@ fn is_text(expr: &Expr) -> bool {
     }
 }
 
-/// What an elementwise operation gives.
+/// Returns the kind of an elementwise operation on `operands`.
 pub(super) fn broadcast(operands: &[Known]) -> Known {
     let compile_time = |known: &Known| known.nature == Nature::Value;
     if operands.iter().all(compile_time) {
         let number = operands.iter().all(|known| known.rank == Some(0));
         return if number { Known::NUMBER } else { Known::VALUE };
     }
-    // A list is no operand of a tensor, so what is known at compile time is a number.
+    // A list cannot be an operand beside a tensor, so a value known at compile time is a number
+    // here.
     let ranks = operands.iter().filter(|known| !compile_time(known)).map(|known| known.rank);
     let rank = ranks.into_iter().try_fold(0, |highest, rank| rank.map(|rank| highest.max(rank)));
     let tensor = operands.iter().any(|known| known.nature == Nature::Tensor);

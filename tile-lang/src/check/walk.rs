@@ -1,8 +1,8 @@
-//! Every statement and every expression of a body.
+//! Traversals of the statements and expressions of a body.
 
 use crate::ast::{Contraction, Expr, ExprKind, Ident, Statement, StatementKind, Weight};
 
-/// Calls `visit` with an expression and all in it, outermost first.
+/// Calls `visit` with an expression and all expressions in it, outermost first.
 pub(super) fn walk<'e>(expr: &'e Expr, visit: &mut dyn FnMut(&'e Expr)) {
     visit(expr);
     match &expr.kind {
@@ -38,12 +38,14 @@ pub(super) fn walk<'e>(expr: &'e Expr, visit: &mut dyn FnMut(&'e Expr)) {
     }
 }
 
-/// Calls `visit` with every statement of a body, those in blocks included.
+/// Calls `visit` with every statement of a body, including those in blocks.
 pub(super) fn statements<'s>(body: &'s [Statement], visit: &mut dyn FnMut(&'s Statement)) {
     for statement in body {
         visit(statement);
         match &statement.kind {
-            StatementKind::For { body, .. } | StatementKind::Scan { body, .. } => statements(body, visit),
+            StatementKind::For { body, .. } | StatementKind::Scan { body, .. } | StatementKind::Adapt { body } => {
+                statements(body, visit)
+            }
             StatementKind::If { then, otherwise, .. } => {
                 statements(then, visit);
                 statements(otherwise, visit);
@@ -53,11 +55,12 @@ pub(super) fn statements<'s>(body: &'s [Statement], visit: &mut dyn FnMut(&'s St
     }
 }
 
-/// The outermost expressions of a statement, without those in its blocks.
+/// Returns the outermost expressions of a statement, without those in its blocks.
 pub(super) fn expressions(statement: &Statement) -> Vec<&Expr> {
     match &statement.kind {
         StatementKind::Assign { value, .. }
         | StatementKind::Update { value, .. }
+        | StatementKind::Call(value)
         | StatementKind::Yield { value, .. }
         | StatementKind::For { list: value, .. }
         | StatementKind::If { condition: value, .. } => vec![value],
@@ -65,18 +68,20 @@ pub(super) fn expressions(statement: &Statement) -> Vec<&Expr> {
             let constraints = constraints.iter().flat_map(|constraint| [&constraint.poly, &constraint.bound]);
             indices.iter().chain(sizes).chain([body]).chain(constraints).collect()
         }
-        StatementKind::Weight(Weight { shape, initializer, regularizer, condition, otherwise, .. }) => {
-            let rest = [regularizer, condition, otherwise].into_iter().flatten();
+        StatementKind::Weight(weight) => {
+            let Weight { shape, initializer, regularizer, constraint, condition, otherwise, .. } = &**weight;
+            let rest = [regularizer, constraint, condition, otherwise].into_iter().flatten();
             shape.exprs().iter().chain([initializer]).chain(rest).collect()
         }
         StatementKind::Scan { sequences, .. } => {
             sequences.iter().flat_map(|sequence| [&sequence.tensor, &sequence.axis]).collect()
         }
-        StatementKind::Error => Vec::new(),
+        StatementKind::Adapt { .. } | StatementKind::Error => Vec::new(),
     }
 }
 
-/// The names that a statement itself defines, not those of its blocks; the variables of a loop are its block's.
+/// Returns the names that a statement itself defines. Names that its blocks define and loop
+/// variables are not included.
 pub(super) fn definitions(statement: &Statement) -> Vec<&Ident> {
     match &statement.kind {
         StatementKind::Assign { targets, .. } => targets.iter().collect(),
@@ -84,6 +89,8 @@ pub(super) fn definitions(statement: &Statement) -> Vec<&Ident> {
         StatementKind::Weight(weight) => vec![&weight.name],
         StatementKind::Yield { target, .. } => vec![target],
         StatementKind::Update { .. }
+        | StatementKind::Call(_)
+        | StatementKind::Adapt { .. }
         | StatementKind::For { .. }
         | StatementKind::If { .. }
         | StatementKind::Scan { .. }

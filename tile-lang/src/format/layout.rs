@@ -1,6 +1,6 @@
-//! Text that can be laid out on one line or, where that is too long, on several.
+//! Text that is laid out on one line, or on several if it is too long.
 
-/// The longest line, as far as breaking can make it so.
+/// The target width of a line. Text that cannot be broken may exceed it.
 pub(super) const WIDTH: usize = 100;
 pub(super) const INDENT: usize = 4;
 
@@ -11,9 +11,10 @@ pub(super) enum Layout {
     /// Nothing, or the end of a line.
     Break,
     Joined(Vec<Layout>),
-    /// Indented once more where it breaks.
+    /// Parts that are indented one level more if they break.
     Nested(Vec<Layout>),
-    /// On one line if it fits; else every `Line` and `Break` directly in it ends a line.
+    /// Parts on one line if they fit. Otherwise every `Line` and `Break` directly in the group ends
+    /// a line.
     Group(Vec<Layout>),
 }
 
@@ -22,7 +23,7 @@ impl Layout {
         Layout::Text(text.into())
     }
 
-    /// Parts with commas in between, as they stand between two brackets.
+    /// Joins items with commas, for use between two brackets.
     pub fn list(items: Vec<Layout>) -> Vec<Layout> {
         let mut parts = Vec::new();
         for item in items {
@@ -34,13 +35,13 @@ impl Layout {
         parts
     }
 
-    /// `open content close`, indented where it breaks.
+    /// Returns `open content close`, with the content indented if it breaks.
     pub fn bracketed(open: impl Into<String>, mut content: Vec<Layout>, close: &str) -> Layout {
         content.insert(0, Layout::Break);
         Layout::Group(vec![Layout::text(open), Layout::Nested(content), Layout::Break, Layout::text(close)])
     }
 
-    /// As one line.
+    /// Returns the text on one line.
     pub fn flat(&self) -> String {
         let mut text = String::new();
         self.write_flat(&mut text);
@@ -69,7 +70,7 @@ impl Layout {
         }
     }
 
-    /// Adds it to `text`, whose last line it goes on with, at an indentation of `indent` columns.
+    /// Appends the layout to the last line of `text`, with an indentation of `indent` columns.
     pub fn write(&self, text: &mut String, indent: usize) {
         self.write_broken(text, indent, true);
     }
@@ -85,7 +86,7 @@ impl Layout {
             Layout::Nested(parts) => parts.iter().for_each(|part| part.write_broken(text, indent + INDENT, broken)),
             Layout::Group(parts) => {
                 let column = text.len() - text.rfind('\n').map_or(0, |end| end + 1);
-                // One column for the `;` or `,` that most often follows.
+                // Leaves one column for the `;` or `,` that usually follows.
                 if column + self.width() < WIDTH {
                     self.write_flat(text);
                 } else {

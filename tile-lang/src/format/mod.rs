@@ -1,7 +1,8 @@
-//! The one way to write a program: `tilec fmt`.
+//! The canonical layout of a program, for `tilec fmt`.
 //!
-//! What is kept: the tree, every comment and attribute, and blank lines, at most one at a time. A comment within a
-//! statement moves in front of it. Formatting a formatted program changes nothing.
+//! Formatting keeps the tree, every comment and attribute, and blank lines, at most one at a time.
+//! A comment within a statement moves in front of it. Formatting a formatted program changes
+//! nothing.
 
 mod layout;
 mod syntax;
@@ -11,15 +12,28 @@ use crate::diagnostic::Diagnostic;
 use crate::format::layout::{INDENT, Layout, WIDTH};
 use crate::format::syntax::Syntax;
 use crate::lexer::{Token, tokenize};
-use crate::parser::parse;
+use crate::parser::{Parsed, parse};
 use crate::span::Span;
 
-/// The program in its canonical layout, or what is wrong with its syntax.
+/// Returns the program in its canonical layout, or its syntax errors.
+///
+/// Line endings follow the first line, LF or CR LF. A byte order mark is removed. Both are the
+/// defaults of rustfmt.
 pub fn format(source: &str) -> Result<String, Vec<Diagnostic>> {
     let parsed = parse(source);
     if !parsed.diagnostics.is_empty() {
         return Err(parsed.diagnostics);
     }
+    let Some((first, _)) = source.split_once('\n').filter(|_| source.contains('\r')) else {
+        return Ok(format_parsed(source, &parsed));
+    };
+    let source_lf = source.replace("\r\n", "\n");
+    let text = format_parsed(&source_lf, &parse(&source_lf));
+    Ok(if first.ends_with('\r') { text.replace('\n', "\r\n") } else { text })
+}
+
+/// Returns the canonical layout of a program without errors, with LF line endings.
+fn format_parsed(source: &str, parsed: &Parsed) -> String {
     let mut printer = Printer {
         source,
         syntax: Syntax { source },
@@ -42,7 +56,7 @@ pub fn format(source: &str) -> Result<String, Vec<Diagnostic>> {
         }
     }
     printer.comments_before(u32::MAX, 0);
-    Ok(printer.text)
+    printer.text
 }
 
 enum Item<'a> {
@@ -51,7 +65,7 @@ enum Item<'a> {
     Function(&'a Function),
 }
 
-/// Every block of a program without errors, from its `{` to its `}`, in the order of the `{`.
+/// Returns the blocks of a program without errors, from `{` to `}`, in the order of the `{`.
 fn blocks(source: &str) -> Vec<Span> {
     let mut blocks: Vec<Span> = Vec::new();
     let mut open = Vec::new();
@@ -76,26 +90,26 @@ struct Printer<'s> {
     source: &'s str,
     syntax: Syntax<'s>,
     blocks: Vec<Span>,
-    /// Those that are not yet printed.
+    /// The comments that are not yet printed.
     comments: &'s [Span],
-    /// Ends with a newline, unless empty or within an item.
+    /// The output. It ends with a newline, unless it is empty or within an item.
     text: String,
     blank: Blank,
 }
 
-/// Whether the next item comes after a blank line.
+/// The rule for a blank line before the next item.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Blank {
-    /// At the start of the file or a body.
+    /// None, at the start of the file or of a body.
     Never,
-    /// Where the source has one.
+    /// One if the source has one.
     AsWritten,
-    /// After a function of several lines.
+    /// One in any case, after a function of several lines.
     Always,
 }
 
 impl<'s> Printer<'s> {
-    /// An item on one line, after which the next one starts at `next`.
+    /// Prints an item on one line. The next item starts at `next`.
     fn line(&mut self, item: Span, text: &str, next: u32) {
         self.comments_before(item.start, 0);
         self.comments_within(item, item.end, 0);
@@ -104,7 +118,7 @@ impl<'s> Printer<'s> {
         self.end_line(item.end, next);
     }
 
-    /// A function, after which the next item starts at `next`.
+    /// Prints a function. The next item starts at `next`.
     fn function(&mut self, function: &Function, next: u32) {
         let block = self.block_after(function.span.start);
         self.comments_before(function.span.start, 0);
@@ -122,7 +136,7 @@ impl<'s> Printer<'s> {
         }
     }
 
-    /// A header and its block on one line, where they are so short. They stay on several lines where they were.
+    /// Returns a header and its block as one line, if they fit and the source has them on one line.
     fn one_line(&self, header: &Layout, body: &[Statement], block: Span, indent: usize) -> Option<String> {
         let line = match body {
             [] => format!("{} {{}}", header.flat()),
@@ -134,7 +148,7 @@ impl<'s> Printer<'s> {
         (indent + line.len() <= WIDTH && !self.slice(block).contains('\n')).then_some(line)
     }
 
-    /// ` {`, the statements, and `}`.
+    /// Prints ` {`, the statements and `}`.
     fn block(&mut self, body: &[Statement], block: Span, indent: usize) {
         self.text.push_str(" {\n");
         self.blank = Blank::Never;
@@ -160,6 +174,9 @@ impl<'s> Printer<'s> {
             StatementKind::Scan { sequences, body } => {
                 self.compound(statement.span.start, &self.syntax.scan_header(sequences), body, &[], indent);
             }
+            StatementKind::Adapt { body } => {
+                self.compound(statement.span.start, &Layout::text("adapt"), body, &[], indent);
+            }
             StatementKind::If { condition, then, otherwise } => {
                 self.compound(statement.span.start, &self.syntax.if_header(condition), then, otherwise, indent);
             }
@@ -168,7 +185,8 @@ impl<'s> Printer<'s> {
         self.end_line(statement.span.end, next);
     }
 
-    /// A statement with a block, which starts at `start`; comments before an `else` go into its block.
+    /// Prints a statement with a block. The statement starts at `start`. Comments before an `else`
+    /// move into its block.
     fn compound(&mut self, start: u32, header: &Layout, body: &[Statement], otherwise: &[Statement], indent: usize) {
         let block = self.block_after(start);
         if otherwise.is_empty()
@@ -184,7 +202,7 @@ impl<'s> Printer<'s> {
         self.text.push_str(" else");
         let block = self.block_after(block.end);
         match otherwise {
-            // `else if`, where that is how it was written.
+            // `else if`, if the source has it in this form.
             [Statement { kind: StatementKind::If { condition, then, otherwise }, span, .. }]
                 if span.start < block.start =>
             {
@@ -195,12 +213,12 @@ impl<'s> Printer<'s> {
         }
     }
 
-    /// The first block that starts at or after a position.
+    /// Returns the first block that starts at or after `position`.
     fn block_after(&self, position: u32) -> Span {
         self.blocks.get(self.blocks.partition_point(|block| block.start < position)).copied().unwrap_or_default()
     }
 
-    /// Prints the comments that start before a position, each on a line of its own.
+    /// Prints the comments that start before a position, each on its own line.
     fn comments_before(&mut self, position: u32, indent: usize) {
         while let Some(comment) = self.next_comment(|comment| comment.start < position) {
             self.start_line(comment, indent);
@@ -210,7 +228,7 @@ impl<'s> Printer<'s> {
         }
     }
 
-    /// Prints the comments within an item, up to `end`, right in front of where it will start.
+    /// Prints the comments within an item, up to `end`, directly before the item.
     fn comments_within(&mut self, item: Span, end: u32, indent: usize) {
         while let Some(comment) = self.next_comment(|comment| comment.start < end) {
             self.start_line(item, indent);
@@ -221,7 +239,8 @@ impl<'s> Printer<'s> {
         }
     }
 
-    /// Ends the line of an item that ended at `end`, with the comment that follows on its line, if one starts before `next`.
+    /// Ends the line of an item that ended at `end`. Prints the comment that follows on the same
+    /// line, if it starts before `next`.
     fn end_line(&mut self, end: u32, next: u32) {
         let source = self.source;
         let on_line = |comment: Span| {
@@ -236,7 +255,7 @@ impl<'s> Printer<'s> {
         self.text.push('\n');
     }
 
-    /// Starts the line of an item, after a blank line if there is to be one.
+    /// Starts the line of an item, after a blank line if there is one.
     fn start_line(&mut self, item: Span, indent: usize) {
         let before = self.source.get(..item.start as usize).unwrap_or_default();
         let space = &before[before.trim_end().len()..];
@@ -248,7 +267,7 @@ impl<'s> Printer<'s> {
         self.text.push_str(&" ".repeat(indent));
     }
 
-    /// Takes the next comment, if `wanted`.
+    /// Takes the next comment if it satisfies `wanted`.
     fn next_comment(&mut self, wanted: impl Fn(Span) -> bool) -> Option<Span> {
         let (first, rest) = self.comments.split_first()?;
         wanted(*first).then(|| {

@@ -1,4 +1,4 @@
-//! The parts of a program as layouts, with no more parentheses than they need.
+//! Builds the layouts of the parts of a program, with minimal parentheses.
 
 use crate::ast::{
     Argument, Attribute, BinaryOp, Constraint, Contraction, Expr, ExprKind, Function, FunctionKind, Ident, Input,
@@ -6,18 +6,18 @@ use crate::ast::{
 };
 use crate::format::layout::Layout;
 
-/// How tightly unary operators bind, and what is one piece; see [`BinaryOp::precedence`].
+/// The precedence of unary operators and of atoms; see [`BinaryOp::precedence`].
 const UNARY: u8 = 9;
 const ATOM: u8 = 10;
-/// The loosest that may stand before the `<` of a constraint.
+/// The loosest precedence allowed before the `<` of a constraint.
 const SHIFT: u8 = 6;
 
-/// Makes layouts for the parts of one source text.
+/// Builds layouts for the parts of one source text.
 pub(super) struct Syntax<'s> {
     pub source: &'s str,
 }
 
-/// Where an expression stands: in an index, `*` and `/` are written without spaces.
+/// The context of an expression. In an index, `*` and `/` have no spaces around them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Within {
     Value,
@@ -25,7 +25,7 @@ enum Within {
 }
 
 impl Syntax<'_> {
-    /// `layer name(parameters)(inputs) -> (outputs)`
+    /// Lays out `layer name(parameters)(inputs) -> (outputs)`.
     pub fn header(&self, function: &Function) -> Layout {
         let name = function.name.as_ref().map_or(" ".to_string(), |name| format!(" {name}"));
         if function.kind == FunctionKind::Train {
@@ -36,7 +36,7 @@ impl Syntax<'_> {
             FunctionKind::Optimizer => Layout::text(")"),
             _ => Layout::bracketed(") -> (", names(&function.outputs), ")"),
         };
-        // Where it is too long, the first list is what breaks first.
+        // The first list breaks first if the header is too long.
         match &function.parameters {
             None => self.inputs(start, &function.inputs, outputs),
             Some(parameters) => {
@@ -45,7 +45,7 @@ impl Syntax<'_> {
         }
     }
 
-    /// `open inputs close`
+    /// Lays out `open inputs close`.
     fn inputs(&self, open: String, inputs: &[Input], close: Layout) -> Layout {
         let mut inputs = Layout::list(inputs.iter().map(|input| self.input(input)).collect());
         inputs.insert(0, Layout::Break);
@@ -65,7 +65,7 @@ impl Syntax<'_> {
         Layout::Joined(parts)
     }
 
-    /// A statement without a block, with its attributes and its `;`.
+    /// Lays out a statement without a block, with its attributes and its `;`.
     pub fn statement(&self, statement: &Statement) -> Layout {
         let body = match &statement.kind {
             StatementKind::Assign { targets, value } => {
@@ -77,13 +77,15 @@ impl Syntax<'_> {
             StatementKind::Update { target, value } => {
                 Layout::Joined(vec![Layout::text(format!("update {target} = ")), self.value(value)])
             }
+            StatementKind::Call(call) => self.value(call),
             StatementKind::Yield { target, value } => {
                 Layout::Joined(vec![Layout::text(format!("yield {target} = ")), self.value(value)])
             }
-            // A program with errors is not laid out, and blocks are the printer's.
+            // A program with errors is not laid out, and the printer handles blocks.
             StatementKind::For { .. }
             | StatementKind::If { .. }
             | StatementKind::Scan { .. }
+            | StatementKind::Adapt { .. }
             | StatementKind::Error => Layout::text(""),
         };
         let body = Layout::Joined(vec![body, Layout::text(";")]);
@@ -94,18 +96,18 @@ impl Syntax<'_> {
         Layout::Group(vec![Layout::bracketed("[[", Layout::list(attributes), "]]"), Layout::Line, body])
     }
 
-    /// `for x in list`
+    /// Lays out `for x in list`.
     pub fn for_header(&self, variables: &[Ident], list: &Expr) -> Layout {
         let variables = Layout::Group(vec![Layout::Nested(names(variables))]);
         Layout::Joined(vec![Layout::text("for "), variables, Layout::text(" in "), self.value(list)])
     }
 
-    /// `if condition`
+    /// Lays out `if condition`.
     pub fn if_header(&self, condition: &Expr) -> Layout {
         Layout::Joined(vec![Layout::text("if "), self.value(condition)])
     }
 
-    /// `scan X in T along axis, …`
+    /// Lays out `scan X in T along axis, …`.
     pub fn scan_header(&self, sequences: &[Sequence]) -> Layout {
         let sequences = sequences.iter().map(|Sequence { variable, tensor, axis }| {
             let (tensor, axis) = (self.value(tensor), self.value(axis));
@@ -114,9 +116,10 @@ impl Syntax<'_> {
         Layout::Group(vec![Layout::text("scan "), Layout::Nested(Layout::list(sequences.collect()))])
     }
 
-    /// `param name[sizes] = initializer regularizer = … if condition else otherwise`
+    /// Lays out a weight without its `;`:
+    /// `param name[sizes] = initializer regularizer = … constraint = … if condition else otherwise`
     fn weight(&self, weight: &Weight) -> Layout {
-        let Weight { kind, name, shape, initializer, regularizer, condition, otherwise } = weight;
+        let Weight { kind, name, shape, initializer, regularizer, constraint, condition, otherwise } = weight;
         let name = match shape {
             WeightShape::Sizes(sizes) => {
                 Layout::bracketed(format!("{} {name}[", kind.keyword()), self.list(sizes, Within::Value), "]")
@@ -128,7 +131,8 @@ impl Syntax<'_> {
         let initializer = Layout::Nested(vec![Layout::Line, self.value(initializer)]);
         let main = Layout::Group(vec![name, Layout::text(" ="), initializer]);
         let mut tail = Vec::new();
-        let suffixes = [("regularizer = ", regularizer), ("if ", condition), ("else ", otherwise)];
+        let suffixes =
+            [("regularizer = ", regularizer), ("constraint = ", constraint), ("if ", condition), ("else ", otherwise)];
         for (word, value) in suffixes.into_iter().filter_map(|(word, value)| Some((word, value.as_ref()?))) {
             tail.extend([Layout::Line, Layout::text(word), self.value(value)]);
         }
@@ -188,7 +192,7 @@ impl Syntax<'_> {
 
     fn expr(&self, expr: &Expr, within: Within) -> Layout {
         match &expr.kind {
-            // As written, since digits say more than the value does (`1e-3`).
+            // Kept as written, since the digits carry information (`1e-3`).
             ExprKind::Float(_) => Layout::text(&self.source[expr.span.start as usize..expr.span.end as usize]),
             ExprKind::Access { tensor, indices } => {
                 Layout::bracketed(format!("{tensor}["), self.list(indices, Within::Index), "]")
@@ -221,7 +225,7 @@ impl Syntax<'_> {
         }
     }
 
-    /// A pipeline, `X |> f |> g`, breaks before each `|>`.
+    /// Lays out a pipeline, `X |> f |> g`, with breaks before each `|>`.
     fn pipe(&self, input: &Expr, callee: &Expr, within: Within) -> Layout {
         let mut callees = vec![callee];
         let mut first = input;
@@ -235,7 +239,8 @@ impl Syntax<'_> {
         Layout::Group(vec![self.operand(first, 1, within), Layout::Nested(steps)])
     }
 
-    /// A chain of operators of one precedence, `a + b - c`, breaks before each of them.
+    /// Lays out a chain of operators of one precedence, `a + b - c`, with breaks before each
+    /// operator.
     fn binary(&self, op: BinaryOp, left: &Expr, right: &Expr, within: Within) -> Layout {
         let precedence = op.precedence();
         let tight = within == Within::Index && precedence == BinaryOp::Mul.precedence();
@@ -259,7 +264,7 @@ impl Syntax<'_> {
         Layout::Group(vec![self.operand(first, least, within), Layout::Nested(parts)])
     }
 
-    /// An expression in parentheses unless it binds at least as tightly as `least`.
+    /// Lays out an expression, in parentheses unless it binds at least as tightly as `least`.
     fn operand(&self, expr: &Expr, least: u8, within: Within) -> Layout {
         let precedence = match &expr.kind {
             ExprKind::Pipe { .. } | ExprKind::Conditional { .. } => 0,

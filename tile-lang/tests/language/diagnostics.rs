@@ -6,7 +6,7 @@ use crate::{brief, complaints};
 fn rendered_with_the_source_and_a_way_out() {
     let source = "function f(Kernel[K, N], X[K]) -> (Y) {\n    Y[n: N] = +(Kernle[k, n] * X[k, 0]);\n}\n";
     assert_snapshot!(complaints(source), @"
-    [E0101] Error: there is no `Kernle` here
+    [E0101] Error: unknown name `Kernle`
        ╭─[ x.tile:2:17 ]
        │
      2 │     Y[n: N] = +(Kernle[k, n] * X[k, 0]);
@@ -15,18 +15,15 @@ fn rendered_with_the_source_and_a_way_out() {
        │
        │ Help: did you mean `Kernel`?
     ───╯
-    [E0107] Error: `X` has rank 1, but 2 indices are given
+    [E0107] Error: expected 1 index for `X`, found 2
        ╭─[ x.tile:2:32 ]
-       │
-     2 │     Y[n: N] = +(Kernle[k, n] * X[k, 0]);
-       │                                ───┬───
-       │                                   ╰───── here
-       │
-       ├─[ x.tile:2:32 ]
        │
      1 │ function f(Kernel[K, N], X[K]) -> (Y) {
        │                          ┬
-       │                          ╰── rank 1, from here
+       │                          ╰── it has rank 1
+     2 │     Y[n: N] = +(Kernle[k, n] * X[k, 0]);
+       │                                ───┬───
+       │                                   ╰───── here
     ───╯
     ");
 }
@@ -48,13 +45,13 @@ fn several_syntax_errors_at_once() {
     assert_snapshot!(brief(source), @"
     E0003 expected an expression, found `;`: `;`
     E0003 expected an operator or `;`, found `A`: `A`
-    E0001 `$` is no part of the Tile language: `$`
+    E0001 unexpected `$`: `$`
     E0003 expected `;` after this statement: ``
-    E0003 expected `)`, found `;`: `;`
+    E0003 missing `)`: `` (expected `)` here), `(` (this `(` is not closed)
     E0003 expected `;` after this statement: ``
     E0003 expected a name or `)`, found `->`: `->`
     E0005 comparisons cannot be chained with `<`: `A < A < A`; help: join two comparisons with `&`, as in `(A < B) & (B < C)`, or add parentheses
-    E0003 expected `function`, `layer`, `model` or `import`, found `nonsense`: `nonsense`
+    E0003 expected a definition (`function`, `layer`, `model`, `train`, …), found `nonsense`: `nonsense`
     ");
 }
 
@@ -72,9 +69,9 @@ fn contraction_syntax() {
     E0003 expected an aggregation (`+ * > < = argmax argmin`), found `A`: `A`; help: an output with indices is aggregated, as in `O[i: N] = +(X[i, j])`; elementwise is `O = X + 1`
     E0003 expected `=`, found `==`: `==`; help: put a space in between: `= =(…)` is the assign aggregation
     E0003 expected `<`, found `<=`: `<=`; help: a constraint has the form `p < n`, and also says `0 <= p`
-    E0003 `sum` is no aggregation: `sum`; help: write `+(…)` for a sum
-    E0107 the default `A` has rank 2, but the output has rank 1: `A`, `S` (the output)
-    E0003 a contraction has one `default` at most: `default A`, `default A` (the first one)
+    E0003 unknown aggregation `sum`: `sum`; help: write `+(…)` for a sum
+    E0107 expected rank 1 for the default `A`, found rank 2: `A`, `S` (the output)
+    E0003 expected one `default`, found a second: `default A`, `default A` (the first one)
     E0003 expected `,` or `]`, found `=`: `=`; help: write `==` to compare
     ");
 }
@@ -106,7 +103,7 @@ fn syntax_of_layers() {
         model E(X in ) -> (Y) { else { Y = X; } }
         model F(X) -> (Y) { if a { Y = X; } else Y = X; }";
     assert_snapshot!(brief(source), @r#"
-    E0003 expected a file in quotes, as in `"layers.tile"`, found `blocks`: `blocks`
+    E0003 expected a file in quotes, as in `"layers.tile"`, found `blocks`: `blocks`; help: `import` reads a Tile file; the names of the library are visible everywhere
     E0003 expected `;` after this statement: ``
     E0003 expected `[`, found `=`: `=`; help: the sizes of a weight come after its name, as in `param Bias[units] = zeros();`; `[]` is rank 0
     E0003 expected an operator or `;`, found `when`: `when`
@@ -118,9 +115,9 @@ fn syntax_of_layers() {
     E0003 expected an expression, found `;`: `;`
     E0003 expected `;`, found `+`: `+`; help: `|>` binds more loosely than any operator: put it in parentheses, as in `(X |> f) + 1`
     E0003 expected an expression, found `;`: `;`
-    E0003 expected an operator, `,` or `)`, found `:`: `:`
-    E0001 this text does not end: `"text;`; help: put `"` after it, on the same line
-    E0003 expected `function`, `layer`, `model` or `import`, found `modle`: `modle`; help: did you mean `model`?
+    E0003 expected an operator, `,` or `)`, found `:`: `:`; help: an argument is given with `=`, as in `units = 3`
+    E0001 unterminated text: `"text;`; help: put `"` after it, on the same line
+    E0003 expected a definition (`function`, `layer`, `model`, `train`, …), found `modle`: `modle`; help: did you mean `model`?
     E0003 expected a name, found `(`: `(`
     E0003 expected `->`, found `(`: `(`
     E0003 expected an expression, found `)`: `)`
@@ -132,16 +129,16 @@ fn syntax_of_layers() {
 fn numbers() {
     let source = "function () -> (O) { A = 9223372036854775808; B = 1e999; C = 3.; O = ü; }";
     assert_snapshot!(brief(source), @"
-    E0002 `9223372036854775808` is too large for an integer: `9223372036854775808`; help: the largest is 9223372036854775807
-    E0002 `1e999` is too large for a float: `1e999`
+    E0002 the integer `9223372036854775808` is too large: `9223372036854775808`; help: the largest integer is 9223372036854775807
+    E0002 the number `1e999` is too large for a float: `1e999`
     E0002 a decimal point needs a digit after it: `3.`; help: write `3.0`
-    E0001 `ü` is no part of the Tile language: `ü`
+    E0001 unexpected `ü`: `ü`
     ");
 }
 
 #[test]
 fn the_end_of_the_file() {
-    assert_snapshot!(brief("function (A) -> (O) { O = A;"), @"E0003 expected a statement or `}`, found the end of the file: ``");
+    assert_snapshot!(brief("function (A) -> (O) { O = A;"), @"E0003 missing `}`: `{` (this block begins here), `` (expected `}` after this)");
 }
 
 #[test]
@@ -161,16 +158,15 @@ fn names() {
     E0106 `A` is an input twice: `A`, `A` (the first one)
     E0106 `O` is an output twice: `O`
     E0105 the output `Missing` is never assigned: `Missing`
-    E0101 there is no `Late` here: `Late`, `Late` (it is defined here, later); help: move the definition up
-    E0102 there is no function `sigmod`: `sigmod`; help: did you mean `sigmoid`?
-    E0109 `a` starts with a small letter, so it is an index variable, not a value: `a`; help: did you mean `A`?
-    E0101 there is no `Late2` here: `Late2`
-    E0101 there is no `Late2` here: `Late2`
-    E0104 `B` is assigned twice: `B`, `B` (first assigned here); help: a name keeps its value: give the new one a name of its own
-    E0104 `N` is assigned, but it is a size: `N`, `N` (the size); help: a name keeps its value: give the new one a name of its own
-    E0115 `x` cannot name a tensor, because it starts with a small letter: `x`; help: call it `X`
-    E0103 `exp` takes 1 argument, but 2 are given: `exp`
-    E0103 `gather` takes 2 arguments, but 1 is given: `gather`
+    E0101 unknown name `Late`: `Late`, `Late` (defined here, after its use); help: move the definition up
+    E0102 unknown function `sigmod`: `sigmod`; help: did you mean `sigmoid`?
+    E0109 expected a value, found the index variable `a`: `a`; help: did you mean `A`?
+    E0101 unknown name `Late2`: `Late2`
+    E0104 `B` is assigned twice: `B`, `B` (first assigned here); help: give the new value another name
+    E0104 `N` is assigned, but it is a size: `N`, `N` (the size); help: give the new value another name
+    E0115 `x` starts with a small letter, so it cannot name a tensor: `x`; help: call it `X`
+    E0103 expected 1 argument for `exp`, found 2: `exp`
+    E0103 expected 2 arguments for `gather`, found 1: `gather`
     E0114 the function `f` is defined twice: `f`, `f` (the first one)
     ");
 }
@@ -180,7 +176,7 @@ fn recursion() {
     let source = "function f(X) -> (Y) { Y = g(X); }
         function g(X) -> (Y) { Y = h(X); }
         function h(X) -> (Y) { Y = g(X); }";
-    assert_snapshot!(brief(source), @"E0111 `g` calls itself through `h`: `h`, `g` (and this call leads back); help: Tile has no recursion: every call is written out at compile time");
+    assert_snapshot!(brief(source), @"E0111 `g` calls itself through `h`: `h`, `g` (and this call leads back); help: Tile has no recursion: every call is inlined at compile time");
 }
 
 #[test]
@@ -194,15 +190,15 @@ fn indices() {
             O[i: M] = +(A[i, 2/(M - N)*i]);
         }";
     assert_snapshot!(brief(source), @"
-    E0108 this index is not affine: it multiplies index variables with each other: `i*j`; help: an index is a sum of index variables with constant factors, as in `2*i + j/2 - 1`
-    E0108 this index is not affine: it divides by an index variable: `i/j`; help: an index is a sum of index variables with constant factors, as in `2*i + j/2 - 1`
-    E0108 this index is not affine: it calls a function: `floor(i)`; help: an index is a sum of index variables with constant factors, as in `2*i + j/2 - 1`
-    E0108 this index is not affine: it has a number with a decimal point: `1.5`; help: an index is a sum of index variables with constant factors, as in `2*i + j/2 - 1`
-    E0117 `B` is a tensor, not a size: `B`, `B` (defined here); help: index it, as in `T[i]`, to use it as an index
-    E0108 this index is not affine: it is made with other operators than `+ - * /`: `i < 2`; help: an index is a sum of index variables with constant factors, as in `2*i + j/2 - 1`
-    E0108 this index is not affine: a tensor in it must be the whole index: `T[i]`; help: an index is a sum of index variables with constant factors, as in `2*i + j/2 - 1`
-    E0108 this index is not affine: it multiplies index variables with each other: `i*i`; help: an index is a sum of index variables with constant factors, as in `2*i + j/2 - 1`
-    E0117 a size is an integer, without a decimal point: `1.0`
+    E0108 this index is not affine: it multiplies index variables with each other: `i*j`; help: write a sum of index variables with constant factors, as in `2*i + j/2 - 1`
+    E0108 this index is not affine: it divides by an index variable: `i/j`; help: write a sum of index variables with constant factors, as in `2*i + j/2 - 1`
+    E0108 this index is not affine: it calls a function: `floor(i)`; help: write a sum of index variables with constant factors, as in `2*i + j/2 - 1`
+    E0108 this index is not affine: it has a number with a decimal point: `1.5`; help: write a sum of index variables with constant factors, as in `2*i + j/2 - 1`
+    E0117 expected a size, found the tensor `B`: `B`, `B` (defined here); help: to use its elements as indices, write `T[i]`
+    E0108 this index is not affine: it has other operators than `+ - * /`: `i < 2`; help: write a sum of index variables with constant factors, as in `2*i + j/2 - 1`
+    E0108 this index is not affine: a tensor is only a part of it: `T[i]`; help: write a sum of index variables with constant factors, as in `2*i + j/2 - 1`
+    E0108 this index is not affine: it multiplies index variables with each other: `i*i`; help: write a sum of index variables with constant factors, as in `2*i + j/2 - 1`
+    E0117 expected an integer size, found a number with a decimal point: `1.0`
     ");
 }
 
@@ -220,16 +216,16 @@ fn places_of_the_output() {
             O[i: M] = +(A[i, j] * A[i] * X[]);
         }";
     assert_snapshot!(brief(source), @"
-    E0110 the output `B` lacks its sizes: `i`; help: write them after a colon, as in `B[i, j: M, N]`
-    E0110 `C` has 1 index, but 2 sizes: `i: M, N`
-    E0117 `i` is an index variable, which cannot be part of a size: `i`
-    E0117 `A` is a tensor, not a size: `A`, `A` (defined here); help: a size is made of the sizes of inputs
-    E0117 `sin` is no function of sizes: `sin`; help: the functions of sizes are mod, ceil, floor, max, min, broadcast, match and assert_…
-    E0113 `...` must start both the indices and the sizes, or neither: `..., i: K, ...`; help: as in `O[..., i: ..., N]`
+    E0110 missing sizes of the output `B`: `i`; help: write them after a colon, as in `B[i, j: M, N]`
+    E0110 expected as many sizes as indices of `C`, found 1 index and 2 sizes: `i: M, N`
+    E0117 expected a size, found the index variable `i`: `i`
+    E0117 expected a size, found the tensor `A`: `A`, `A` (defined here); help: sizes are those of the inputs, such as `N` of `X[N]`
+    E0117 expected a function of sizes, found `sin`: `sin`; help: functions of sizes are those of the operators, such as `add`, and mod, ceil, floor, max, min, broadcast, match and assert_…
+    E0113 expected `...` before both the indices and the sizes, or neither: `..., i: K, ...`; help: write `O[..., i: ..., N]`
     E0113 `...` stands for the first axes, so it comes first: `...`
-    E0113 no tensor inside starts with `...` as the output does: `...`
-    E0107 the default `B` has rank 1, but the output has rank 2: `B`, `P` (the output)
-    E0107 `A` has rank 2, but 1 index is given: `A[i]`, `A` (rank 2, from here)
+    E0113 expected a tensor inside with `...`, as in the output: `...`
+    E0107 expected rank 2 for the default `B`, found rank 1: `B`, `P` (the output)
+    E0107 expected 2 indices for `A`, found 1: `A[i]`, `A` (it has rank 2)
     ");
 }
 
@@ -245,13 +241,12 @@ fn bodies() {
         }
         function g(X) -> (Y) { Y[] = +(X[]); }";
     assert_snapshot!(brief(source), @"
-    E0109 `i` starts with a small letter, so it is an index variable, not a value: `i`; help: `index(X, axis)` gives the index of each place of X along an axis
-    E0107 `A` has rank 2, so it needs indices inside a contraction: `A`
-    E0112 a contraction needs a tensor with indices: `A + 1`; help: as in `+(X[i, j])`
-    E0112 `gather` works on whole tensors, so it cannot be called inside a contraction: `gather`; help: call it in a statement before
-    E0112 only `A == B ? C` can do without `:`: `A[i, j] ? S`; help: say what the value is otherwise, as in `… : 0`
-    E0116 `A` is indexed outside a contraction: `A[0, 0]`; help: write a contraction, as in `O[i: N] = +(X[i, j])`
-    E0112 `g` works on whole tensors, so it cannot be called inside a contraction: `g`; help: call it in a statement before
+    E0109 expected a value, found the index variable `i`: `i`; help: names of tensors start with a capital; `index(X, axis)` has the index of each element along an axis
+    E0107 missing indices of `A`, which has rank 2: `A`; help: inside a contraction, write `A[i, j]`
+    E0112 `gather` works on whole tensors, so it cannot be called inside a contraction: `gather`; help: call it in a statement before this one
+    E0112 expected `:` and a value after `C ? A`: `A[i, j] ? S`; help: write `C ? A : 0`; only `A == B ? C` may leave it out
+    E0116 `A` is indexed outside a contraction: `A[0, 0]`; help: a part of a tensor is a contraction, as in `Y[j: N] = =(X[0, j]);`
+    E0112 `g` works on whole tensors, so it cannot be called inside a contraction: `g`; help: call it in a statement before this one
     ");
 }
 
@@ -259,8 +254,8 @@ fn bodies() {
 fn unused_values_are_warned_of() {
     let source = "function (A, B) -> (O) { C = A; O = A; }";
     assert_snapshot!(brief(source), @"
-    W0101 the input `B` is not used: `B`
-    W0102 `C` is assigned, but not used: `C`
+    W0101 unused input `B`: `B`
+    W0102 unused value `C`: `C`
     ");
 }
 
@@ -269,7 +264,7 @@ fn what_comes_with_a_used_value_is_not() {
     let pair = "function pair(X) -> (A, B) { A = X; B = X; }";
     assert_snapshot!(brief(&format!("{pair} model M(X) -> (Y) {{ Y, Other = pair(X); }}")), @"");
     assert_snapshot!(brief(&format!("{pair} model M(X) -> (Y) {{ Y = X; A, B = pair(X); }}")), @"
-    W0102 `A` is assigned, but not used: `A`
-    W0102 `B` is assigned, but not used: `B`
+    W0102 unused value `A`: `A`
+    W0102 unused value `B`: `B`
     ");
 }

@@ -1,4 +1,4 @@
-//! Programs of several files.
+//! Tests of programs with several files.
 
 use insta::assert_snapshot;
 use tile_lang::{Program, render};
@@ -32,10 +32,10 @@ fn a_file_sees_what_it_imports_itself() {
     let program = program(&acyclic);
     assert_eq!(program.functions().len(), 1);
     assert!(program.entry(None).is_ok() && program.entry(Some("Conv")).is_ok());
-    // What the imported file imports is not seen.
+    // Imports of the imported file are not visible.
     assert!(program.entry(Some("half")).is_err());
     // Files may import each other, but functions may not call each other.
-    assert_snapshot!(brief(&files), @"E0111 `M` calls itself through `Conv`, `half`: `Conv`, `half` (and this call leads back), `M` (and this call leads back); help: Tile has no recursion: every call is written out at compile time");
+    assert_snapshot!(brief(&files), @"E0111 `M` calls itself through `Conv`, `half`: `Conv`, `half` (and this call leads back), `M` (and this call leads back); help: Tile has no recursion: every call is inlined at compile time");
 }
 
 #[test]
@@ -53,10 +53,10 @@ fn wrong_imports() {
         ("b.tile", "function f(X) -> (Y) { Y = X; } function h(X) -> (Y) { Y = X; }"),
     ];
     assert_snapshot!(brief(&files), @r#"
-    E0120 there is no file `c.tile`, and none of that name in the library: `import "c.tile";`; help: the path is that from the folder of this file
-    E0120 there is no file `cor.tile`, and none of that name in the library: `import "cor.tile";`; help: did you mean `core.tile`?
+    E0120 cannot find the file `c.tile`: `import "c.tile";`; help: a path starts from the folder of this file
+    E0120 cannot find the file `cor.tile`: `import "cor.tile";`; help: a path starts from the folder of this file
     E0114 the function `f` is defined twice: `f`, `f` (the first one)
-    E0121 `f` is defined in two files that one file imports: `f`, `f` (the first one); help: rename one of them, or define `f` in the file that imports both
+    E0121 `f` is defined in two imported files: `f`, `f` (the first one); help: rename one of them, or define `f` in the file that imports both
     "#);
 }
 
@@ -68,14 +68,14 @@ fn errors_show_the_file_that_they_are_in() {
     ];
     let checked = check_files(&files);
     assert_snapshot!(render(&checked.diagnostics, &checked.sources, false), @"
-    [E0103] Error: `f` takes 1 argument, but 2 are given
+    [E0103] Error: expected 1 argument for `f`, found 2
        ╭─[ main.tile:2:25 ]
        │
      2 │ model M(X) -> (Y) { Y = f(X, X); }
        │                         ┬
        │                         ╰── here
     ───╯
-    [E0101] Error: there is no `Z` here
+    [E0101] Error: unknown name `Z`
        ╭─[ a/b.tile:2:32 ]
        │
      2 │ function f(X) -> (Y) { Y = X + Z; }
@@ -86,7 +86,7 @@ fn errors_show_the_file_that_they_are_in() {
     let wrong = [("main.tile", "model M(X[N, M]) -> (Y) { Y = X |> builtin_softmax; Z = builtin_softmax(X); }")];
     let checked = check_files(&wrong);
     assert_snapshot!(render(&checked.diagnostics, &checked.sources, false), @"
-    [E0103] Error: `builtin_softmax` needs `R`, too
+    [E0103] Error: missing input `R` of `builtin_softmax`
         ╭─[ main.tile:1:36 ]
         │
       1 │ model M(X[N, M]) -> (Y) { Y = X |> builtin_softmax; Z = builtin_softmax(X); }
@@ -101,7 +101,7 @@ fn errors_show_the_file_that_they_are_in() {
         │
         │ Help: several inputs are given as a list, as in `[A, B] |> …`
     ────╯
-    [E0103] Error: `builtin_softmax` takes 3 arguments, but 1 is given
+    [E0103] Error: expected 3 arguments for `builtin_softmax`, found 1
        ╭─[ main.tile:1:57 ]
        │
      1 │ model M(X[N, M]) -> (Y) { Y = X |> builtin_softmax; Z = builtin_softmax(X); }

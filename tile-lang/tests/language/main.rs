@@ -1,4 +1,4 @@
-//! What a user of the crate sees: trees, errors, layouts.
+//! Tests of the crate's public interface: trees, errors and layouts.
 
 mod aliases;
 mod diagnostics;
@@ -8,30 +8,31 @@ mod layers;
 mod reference;
 mod robustness;
 mod syntax;
+mod texts;
 mod training;
 
 use tile_lang::{Checked, Sources, ast_text, check, check_file, parse, render};
 
-/// The tree of a program, which must read without errors.
+/// Returns the tree of a program, which must parse without errors.
 fn ast(source: &str) -> String {
     let parsed = parse(source);
     assert_eq!(parsed.diagnostics, [], "{source}");
     ast_text(&parsed.file)
 }
 
-/// All that `tilec check` says of a program.
+/// Returns all diagnostics of a program, rendered as by `tilec check`.
 fn complaints(source: &str) -> String {
     render(&check(source).diagnostics, &Sources::new("x.tile", source), false)
 }
 
-/// The outcome for the first of some files, of which each has a path and a text.
+/// Checks the first of some files. Each file has a path and a text.
 fn check_files(files: &[(&str, &str)]) -> Checked {
-    let text = |path: &str| Some(files.iter().find(|(name, _)| *name == path)?.1.to_string());
+    let text = |path: &str| files.iter().find(|(name, _)| *name == path).map(|(_, text)| text.to_string()).into();
     let (path, main) = files[0];
     check_file(path, main, &text)
 }
 
-/// Code, message, the text at each label, and help, a line each.
+/// Returns the code, message, label texts and help of each diagnostic, one per line.
 fn brief(source: &str) -> String {
     brief_of(&check(source))
 }

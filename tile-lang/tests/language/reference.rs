@@ -2,7 +2,7 @@ use tile_lang::{LIBRARY, check, format};
 
 use crate::complaints;
 
-/// The ```tile blocks of the language reference.
+/// Returns the `tile` code blocks of the language reference.
 fn blocks() -> Vec<&'static str> {
     let parts = include_str!("../../README.md").split("```");
     parts.filter_map(|part| part.strip_prefix("tile\n")).collect()
@@ -17,7 +17,7 @@ fn the_examples_of_the_reference_are_programs_in_their_canonical_layout() {
     }
 }
 
-/// Every file of the library stands on its own, with the rest of the library.
+/// Checks that each library file passes on its own, given the rest of the library.
 #[test]
 fn the_library_is_programs_in_their_canonical_layout() {
     for file in LIBRARY {
@@ -28,7 +28,7 @@ fn the_library_is_programs_in_their_canonical_layout() {
     }
 }
 
-/// From the documentation of PlaidML 0.7.
+/// The programs come from the documentation of PlaidML 0.7.
 #[test]
 fn programs_of_v0_pass() {
     for source in [
@@ -43,7 +43,7 @@ fn programs_of_v0_pass() {
         "function (X[N], K) -> (Y) { Y = X * K; }",
         "function (X[N], K) -> (Y) { L = N / K; Y[i: L] = +(X[K*i + j]), j < K; }",
         "function (X[R, C]) -> (Y) { Y = builtin_softmax(X, R, C); }",
-        // A choice by a tensor's elements is a tensor, whatever it is between.
+        // A conditional on a tensor's elements gives a tensor, whatever its branches are.
         "function (X[N]) -> (Y) { A = floor(X > 0 ? 1.5 : 2); Y[] = +(A[n]); }",
         "function (X[N]) -> (Y) { Y = relu(X > 0 ? 1.5 : 0); }",
     ] {
@@ -59,7 +59,7 @@ fn a_function_of_a_program_shadows_the_library() {
     assert_eq!(checked.diagnostics, []);
 }
 
-/// The last model runs, or else the last function; a layer only where it is asked for.
+/// The default entry is the last model, or else the last function. A layer runs only on request.
 #[test]
 fn the_entry() {
     let entry = |source: &str, name: Option<&str>| {
@@ -76,8 +76,8 @@ fn the_entry() {
     assert_eq!(entry(&[m, l].concat(), Some("L")), "L");
     assert_eq!(
         entry(l, None),
-        "this file has neither a model nor a function; one of its layers runs where it is asked for: L"
+        "expected a model or a function, found only other definitions; choose a layer with `--entry`: L"
     );
-    assert_eq!(entry(l, Some("Dense")), "this file has no function `Dense`; it has L");
-    assert_eq!(entry("", None), "this file has no function; ");
+    assert_eq!(entry(l, Some("Dense")), "unknown model or function `Dense`; the file has L");
+    assert_eq!(entry("", None), "expected a model or a function, found none in this file; ");
 }

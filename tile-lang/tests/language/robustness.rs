@@ -1,4 +1,4 @@
-//! Laws that hold for any text.
+//! Properties that hold for any text.
 
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -88,7 +88,7 @@ const PROGRAMS: &[&str] = &[
     LAYERS,
 ];
 
-/// Every construct of layers and models.
+/// A program with every construct of layers and models.
 const LAYERS: &str = "import \"a.tile\";
 layer Dense(units, activation = linear, mode in [a, b] = a)(X[..., K], Mask = none) -> (Y, Z) {
     param Kernel[K, units] = glorot_uniform() regularizer = l2(0.1);
@@ -104,7 +104,7 @@ model Net(blocks = [Dense(3), Dense(2, mode = b)])(X) -> (Out) {
     scan Xt in X along 1, Yt in X along 0 { Out = Out + Xt; yield All = A; }
 }";
 
-/// Does with a text all that can be done with it; what can be formatted keeps its meaning.
+/// Runs all operations of the crate on a text. Checks that formatting keeps the meaning.
 fn exercise(source: &str) {
     tokens_text(source);
     let parsed = parse(source);
@@ -201,13 +201,13 @@ proptest! {
     fn formatting_any_statement_keeps_its_meaning(body in prop::collection::vec((statements(), select(vec!["", "\n", "\n\n\n", " // c\n"])), 1..4)) {
         let body = body.into_iter().fold(String::new(), |text, (statement, gap)| text + gap + &statement);
         let source = format!("function f(A) -> (O) {{{body}}}");
-        // `a < b < c` is the one thing that is wrong.
+        // The only possible error is a chained comparison, `a < b < c`.
         assert!(parse(&source).diagnostics.iter().all(|diagnostic| diagnostic.code == "E0005"), "{source}");
         exercise(&source);
     }
 }
 
-/// Deep and long texts neither overflow the stack nor take long.
+/// Checks that deeply nested and long texts neither overflow the stack nor take long.
 #[test]
 fn depth() {
     let n = 20_000;
@@ -217,7 +217,7 @@ fn depth() {
         let codes: Vec<_> = check(source).diagnostics.iter().map(|diagnostic| diagnostic.code).collect();
         assert_eq!(codes, ["E0004"]);
     };
-    // Parentheses leave no trace in the tree.
+    // Parentheses add no node to the tree.
     exercise(&deep(format!("{}A{}", "(".repeat(n), ")".repeat(n))));
     too_deep(&deep(format!("{}A", "-".repeat(n))));
     too_deep(&deep(format!("A{}", " + A".repeat(n))));

@@ -3,7 +3,7 @@ use tile_lang::tokens_text;
 
 use crate::ast;
 
-/// The one statement of a function.
+/// Returns the tree of a function's only statement.
 fn statement(statement: &str) -> String {
     let tree = ast(&format!("function () -> (O) {{ {statement} }}"));
     let lines: Vec<&str> = tree.trim_end().lines().skip(2).collect();
@@ -153,7 +153,7 @@ fn pipes() {
     assert_snapshot!(statement("O = blocks[-1](X) + (A |> f)(B);".replace("(A |> f)(B)", "(A |> f)").as_str()), @"(assign O (+ (call (at blocks (neg 1)) X) (|> A f)))");
 }
 
-/// The new words are names where they are no keywords.
+/// Contextual keywords are names wherever they cannot be keywords.
 #[test]
 fn words_as_names() {
     assert_snapshot!(statement("param = state; for, in = if(else); update[in: N] = +(A[in, along]); yield = 2in;"), @"
@@ -172,11 +172,11 @@ fn words_as_names() {
 fn quoted_names_and_attributes() {
     assert_snapshot!(statement("[[pid(a), fast]] [[hint(3, -X)]] #function[$I: $default] = +(#x[$function]);"), @"(attribute pid a) (attribute fast) (attribute hint 3 (neg X)) (contraction #function (indices $I) (sizes $default) (+ (at #x $function)))");
     assert_snapshot!(statement("O = Relu($X') + #A;"), @"(assign O (+ (call Relu $X') A))");
-    // Only v0's keywords are reserved.
+    // Only the keywords of Tile v0 are reserved.
     assert_snapshot!(statement("O[layer: N] = +(A[layer, polynomial, import]);"), @"(contraction O (indices layer) (sizes N) (+ (at A layer polynomial import)))");
 }
 
-/// v0 has empty statements, and floats with a bare point before the exponent.
+/// Tile v0 has empty statements, and floats with a bare decimal point before the exponent.
 #[test]
 fn oddities_of_v0() {
     assert_snapshot!(statement("; O = 1.e3;; P = 2e0;"), @"

@@ -1,4 +1,4 @@
-//! The scan that goes backwards, while it is made.
+//! Builds the backward scan.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,26 +14,35 @@ use crate::graph::{Aggregation, Graph, NodeId, Op, Scan};
 use crate::passes::dead;
 use crate::tensor::TensorType;
 
+/// The state of the backward scan under construction.
 pub(super) struct Backward<'a> {
     graph: &'a mut Graph,
-    /// The forward scan.
+    /// The forward scan's node.
     id: NodeId,
     forward: Scan,
     operands: Vec<NodeId>,
-    /// The nodes of its body.
+    /// The nodes of the forward body.
     steps: HashSet<NodeId>,
-    /// The node of the scan that is made, and what it has so far. The nodes of the forward body have their numbers there.
+    /// The backward scan's node and parts. Nodes of the forward body keep their numbers in its
+    /// body.
     own: NodeId,
     parts: Parts,
     /// Contributions to the gradients of operands.
     found: Vec<(NodeId, NodeId)>,
-    /// Operands, and contractions of the body whose sum over all steps is a contribution.
+    /// Operands, each with a contraction of the body whose sum over all steps contributes to its
+    /// gradient.
     lifted: Vec<(NodeId, NodeId)>,
 }
 
 impl<'a> Backward<'a> {
     pub fn new(graph: &'a mut Graph, id: NodeId, forward: Scan, operands: Vec<NodeId>) -> Backward<'a> {
-        let nothing = Scan { length: 0, sequences: vec![], carries: 0, yields: vec![], body: Graph::new("backward") };
+        let nothing = Scan {
+            length: 0,
+            sequences: vec![],
+            carries: 0,
+            yields: vec![],
+            body: Graph::within("backward", &graph.budget),
+        };
         let ty = graph.node(id).ty.clone();
         let own = Tensors::new(graph, id).add(Op::Scan(Box::new(nothing)), ty, &[]);
         let mut body = forward.body.clone();
@@ -47,7 +56,8 @@ impl<'a> Backward<'a> {
         Backward { graph, id, forward, operands, steps, own, parts, found: Vec::new(), lifted: Vec::new() }
     }
 
-    /// Adds the gradients of a step's inputs, from those of its outputs: `given` are those of the forward scan's results.
+    /// Adds the gradients of a step's inputs, computed from those of its outputs. `given` has the
+    /// gradients of the forward scan's results.
     pub fn differentiate(&mut self, flow: &Flow, given: &[Option<NodeId>]) -> Result<(), Error> {
         let (first_carry, first_capture) = (self.forward.sequences.len(), self.first_capture());
         let outputs: Vec<NodeId> = self.forward.body.outputs.iter().map(|(_, node)| *node).collect();
@@ -101,14 +111,14 @@ impl<'a> Backward<'a> {
         Ok(())
     }
 
-    /// Gives the body what it needs of the forward scan.
+    /// Provides the values of the forward scan that the body reads.
     pub fn keep(&mut self) -> Result<(), Error> {
         let (first_carry, first_capture) = (self.forward.sequences.len(), self.first_capture());
         let forward = self.forward.body.clone();
         let mut roots: Vec<NodeId> = self.parts.carries.iter().map(|carry| carry.next).collect();
         roots.extend(self.parts.yields.iter().map(|kept| kept.value));
         roots.extend(self.read_by_lifted());
-        // What it carries it keeps in any case.
+        // Carried values are stacked in any case.
         let carried: HashSet<NodeId> = forward.outputs[..self.forward.carries].iter().map(|(_, node)| *node).collect();
         let keeps = |node: NodeId| {
             self.steps.contains(&node)
@@ -146,7 +156,8 @@ impl<'a> Backward<'a> {
         Ok(())
     }
 
-    /// Makes the scan, and what is summed after it: all contributions to the gradients of operands.
+    /// Adds the scan, and the sums after it. Returns all contributions to the gradients of
+    /// operands.
     pub fn finish(mut self) -> Result<Vec<(NodeId, NodeId)>, Error> {
         let mut sources: HashMap<NodeId, (NodeId, Option<usize>)> = HashMap::new();
         for node in self.read_by_lifted() {
@@ -186,7 +197,7 @@ impl<'a> Backward<'a> {
         Ok(self.found)
     }
 
-    /// What the sums after the loop read of each step.
+    /// Returns the nodes of each step that the sums after the loop read.
     fn read_by_lifted(&self) -> Vec<NodeId> {
         let mut read: Vec<NodeId> = Vec::new();
         for operand in self.lifted.iter().flat_map(|(_, sum)| self.parts.body.operands(*sum)) {
@@ -207,7 +218,7 @@ impl<'a> Backward<'a> {
         Error::TooLarge { value: self.graph.value_name(self.id) }
     }
 
-    /// Another input of the body, for what goes with a node of it.
+    /// Adds an input to the body, with the type of the node `of` and a name derived from it.
     fn input(&mut self, of: NodeId) -> NodeId {
         let body = &mut self.parts.body;
         let node = body.node(of);
@@ -218,7 +229,8 @@ impl<'a> Backward<'a> {
         body.add(Op::Input(name), ty, &[])
     }
 
-    /// Carries `next` to the next step, from the tensor `first` or zeros on. Answers the last one.
+    /// Carries `next` to the next step, starting with the tensor `first`, or with zeros. Returns
+    /// the last value.
     fn carry(&mut self, before: NodeId, first: Option<NodeId>, next: NodeId) -> NodeId {
         let ty = self.parts.body.node(before).ty.clone();
         let mut tensors = Tensors::new(self.graph, self.id);
@@ -229,7 +241,7 @@ impl<'a> Backward<'a> {
         result
     }
 
-    /// The values of a node of the body in all steps.
+    /// Stacks the values of a node of the backward body in all steps.
     fn stacked(&mut self, value: NodeId, axis: usize) -> NodeId {
         let ty = stack_type(&self.parts.body, value, axis, self.forward.length);
         let result = Tensors::new(self.graph, self.id).add(Op::Result { number: 0 }, ty, &[self.own]);
@@ -238,7 +250,8 @@ impl<'a> Backward<'a> {
         result
     }
 
-    /// The values of a node of the forward body in all its steps, and the axis along which the steps are.
+    /// Returns the values of a node of the forward body in all its steps, and the axis of the
+    /// steps.
     fn stack(&mut self, value: NodeId) -> Result<(NodeId, usize), Error> {
         let Some(mut parts) = self.graph.take_scan(self.id) else { return Err(self.too_large()) };
         let number = parts.yields.iter().position(|known| known.value == value).unwrap_or_else(|| {
@@ -250,7 +263,7 @@ impl<'a> Backward<'a> {
         });
         let kept = &mut parts.yields[number];
         let ty = stack_type(&self.forward.body, value, kept.axis, self.forward.length);
-        let bytes = ty.checked_elements().and_then(|elements| elements.checked_mul(ty.dtype.size()));
+        let bytes = ty.checked_bytes();
         if kept.results.is_empty() {
             let result = Tensors::new(self.graph, self.id).add(Op::Result { number: 0 }, ty, &[self.id]);
             kept.results.push(result);
@@ -263,13 +276,14 @@ impl<'a> Backward<'a> {
         }
     }
 
-    /// `value` with its elements along an axis in the other order.
+    /// Reverses `value` along an axis.
     fn turned(&mut self, value: NodeId, axis: usize) -> NodeId {
         let shape = self.graph.shape(value).to_vec();
         Tensors::new(self.graph, self.id).read_at(value, from_end(&shape, axis, 1), &shape, None)
     }
 
-    /// What a carry was before each step, the last step first. `after` are its values after the steps, along `axis`.
+    /// Returns a carry's values before each step, with the last step first. `after` has its values
+    /// after the steps, along `axis`.
     fn before(&mut self, first: NodeId, after: NodeId, axis: usize) -> NodeId {
         let shape = self.graph.shape(after).to_vec();
         let mut tensors = Tensors::new(self.graph, self.id);
@@ -281,10 +295,10 @@ impl<'a> Backward<'a> {
     }
 }
 
-/// The index of a place when the axis is counted from its element `size - back` down.
+/// Returns an index that runs along the axis from element `size - back` downwards.
 fn from_end(shape: &[usize], axis: usize, back: i64) -> Vec<Affine> {
     let mut index: Vec<Affine> = (0..shape.len()).map(Affine::var).collect();
-    // The size is that of a tensor, or of one dimension of it: it fits.
+    // The size is that of a tensor, or of one dimension of it, so it fits.
     let start = i64::try_from(shape[axis]).unwrap_or(i64::MAX) - back;
     index[axis] = Affine::new([(axis, -1)], start).unwrap_or_default();
     index
@@ -296,7 +310,7 @@ fn stack_type(body: &Graph, value: NodeId, axis: usize, length: usize) -> Tensor
     ty
 }
 
-/// Zeros of a node's type.
+/// Adds zeros of a node's type.
 fn zeros_like(body: &mut Graph, node: NodeId) -> NodeId {
     let ty = body.node(node).ty.clone();
     Tensors::new(body, node).filled(Scalar::zero(ty.dtype), &ty.shape)

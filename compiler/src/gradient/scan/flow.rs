@@ -1,23 +1,25 @@
-//! Through which carries of a scan, and into which inputs of its body, gradients flow.
+//! Finds the carries of a scan, and the inputs of its body, to which gradients flow.
 
 use std::collections::HashSet;
 
 use crate::graph::{Graph, NodeId, Op, Scan};
 
+/// The carries and inputs to which gradients flow.
 pub(super) struct Flow {
-    /// The carries of which the gradient is carried back, by number.
+    /// The carries, by number, whose gradients the backward scan carries.
     pub carries: Vec<usize>,
     /// For each input of the body, whether its gradient is wanted.
     pub inputs: Vec<bool>,
 }
 
 impl Flow {
-    /// `wanted` says of which operands a gradient is wanted, `given` of which results there is one.
+    /// Finds the flow. `wanted` says which operands need a gradient, `given` which results have
+    /// one.
     pub fn of(scan: &Scan, wanted: &[bool], given: &[Option<NodeId>]) -> Flow {
         let body = &scan.body;
         let first = scan.sequences.len();
         let is_float = |node: NodeId| body.dtype(node).is_float();
-        // What depends on what is wanted, in this step or one before.
+        // Inputs that depend on wanted operands, in this step or an earlier one.
         let mut inputs: Vec<bool> = wanted.iter().zip(&body.inputs).map(|(w, &input)| *w && is_float(input)).collect();
         loop {
             let reached = reached(body, &inputs);
@@ -29,7 +31,7 @@ impl Flow {
             }
             more.into_iter().for_each(|carry| inputs[first + carry] = true);
         }
-        // What something with a gradient depends on, in this step or one after.
+        // Outputs on which a result with a gradient depends, in this step or a later one.
         let mut needed: Vec<bool> = given.iter().map(Option::is_some).collect();
         loop {
             let read = ancestors(body, needed.iter().zip(&body.outputs).filter(|(n, _)| **n).map(|(_, (_, id))| *id));
@@ -46,7 +48,7 @@ impl Flow {
     }
 }
 
-/// The nodes through which a gradient comes to one of the inputs.
+/// Returns the nodes through which a gradient reaches one of the inputs.
 fn reached(body: &Graph, inputs: &[bool]) -> HashSet<NodeId> {
     let mut reached: HashSet<NodeId> =
         inputs.iter().zip(&body.inputs).filter(|(w, _)| **w).map(|(_, input)| *input).collect();
@@ -60,12 +62,12 @@ fn reached(body: &Graph, inputs: &[bool]) -> HashSet<NodeId> {
     reached
 }
 
-/// The nodes on which others depend, those included.
+/// Returns the given nodes and all nodes on which they depend.
 fn ancestors(graph: &Graph, of: impl Iterator<Item = NodeId>) -> HashSet<NodeId> {
     ancestors_up_to(graph, of, |_| false)
 }
 
-/// The same, but for those behind nodes that are an `end`.
+/// Returns the same, without the nodes behind an `end`.
 pub(super) fn ancestors_up_to(
     graph: &Graph,
     of: impl Iterator<Item = NodeId>,

@@ -1,9 +1,12 @@
-//! Sums of products in each step that are one after the loop.
+//! Lifts sums of products out of a loop: one product over all steps after the loop replaces a
+//! product in each step.
 //!
-//! Example: `dW[k, u] = +(h[b, k] * g[b, u])`, summed over the steps, is `+(H[t, b, k] * G[t, b, u])` over t and b, where H and G
-//! are what h and g were in each step: one large product instead of many small ones, and no sum that is carried.
+//! Example: `dW[k, u] = +(h[b, k] * g[b, u])`, summed over the steps, becomes
+//! `+(H[t, b, k] * G[t, b, u])` over t and b, where H and G stack the values of h and g in all
+//! steps. This is one large product instead of many small ones, and no sum is carried.
 //!
-//! Why it is sound: sums may be reordered, and a point of the new contraction is valid where it was in its step.
+//! Why it is sound: sums may be reordered, and a point of the new contraction counts if and only if
+//! it counts in its step.
 
 use std::collections::HashSet;
 
@@ -11,7 +14,8 @@ use crate::affine::Affine;
 use crate::graph::{Aggregation, Contraction, Graph, Index, IndexRange, NodeId, Op};
 use crate::scalar::BinaryOp;
 
-/// The sums of products of which `node` is the sum; `None` where something else is among them, or a node of `forward`.
+/// Returns the sums of products whose total is `node`. `None` if anything else is added, or if a
+/// node of `forward` is.
 pub(super) fn sums(body: &Graph, node: NodeId, forward: &HashSet<NodeId>) -> Option<Vec<NodeId>> {
     match &body.node(node).op {
         _ if forward.contains(&node) => None,
@@ -26,7 +30,8 @@ pub(super) fn sums(body: &Graph, node: NodeId, forward: &HashSet<NodeId>) -> Opt
     }
 }
 
-/// `op` over all of `length` steps: `axes` says of each operand along which axis the steps are, if it has any.
+/// Returns `op` summed over all of `length` steps. `axes` has the step axis of each operand, if it
+/// has one.
 pub(super) fn over_steps(op: &Contraction, length: usize, axes: &[Option<usize>]) -> Option<Contraction> {
     let mut op = op.clone();
     let step = Affine::var(op.indices.len());

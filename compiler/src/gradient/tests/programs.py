@@ -1,9 +1,10 @@
-"""Makes programs.txt: small programs with `grad` in them, and what they give, by JAX and PyTorch: nothing of this project.
+"""Makes programs.txt: small programs with `grad`, and their results according to JAX and PyTorch, independent of this
+project.
 
 pip install numpy torch jax && python3 compiler/src/gradient/tests/programs.py
 
-A case is a line `case NAME`, the program, indented, and a line for each input and output, `input NAME TYPE[SIZES] VALUE…`. All is
-computed in float64.
+A case is a line `case NAME`, the indented program, and a line for each input and output, such as
+`input NAME TYPE[SIZES] VALUE…`. Everything is computed in float64.
 """
 
 import os
@@ -43,7 +44,7 @@ def by_torch(function, *arrays):
     return [tensor.grad for tensor in tensors]
 
 
-# Ties. PyTorch's amax and Keras' max share evenly; pooling gives to the first.
+# Ties. PyTorch's amax and Keras' max share evenly; in pooling, the first one gets all.
 X = np.array([[1.0, 3, 3, 0], [2, 2, 2, 2], [-1, -2, -3, -1]])
 R = normal(3)
 case(
@@ -99,7 +100,7 @@ function (X[N], Y[N], R[N]) -> (A, B, C, D) {
     {"A": greatest[0], "B": greatest[1], "C": least[0], "D": least[1]},
 )
 
-# Products, where none, one and two factors are 0; and their second derivatives.
+# Products with no, one and two factors of 0; and their second derivatives.
 X, R = np.array([[1.5, -2, 3, 0.5], [2, 0, 3, -1], [0, 1.5, 0, 2], [0, 0, 0, 1]]), normal(4)
 V = normal(4, 4)
 first = lambda x: jax.grad(lambda x: (jnp.prod(x, axis=1) * R).sum())(x)
@@ -116,7 +117,7 @@ function (X[N, D], R[N], V) -> (G, H) {
     {"G": exact(X), "H": jax.grad(lambda x: (exact(x) * V).sum())(X)},
 )
 
-# What is read and written at indices known at run time, some of them twice.
+# Gathers and scatters at indices known at run time, some of them repeated.
 E, I, R = normal(5, 3), np.array([3, 0, 3, 3, 1, 4, 0], np.int32), normal(7, 3)
 S, T = normal(7, 3), normal(6, 3)
 case(
@@ -138,7 +139,7 @@ function (E[V, D], I[N], R, S, T) -> (G, H, K) {
     },
 )
 
-# Every second place, the rest by default; a cumulative sum; a selection.
+# Writes to every second place, with a default for the others; a cumulative sum; a select.
 A, D, R = normal(3), normal(7), normal(7)
 written = lambda a, d: jnp.asarray(d).at[jnp.arange(3) * 2 + 1].set(jnp.exp(a))
 case(
@@ -253,7 +254,7 @@ function (X[N]) -> (A, B, Y) {
     {"A": X * X, "B": -0.5 * 4 * X**3, "Y": X * X},
 )
 
-# Loops: a captured matrix, number and vector; what is carried, what is yielded, and both.
+# Loops with a captured matrix, number and vector; with a carry, with a yield, and with both.
 X, H, U, B, C = normal(2, 4, 3), normal(2, 3), normal(3, 3), normal(3), np.array(0.7)
 
 

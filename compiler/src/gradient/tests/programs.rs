@@ -1,4 +1,5 @@
-//! Programs with `grad` in them give what JAX and PyTorch do: see programs.py, which makes the cases.
+//! Programs with `grad` give the results of JAX and PyTorch. The script programs.py makes the
+//! cases.
 
 use crate::dtype::{DType, Scalar};
 use crate::interpret;
@@ -6,14 +7,14 @@ use crate::lower::{Binding, Bindings, lower};
 use crate::pipeline;
 use crate::tensor::{Tensor, TensorType};
 
-/// `f64[2, 3` as a type.
+/// Parses a type such as `f64[2, 3`.
 fn tensor_type(text: &str) -> TensorType {
     let (dtype, sizes) = text.split_once('[').unwrap();
     let sizes = sizes.split(", ").filter(|size| !size.is_empty()).map(|size| size.parse().unwrap());
     TensorType::new(DType::parse(dtype).unwrap(), sizes.collect::<Vec<_>>())
 }
 
-/// What is wrong with a case of programs.txt.
+/// Checks a case of programs.txt.
 fn check(block: &str) -> Result<(), String> {
     let mut source = String::new();
     let (mut given, mut expected) = (Vec::new(), Vec::new());

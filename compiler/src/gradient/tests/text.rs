@@ -1,10 +1,11 @@
-//! Text in, text out.
+//! Tests with text in and text out.
 
 use crate::gradient::gradient;
 use crate::graph::{Graph, Op};
 use crate::passes::{dead, fold, share};
 
-/// The graph of the gradient of the first output with respect to every input that is a float, after the passes.
+/// Returns the graph of the gradients of the first output with respect to every float input, after
+/// the passes.
 pub(super) fn gradients(text: &str) -> String {
     let mut graph = Graph::parse(text).unwrap();
     graph.verify().unwrap();
@@ -48,7 +49,7 @@ graph g(%0, %1, %2) -> (L = %5)
 
 #[test]
 fn a_strided_padded_dilated_convolution() {
-    // For the image and the kernel a sum of products again, over the same points; no mask.
+    // Both gradients are sums of products over the same points, without a mask.
     insta::assert_snapshot!(gradients("\
 graph g(%0, %1) -> (L = %4)
 %0 = input X : f32[2, 9, 3]
@@ -125,7 +126,7 @@ graph g(%0) -> (L = %2)
 
 #[test]
 fn a_product_multiplies_the_others() {
-    // Only j is reduced over: the others are those with another j.
+    // Only j is reduced: the other points are those with another j.
     insta::assert_snapshot!(gradients("\
 graph g(%0) -> (L = %2)
 %0 = input X : f32[4, 5]
@@ -237,7 +238,7 @@ graph g(%0, %1) -> (L = %3)
 
 #[test]
 fn a_selection() {
-    // The condition has no gradient; whether it is in range still counts.
+    // The condition has no gradient, but its accesses must still be in range.
     insta::assert_snapshot!(gradients("\
 graph g(%0, %1, %2) -> (L = %3)
 %0 = input A : f32[6]
@@ -257,7 +258,7 @@ graph g(%0, %1, %2) -> (L = %3)
 
 #[test]
 fn what_was_read_must_still_be_in_range() {
-    // i + j is in range of A wherever a point counts, read or not.
+    // A point counts only if i + j is in range of A, whether A is read or not.
     insta::assert_snapshot!(gradients("\
 graph g(%0, %1) -> (L = %3)
 %0 = input A : f32[6]
@@ -315,7 +316,8 @@ graph g(%0, %1) -> (L = %4)
 
 #[test]
 fn a_loop_goes_backwards() {
-    // The states are kept and turned round; the gradient of the captured matrix is one product after the loop.
+    // The states are stacked and reversed. The gradient of the captured matrix is one product after
+    // the loop.
     insta::assert_snapshot!(gradients("\
 graph g(%0, %1, %2) -> (L = %5)
 %0 = input X : f32[2, 5, 3]

@@ -1,11 +1,11 @@
-//! A scan taken apart, so that a pass can drop, add and turn what goes in and out of it.
+//! A scan taken apart, so that passes can add, remove and rewire its inputs and outputs.
 
 use super::super::{Graph, NodeId, Op};
 use super::Scan;
 use crate::tensor::TensorType;
 
-/// The sides of a scan that belong together: nodes of the graph around it, and nodes of its body. [`Graph::take_scan`]
-/// gives them, [`Graph::put_scan`] makes them the scan again.
+/// The parts of a scan, each with its nodes in the surrounding graph and in the body.
+/// [`Graph::take_scan`] takes a scan apart, and [`Graph::put_scan`] puts it together again.
 #[derive(Clone, Debug)]
 pub struct Parts {
     pub length: usize,
@@ -13,7 +13,7 @@ pub struct Parts {
     pub carries: Vec<Carry>,
     pub captures: Vec<Capture>,
     pub yields: Vec<Yield>,
-    /// Its `inputs` and `outputs` are brought up to date by [`Parts::list`].
+    /// The body. [`Parts::list`] updates its `inputs` and `outputs`.
     pub body: Graph,
 }
 
@@ -33,7 +33,7 @@ pub struct Carry {
     /// The value after a step, a node of the body.
     pub next: NodeId,
     pub name: String,
-    /// The nodes that are this result.
+    /// The [`Op::Result`] nodes of this result.
     pub results: Vec<NodeId>,
 }
 
@@ -47,23 +47,23 @@ pub struct Capture {
 #[derive(Clone, Debug)]
 pub struct Yield {
     pub axis: usize,
-    /// What a step yields, a node of the body.
+    /// The yielded value, a node of the body.
     pub value: NodeId,
     pub name: String,
-    /// The nodes that are this result.
+    /// The [`Op::Result`] nodes of this result.
     pub results: Vec<NodeId>,
 }
 
 impl Parts {
-    /// Makes every reader of `old` in the body, and what the steps give, use `new` instead.
+    /// Redirects readers of `old` in the body, and the results of the steps, to `new`.
     pub fn replace(&mut self, old: NodeId, new: NodeId) {
         self.body.replace(old, new);
         let given = self.carries.iter_mut().map(|c| &mut c.next).chain(self.yields.iter_mut().map(|y| &mut y.value));
         given.filter(|node| **node == old).for_each(|node| *node = new);
     }
 
-    /// Makes the body's inputs and outputs what the parts say. An input that they do not name is removed: nothing may
-    /// read it.
+    /// Updates the body's inputs and outputs from the parts. Removes inputs that no part uses;
+    /// nothing may read these.
     pub fn list(&mut self) {
         let mut inputs: Vec<NodeId> = self.sequences.iter().map(|s| s.slice).collect();
         inputs.extend(self.carries.iter().map(|c| c.before));
@@ -77,19 +77,20 @@ impl Parts {
         self.list_outputs();
     }
 
-    /// Makes the body's outputs what the parts say.
+    /// Updates the body's outputs from the parts.
     pub fn list_outputs(&mut self) {
         let carried = self.carries.iter().map(|c| (c.name.clone(), c.next));
         self.body.outputs = carried.chain(self.yields.iter().map(|y| (y.name.clone(), y.value))).collect();
     }
 
-    /// Takes from the body's outputs what the steps give, after a pass over the body.
+    /// Updates the parts from the body's outputs, after a pass over the body.
     pub fn refresh(&mut self) {
         let given = self.carries.iter_mut().map(|c| &mut c.next).chain(self.yields.iter_mut().map(|y| &mut y.value));
         given.zip(&self.body.outputs).for_each(|(given, (_, node))| *given = *node);
     }
 
-    /// Adds an operand that every step reads whole; answers the body's input for it, which has a name like `name`.
+    /// Adds a capture and returns the body's input for it, whose name is `name`, numbered if it is
+    /// taken.
     pub fn capture(&mut self, outside: NodeId, ty: TensorType, name: &str) -> NodeId {
         let taken = |name: &str| self.body.inputs.iter().any(|&id| self.body.node(id).op.given_name() == Some(name));
         let numbered = (2..).map(|number| format!("{name}_{number}"));
@@ -101,7 +102,8 @@ impl Parts {
 }
 
 impl Graph {
-    /// The parts of a scan; `None` for another node. The scan has no body until [`Graph::put_scan`] gives it one.
+    /// Takes a scan apart. Returns `None` for other nodes. The scan has no body until
+    /// [`Graph::put_scan`] restores it.
     pub fn take_scan(&mut self, id: NodeId) -> Option<Parts> {
         let operands = self.operands(id);
         let mut results = vec![Vec::new(); self.result_count(id)?];
@@ -129,7 +131,8 @@ impl Graph {
         Some(Parts { length, sequences, carries, captures, yields, body })
     }
 
-    /// Makes `id` the scan of `parts`, whose results are renumbered; nodes that `parts` does not name are left alone.
+    /// Makes `id` the scan of `parts` and renumbers its results. Nodes that `parts` does not
+    /// contain stay as they are.
     pub fn put_scan(&mut self, id: NodeId, mut parts: Parts) {
         parts.list();
         let Parts { length, sequences, carries, captures, yields, body } = parts;

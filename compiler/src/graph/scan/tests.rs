@@ -2,7 +2,7 @@ use crate::dtype::DType;
 use crate::graph::{Graph, Op};
 use crate::tensor::TensorType;
 
-/// A running sum that also yields each sum, of sequences along axis 1.
+/// A running sum over sequences along axis 1, which also yields each partial sum.
 const SUMS: &str = "\
 graph sums(%0, %1, %2) -> (Last = %4, All = %5)
 %0 = input X : f32[2, 5]
@@ -32,7 +32,7 @@ fn the_text_form_parses_back() {
     assert_eq!(verified(SUMS), SUMS);
     let graph = Graph::parse(SUMS).unwrap();
     assert_eq!(Graph::parse(&graph.to_string()).as_ref(), Ok(&graph));
-    // A scan in a scan: sums of sums, and nothing carried by the outer one.
+    // A nested scan: sums of rows; the outer scan carries nothing.
     let nested = "\
 graph nested(%0) -> (Y = %2)
 %0 = input X : f32[3, 5]

@@ -1,8 +1,9 @@
-"""Makes einsum.txt: what NumPy computes for equations.
+"""Makes einsum.txt: the results of NumPy's einsum.
 
     pip install numpy && python3 compiler/src/lower/tests/einsum.py
 
-A line is `EQUATION; SHAPE of each operand; SHAPE of the result; its elements`. Element n of operand k is (7n + 3k) mod 5 - 2.
+A line is `EQUATION; SHAPE of each operand; SHAPE of the result; its elements`.
+Element n of operand k is (7n + 3k) mod 5 - 2.
 """
 
 import pathlib
@@ -36,6 +37,19 @@ CASES = [
     (",a->a", [], [3]),
     ("Ab,bA->A", [2, 3], [3, 2]),
     ("ab,bc->ac", [2, 0], [0, 3]),
+    ("ab,bc->ac", [2, 1], [3, 4]),
+    ("ab,bc->ac", [2, 3], [1, 4]),
+    ("ab,ab->", [1, 3], [2, 1]),
+    ("ab,ab->ba", [1, 3], [2, 1]),
+    ("ii,i->i", [1, 1], [3]),
+    ("ii,i->i", [3, 3], [1]),
+    ("iij,j->ij", [2, 2, 3], [1]),
+    ("...ii->...i", [2, 3, 3]),
+    ("a...,a...->...", [2, 1, 3], [1, 4, 1]),
+    ("a,a->a", [1], [0]),
+    ("a,a", [1], [5]),
+    ("a,b,c,a,c->abc", [1], [2], [3], [2], [1]),
+    (",->", [], []),
 ]
 
 

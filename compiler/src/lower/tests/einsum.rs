@@ -1,4 +1,4 @@
-//! `einsum` against NumPy, and its errors.
+//! Compares `einsum` with NumPy, and checks its errors.
 
 use super::*;
 use crate::dtype::Scalar;
@@ -44,6 +44,13 @@ fn wrong_equations() {
     E0213: `b` is 2 here, but 3 before
       `X` 
       help: the shape here is [2, 3]
+    "##);
+    // The axes of a diagonal do not broadcast even if the size is 1.
+    let diagonal = lowered("function f(X) -> (Y) { Y = einsum(\"ii->i\", X); }", "X = f32[1, 3]");
+    insta::assert_snapshot!(diagonal, @r##"
+    E0213: `i` is 3 here, but 1 before
+      `X` 
+      help: the shape here is [1, 3]
     "##);
     insta::assert_snapshot!(error("einsum(\"abc->c\", X)"), @r##"
     E0212: the equation names 3 axes here, and the tensor has the shape [2, 3]

@@ -87,7 +87,7 @@ fn assignments() {
     ");
 }
 
-/// `relu` has hyper-parameters in the library, of which v0 knows nothing.
+/// `relu` has hyper-parameters in the library, but v0 has no hyper-parameters.
 #[test]
 fn a_constant_is_an_input_in_v0() {
     let graph = lowered("function (X[N], S) -> (Y) { Y = X + relu(S); }", "X = f32[5]; S = -2.5");

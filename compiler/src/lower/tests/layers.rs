@@ -1,10 +1,10 @@
-//! Layers, weights and what is decided at compile time.
+//! Layers, weights and compile-time decisions.
 
 use super::super::{Setting, lower};
 use super::{bindings, lowered};
 
-/// The network of a program in training, with hyper-parameters: its weights by path, shape and kind, the layers of the
-/// entry, and the graph's outputs.
+/// Formats the network of a program with hyper-parameters: its weights by path, shape and kind, the
+/// layers of the entry, and the graph's outputs.
 fn network(source: &str, inputs: &str, parameters: &[(&str, Setting)], training: bool) -> String {
     let checked = tile_lang::check(source);
     let Some(program) = checked.program else { return format!("unchecked: {:?}", checked.diagnostics) };
@@ -137,7 +137,7 @@ fn random_numbers_have_streams_of_their_own() {
     let source = "
         layer Stream()(X) -> (Y) { A = random_stream(); B = random_stream(); Y = X + 0 * A + (A == B ? 1 : 0); }
         model M(X) -> (Y) { a = Stream(); Y = a(a(X)); }";
-    // Both numbers differ, and applying the layer again gives the same ones.
+    // The two random streams differ.
     insta::assert_snapshot!(lowered(source, "X = i32[2]"), @"
     graph M(%0) -> (Y = %8)
     %0 = input X : i32[2]  # X
@@ -150,6 +150,17 @@ fn random_numbers_have_streams_of_their_own() {
     %7 = constant 0 : i32[]  # Y in Stream at a
     %8 = add %6 %7 : i32[2]  # Y in Stream at a
     ");
+}
+
+#[test]
+fn a_layer_that_is_applied_again_draws_other_numbers() {
+    let source = "
+        layer Stream()(X) -> (Y) { A = random_stream(); Y = X + A; }
+        model M(X) -> (Y) { a = Stream(); Y = a(a(X)); }";
+    let text = lowered(source, "X = i32[2]");
+    let constant = |line: &str| Some(line.split_once(" = constant ")?.1.split_once(' ')?.0.to_owned());
+    let streams: Vec<String> = text.lines().filter_map(constant).collect();
+    assert!(streams.len() == 2 && streams[0] != streams[1], "{text}");
 }
 
 #[test]
@@ -172,7 +183,7 @@ fn lists_loops_and_conditions() {
     %4 = add %2 %3 : i32[2, 3]  # Y in L at l
     ");
     let wrong = source.replace("L([5, 6, 7])", "L([5, 6, 7], mode = summ)");
-    insta::assert_snapshot!(lowered(&wrong, "X = i32[2, 3]"), @r#"unchecked: [Diagnostic { code: "E0128", severity: Error, message: "`mode` is one of sum, mul, not `summ`", labels: [Label { span: Span { start: 477, end: 481 }, text: "" }], help: Some("did you mean `sum`?") }]"#);
+    insta::assert_snapshot!(lowered(&wrong, "X = i32[2, 3]"), @r#"unchecked: [Diagnostic { code: "E0128", severity: Error, message: "expected one of sum, mul for `mode`, found `summ`", labels: [Label { span: Span { start: 477, end: 481 }, text: "" }], help: Some("did you mean `sum`?") }]"#);
     let wrong = source.replace("L([5, 6, 7])", "L([5, 6])");
     insta::assert_snapshot!(lowered(&wrong, "X = i32[2, 3]"), @"
     E0227: there is no item 2 in a list of 2
@@ -315,7 +326,7 @@ fn weights_that_do_not_fit() {
     ");
 }
 
-/// What of the library only a text or a setting names is found there.
+/// Library functions are also found if only a text or a setting names them.
 #[test]
 fn functions_by_text_and_setting() {
     let model = "model M(act = relu)(X[N, 3]) -> (Y) { Y = X |> Dense(2, activation = act, kernel_initializer = \"he_normal\"); }";

@@ -1,16 +1,15 @@
-//! Small programs as graphs, and each error once.
+//! Snapshots of the graphs of small programs, and of each error.
 
 mod einsum;
 mod errors;
 mod graphs;
 mod layers;
-mod meaning;
 mod training;
 
 use super::*;
 use crate::graph::Graph;
 
-/// The type that a text such as `f32[2, 3]` says.
+/// Parses a tensor type such as `f32[2, 3]`.
 fn tensor(text: &str) -> Binding {
     let (dtype, sizes) = text.trim_end_matches(']').split_once('[').unwrap();
     let sizes = sizes.split(',').map(str::trim).filter(|size| !size.is_empty());
@@ -18,7 +17,7 @@ fn tensor(text: &str) -> Binding {
     Binding::Tensor(TensorType::new(DType::parse(dtype).unwrap(), shape))
 }
 
-/// `X = f32[2, 3], S = 3, N: 8`: types and constants of inputs, and sizes.
+/// Parses `X = f32[2, 3]; S = 3; N: 8`: types and constants of inputs, and sizes.
 fn bindings(text: &str) -> Bindings {
     let mut bindings = Bindings::default();
     for item in text.split("; ").filter(|item| !item.is_empty()) {
@@ -35,7 +34,7 @@ fn bindings(text: &str) -> Bindings {
     bindings
 }
 
-/// The graph of a program, or what is wrong with it.
+/// Formats the graph of a program, or its errors.
 fn lowered(source: &str, inputs: &str) -> String {
     let checked = tile_lang::check(source);
     let Some(program) = checked.program else {
@@ -53,7 +52,7 @@ fn lowered(source: &str, inputs: &str) -> String {
     }
 }
 
-/// The code and message, each place with what is said of it, and the help.
+/// Formats an error: its code and message, each label with its source text, and the help.
 fn message(source: &str, error: &Diagnostic) -> String {
     let mut text = format!("{}: {}", error.code, error.message);
     for label in &error.labels {

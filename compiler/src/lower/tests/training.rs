@@ -1,4 +1,4 @@
-//! Steps of training: what their graphs give and keep, and what a `train` block gets wrong.
+//! Training steps: the inputs, outputs and weights of their graphs, and errors in `train` blocks.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use super::{bindings, message, tensor};
 use crate::graph::Op;
 use crate::lower::{Binding, Network, Role, Targets, settings, train};
 
-/// A model with one weight and what its `train` block may use; `{}` is the block.
+/// A model with one weight, and definitions that its `train` block may use.
 const LINE: &str = "
     loss Squares()(Predicted, Target) -> (L) { L = (Predicted - Target) * (Predicted - Target); }
     loss Sum()(Predicted, Target) -> (L) { L[] = +(Predicted[...] - Target[...]); }
@@ -24,7 +24,8 @@ const LINE: &str = "
     model Line(X[N, K]) -> (Y) { param W[K] = zeros; Y[n: N] = +(X[n, k] * W[k]); }
 ";
 
-/// The network of a step, or what is wrong.
+/// Lowers a step of the model [`LINE`] with the given `train` block. Returns the network or the
+/// first error.
 fn step(block: &str, targets: &str, training: bool, weighted: bool) -> Result<Network, String> {
     let source = format!("{LINE}{block}");
     let checked = tile_lang::check(&source);
@@ -46,13 +47,13 @@ fn wrong(block: &str) -> String {
     step(block, "Y = f32[4]", true, false).map_or_else(|error| error, |_| "nothing is wrong".into())
 }
 
-/// The outputs of a step's graph, in order.
+/// Returns the outputs of a step's graph, in order.
 fn outputs(network: &Network) -> Vec<&str> {
     network.graph.verify().unwrap();
     network.graph.outputs.iter().map(|(name, _)| name.as_str()).collect()
 }
 
-/// The inputs of a step's graph, in order.
+/// Returns the inputs of a step's graph, in order.
 fn inputs(network: &Network) -> Vec<&str> {
     let name = |node| match &network.graph.node(node).op {
         Op::Input(name) => name.as_str(),
@@ -162,7 +163,7 @@ fn what_trains_nothing() {
     E0245: there is nothing to train: the model has no weight that is not frozen
       `Line`
     ");
-    // What a model counts is made by steps, too.
+    // A model without trained weights may still count in states.
     let counts =
         "layer Counted()(X[N, K]) -> (Y) { state S[] = zeros; H[] = +(X[n, k]); update S = S + H; B[n: N] = +(X[n, k]); Y = B + S; }
         model Mean(X[N, K]) -> (Y) { Y = X |> Counted(); }
@@ -216,11 +217,5 @@ fn targets() {
     insta::assert_snapshot!(step(block, "", true, false).unwrap_err(), @r"
     E0242: no output has a target
       `Line` 
-    ");
-    let block = "train Line { loss = Sum(); optimizer = Sgd(); }";
-    insta::assert_snapshot!(step(block, "Y = f32[4]", true, true).unwrap_err(), @r"
-    E0243: the samples have weights, and the loss gives one number for all
-      `Line` 
-      help: let it give one for each sample: the mean is taken after that
     ");
 }

@@ -3,12 +3,12 @@ use crate::pipeline;
 use crate::plan::{Plan, Routine, Work};
 use crate::profile::Profile;
 
-/// How many tensors each step reads.
+/// Returns how many tensors each step reads.
 fn reads(nodes: &[String]) -> Vec<usize> {
     plan(nodes).steps.iter().map(|step| step.operands.len()).collect()
 }
 
-/// The plan of a graph of these nodes whose output is the last.
+/// Returns the plan of a graph of these nodes, whose output is the last one.
 fn plan(nodes: &[String]) -> Plan {
     plan_for(nodes, &Profile::generic())
 }
@@ -22,7 +22,8 @@ fn plan_for(nodes: &[String], profile: &Profile) -> Plan {
     pipeline::plan(&graph, profile).unwrap()
 }
 
-/// A sum of many tensors takes no more kernels than it must: each but the first reads the sum so far and six more.
+/// A sum of many tensors takes the fewest kernels: each one, except for the first, reads the
+/// partial sum and six more tensors.
 #[test]
 fn a_long_sum_is_cut_where_kernels_are_full() {
     for count in [2usize, 7, 8, 13, 14, 100, 400] {
@@ -35,7 +36,7 @@ fn a_long_sum_is_cut_where_kernels_are_full() {
     }
 }
 
-/// Of a tree, whole branches are cut: at least 6 kernels must read its 32 leaves.
+/// A tree is cut into whole branches: at least 6 kernels must read its 32 leaves.
 #[test]
 fn a_tree_is_cut_at_its_branches() {
     let mut nodes: Vec<String> = (0..32).map(|n| format!("input X{n} : f32[4]")).collect();
@@ -52,7 +53,8 @@ fn a_tree_is_cut_at_its_branches() {
     assert_eq!(reads, [4, 4, 4, 4, 5, 5, 6, 7]);
 }
 
-/// What is compared with its own maxima is what these were taken of, element by element: both are in memory.
+/// A tensor that is compared with its own maxima is stored, so that both are computed from the same
+/// elements.
 #[test]
 fn what_is_compared_with_its_maxima_is_in_memory() {
     let nodes = [
@@ -68,8 +70,8 @@ fn what_is_compared_with_its_maxima_is_in_memory() {
     assert_eq!(plan.steps.iter().map(|step| step.operands.len()).collect::<Vec<_>>(), [3, 2]);
 }
 
-/// A product, `relu6` of it as comparisons and choices, and a sum over windows of that: what is read twice on the way does
-/// not keep the whole of it from the product's epilogue.
+/// A product, `relu6` of it as comparisons and selects, and a sum over windows of that. Nodes that
+/// are read twice on the way must not keep the chain out of the product's epilogue.
 #[test]
 fn branches_that_meet_again_stay_with_their_contraction() {
     let nodes = [
@@ -92,7 +94,8 @@ fn branches_that_meet_again_stay_with_their_contraction() {
     assert_eq!(plan.routines.iter().map(instructions).collect::<Vec<_>>(), [3, 1]);
 }
 
-/// A depthwise convolution reads each element for every tap: what takes long is not computed again for each, nor on a cpu what takes little.
+/// A depthwise convolution reads each element once for every tap. Expensive nodes are not
+/// recomputed for each tap; on a cpu, neither are cheap ones.
 #[test]
 fn what_every_tap_reads_is_computed_once() {
     let nodes = |factor: &str| {
@@ -112,8 +115,8 @@ fn what_every_tap_reads_is_computed_once() {
     }
 }
 
-/// A place of a product with as many columns as terms looks like the aggregate of a row; but what a product's tiles read again, rows would each read for
-/// themselves: two that are added stay products on a cpu.
+/// A product with as many columns as terms resembles a row aggregate. But tiles reuse operands that
+/// each row would read again: on a cpu, two such products that are added stay products.
 #[test]
 fn products_are_no_statistics_of_rows() {
     let product = |tensor: &str, kernel: &str, stride: usize| {

@@ -1,15 +1,16 @@
-//! One seeded bug for each kind of fault, and what the checker says of it.
+//! One seeded bug for each kind of fault, and the checker's report.
 
 use super::kernels::{MATMUL, MATRICES, REDUCTION};
 use super::*;
 use insta::assert_snapshot;
 
-/// Runs a kernel that is at fault.
+/// Runs a kernel with a fault and returns the report.
 fn fault(source: &str, workgroups: u32, buffers: &mut [Vec<u8>], options: &Options) -> String {
     run_wgsl(source, [workgroups, 1, 1], buffers, options).expect_err("a fault").to_string()
 }
 
-/// Runs the body of a kernel of 8 invocations: `out` and `x` are buffers of 16 words, `shared` has 8.
+/// Runs the body of a kernel of 8 invocations. `out` and `x` are buffers of 16 words, `shared` has
+/// 8.
 fn body_fault(body: &str) -> String {
     let source = format!(
         "@group(0) @binding(0) var<storage, read_write> out: array<i32>;
@@ -116,7 +117,7 @@ fn divergence() {
 
 #[test]
 fn races() {
-    // Both write the same value: still a race.
+    // Both write the same value, which is still a race.
     assert_snapshot!(body_fault("tile[lane / 2u] = 1;"), @"
     race: `tile[0]` is written by invocation (0, 0, 0) and written by invocation (1, 0, 0) with no barrier between, in workgroup (0, 0, 0)
       at line 9: tile[(lane / 2u)] = 1i;
@@ -191,15 +192,16 @@ fn matrices() {
         fault(&source, 1, &mut [vec![0; 256]], &Options::default())
     };
     let faults = [
-        // A subgroup that is not whole, one of which a part comes, and one that disagrees on the place.
+        // A subgroup that is not whole, one of which a part arrives, and one that disagrees on the
+        // place.
         fault(&MATRICES.replace("32u", "48u").replace("(32)", "(48)"), 1, &mut [vec![0; 256]], &Options::default()),
         seeded("coopStoreT(sum, &c[0], 8u);", "if lane < 16u { coopStoreT(sum, &c[0], 8u); }"),
         seeded("coopStoreT(sum, &c[0], 8u);", "coopStoreT(sum, &c[lane / 16u * 8u], 8u);"),
-        // Lines that start anywhere, and one that ends beyond the array.
+        // Lines that are not aligned, and one that ends beyond the array.
         seeded("(&a[8], 24u)", "(&a[9], 24u)"),
         seeded("(&a[8], 24u)", "(&a[8], 20u)"),
         seeded("(&a[8], 24u)", "(&a[24], 24u)"),
-        // Reads of what others write, or nobody has written.
+        // Reads of memory that others write, or that was never written.
         seeded("workgroupBarrier();\n        let left", "let left"),
         seeded("i < 192u", "i < 100u"),
     ];

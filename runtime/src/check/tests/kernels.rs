@@ -1,8 +1,8 @@
-//! Kernels that are right.
+//! Kernels without faults.
 
 use super::*;
 
-/// C = A·B in tiles of 16×16, for sizes that need not be multiples: a, b, c at bindings 0, 1, 2 and [m, n, k] at 3.
+/// C = A·B in tiles of 16×16, for any sizes: a, b, c at bindings 0, 1, 2 and [m, n, k] at 3.
 pub(super) const MATMUL: &str = "
     @group(0) @binding(0) var<storage, read> a: array<f32>;
     @group(0) @binding(1) var<storage, read> b: array<f32>;
@@ -84,7 +84,7 @@ fn what_is_never_written_is_reported() {
     assert_eq!(unwritten, [Unwritten { binding: 1, bytes: 4..16 }]);
 }
 
-/// Every way of control flow at once: what each invocation returns is worked out by hand in Rust.
+/// Every kind of control flow at once. The expected results are worked out by hand in Rust.
 #[test]
 fn divergent_control_flow() {
     let source = "
@@ -207,7 +207,7 @@ fn immediates() {
     assert_eq!(u32_of(&buffers[0])[0], 43);
 }
 
-/// A product of matrices in workgroup memory, out of an array of 3 by 24 by 8.
+/// A product of matrices in workgroup memory, out of an array of 3 × 24 × 8.
 pub(super) const MATRICES: &str = "
     enable f16;
     enable wgpu_cooperative_matrix;
@@ -240,7 +240,7 @@ fn matrices_are_multiplied_as_they_lie() {
     assert_eq!(unwritten.unwrap(), []);
     let expected = (0..64).map(|place: usize| {
         let (row, column) = (place / 8, place % 8);
-        // The left one lies by columns, 24 apart, from 8 on.
+        // The left matrix lies by columns, 24 apart, from 8 on.
         let term = |k: usize| ((8 + k * 24 + row) % 5) as f32 - 2.0;
         let of_right = |k: usize| ((k * 8 + column) % 7) as f32 - 3.0;
         (place % 3) as f32 + (0..8).map(|k| term(k) * of_right(k)).sum::<f32>()

@@ -1,5 +1,5 @@
-//! Kernels in WGSL: right ones pass and give right values, each kind of fault is caught and told readably, and
-//! operators and functions do as WGSL says on special values.
+//! Kernels in WGSL. Correct ones pass and give the right values, each kind of fault is caught and
+//! reported readably, and operators and functions follow WGSL on special values.
 
 mod faults;
 mod kernels;

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// The words of expressions of one type; `p` is an array of i32 and `f` one of f32, both with the special values below.
+/// Evaluates expressions of one type and returns their words. `p` is an array of i32 and `f` one of
+/// f32, both with the special values below.
 fn evaluate(ty: &str, expressions: &[&str]) -> Vec<u8> {
     let stores: String = (0..).zip(expressions).map(|(i, e)| format!("out[{i}] = {e};\n")).collect();
     let source = format!(

@@ -1,11 +1,14 @@
-//! The kernels: `out[t][v] (op)= Σ over taps of x[tap][t][v] · w[tap][v]`, a tile of `T` rows × `U` vectors in registers.
+//! The kernels: `out[t][v] (op)= Σ over taps of x[tap][t][v] · w[tap][v]`, for a tile of `T` rows ×
+//! `U` vectors in registers.
 //!
-//! A tap is one point of the reduction: an offset into each operand. `x` moves on with the rows, `w` is the same for all of them. Each is a vector
-//! along `v`, or one number for all of it.
+//! A tap is one point of the reduction: an offset into each operand. `x` moves with the rows, `w`
+//! is the same for all of them. Each is a vector along `v`, or one number for all of `v`.
 
+#[cfg(test)]
+use crate::cpu::emulated::Emulated;
 use crate::cpu::simd::{Portable, Vector};
 
-/// How a kernel combines what it reads.
+/// The operation of a kernel, and the form of its operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// The sum of products of two vectors.
@@ -14,44 +17,49 @@ pub enum Form {
     ByNumber,
     /// The sum of products of the number x and the vector w.
     OfNumber,
-    /// Of the vector x alone.
+    /// The sum of the vector x alone, or its maximum or minimum.
     Sum,
     Max,
     Min,
 }
 
-/// Offsets of one tap into x and w.
+/// The offsets of one tap into x and w.
 pub type Tap = [isize; 2];
 
-/// Where a kernel reads and writes.
+/// The addresses that a kernel reads and writes.
 #[derive(Clone, Copy)]
 pub struct Place {
     pub x: *const f32,
-    /// From row to row of x, in elements.
+    /// The elements between rows of x.
     pub x_step: isize,
-    /// Unused by forms of one operand.
+    /// Unused by forms with one operand.
     pub w: *const f32,
     pub out: *mut f32,
     pub out_step: usize,
 }
 
-/// One tile of a kernel's rows and vectors; `first` overwrites it with what the taps give, else that is combined with what is there.
+/// A kernel for one tile of rows × vectors. `first` overwrites the tile with the aggregate of the
+/// taps; otherwise that is combined with the tile.
 ///
 /// # Safety
-/// Everything that the taps lead to must be readable, the tile writable, there must be a tap if `first`, and the processor
-/// must have the kernel's instructions.
+/// For a kernel of T rows and N columns:
+/// - x: at each tap and in each row, N elements must be readable (one for [`Form::OfNumber`]).
+/// - w: at each tap, N elements must be readable (one for [`Form::ByNumber`], none for forms with
+///   one operand).
+/// - out: T rows of N elements must be writable, and also readable unless `first`.
+/// - The processor must have the kernel's instructions.
 pub type Kernel = unsafe fn(taps: &[Tap], place: Place, first: bool);
 
 /// The kernels of one instruction set.
 #[derive(Clone, Copy)]
 pub struct Kernels {
     pub lanes: usize,
-    /// `table[form][log2 of rows][log2 of vectors]`
+    /// The kernels: `table[form][log2 of rows][log2 of vectors]`.
     table: [[[Kernel; 3]; 3]; 6],
 }
 
 impl Kernels {
-    /// The kernel of 1, 2 or 4 rows and 1, 2 or 4 vectors.
+    /// Returns the kernel of 1, 2 or 4 rows and 1, 2 or 4 vectors.
     pub fn get(&self, form: Form, rows: usize, vectors: usize) -> Kernel {
         self.table[form as usize][rows.ilog2() as usize][vectors.ilog2() as usize]
     }
@@ -60,11 +68,23 @@ impl Kernels {
 const PRODUCTS: u8 = Form::Products as u8;
 const BY_NUMBER: u8 = Form::ByNumber as u8;
 const OF_NUMBER: u8 = Form::OfNumber as u8;
+const SUM: u8 = Form::Sum as u8;
 const MAX: u8 = Form::Max as u8;
 const MIN: u8 = Form::Min as u8;
 
+/// Returns the aggregate of no values.
+const fn identity(form: u8) -> f32 {
+    match form {
+        MAX => f32::NEG_INFINITY,
+        MIN => f32::INFINITY,
+        _ => 0.0,
+    }
+}
+
+/// The body of every kernel, of T rows and U vectors.
+///
 /// # Safety
-/// As for [`Kernel`].
+/// The contract of [`Kernel`].
 #[inline(always)]
 unsafe fn body<V: Vector<Scalar = f32>, const FORM: u8, const T: usize, const U: usize>(
     taps: &[Tap],
@@ -72,14 +92,16 @@ unsafe fn body<V: Vector<Scalar = f32>, const FORM: u8, const T: usize, const U:
     first: bool,
 ) {
     let Place { x, x_step, w, out, out_step } = place;
-    // SAFETY: what the taps lead to is readable, and the tile writable, by the caller's promise.
+    // SAFETY: the caller guarantees that the elements at all taps are readable, that the tile is
+    // accessible, and that the processor has the vector's instructions.
     unsafe {
         let combine = |a: V, b: V| match FORM {
             MAX => a.max(b),
             MIN => a.min(b),
             _ => a.add(b),
         };
-        let mut sums = [[V::splat(0.0); U]; T];
+        // A maximum ignores NaN, even as its first value.
+        let mut sums = [[V::splat(identity(FORM)); U]; T];
         for (number, &[to_x, to_w]) in taps.iter().enumerate() {
             let (x, w) = (x.offset(to_x), w.wrapping_offset(to_w));
             let mut ws = [V::splat(0.0); U];
@@ -97,7 +119,7 @@ unsafe fn body<V: Vector<Scalar = f32>, const FORM: u8, const T: usize, const U:
                     let x = if FORM == OF_NUMBER { number_x } else { V::load(x.add(u * V::LANES)) };
                     *sum = match FORM {
                         PRODUCTS | BY_NUMBER | OF_NUMBER => sum.fma(x, ws[u]),
-                        _ if number == 0 => x,
+                        SUM if number == 0 => x,
                         _ => combine(*sum, x),
                     };
                 }
@@ -112,7 +134,7 @@ unsafe fn body<V: Vector<Scalar = f32>, const FORM: u8, const T: usize, const U:
     }
 }
 
-/// The kernels `$run` over vector `$v`.
+/// Lists the kernels `$run` over vector `$v`.
 macro_rules! kernels {
     ($run:ident, $v:ty) => {
         Kernels {
@@ -136,18 +158,18 @@ macro_rules! kernels {
     };
 }
 
-/// The function that compiles [`body`] with an instruction set's features.
+/// Defines a function that compiles [`body`] with an instruction set's features.
 macro_rules! compiled {
     ($run:ident $(, $feature:literal)?) => {
         /// # Safety
-        /// As for [`Kernel`].
+        /// The contract of [`Kernel`].
         $(#[target_feature(enable = $feature)])?
         unsafe fn $run<V: Vector<Scalar = f32>, const FORM: u8, const T: usize, const U: usize>(
             taps: &[Tap],
             place: Place,
             first: bool,
         ) {
-            // SAFETY: the caller's promise is the same.
+            // SAFETY: the contract is the same, and this function enables the features.
             unsafe { body::<V, FORM, T, U>(taps, place, first) }
         }
     };
@@ -173,9 +195,22 @@ mod arm {
 }
 
 const PORTABLE: Kernels = kernels!(portable, Portable<f32, 4>);
+#[cfg(test)]
+const PORTABLE8: Kernels = kernels!(portable, Portable<f32, 8>);
+#[cfg(test)]
+const PORTABLE16: Kernels = kernels!(portable, Portable<f32, 16>);
 
-/// The kernels for rows of so many numbers: the widest of this machine that such a row fills. Rows of fewer than 4 have none.
+/// Returns the kernels for rows of this length: the widest of this machine whose vector is no
+/// longer than such a row. Rows of fewer than 4 numbers have none.
 pub fn kernels(length: usize) -> Option<Kernels> {
+    #[cfg(test)]
+    if let Some(set) = Emulated::current() {
+        return match set {
+            Emulated::Avx512 if length >= 16 => Some(PORTABLE16),
+            Emulated::Avx512 | Emulated::Avx2 if length >= 8 => Some(PORTABLE8),
+            _ => (length >= 4).then_some(PORTABLE),
+        };
+    }
     #[cfg(target_arch = "x86_64")]
     {
         if length >= 16 && is_x86_feature_detected!("avx512f") {

@@ -1,9 +1,11 @@
-//! Reductions of few points at each place, over elements that lie side by side along the last free axis: depthwise convolution, pooling,
-//! sums over rows. Derived from the nest alone: each load of the body must move by 1 or 0 along that axis.
+//! Reductions of few points at each place, over elements that are contiguous along the last free
+//! axis: depthwise convolution, pooling, sums over rows. They are recognised from the nest alone:
+//! each load of the body must move by 1 or 0 along that axis.
 //!
-//! The points of the reduction are *taps*, offsets from a place's own. Places are computed in tiles: some rows (of the axis before
-//! the last) × some vectors, in registers, over all taps. Guards cut the rows, and each row, into pieces in which the same taps count; inside, there is no
-//! test. The epilogue runs on the chunk of places while it is in L1.
+//! The points of the reduction are *taps*, offsets from a place's own address. Places are computed
+//! in tiles of some rows (of the axis before the last) × some vectors, in registers, over all taps.
+//! Guards divide the rows, and each row, into pieces in which the same taps count, so that the
+//! inner loops have no tests. The epilogue runs on a chunk of places while it is in L1.
 
 mod kernel;
 mod tile;
@@ -19,26 +21,26 @@ use tile_compiler::graph::Aggregation;
 use tile_compiler::nest::{Leaf, Load, Nest};
 use tile_compiler::scalar::{BinaryOp, Inst};
 
-/// Places that are computed before the epilogue finishes them: they stay in L1.
+/// The most places computed before the epilogue finishes them. They stay in L1.
 const SUMS: usize = 4 * CHUNK;
-/// Fewer numbers of a row are not worth finishing alone.
+/// The shortest piece of a row that is worth finishing by itself.
 const LEAST_PIECE: usize = 256;
-/// Most points of a reduction.
+/// The most points of a reduction.
 const MOST_TAPS: usize = 1 << 16;
-/// Most of them for each number along the last axis: with more, it pays to go along the reduction.
+/// The most points of a reduction with short rows. With more, going along the reduction is faster.
 const MOST_TAPS_OF_SHORT_ROWS: usize = 64;
 
-/// A nest of that kind, ready to run.
+/// A nest of this kind, ready to run.
 pub struct Direct {
     form: Form,
-    /// What sums begin with.
+    /// The initial value of aggregates.
     identity: f32,
-    /// The free axes before the last two.
+    /// The extents of the free axes before the last two.
     outer: Vec<usize>,
-    /// The extents of the last two.
+    /// The extents of the last two free axes.
     rows: usize,
     length: usize,
-    /// Number of points of `outer`.
+    /// The number of points of `outer`.
     planes: usize,
     x: Line,
     w: Option<Line>,
@@ -46,7 +48,8 @@ pub struct Direct {
     conditions: Vec<Condition>,
 }
 
-/// An affine expression of the loops around the nest, the axes before the last two, the axis of rows, and the last.
+/// An affine expression over the loops around the nest, the axes before the last two, the axis of
+/// rows, and the last axis.
 struct Line {
     operand: usize,
     loops: Vec<i64>,
@@ -57,22 +60,23 @@ struct Line {
 }
 
 impl Line {
-    /// The value at the first place of a plane, a point of the outer axes, at these steps of the loops.
+    /// Returns the value at the first place of a plane, which is a point of the outer axes, at
+    /// these steps of the loops.
     fn start(&self, plane: &[usize], steps: &[usize]) -> i64 {
         let terms = self.outer.iter().zip(plane).chain(self.loops.iter().zip(steps));
         terms.fold(self.constant, |sum, (coefficient, i)| sum + coefficient * *i as i64)
     }
 }
 
-/// An expression that must be at least 0 for a tap to count.
+/// A guard of taps: an expression that must be at least 0 for a tap to count.
 struct Condition {
     line: Line,
-    /// What each tap adds, and the least of it.
+    /// The term of each tap, and the least of them.
     taps: Vec<i64>,
     least: i64,
 }
 
-/// The parts of an affine expression.
+/// Splits an affine expression into its parts.
 fn line(nest: &Nest, affine: &Affine, operand: usize, tile: Option<usize>) -> Line {
     let last = nest.free - 1;
     Line {
@@ -85,7 +89,7 @@ fn line(nest: &Nest, affine: &Affine, operand: usize, tile: Option<usize>) -> Li
     }
 }
 
-/// What each point of the reduction adds to an expression.
+/// Returns the terms that the points of the reduction add to an expression.
 fn tap_terms(nest: &Nest, affine: &Affine) -> Vec<i64> {
     let mut terms = vec![0];
     for axis in nest.reduction() {
@@ -97,7 +101,7 @@ fn tap_terms(nest: &Nest, affine: &Affine) -> Vec<i64> {
 }
 
 impl Direct {
-    /// The nest, if it is of that kind.
+    /// Prepares the nest, if it is of this kind.
     pub fn new(nest: &Nest) -> Option<Self> {
         let aggregation = nest.aggregation?;
         let points = nest.reduction_points();
@@ -118,7 +122,7 @@ impl Direct {
             Inst::Binary(BinaryOp::Mul, a, b) => (load(a)?, Some(load(b)?)),
             _ => (load(result)?, None),
         };
-        // The one that moves from row to row is x; both may not.
+        // The load that moves from row to row is x. If both do, there are no rows.
         let tile = last.checked_sub(1);
         let moves = |load: &Load| tile.is_some_and(|axis| load.offset.coefficient(axis) != 0);
         let (x, w) = match w {
@@ -137,7 +141,8 @@ impl Direct {
             (Aggregation::Min, 1, None) => Form::Min,
             _ => return None,
         };
-        // A load that is not executed gives 0; in a sum, and only there, that is as good as a point that does not count.
+        // A load that is not executed gives 0. In a sum, and only there, that is as good as a point
+        // that does not count.
         let conditional = loads().any(|load| load.when.iter().any(|when| !nest.guards.contains(when)));
         let as_good = aggregation == Aggregation::Sum && !nest.tracks_written();
         if loads().any(|load| !load.dynamic.is_empty()) || (conditional && !as_good) {
@@ -190,7 +195,7 @@ impl Direct {
                 let sums = &mut sums[..band.len() * width];
                 tile.locate(plane);
                 let all = tile.compute(band, columns, sums);
-                // Whole rows follow each other; pieces of rows are finished one by one.
+                // Whole rows are consecutive. Pieces of rows are finished one by one.
                 let run = if width == self.length { sums.len() } else { width };
                 for (number, sums) in sums.chunks(run).enumerate() {
                     let place = place + number * self.length;
@@ -209,8 +214,9 @@ impl Direct {
         });
     }
 
-    /// The rows and columns that are computed before the epilogue finishes them: as many rows as can be, since their ends take longer than
-    /// what is between, of pieces that the epilogue is worth beginning for.
+    /// Returns the rows and columns to compute before the epilogue finishes them. The pieces are
+    /// long enough to be worth finishing, and have as many rows as possible: the ends of rows take
+    /// longer than their middles.
     fn unit(&self) -> (usize, usize) {
         let (rows, length) = (self.rows.max(1), self.length.max(1));
         let piece = (SUMS / rows).clamp(LEAST_PIECE, CHUNK);

@@ -1,4 +1,4 @@
-//! A thread at work on the places of one plane.
+//! The computation of one plane's places by one thread.
 
 use super::kernel::{Form, Place, Tap, kernels};
 use super::{Condition, Direct, Line, SUMS};
@@ -7,10 +7,10 @@ use crate::cpu::memory::elements;
 use crate::cpu::number::Bool;
 use std::ops::Range;
 
-/// Taps of a partial sum.
+/// The taps of a partial sum.
 const BLOCK: usize = 256;
 
-/// The rows or vectors to take at once where so many are left.
+/// Returns how many rows or vectors to take at once if this many are left.
 fn tile_size(left: usize) -> usize {
     match left {
         0 | 1 => 1,
@@ -19,25 +19,28 @@ fn tile_size(left: usize) -> usize {
     }
 }
 
+/// A thread's state for one plane after the other.
 pub struct Tile<'a> {
     direct: &'a Direct,
-    /// Of the loops around the nest.
+    /// The steps of the loops around the nest.
     steps: &'a [usize],
     x: &'a [f32],
     w: &'a [f32],
-    /// The elements that the two begin with.
+    /// The numbers of the elements that `x` and `w` start with.
     x_first: i64,
     w_first: i64,
-    /// Of the plane: its point of the outer axes, where it starts in each operand, and the conditions there without their taps' terms.
+    /// The current plane: its point of the outer axes, its start in each operand, and the values of
+    /// the conditions there without the terms of taps.
     plane: Vec<usize>,
     x_start: i64,
     w_start: i64,
     conditions: Vec<i64>,
-    /// The taps that count in a piece of rows, and of these the ones that count in a piece of columns.
+    /// The taps that count in the current piece of rows, and those of them that count in the
+    /// current piece of columns.
     in_rows: Vec<usize>,
     in_piece: Vec<usize>,
     counting: Vec<Tap>,
-    /// For each place that was computed last, row by row, whether any counted.
+    /// For each place computed last, row by row, whether any tap counted.
     pub written: Vec<Bool>,
 }
 
@@ -63,7 +66,7 @@ impl<'a> Tile<'a> {
         }
     }
 
-    /// Goes to a plane.
+    /// Moves to a plane.
     pub fn locate(&mut self, mut number: usize) {
         for (i, extent) in self.plane.iter_mut().zip(&self.direct.outer).rev() {
             *i = number % extent;
@@ -76,8 +79,8 @@ impl<'a> Tile<'a> {
         }
     }
 
-    /// Computes rows × columns of the plane into `sums`, row by row. False if the nest asks which places had a tap that counted and not all had:
-    /// then `written` says which.
+    /// Computes rows × columns of the plane into `sums`, row by row. Returns false if the nest asks
+    /// which places had a tap that counted, and not all had one: then `written` says which.
     pub fn compute(&mut self, rows: Range<usize>, columns: Range<usize>, sums: &mut [f32]) -> bool {
         let least = |range: &Range<usize>, coefficient: i64| {
             coefficient * if coefficient > 0 { range.start as i64 } else { range.end as i64 - 1 }
@@ -98,7 +101,7 @@ impl<'a> Tile<'a> {
             in_rows.clear();
             in_rows.extend(0..self.direct.taps.len());
             let end = self.count(&mut in_rows, row, rows.end, |line| line.along == 0, |line| (line.row, 0));
-            // Conditions along the rows that change from row to row cut each row in its own way.
+            // Conditions along the rows that change from row to row divide each row differently.
             let slanted = self.direct.conditions.iter().any(|c| c.line.along != 0 && c.line.row != 0);
             let end = if slanted { row + 1 } else { end };
             let mut column = columns.start;
@@ -133,8 +136,9 @@ impl<'a> Tile<'a> {
         all
     }
 
-    /// Leaves of `taps` those for which the conditions on lines that `concern` hold at `position`; returns the end, `end` at most, of the
-    /// positions for which these are the same. `terms` are an expression's coefficient of the position, and what else it gains there.
+    /// Removes from `taps` those for which a condition that `concern` selects fails at `position`.
+    /// Returns the end, at most `end`, of the positions with the same result. `terms` gives an
+    /// expression's coefficient of the position, and its other terms.
     fn count(
         &self,
         taps: &mut Vec<usize>,
@@ -151,7 +155,7 @@ impl<'a> Tile<'a> {
             let here = start + more + coefficient * position as i64;
             taps.retain(|&tap| {
                 let value = here + condition.taps[tap];
-                // How many positions on it changes its sign.
+                // The number of positions until the sign changes.
                 let change = match (value >= 0, coefficient) {
                     (false, 1..) => (coefficient - 1 - value) / coefficient,
                     (true, ..0) => value / -coefficient + 1,
@@ -164,7 +168,7 @@ impl<'a> Tile<'a> {
         end
     }
 
-    /// Computes rows × columns for which just `taps` count.
+    /// Computes rows × columns in which all of `taps` count, and no others.
     fn block(&self, rows: Range<usize>, columns: Range<usize>, taps: &[Tap], sums: &mut [f32], stride: usize) {
         let Direct { form, identity, x, w, .. } = self.direct;
         let length = columns.len();
@@ -196,7 +200,7 @@ impl<'a> Tile<'a> {
             let mut column = 0;
             while column < length {
                 let vectors = tile_size((length - column) / kernels.lanes);
-                // The last vector ends where the row does, over the one before.
+                // The last vector ends with the row and may overlap the one before.
                 column = column.min(length - vectors * kernels.lanes);
                 let kernel = kernels.get(*form, height, vectors);
                 let place = Place {
@@ -210,8 +214,9 @@ impl<'a> Tile<'a> {
                     out_step: stride,
                 };
                 for (number, taps) in taps.chunks(BLOCK).enumerate() {
-                    // SAFETY: all that the taps lead to lies in the operands, and the tile in `sums`, as asserted above; `kernels` came
-                    // from the detection of this processor's features.
+                    // SAFETY: the asserts above check that all elements at the taps lie in the
+                    // operands, and the tile in `sums`. `kernels` was chosen by this processor's
+                    // detected features.
                     unsafe { kernel(taps, place, number == 0) };
                 }
                 column += vectors * kernels.lanes;
@@ -220,7 +225,7 @@ impl<'a> Tile<'a> {
         }
     }
 
-    /// As [`Tile::block`], for rows of fewer numbers than there are in a vector.
+    /// Computes as [`Tile::block`] does, for rows shorter than a vector.
     fn narrow(&self, rows: Range<usize>, columns: Range<usize>, taps: &[Tap], sums: &mut [f32], stride: usize) {
         let Direct { form, x, w, .. } = self.direct;
         for (row, to) in rows.zip(sums.chunks_mut(stride)) {
@@ -231,12 +236,11 @@ impl<'a> Tile<'a> {
                     let x = self.x[(x_at + to_x as i64) as usize];
                     if w.is_some() { x * self.w[(w_at + to_w as i64) as usize] } else { x }
                 });
-                let whole = match form {
-                    Form::Max => terms.reduce(|a, b| if a < b { b } else { a }),
-                    Form::Min => terms.reduce(|a, b| if b < a { b } else { a }),
-                    _ => terms.reduce(|a, b| a + b),
+                *to = match form {
+                    Form::Max => terms.fold(f32::NEG_INFINITY, |a, b| if a < b { b } else { a }),
+                    Form::Min => terms.fold(f32::INFINITY, |a, b| if b < a { b } else { a }),
+                    _ => terms.reduce(|a, b| a + b).unwrap_or_default(),
                 };
-                *to = whole.unwrap_or_default();
             }
         }
     }

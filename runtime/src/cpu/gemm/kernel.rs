@@ -1,94 +1,109 @@
-//! The micro-kernels: `C[M × N·lanes] (+)= A[M × k] · B[k × N·lanes]` with the whole of C in registers.
+//! The micro-kernels: `C[M × N·lanes] (+)= A[M × k] · B[k × N·lanes]` with the whole of C in
+//! registers.
 //!
-//! One generic body, written over a [`Vector`]; each instruction set compiles it for every panel height it can hold, so that edges
-//! need no padding in rows. Columns come in whole vectors (the packing pads B with zeros), rows one at a time.
-//! Per step of k, M broadcasts of A meet N loads of B in M·N multiply-adds. Each further instruction takes time from these where another thread shares the core.
+//! There is one generic body, written over a [`Vector`]. Each instruction set compiles it for every
+//! panel height that its registers can hold, so that edges need no padding in rows. Columns come in
+//! whole vectors (packing pads B with zeros), rows one at a time. For each step of k, M broadcasts
+//! of A and N loads of B feed M·N multiply-adds. Any further instruction takes issue slots from
+//! these if another thread shares the core.
 
 use super::BLOCK_BYTES;
+#[cfg(test)]
+use crate::cpu::emulated::Emulated;
 use crate::cpu::memory::Plain;
 use crate::cpu::simd::{Portable, Vector};
 
-/// A number that the micro-kernels multiply: f32 or f64.
+/// A number type that the micro-kernels multiply: f32 or f64.
 pub trait Float: Plain + Default + Send + Sync + std::ops::Add<Output = Self> {
-    /// The kernels for this machine.
+    /// Returns the kernels for this machine.
     fn kernels() -> Kernels<Self>;
 }
 
-/// Elements from a row to the next of a packed panel whose rows are contiguous. Kernels that know it need not compute where a row is; and rows
-/// that far apart do not displace each other from L1.
+/// Elements between the rows of a packed panel with contiguous rows. Since it is a constant,
+/// kernels need not compute row addresses, and rows at this distance do not displace each other
+/// from L1.
 pub const fn panel_stride<T>() -> usize {
     (BLOCK_BYTES + 64) / size_of::<T>()
 }
 
-/// How a panel of A lies in memory.
+/// The memory layout of a panel of A.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Layout {
-    /// `panel[m * stride + k]`: each row's run of k is contiguous.
+    /// `panel[m * stride + k]`: the terms of one row are contiguous.
     KContiguous,
-    /// `panel[k * stride + m]`: the rows of one k are contiguous.
+    /// `panel[k * stride + m]`: the rows of one term are contiguous.
     RowContiguous,
 }
 
-/// A panel: where it starts, and the elements from row to row (of A, if its layout is [`Layout::KContiguous`]) or from k to k.
+/// A panel: a pointer to its first element, and the elements between rows ([`Layout::KContiguous`]
+/// panels of A) or between steps of k (all others).
 #[derive(Clone, Copy)]
 pub struct Strided<T> {
     pub start: *const T,
     pub stride: usize,
 }
 
-/// Steps of k whose elements of A follow each other: the panel's, moved by so many elements.
+/// Steps of k whose elements of A are contiguous, `offset` elements after the panel's start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     pub offset: usize,
     pub length: usize,
 }
 
-/// A micro-kernel over a panel of A, in `runs` of k, and one of B (`b[k * stride + n]`, k counting through all of them), into rows
-/// of C that are `ldc` elements apart; `first` overwrites C, else C is added to.
+/// A micro-kernel. It multiplies a panel of A, in `runs` of k, by a panel of B
+/// (`b[k * stride + n]`, with k counting through all runs), into rows of C that are `ldc` elements
+/// apart. `first` overwrites C; otherwise the product is added to C.
 ///
 /// # Safety
-/// The panels must hold all steps of the kernel's rows and columns, C its rows and columns at that stride, and the processor
-/// must have the kernel's instructions.
+/// For a kernel of M rows and N columns:
+/// - A: in each run, the elements of M rows must be readable at every step, in the layout and at
+///   the stride that the kernel was chosen for.
+/// - B: N elements must be readable at every step of k.
+/// - C: M rows of N elements must be writable, and also readable unless `first`. They must not
+///   overlap A or B.
+/// - The processor must have the kernel's instructions.
 pub type Kernel<T> = unsafe fn(runs: &[Run], a: Strided<T>, b: Strided<T>, c: *mut T, ldc: usize, first: bool);
 
 /// The micro-kernels of one instruction set.
 #[derive(Clone, Copy)]
 pub struct Kernels<T: 'static> {
-    /// Elements in a vector.
+    /// The elements of a vector.
     pub lanes: usize,
-    /// Rows of the tallest kernel.
+    /// The rows of the tallest kernel.
     pub rows: usize,
-    /// Vectors across the widest kernel.
+    /// The vectors of a row of the widest kernel.
     pub vectors: usize,
-    /// `tables[panel of A][vectors - 1][rows - 1]`
+    /// The kernels: `tables[panel of A][vectors - 1][rows - 1]`.
     tables: [&'static [&'static [Kernel<T>]]; 3],
 }
 
-/// How a panel of A lies for a kernel, as a number of [`Kernels::tables`]: as the layout says, or at [`panel_stride`] from row to row.
+/// Indices into [`Kernels::tables`]: the two layouts of a panel of A, and packed panels, whose rows
+/// are [`panel_stride`] elements apart.
 const K_CONTIGUOUS: usize = Layout::KContiguous as usize;
 const ROW_CONTIGUOUS: usize = Layout::RowContiguous as usize;
 const PACKED: usize = 2;
 
 impl<T> Kernels<T> {
-    /// The kernel of `rows` rows and `vectors` vectors of columns, for a panel of A of this layout and stride.
+    /// Returns the kernel of `rows` rows and `vectors` vectors of columns, for a panel of A with
+    /// this layout and stride.
     pub fn get(&self, layout: Layout, stride: usize, rows: usize, vectors: usize) -> Kernel<T> {
         let is_packed = layout == Layout::KContiguous && stride == panel_stride::<T>();
         self.tables[if is_packed { PACKED } else { layout as usize }][vectors - 1][rows - 1]
     }
 
-    /// Columns of the widest kernel.
+    /// Returns the columns of the widest kernel.
     pub fn columns(&self) -> usize {
         self.lanes * self.vectors
     }
 }
 
-/// How many steps of k ahead elements of B are asked for: they come from L2.
+/// How many steps of k ahead elements of B are prefetched. They come from L2.
 const AHEAD: usize = 16;
 
-/// The body of every kernel: M rows, N vectors, `PANEL` how A lies.
+/// The body of every kernel, of M rows and N vectors. `PANEL` says how A lies.
 ///
 /// # Safety
-/// As for [`Kernel`].
+/// The contract of [`Kernel`].
 #[inline(always)]
 unsafe fn body<V: Vector, const M: usize, const N: usize, const PANEL: usize>(
     runs: &[Run],
@@ -98,11 +113,12 @@ unsafe fn body<V: Vector, const M: usize, const N: usize, const PANEL: usize>(
     ldc: usize,
     first: bool,
 ) {
-    // SAFETY: within the panels and C by the caller's promise.
+    // SAFETY: the caller guarantees that all elements of the panels and of C are accessible, and
+    // that the processor has the vector's instructions. A prefetch may have any address.
     unsafe {
         let zero = V::splat(V::Scalar::default());
         let mut sums = [[zero; N]; M];
-        // They are in L2 at best, and are there when the sums are.
+        // C is in L2 at best. The prefetched lines arrive before the sums are complete.
         for m in 0..M {
             for n in 0..N {
                 V::prefetch(c.wrapping_add(m * ldc + n * V::LANES));
@@ -142,7 +158,8 @@ unsafe fn body<V: Vector, const M: usize, const N: usize, const PANEL: usize>(
     }
 }
 
-/// The kernels `$run` of one instruction set over vector `$v`, for each number of vectors and each height listed.
+/// Lists the kernels `$run` of one instruction set over vector `$v`, for each given number of
+/// vectors and each given height.
 macro_rules! kernels {
     ($run:ident, $v:ty, $vectors:tt, $rows:tt) => {
         Kernels {
@@ -164,11 +181,11 @@ macro_rules! kernels {
     };
 }
 
-/// The function that compiles [`body`] with an instruction set's features.
+/// Defines a function that compiles [`body`] with an instruction set's features.
 macro_rules! compiled {
     ($run:ident $(, $feature:literal)?) => {
         /// # Safety
-        /// As for [`Kernel`].
+        /// The contract of [`Kernel`].
         $(#[target_feature(enable = $feature)])?
         unsafe fn $run<V: Vector, const M: usize, const N: usize, const PANEL: usize>(
             runs: &[Run],
@@ -178,13 +195,47 @@ macro_rules! compiled {
             ldc: usize,
             first: bool,
         ) {
-            // SAFETY: the caller's promise is the same.
+            // SAFETY: the contract is the same, and this function enables the features.
             unsafe { body::<V, M, N, PANEL>(runs, a, b, c, ldc, first) }
         }
     };
 }
 
 compiled!(portable);
+
+// The kernels of each instruction set, compiled as `$run` over its vector `$v`.
+
+/// For 32 registers: 14 × 2 sums, 2 vectors of columns and a broadcast.
+#[cfg(any(test, target_arch = "x86_64"))]
+macro_rules! avx512 {
+    ($run:ident, $v:ty) => {
+        kernels!($run, $v, [1, 2], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14])
+    };
+}
+
+/// For 16 registers: 6 × 2 sums, 2 vectors of columns and a broadcast.
+#[cfg(any(test, target_arch = "x86_64"))]
+macro_rules! avx2 {
+    ($run:ident, $v:ty) => {
+        kernels!($run, $v, [1, 2], [1, 2, 3, 4, 5, 6])
+    };
+}
+
+/// For 32 registers: 8 × 3 sums, 3 vectors of columns and a broadcast.
+#[cfg(any(test, target_arch = "aarch64"))]
+macro_rules! neon {
+    ($run:ident, $v:ty) => {
+        kernels!($run, $v, [1, 2, 3], [1, 2, 3, 4, 5, 6, 7, 8])
+    };
+}
+
+/// For the 16 registers that nearly every processor has: 4 × 2 sums, 2 vectors of columns and a
+/// broadcast.
+macro_rules! any {
+    ($run:ident, $v:ty) => {
+        kernels!($run, $v, [1, 2], [1, 2, 3, 4])
+    };
+}
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
@@ -194,13 +245,10 @@ mod x86 {
     compiled!(avx512, "avx512f");
     compiled!(avx2, "avx2,fma");
 
-    // 14 × 2 sums, 2 columns and a broadcast of 32 registers; 6 × 2 sums, 2 columns and a broadcast of 16.
-    pub const AVX512_F32: Kernels<f32> =
-        kernels!(avx512, __m512, [1, 2], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]);
-    pub const AVX512_F64: Kernels<f64> =
-        kernels!(avx512, __m512d, [1, 2], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]);
-    pub const AVX2_F32: Kernels<f32> = kernels!(avx2, __m256, [1, 2], [1, 2, 3, 4, 5, 6]);
-    pub const AVX2_F64: Kernels<f64> = kernels!(avx2, __m256d, [1, 2], [1, 2, 3, 4, 5, 6]);
+    pub const AVX512_F32: Kernels<f32> = avx512!(avx512, __m512);
+    pub const AVX512_F64: Kernels<f64> = avx512!(avx512, __m512d);
+    pub const AVX2_F32: Kernels<f32> = avx2!(avx2, __m256);
+    pub const AVX2_F64: Kernels<f64> = avx2!(avx2, __m256d);
 }
 
 #[cfg(target_arch = "aarch64")]
@@ -210,19 +258,65 @@ mod arm {
 
     compiled!(neon, "neon");
 
-    // 8 × 3 sums, 3 columns and a broadcast of 32 registers.
-    pub const NEON_F32: Kernels<f32> = kernels!(neon, float32x4_t, [1, 2, 3], [1, 2, 3, 4, 5, 6, 7, 8]);
-    pub const NEON_F64: Kernels<f64> = kernels!(neon, float64x2_t, [1, 2, 3], [1, 2, 3, 4, 5, 6, 7, 8]);
+    pub const NEON_F32: Kernels<f32> = neon!(neon, float32x4_t);
+    pub const NEON_F64: Kernels<f64> = neon!(neon, float64x2_t);
 }
 
-/// 4 × 2 sums, 2 columns and a broadcast of the 16 registers that nearly every processor has.
-const PORTABLE_F32: Kernels<f32> = kernels!(portable, Portable<f32, 4>, [1, 2], [1, 2, 3, 4]);
-const PORTABLE_F64: Kernels<f64> = kernels!(portable, Portable<f64, 2>, [1, 2], [1, 2, 3, 4]);
+const PORTABLE_F32: Kernels<f32> = any!(portable, Portable<f32, 4>);
+const PORTABLE_F64: Kernels<f64> = any!(portable, Portable<f64, 2>);
+
+/// Kernels with the panels of every instruction set, for any processor.
+#[cfg(test)]
+mod emulation {
+    use super::*;
+
+    /// Computes one row after the other, so that the compiler need not find registers for all of C.
+    ///
+    /// # Safety
+    /// The contract of [`Kernel`].
+    unsafe fn by_rows<V: Vector, const M: usize, const N: usize, const PANEL: usize>(
+        runs: &[Run],
+        a: Strided<V::Scalar>,
+        b: Strided<V::Scalar>,
+        c: *mut V::Scalar,
+        ldc: usize,
+        first: bool,
+    ) {
+        let apart = match PANEL {
+            K_CONTIGUOUS => a.stride,
+            ROW_CONTIGUOUS => 1,
+            _ => panel_stride::<V::Scalar>(),
+        };
+        for m in 0..M {
+            // SAFETY: row `m` of the panel of A, at the distance that its layout implies, and of C
+            // is accessible by the caller's guarantee; `portable` needs no special instructions.
+            unsafe {
+                let a = Strided { start: a.start.add(m * apart), ..a };
+                portable::<V, 1, N, PANEL>(runs, a, b, c.add(m * ldc), ldc, first);
+            }
+        }
+    }
+
+    pub const AVX512_F32: Kernels<f32> = avx512!(by_rows, Portable<f32, 16>);
+    pub const AVX512_F64: Kernels<f64> = avx512!(by_rows, Portable<f64, 8>);
+    pub const AVX2_F32: Kernels<f32> = avx2!(by_rows, Portable<f32, 8>);
+    pub const AVX2_F64: Kernels<f64> = avx2!(by_rows, Portable<f64, 4>);
+    pub const NEON_F32: Kernels<f32> = neon!(by_rows, Portable<f32, 4>);
+    pub const NEON_F64: Kernels<f64> = neon!(by_rows, Portable<f64, 2>);
+}
 
 macro_rules! float {
     ($scalar:ty, $avx512:ident, $avx2:ident, $neon:ident, $portable:ident) => {
         impl Float for $scalar {
             fn kernels() -> Kernels<Self> {
+                #[cfg(test)]
+                match Emulated::current() {
+                    Some(Emulated::Avx512) => return emulation::$avx512,
+                    Some(Emulated::Avx2) => return emulation::$avx2,
+                    Some(Emulated::Neon) => return emulation::$neon,
+                    Some(Emulated::Portable) => return $portable,
+                    None => {}
+                }
                 #[cfg(target_arch = "x86_64")]
                 {
                     if is_x86_feature_detected!("avx512f") {
@@ -244,10 +338,12 @@ macro_rules! float {
 float!(f32, AVX512_F32, AVX2_F32, NEON_F32, PORTABLE_F32);
 float!(f64, AVX512_F64, AVX2_F64, NEON_F64, PORTABLE_F64);
 
-/// The f32 kernels of every instruction set that this processor has.
+/// Returns the f32 kernels of every instruction set: native where this processor has it, else
+/// emulated.
 #[cfg(test)]
 pub fn every_f32() -> Vec<Kernels<f32>> {
-    let mut all = vec![PORTABLE_F32, f32::kernels()];
+    let mut all = vec![f32::kernels()];
+    all.extend(Emulated::ALL.map(|set| set.during(f32::kernels)));
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
         all.push(x86::AVX2_F32);

@@ -1,19 +1,24 @@
-//! A packed matrix product whose operands are gathered and whose result leaves through an epilogue.
+//! A packed matrix product whose operands are gathered and whose result is stored through an
+//! epilogue.
 //!
-//! For each batch, `C[m, n] = Σ_k A(m, k) · B(k, n)`. Matrix products of any layout, batched ones, and convolutions (without an
-//! im2col matrix) differ only in the two [`Pack`]s that fill panels with A and B, and in the [`Store`] that takes finished sums.
+//! For each batch, `C[m, n] = Σ_k A(m, k) · B(k, n)`. Matrix products of any layout, batched ones,
+//! and convolutions (without an im2col matrix) differ only in the two [`Pack`]s that fill panels
+//! with A and B, and in the [`Store`] that takes finished sums.
 //!
 //! The blocking, outermost first:
-//! - B is packed once, in columns of a micro-kernel's width by blocks of k, shared by all threads: ahead of the run where it does not change
-//!   ([`Packed`]), else, if it is larger than [`B_BYTES`], a range of columns at a time. Where few rows pass, B is read where it lies.
-//! - A task is a block of rows (at most [`MC`], or [`MOST_ROWS_IN_WINDOW`]) × a range of columns (at most [`TASK_COLUMNS`]).
-//!   Its rows of A are read where they lie, or packed for one block of k, into L2 (always where many columns pass); where rows and
-//!   terms meet the same elements again and again, those are copied once ([`Window`]).
-//! - It walks B in blocks of k × NC, which stay in L2 while all its rows pass.
-//! - A panel of A stays in L1 while the block's panels of B pass.
+//! - B is packed once, in panels as wide as a micro-kernel and by blocks of k, and shared by all
+//!   threads. If it does not change, it is packed ahead of the run ([`Packed`]). If it is larger
+//!   than [`B_BYTES`], a range of columns is packed at a time. With few rows, B is read in place.
+//! - A task is a block of rows (at most [`MC`], or [`MOST_ROWS_IN_WINDOW`]) × a range of columns
+//!   (at most [`TASK_COLUMNS`]). Its rows of A are read in place, or packed for one block of k into
+//!   L2 (always with many columns). If rows and terms access the same elements repeatedly, these
+//!   are copied once ([`Window`]).
+//! - A task walks B in blocks of k × NC, which stay in L2 for all its rows.
+//! - A panel of A stays in L1 for all panels of B in the block.
 //!
-//! Always true: every element of C is stored exactly once, after its last k; sums run over k in order within a block, then block by block,
-//! so that the result does not depend on the number of threads.
+//! Always true: every element of C is stored exactly once, after its last k. Sums run over k in
+//! order within a block, then block by block, so that the result does not depend on the number of
+//! threads.
 
 mod kernel;
 mod pack;
@@ -29,6 +34,7 @@ pub use window::{Coordinate, Frame, Window};
 
 use super::caches::CACHES;
 use super::memory::Plain;
+use super::needs::bytes;
 use super::pool;
 use super::scratch;
 use super::shared::Shared;
@@ -36,69 +42,95 @@ use packed::pack;
 use std::ops::Range;
 use task::{Panels, Task};
 
-/// The longest block of k, but of a window: a panel of A (14 rows × 384 × 4 bytes = 21 KiB) stays in a 32 KiB L1 beside the passing B.
+/// The longest block of k without a window: a panel of A (14 rows × 384 × 4 bytes = 21 KiB) stays
+/// in a 32 KiB L1 beside the panels of B.
 const BLOCK_BYTES: usize = 384 * 4;
-/// Most rows of a task without a window: with a block of f32 its packed rows of A take 263 KiB of L2.
+/// The most rows of a task without a window. With a block of f32, its packed rows of A take 263 KiB
+/// of L2.
 const MC: usize = 168;
-/// Most rows of a task with a window, but for a single longer run; a product of no more rows has one window for all.
+/// The most rows of a task with a window, unless a single run of rows is longer. A product with at
+/// most this many rows has one window for all.
 const MOST_ROWS_IN_WINDOW: usize = 1024;
-/// Columns of B walked at a time: a block × NC of f32 takes 384 KiB of L2. Of longer blocks as many as take no more.
+/// The columns of B walked at a time: a block × NC of f32 takes 384 KiB of L2. For longer blocks,
+/// as many columns as take no more.
 const NC: usize = 256;
-/// A panel of A and the sums that are finished together, if these are of more than one: they are in L1 beside the passing B.
+/// The most bytes for a panel of A and the sums that are finished together, if these belong to
+/// several panels. They stay in L1 beside the panels of B.
 const TOGETHER_BYTES: usize = 20 << 10;
-/// Most columns of a task. Each task packs its rows of A anew, once in so many columns.
+/// The most columns of a task. Each task packs its rows of A again.
 const TASK_COLUMNS: usize = 2048;
-/// Most memory for packed B.
+/// The most memory for packed B.
 const B_BYTES: usize = 64 << 20;
-/// Fewer multiply-adds than this are done before a second thread is at work.
+/// A second thread pays from this many multiply-adds on. With fewer, one thread finishes first.
 const PARALLEL_WORK: usize = 1 << 18;
-/// Most panels of rows for which B is not worth packing.
+/// The most panels of rows for which B is not worth packing.
 const FEW_PANELS: usize = 4;
+
+/// At least the columns of any micro-kernel: panels may be padded by as many.
+const WIDEST: usize = 64;
 
 /// The size of a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
-    /// Independent products.
+    /// The number of independent products.
     pub batch: usize,
-    /// Rows of A and C.
+    /// The rows of A and C.
     pub m: usize,
-    /// Columns of B and C.
+    /// The columns of B and C.
     pub n: usize,
-    /// Terms of each sum.
+    /// The terms of each sum.
     pub k: usize,
-    /// How many of them are packed and added up at a time.
+    /// The terms that are packed and added up at a time.
     pub block: usize,
 }
 
 impl Size {
-    /// `batch` products of m × n sums of k terms, numbers of so many `bytes`. Blocks are about equal.
+    /// Describes `batch` products of m × n sums of k terms, of numbers with this many `bytes`. The
+    /// blocks of k are about equal.
     pub fn new(batch: usize, m: usize, n: usize, k: usize, bytes: usize) -> Self {
         let blocks = (k * bytes).div_ceil(BLOCK_BYTES).max(1);
         Self { batch, m, n, k, block: k.div_ceil(blocks).max(1).next_multiple_of(8) }
     }
 }
 
-/// Finished sums: rows × columns of one batch's C.
+impl Size {
+    /// Returns the bytes of the right operand, of numbers of `size` bytes, packed ahead of the run.
+    pub fn packed_bytes(&self, size: usize) -> u64 {
+        bytes(&[self.batch, self.n.saturating_add(WIDEST), self.k], size)
+    }
+
+    /// Returns the bytes that a run keeps at most, of numbers of `size` bytes.
+    pub fn working_bytes(&self, size: usize, is_packed: bool) -> u64 {
+        let columns = (B_BYTES / size / self.k.max(1) / TASK_COLUMNS).max(1).saturating_mul(TASK_COLUMNS);
+        let right = bytes(&[self.n.min(columns).saturating_add(WIDEST), self.k], size);
+        let right = if is_packed { 0 } else { right.saturating_mul(self.batch.min(pool::threads()) as u64) };
+        let (rows, columns) = (self.m.min(MOST_ROWS_IN_WINDOW), self.n.min(TASK_COLUMNS).saturating_add(WIDEST));
+        let task = bytes(&[rows, columns], size).saturating_add(bytes(&[rows + WIDEST, self.block], size));
+        right.saturating_add(task.saturating_mul(pool::threads() as u64))
+    }
+}
+
+/// Finished sums: some rows × columns of one batch's C.
 pub struct Tile<'a, T> {
-    /// Which product.
+    /// The number of the product in the batch.
     pub batch: usize,
-    /// Its rows.
+    /// The rows.
     pub rows: Range<usize>,
-    /// Its columns.
+    /// The columns.
     pub columns: Range<usize>,
     data: &'a [T],
     stride: usize,
 }
 
 impl<'a, T> Tile<'a, T> {
-    /// Each row's number, with its sums over `columns`.
+    /// Iterates over the rows, each with its number and its sums over `columns`.
     pub fn iter(&self) -> impl Iterator<Item = (usize, &'a [T])> {
         let width = self.columns.len();
         let lines = self.data.chunks(self.stride);
         self.rows.clone().zip(lines.map(move |line| &line[..width]))
     }
 
-    /// Calls `f` with the sums of some rows, row by row.
+    /// Calls `f` with the sums of some rows, row by row, contiguous.
     pub fn together(&self, rows: Range<usize>, f: impl FnOnce(&[T]))
     where
         T: Plain,
@@ -117,22 +149,27 @@ impl<'a, T> Tile<'a, T> {
     }
 }
 
-/// Takes every element of C once, in tiles of a few rows by up to some hundred columns that are in L1, from any thread.
+/// Takes every element of C once, from any thread. The tiles have a few rows by up to some hundred
+/// columns, and are in L1.
 pub trait Store<T>: Sync {
-    /// What a task keeps from tile to tile.
+    /// A task's state from tile to tile.
     type Worker;
 
-    /// A task's.
+    /// Creates the state of a task.
     fn worker(&self) -> Self::Worker;
 
-    /// The task has ended.
+    /// Called when a task has ended.
     fn done(&self, _worker: Self::Worker) {}
 
     /// Takes one tile.
     fn store(&self, worker: &mut Self::Worker, tile: Tile<T>);
 
-    /// Where these rows × columns of a batch's C may be summed in place, and left: the first of them, and the elements from a row to the
-    /// next. Columns are side by side. What is summed there is not stored as a tile.
+    /// Returns memory where these rows × columns of a batch's C may be summed in place: a pointer
+    /// to the first element, and the elements from one row to the next. Columns must be contiguous
+    /// there. Sums left in this memory are not passed to [`Store::store`].
+    ///
+    /// The memory must be writable for all these rows × columns, and nobody else may use it during
+    /// the product: the kernels rely on it.
     fn place(&self, _batch: usize, _rows: Range<usize>, _columns: Range<usize>) -> Option<(*mut T, usize)> {
         None
     }
@@ -156,7 +193,8 @@ pub struct Rows<'a, T> {
 }
 
 impl<'a, T> Rows<'a, T> {
-    /// Strides in elements. Rows must not overlap, nor reach past the end of `data`: storing such a row panics.
+    /// Creates a store with these strides, in elements. Rows must not overlap. Storing a row that
+    /// reaches past the end of `data` panics.
     pub fn new(data: &'a mut [T], batch_stride: usize, row_stride: usize) -> Self {
         Self { data: Shared::new(data), batch_stride, row_stride }
     }
@@ -170,7 +208,8 @@ impl<T: Float> Store<T> for Rows<'_, T> {
     fn store(&self, _worker: &mut (), tile: Tile<T>) {
         for (row, sums) in tile.iter() {
             let start = tile.batch * self.batch_stride + row * self.row_stride + tile.columns.start;
-            // SAFETY: only this module makes tiles, and no two of a product share an element.
+            // SAFETY: only this module makes tiles, and no two of a product share an element; rows
+            // do not overlap, by the contract of `new`.
             unsafe { self.data.slice(start..start + sums.len()) }.copy_from_slice(sums);
         }
     }
@@ -183,11 +222,11 @@ impl<T: Float> Store<T> for Rows<'_, T> {
     }
 }
 
-/// Where the right operand comes from.
+/// The source of the right operand.
 pub enum Right<'a, T: Float, B> {
     /// Packed ahead.
     Packed(&'a Packed<T>),
-    /// To be packed, or read where it lies.
+    /// Packed during the run, or read in place.
     Now(&'a B),
 }
 
@@ -199,13 +238,13 @@ impl<T: Float, B> Clone for Right<'_, T, B> {
 
 impl<T: Float, B> Copy for Right<'_, T, B> {}
 
-/// Multiplies `a` (outer axis: m) by `b` (outer axis: n) into `store`, on all threads if the work is worth it.
-/// A sum of no terms (`size.k == 0`) is stored as 0.
+/// Multiplies `a` (outer axis: m) by `b` (outer axis: n) into `store`, on all threads if the work
+/// is worth it. A sum of no terms (`size.k == 0`) is stored as 0.
 pub fn gemm<T: Float>(size: Size, a: &impl Pack<T>, b: &impl Pack<T>, store: &impl Store<T>) {
     product(size, a, Right::Now(b), store);
 }
 
-/// The same with a right operand that may be packed already.
+/// Multiplies as [`gemm`] does, with a right operand that may already be packed.
 pub fn product<T: Float>(size: Size, a: &impl Pack<T>, b: Right<T, impl Pack<T>>, store: &impl Store<T>) {
     if size.batch == 0 || size.m == 0 || size.n == 0 {
         return;
@@ -223,7 +262,8 @@ pub fn product<T: Float>(size: Size, a: &impl Pack<T>, b: Right<T, impl Pack<T>>
     }
 }
 
-/// `0..all` in blocks of at most `most`, the last of each thread's part small, so that threads that are not equally fast end together.
+/// Divides `0..all` into blocks of at most `most`. In each thread's part the blocks get smaller, so
+/// that threads that are not equally fast end together.
 fn dwindling(all: usize, most: usize, threads: usize) -> Vec<Range<usize>> {
     let part = |thread: usize| {
         let mut rest = all * thread / threads..all * (thread + 1) / threads;
@@ -238,7 +278,7 @@ fn dwindling(all: usize, most: usize, threads: usize) -> Vec<Range<usize>> {
     (0..threads).flat_map(part).collect()
 }
 
-/// One batch's product.
+/// The product of one batch.
 struct Product<'a, T: Float, A, B, S> {
     size: Size,
     kernels: Kernels<T>,
@@ -263,7 +303,7 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Product<'_, T, A, B, S> {
         {
             return self.multiply(0..n, Panels::InPlace(view));
         }
-        // Whole tasks' columns, as many as fit.
+        // Columns of whole tasks, as many as fit.
         let most = (B_BYTES / size_of::<T>() / k.max(1) / TASK_COLUMNS).max(1) * TASK_COLUMNS;
         for start in (0..n).step_by(most) {
             let columns = start..n.min(start + most);
@@ -274,17 +314,19 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Product<'_, T, A, B, S> {
         }
     }
 
-    /// Whether B is better read where it lies than packed.
+    /// Returns whether B is better read in place than packed.
     fn reads_in_place(&self, view: &View<T>) -> bool {
         let panels = self.size.m.div_ceil(self.kernels.rows);
-        // Rows that many bytes apart displace each other from the caches.
+        // Rows at such distances displace each other from the caches.
         let scattered = (view.k_stride * size_of::<T>()).is_multiple_of(1024) && self.size.k > 64;
         let adjacent = view.k_stride == self.size.n && self.size.n <= 2 * self.kernels.columns();
         view.outer_stride == 1 && (adjacent || panels == 1 || (panels <= FEW_PANELS && !scattered))
     }
 
-    /// About how many rows a task has at most, a run or more: neighbours meet the same elements, which are copied for each task anew. The window
-    /// and the sums that wait for its next block of k take half of L2, if more than one run does.
+    /// Returns about the most rows of a task with a window: whole runs, at least one. More rows are
+    /// better, since neighbouring rows access the same elements and each task copies them again.
+    /// With more than one run, the window and the sums that wait for the next block of k take at
+    /// most half of L2.
     fn rows_of_window(&self, window: &Window, columns: usize) -> usize {
         let Size { m, k, block, .. } = self.size;
         let waiting = if k > block { columns.min(TASK_COLUMNS) } else { 0 };
@@ -297,15 +339,17 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Product<'_, T, A, B, S> {
         one.saturating_mul(1 + more).min(MOST_ROWS_IN_WINDOW.max(one))
     }
 
-    /// Splits C's `columns` into tasks of about equal size, a multiple of the threads, or of rows that dwindle, and runs them.
+    /// Splits C's `columns` into tasks and runs them. The tasks are about equal in size and a
+    /// multiple of the threads in number, or have fewer and fewer rows.
     fn multiply(&self, columns: Range<usize>, b: Panels<T>) {
         let (m, height, window) = (self.size.m, self.kernels.rows, self.a.window());
-        // Panels are as equal in height as can be; those of a window end where its runs of rows do.
+        // Panels are as equal in height as possible. With a window, they end where its runs of rows
+        // do.
         let run = window.map_or(m, Window::run);
         let in_run = run.div_ceil(height);
         let panels = m / run * in_run;
         let row = |panel: usize| panel / in_run * run + run * (panel % in_run) / in_run;
-        // A window is no larger for many rows than for few, if they meet the same elements.
+        // A window for many rows is no larger than for few, if they access the same elements.
         let in_one_window = window.is_some() && m <= MOST_ROWS_IN_WINDOW;
         let mut row_tasks = match window {
             Some(_) if in_one_window => 1,
@@ -315,7 +359,7 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Product<'_, T, A, B, S> {
         let column_panels = columns.len().div_ceil(self.kernels.columns());
         let mut column_tasks = columns.len().div_ceil(TASK_COLUMNS);
         if self.threads > 1 {
-            // What every task would read is best the smaller operand.
+            // Every task should read the whole of the smaller operand only.
             if m < columns.len() || panels < self.threads || in_one_window {
                 column_tasks =
                     (column_tasks * row_tasks).next_multiple_of(self.threads).div_ceil(row_tasks).min(column_panels);
@@ -325,7 +369,7 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Product<'_, T, A, B, S> {
                     (column_tasks * row_tasks).next_multiple_of(self.threads).div_ceil(column_tasks).min(panels);
             }
         }
-        // In panels.
+        // Ranges of panels.
         let blocks: Vec<Range<usize>> = match window {
             Some(window) => {
                 let blocks = window.blocks(m.div_ceil(row_tasks).max(run)).into_iter();

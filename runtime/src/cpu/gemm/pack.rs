@@ -1,76 +1,84 @@
-//! Packing: where the operands of a product come from.
+//! Packing: the sources of a product's operands.
 //!
-//! A product never sees its operands' layout. It asks a [`Pack`] for one panel at a time, which gathers, converts and computes
-//! whatever the elements are; [`Gather`] is the one for elements that lie in an array at affine places.
+//! A product does not know its operands' layout. It asks a [`Pack`] for one panel at a time, which
+//! gathers, converts or computes the elements. [`Gather`] handles elements that lie in an array at
+//! affine addresses.
 
 use super::kernel::Layout;
 use super::window::{Frame, Window};
 use std::ops::Range;
 
-/// Where a panel's elements go: `data[outer * outer_stride + k * k_stride]`, one of the strides being 1.
+/// The destination of a panel's elements: `data[outer * outer_stride + k * k_stride]`. One of the
+/// strides is 1.
 pub struct Panel<'a, T> {
     /// The panel's memory.
     pub data: &'a mut [T],
-    /// Elements between neighbours on the outer axis (rows of the left operand, columns of the right).
+    /// The elements between neighbours on the outer axis (rows of the left operand, columns of the
+    /// right).
     pub outer_stride: usize,
-    /// Elements between neighbours on the reduction axis.
+    /// The elements between neighbours on the reduction axis.
     pub k_stride: usize,
 }
 
-/// A part of an operand that lies evenly in memory: its element (outer, k) is `data[outer * outer_stride + k * k_stride]`.
+/// A part of an operand with constant strides in memory: its element (outer, k) is
+/// `data[outer * outer_stride + k * k_stride]`.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a, T> {
-    /// From the first element on; it may reach further than the last.
+    /// The memory from the first element on. It may reach further than the last element.
     pub data: &'a [T],
-    /// Elements between neighbours on the outer axis.
+    /// The elements between neighbours on the outer axis.
     pub outer_stride: usize,
-    /// Elements between neighbours on the reduction axis.
+    /// The elements between neighbours on the reduction axis.
     pub k_stride: usize,
 }
 
 /// One operand of a product: for each batch a matrix, outer axis × reduction axis.
 pub trait Pack<T>: Sync {
-    /// The layout that panels are filled in fastest. (The right operand's panels are row contiguous all the same.)
+    /// Returns the layout in which panels are filled fastest. Panels of the right operand have
+    /// contiguous columns in any case.
     fn layout(&self) -> Layout;
 
-    /// How many terms of k to pack at a time before going on to the next panel of the right operand: few, so that
-    /// neighbouring panels share what was read; or all.
+    /// Returns how many terms of k to pack before the next panel of the right operand: few, so that
+    /// neighbouring panels share the elements in the cache, or all.
     fn k_step(&self) -> usize {
         16
     }
 
-    /// Writes the elements of `outer` × `ks` to the panel, the first of each range at its start.
+    /// Writes the elements of `outer` × `ks` to the panel, with the first of each range at its
+    /// start.
     fn pack(&self, batch: usize, outer: Range<usize>, ks: Range<usize>, panel: Panel<T>);
 
-    /// The operand as a window, where that is better than packing.
+    /// Returns the operand as a window, if that is better than packing.
     fn window(&self) -> Option<&Window> {
         None
     }
 
-    /// Copies what a box of that window holds.
+    /// Copies the contents of a box of that window.
     fn fill(&self, _frame: &Frame, _to: &mut [T]) {}
 
-    /// The elements of `outer` × `ks` in memory, if that is where and how they lie.
+    /// Returns the elements of `outer` × `ks` in memory, if they lie there with constant strides.
     fn view(&self, _batch: usize, _outer: Range<usize>, _ks: Range<usize>) -> Option<View<'_, T>> {
         None
     }
 }
 
-/// What one axis adds to an element's offset and to the guards' values, index by index.
+/// The terms that one axis adds to an element's offset and to the guards' values, for each index.
 #[derive(Clone, Debug)]
 pub struct Axis {
     offsets: Vec<isize>,
-    /// `guards[g][i]`
+    /// The terms of the guards: `guards[g][i]`.
     guards: Vec<Vec<isize>>,
-    /// The least that each guard is given.
+    /// The least term of each guard.
     least: Vec<isize>,
-    /// How many indices from `i` on (itself included) are evenly spaced, in the offset and in every guard.
+    /// For each index, the number of indices from there on (itself included) that are evenly
+    /// spaced, in the offset and in every guard.
     runs: Vec<u32>,
-    /// The same, in the offset.
+    /// The same, in the offset alone.
     even: Vec<u32>,
 }
 
-/// For each index, how many from there on (itself included) are evenly spaced in all of `tables`.
+/// For each index, returns the number of indices from there on (itself included) that are evenly
+/// spaced in all of `tables`.
 pub fn runs<'a>(length: usize, tables: impl Iterator<Item = &'a Vec<isize>> + Clone) -> Vec<u32> {
     let mut runs = vec![1; length];
     for i in (0..length.saturating_sub(1)).rev() {
@@ -81,7 +89,8 @@ pub fn runs<'a>(length: usize, tables: impl Iterator<Item = &'a Vec<isize>> + Cl
 }
 
 impl Axis {
-    /// An axis of `offsets`, in elements; `guards` holds a table as long for each guard of the operand.
+    /// Creates an axis of `offsets`, in elements. `guards` holds a table of the same length for
+    /// each guard of the operand.
     pub fn new(offsets: Vec<isize>, guards: Vec<Vec<isize>>) -> Self {
         let least = guards.iter().map(|guard| guard.iter().copied().min().unwrap_or(0)).collect();
         let even = runs(offsets.len(), [&offsets].into_iter());
@@ -89,64 +98,67 @@ impl Axis {
         Self { offsets, guards, least, runs, even }
     }
 
-    /// `length` indices, `stride` elements apart, of an operand without guards.
+    /// Creates an axis of `length` indices, `stride` elements apart, of an operand without guards.
     pub fn strided(length: usize, stride: isize) -> Self {
         Self::new((0..length as isize).map(|i| i * stride).collect(), Vec::new())
     }
 
-    /// The same with its indices in another order.
+    /// Returns the axis with its indices in another order.
     pub fn reordered(&self, order: &[usize]) -> Self {
         let of = |table: &Vec<isize>| order.iter().map(|&i| table[i]).collect();
         Self::new(of(&self.offsets), self.guards.iter().map(of).collect())
     }
 
-    /// Elements from an index to the next, 0 at the end.
+    /// Returns the elements from an index to the next, or 0 at the end.
     fn step(&self, i: usize) -> isize {
         step(&self.offsets, i)
     }
 }
 
-/// From an entry of a table to the next, 0 at the end.
+/// Returns the difference between an entry of a table and the next, or 0 at the end.
 fn step(table: &[isize], i: usize) -> isize {
     table.get(i + 1).map_or(0, |next| next - table[i])
 }
 
-/// The places of an operand that lies in an array: element (b, o, k) is number `batch[b] + outer[o] + k[k]` by the axes' offsets,
-/// or 0 where for any guard the sum of the axes' terms is negative. The axes have as many guards.
+/// The places of an operand that lies in an array. Element (b, o, k) has the number
+/// `batch[b] + outer[o] + k[k]` by the axes' offsets, or is 0 if for any guard the sum of the axes'
+/// terms is negative. All axes have the same number of guards.
 #[derive(Clone, Debug)]
 pub struct Places {
     pub batch: Axis,
     pub outer: Axis,
     pub k: Axis,
-    /// What a step of each loop around the product adds to the number, and to each guard; empty where that is nothing.
+    /// For each loop around the product, the change of the number and of each guard per step. Empty
+    /// if nothing changes.
     pub loops: Vec<Vec<isize>>,
-    /// The same as a window, whose coordinates are all 0 at this element.
+    /// The places as a window, and the number of the element at which its coordinates are all 0.
     pub window: Option<(Window, isize)>,
 }
 
 impl Places {
-    /// The place of an element.
+    /// Returns the number of an element.
     pub fn offset(&self, batch: usize, outer: usize, k: usize) -> usize {
         (self.batch.offsets[batch] + self.outer.offsets[outer] + self.k.offsets[k]) as usize
     }
 
-    /// Places in no loop.
+    /// Creates places outside of any loop.
     pub fn new(batch: Axis, outer: Axis, k: Axis) -> Self {
         Self { batch, outer, k, loops: Vec::new(), window: None }
     }
 
-    /// The same with its terms in another order.
+    /// Returns the places with the terms in another order.
     pub fn reordered(&self, order: &[usize]) -> Self {
         let window = self.window.as_ref().map(|(window, origin)| (window.reordered(order), *origin));
         Self { k: self.k.reordered(order), window, ..self.clone() }
     }
 
-    /// Whether they are the same at every step of the loops around the product.
+    /// Returns whether they are the same at every step of the loops around the product.
     pub fn is_steady(&self) -> bool {
         self.loops.iter().flatten().all(|coefficient| *coefficient == 0)
     }
 
-    /// A matrix without guards: outer axis × reduction axis, each (length, stride).
+    /// Creates the places of a matrix without guards: outer axis × reduction axis, each (length,
+    /// stride).
     pub fn matrix(outer: (usize, isize), k: (usize, isize)) -> Self {
         Self::new(Axis::strided(1, 0), Axis::strided(outer.0, outer.1), Axis::strided(k.0, k.1))
     }
@@ -155,16 +167,16 @@ impl Places {
 /// An operand that lies in an array.
 pub struct Gather<'a, T> {
     data: &'a [T],
-    /// What is added to the number of an element, to give its place in `data`.
+    /// Added to the number of an element to give its index in `data`.
     shift: isize,
-    /// What is added to each guard.
+    /// Added to each guard.
     guard_shifts: Vec<isize>,
     places: &'a Places,
 }
 
 impl<'a, T> Gather<'a, T> {
-    /// An operand in `data`, which starts with element number `first`, at these steps of the loops. Every element that the guards allow must lie
-    /// inside, or packing will panic.
+    /// Creates an operand in `data`, which starts with element number `first`, at these steps of
+    /// the loops. If an element that the guards allow lies outside of `data`, packing panics.
     pub fn new(data: &'a [T], first: usize, places: &'a Places, steps: &[usize]) -> Self {
         let shift =
             |of: &Vec<isize>| of.iter().zip(steps).map(|(coefficient, step)| coefficient * *step as isize).sum();
@@ -173,7 +185,7 @@ impl<'a, T> Gather<'a, T> {
         Self { data, shift: shifts[0] - first as isize, guard_shifts: shifts.split_off(1), places }
     }
 
-    /// The place in `data` that the axes' offsets are added to.
+    /// Returns the index in `data` that the axes' offsets are added to.
     fn base(&self, batch: usize) -> isize {
         self.places.batch.offsets[batch] + self.shift
     }
@@ -181,14 +193,15 @@ impl<'a, T> Gather<'a, T> {
 
 impl<T: Copy + Default + Sync> Pack<T> for Gather<'_, T> {
     fn layout(&self) -> Layout {
-        // The longer the run of neighbours, the better.
+        // The layout with the longer run of contiguous elements is better.
         let neighbours = |axis: &Axis| if axis.step(0) == 1 { axis.runs[0] } else { 1 };
         let (outer, k) = (neighbours(&self.places.outer), neighbours(&self.places.k));
         if outer > k && k < 64 { Layout::RowContiguous } else { Layout::KContiguous }
     }
 
     fn pack(&self, batch: usize, outer: Range<usize>, ks: Range<usize>, panel: Panel<T>) {
-        // The source is read along its unit stride; the panel is written in blocks that stay in L1 if that is across it.
+        // The source is read along its unit stride. If that is across the panel, the panel is
+        // written in blocks that stay in L1.
         let Places { outer: outer_axis, k: k_axis, batch: batch_axis, .. } = self.places;
         let along_k = self.layout() == Layout::KContiguous && (k_axis.step(0) == 1 || panel.k_stride == 1);
         let (inner, inner_range, inner_stride, other, other_range, other_stride) = if along_k {
@@ -260,7 +273,7 @@ impl<T: Copy + Default + Sync> Pack<T> for Gather<'_, T> {
         let Places { outer: outer_axis, k, batch: batch_axis, .. } = self.places;
         let even = |axis: &Axis, range: &Range<usize>| {
             let run = axis.runs.get(range.start).map_or(0, |run| *run as usize);
-            // The stride of a single index is nobody's concern.
+            // The stride of a single index does not matter.
             let stride = if range.len() < 2 { 1 } else { axis.step(range.start) };
             (run >= range.len()).then(|| usize::try_from(stride).ok()).flatten()
         };
@@ -273,7 +286,7 @@ impl<T: Copy + Default + Sync> Pack<T> for Gather<'_, T> {
     }
 }
 
-/// The part of `range` where `value + i * step >= 0`.
+/// Returns the part of `range` where `value + i * step >= 0`.
 fn where_not_negative(range: Range<isize>, value: isize, step: isize) -> Range<isize> {
     let Range { start, end } = range;
     let (start, end) = match step {
@@ -300,10 +313,11 @@ fn copy_run<T: Copy>(data: &[T], start: usize, step: isize, to: &mut [T], stride
     }
 }
 
-/// Copies `from` to `to`, of one length: in line, since most runs are as short as a panel is wide.
+/// Copies `from` to `to`, which has the same length. Inlined, since most runs are as short as a
+/// panel is wide.
 #[inline]
 pub fn copy_short<T: Copy>(from: &[T], to: &mut [T]) {
-    /// In pieces of `P`, the last of which ends where the slices do, overlapping the one before.
+    /// Copies in pieces of `P`. The last piece ends with the slices and may overlap the one before.
     #[inline(always)]
     fn pieces<T: Copy, const P: usize>(from: &[T], to: &mut [T]) {
         for (to, from) in to.as_chunks_mut::<P>().0.iter_mut().zip(from.as_chunks::<P>().0) {

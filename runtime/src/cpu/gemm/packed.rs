@@ -1,4 +1,4 @@
-//! The right operand in panels.
+//! The right operand, packed in panels.
 
 use super::kernel::{Float, Kernels};
 use super::pack::{Pack, Panel, Places};
@@ -7,22 +7,24 @@ use crate::cpu::memory::Register;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-/// Panels of B packed together.
+/// The number of panels of B packed together.
 const GROUP: usize = 8;
 
 /// The right operand of a product, packed for any number of runs.
 pub struct Packed<T> {
     panels: Register,
-    /// Elements of a batch.
+    /// The elements of one batch.
     stride: usize,
     elements: PhantomData<T>,
 }
 
 impl<T: Float> Packed<T> {
-    /// Packs `b` of a product of this size.
-    pub fn new(size: Size, b: &impl Pack<T>) -> Self {
+    /// Packs `b` for a product of this size, in `room` if it is given: the memory of another one
+    /// for the same size.
+    pub fn new(size: Size, b: &impl Pack<T>, room: Option<Register>) -> Self {
         let stride = size.n.next_multiple_of(T::kernels().lanes) * size.k;
-        let mut panels = Register::zeroed(stride * size.batch * size_of::<T>());
+        let bytes = stride * size.batch * size_of::<T>();
+        let mut panels = room.unwrap_or_else(|| Register::zeroed(bytes));
         for batch in 0..size.batch {
             let panels = &mut panels.elements_mut()[batch * stride..(batch + 1) * stride];
             pack(b, batch, 0..size.n, size, panels, T::kernels(), pool::threads());
@@ -30,7 +32,13 @@ impl<T: Float> Packed<T> {
         Self { panels, stride, elements: PhantomData }
     }
 
-    /// What was packed from these places, each of which is another element of the array, and all of them the whole.
+    /// Returns the memory, for [`Packed::new`].
+    pub fn into_memory(self) -> Register {
+        self.panels
+    }
+
+    /// Restores the array that was packed from these places. Each place must be another element of
+    /// the array, and together they must be all of it.
     pub fn unpack(&self, size: Size, places: &Places) -> Vec<T> {
         let kernels = T::kernels();
         let (width, kc, padded) = (kernels.columns(), size.block, size.n.next_multiple_of(kernels.lanes));
@@ -51,13 +59,14 @@ impl<T: Float> Packed<T> {
         array
     }
 
-    /// The panels of one batch, as [`pack`] lays them out.
+    /// Returns the panels of one batch, in the layout of [`pack`].
     pub fn batch(&self, batch: usize) -> &[T] {
         &self.panels.elements()[batch * self.stride..(batch + 1) * self.stride]
     }
 }
 
-/// Packs `columns` of B: for each block of k, panels of the kernel's width, each k-major; the last is as wide as the vectors it needs.
+/// Packs `columns` of B: for each block of k, panels as wide as the kernel, each k-major. The last
+/// panel is as wide as its columns, rounded up to whole vectors.
 pub fn pack<T: Float>(
     b: &impl Pack<T>,
     batch: usize,
@@ -72,7 +81,8 @@ pub fn pack<T: Float>(
     }
     let (width, lanes) = (kernels.columns(), kernels.lanes);
     let padded = columns.len().next_multiple_of(lanes);
-    // Neighbouring panels are filled together, a few k at a time, so that long pieces of the source's rows are read at once.
+    // Neighbouring panels are filled together, a few k at a time, so that long pieces of the
+    // source's rows are read at once.
     let (group, step) = (GROUP * width, b.k_step().min(kc));
     let groups = packed.chunks_mut(kc * padded).enumerate().flat_map(|(block, packed)| {
         let ks = block * kc..k.min((block + 1) * kc);

@@ -1,27 +1,28 @@
-//! What one thread does without a break: some rows of a product × some of its columns.
+//! A task: some rows of a product × some of its columns, computed by one thread.
 
 use super::kernel::{Float, Kernels, Layout, Run, Strided, panel_stride};
 use super::pack::{Pack, Panel, View};
 use super::{BLOCK_BYTES, NC, Product, Store, TOGETHER_BYTES, Tile, scratch};
 use std::ops::Range;
 
-/// Columns of a task for which its rows of A are packed even where they could be read in place: kernels read what is packed faster.
+/// From this many columns on, a task packs its rows of A even where it could read them in place:
+/// kernels read packed rows faster.
 const COLUMNS_TO_PACK: usize = 512;
 
-/// Where the task finds B.
+/// The source of B for a task.
 pub enum Panels<'a, T> {
-    /// As [`super::packed::pack`] lays out the columns `all`.
+    /// Packed as [`super::packed::pack`] does, with the columns `all`.
     Packed { data: &'a [T], all: Range<usize> },
-    /// Where it lies: all of it, its outer stride 1.
+    /// In place: the view is all of B, and its outer stride is 1.
     InPlace(View<'a, T>),
 }
 
 /// Some panels of rows × some columns of one product.
 pub struct Task<'a, T: Float, A, B, S> {
     pub product: &'a Product<'a, T, A, B, S>,
-    /// The panels of A, none higher than the kernels.
+    /// The panels of A. None is higher than the kernels.
     pub rows: Vec<Range<usize>>,
-    /// Starts a whole number of kernels after the columns of `b` do.
+    /// The columns. The start is a whole number of kernels after the first column of `b`.
     pub columns: Range<usize>,
     pub b: &'a Panels<'a, T>,
 }
@@ -38,7 +39,8 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
         let Kernels { rows: height, lanes, .. } = self.product.kernels;
         let (k, kc, width) = (self.product.size.k, self.product.size.block, self.product.kernels.columns());
         let blocks = k.div_ceil(kc).max(1);
-        // As many columns as make no more of B than NC columns of the longest packed block do.
+        // As many columns as have no more elements of B than NC columns of the longest packed
+        // block.
         let nc = (NC * BLOCK_BYTES / (kc * size_of::<T>()).max(BLOCK_BYTES) / width).max(1) * width;
         let Product { batch, store, .. } = self.product;
         let place = match &self.rows[..] {
@@ -50,11 +52,12 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
         };
         // A row of C is padded to a kernel's width.
         let stride = nc.min(self.columns.len()).next_multiple_of(width);
-        // Panels whose sums are finished together.
+        // The number of panels whose sums are finished together.
         let rest = TOGETHER_BYTES.saturating_sub(height * kc.min(k) * size_of::<T>());
         let together = (rest / (height * stride * size_of::<T>())).max(1);
         let strip = together.min(self.rows.len()) * height * stride;
-        // Sums wait in memory only from one block of k to the next: with a single block one strip serves all.
+        // Sums wait in memory only from one block of k to the next. With a single block, one strip
+        // serves for all.
         let groups = self.rows.len().div_ceil(together);
         let strips = match place {
             Some(_) => 0,
@@ -107,7 +110,8 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
         }
     }
 
-    /// Finds the task's panels of A for one block of k, or packs them. All have the same runs.
+    /// Finds the task's panels of A for one block of k, or packs them. All panels have the same
+    /// runs.
     fn left(&self, ks: Range<usize>, packed: &mut [T], lefts: &mut Vec<Left<T>>, runs: &mut Vec<Run>) {
         let Product { kernels, a, batch, .. } = self.product;
         lefts.clear();
@@ -115,7 +119,7 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
             && let [first, .., last] | [first @ last] = &self.rows[..]
         {
             let frame = window.frame(*batch, first.start..last.end, ks.clone());
-            // No larger than what would be packed.
+            // The box fits the memory for packed panels.
             if frame.elements() <= self.product.size.block.min(self.product.size.k) * self.rows.len() * kernels.rows {
                 a.fill(&frame, packed);
                 let step = frame.runs(runs);
@@ -130,7 +134,7 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
         }
         runs.clear();
         runs.push(Run { offset: 0, length: ks.len() });
-        // Elements from a packed row to the next.
+        // The elements from one packed row to the next.
         let apart = ks.len().max(panel_stride::<T>());
         let always = self.columns.len() >= COLUMNS_TO_PACK;
         for (rows, packed) in self.rows.iter().zip(packed.chunks_mut(kernels.rows * apart)) {
@@ -152,7 +156,8 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
         }
     }
 
-    /// Where B is read in place, the last panel of its columns, of which whole vectors could reach past its end, is packed.
+    /// Packs the last panel of the task's columns where B is read in place, if the panel's vectors
+    /// would reach past the end.
     fn pack_edge(&self, ks: Range<usize>, edge: &mut [T]) {
         let (Panels::InPlace(view), Some(columns)) = (self.b, self.edge()) else { return };
         let k_stride = columns.len().next_multiple_of(self.product.kernels.lanes);
@@ -163,7 +168,7 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
         }
     }
 
-    /// The columns of the last panel, where they do not fill whole vectors.
+    /// Returns the columns of the last panel, if they do not fill whole vectors.
     fn edge(&self) -> Option<Range<usize>> {
         let Kernels { lanes, .. } = self.product.kernels;
         let width = self.product.kernels.columns();
@@ -171,7 +176,8 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
         (!(self.columns.end - start).is_multiple_of(lanes)).then_some(start..self.columns.end)
     }
 
-    /// Adds one block of k (the first: writes) to a strip of C: one panel of A by `columns`.
+    /// Adds one block of k to a strip of C: one panel of A by `columns`. The first block overwrites
+    /// the strip.
     #[expect(clippy::too_many_arguments, reason = "the places of one kernel's operands")]
     fn strip(
         &self,
@@ -207,25 +213,29 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
             let c = c.wrapping_add(start - columns.start);
             let kernel = kernels.get(left.layout, left.panel.stride, rows, vectors);
             let b = Strided { start: b.as_ptr(), stride: b_stride };
-            // SAFETY: `b` is exactly what the kernel touches; `c` is a strip of scratch memory, whose rows are padded to a kernel's width, or the place
-            // of whole vectors in the store's memory, which is this task's; `left` with its runs is a panel of `rows` by the block of k, in the
-            // operand, packed, or in a window's box, which holds every place of a row and a term; `kernels` came from the detection of this
-            // processor's features.
+            // SAFETY: the kernel's contract holds:
+            // - A: `left` with its runs is a panel of `rows` by the block of k. It lies in the
+            //   operand (`in_place` checks its end), in packed memory, or in a window's box, which
+            //   has every place of a row and a term.
+            // - B: the slice has `vectors * lanes` elements at each step of the block.
+            // - C: a strip of scratch memory, whose rows are padded to whole vectors, or memory
+            //   that the store has given to this task, whose columns are whole vectors.
+            // - `kernels` was chosen by the features detected on this processor.
             unsafe { kernel(runs, left.panel, b, c, stride, ks.start == 0) };
         }
     }
 }
 
-/// The panel where it lies, if the kernels can read it there and do so fast.
+/// Returns the panel in place, if the kernels can read it there fast.
 fn in_place<T: Float>(view: &View<T>, rows: usize, k: usize) -> Option<Left<T>> {
-    // Rows that many bytes apart displace each other from L1.
+    // Rows at such distances displace each other from L1.
     let scattered = |stride: usize| (stride * size_of::<T>()).is_multiple_of(4096) && rows > 4;
     let (layout, stride) = match view {
         View { k_stride: 1, outer_stride, .. } if !scattered(*outer_stride) => (Layout::KContiguous, *outer_stride),
         View { outer_stride: 1, k_stride, .. } => (Layout::RowContiguous, *k_stride),
         _ => return None,
     };
-    // All of it lies in the operand.
+    // All elements must lie in the operand.
     let last = (rows - 1) * view.outer_stride + k.checked_sub(1)? * view.k_stride;
     (last < view.data.len()).then_some(Left { panel: Strided { start: view.data.as_ptr(), stride }, layout })
 }

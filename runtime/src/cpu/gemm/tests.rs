@@ -1,8 +1,9 @@
 use super::*;
+use crate::cpu::emulated::Emulated;
 use proptest::prelude::*;
 use std::sync::Mutex;
 
-/// Small integers, so that every order of summation gives the same float.
+/// Returns small integers, so that every order of summation gives the same float.
 fn numbers(count: usize, seed: usize) -> Vec<f32> {
     (0..count).map(|i| ((i * 7 + seed * 13) % 11) as f32 - 5.0).collect()
 }
@@ -20,22 +21,25 @@ fn product(size: Size, a: &impl Pack<f32>, b: &impl Pack<f32>) -> Vec<f32> {
     c.into_inner().unwrap()
 }
 
-/// With the right operand packed ahead, and not.
+/// Multiplies with the right operand packed ahead, and not, in panels of every instruction set.
 fn both(size: Size, a: &impl Pack<f32>, b: &impl Pack<f32>) -> Vec<f32> {
     let now = product(size, a, b);
-    let mut ahead = vec![0.0; now.len()];
-    let store = Rows::new(&mut ahead, size.m * size.n, size.n);
-    let packed = Packed::new(size, b);
-    let right: Right<f32, Gather<f32>> = Right::Packed(&packed);
-    super::product(size, a, right, &store);
-    assert_eq!(now, ahead);
+    Emulated::each(|| {
+        assert_eq!(product(size, a, b), now);
+        let mut ahead = vec![0.0; now.len()];
+        let store = Rows::new(&mut ahead, size.m * size.n, size.n);
+        let packed = Packed::new(size, b, None);
+        let right: Right<f32, Gather<f32>> = Right::Packed(&packed);
+        super::product(size, a, right, &store);
+        assert_eq!(now, ahead);
+    });
     now
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Any size, either layout of each operand, batched.
+    /// Tests any size, either layout of each operand, and batches.
     #[test]
     fn equals_the_definition(batch in 1usize..3, m in 1usize..70, n in 1usize..100, k in 0usize..900, a_by_k: bool, b_by_k: bool) {
         let size = Size::new(batch, m, n, k, 4);
@@ -76,21 +80,22 @@ fn strided_convolution() {
     equals_its_definition(5, 2, [|tap| tap - 1; 2], Layout::KContiguous);
 }
 
-/// As for the gradient of an image: later terms are of earlier pixels, with and without channels.
+/// As for the gradient of an image: later terms belong to earlier pixels, with and without
+/// channels.
 #[test]
 fn mirrored_convolution() {
     equals_its_definition(5, 1, [|tap| 1 - tap; 2], Layout::KContiguous);
     equals_its_definition(1, 1, [|tap| 1 - tap; 2], Layout::RowContiguous);
 }
 
-/// Padding so wide that no pixel of any line is met.
+/// The padding is so wide that no pixel of any line is read.
 #[test]
 fn convolution_beside_the_image() {
     equals_its_definition(5, 1, [|tap| tap - 1, |tap| tap - 21], Layout::KContiguous);
     equals_its_definition(5, 1, [|tap| tap - 1, |tap| tap + 17], Layout::KContiguous);
 }
 
-/// `line` and `pixel`: how far the tap of a number is from an output's place.
+/// Checks a convolution. `line` and `pixel` give a tap's distance from an output's place.
 fn equals_its_definition(inputs: usize, stride: usize, [line, pixel]: [fn(isize) -> isize; 2], layout: Layout) {
     let (height, width, outputs) = (9usize, 17usize, 6usize);
     let (rows, columns) = (height.div_ceil(stride), width.div_ceil(stride));
@@ -147,7 +152,7 @@ fn equals_its_definition(inputs: usize, stride: usize, [line, pixel]: [fn(isize)
     }
 }
 
-/// Every instruction set that this machine has gives the same sums of small integers.
+/// Every instruction set gives the same sums of small integers.
 #[test]
 fn instruction_sets() {
     let size = Size::new(1, 37, 75, 400, 4);
@@ -168,6 +173,10 @@ fn instruction_sets() {
 /// More columns than one task takes, in f64.
 #[test]
 fn wide() {
+    Emulated::each(wide_product);
+}
+
+fn wide_product() {
     let (m, n, k) = (5, 5000, 3);
     let a: Vec<f64> = (0..m * k).map(|i| i as f64).collect();
     let b: Vec<f64> = (0..n * k).map(|i| i as f64).collect();

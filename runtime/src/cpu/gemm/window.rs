@@ -1,9 +1,12 @@
-//! Windows: what a task needs of an operand in which rows and terms meet the same elements again and again, copied once, padding
-//! included, to where kernels read it.
+//! Windows: copies of the elements that a task needs of an operand, where rows and terms access the
+//! same elements repeatedly. Each element is copied once, padding included, to a box that kernels
+//! read.
 //!
-//! Example: row (y, x) of a convolution reads, for term (i, j, c), the image's element (y + i - 1, x + j - 1, c). Packed as rows × terms,
-//! each element would be there nine times. Instead it is told by *coordinates*, here y + i, x + j and c, each a sum of a number of the batch, one of the
-//! row and one of the term. The box of coordinates that some rows and some terms span is copied, zeros where the image ends.
+//! Example: row (y, x) of a convolution reads, for term (i, j, c), the image's element (y + i - 1,
+//! x + j - 1, c). Packed as rows × terms, each element would be stored nine times. Instead it is
+//! addressed by *coordinates*, here y + i, x + j and c, each a sum of a term of the batch, one of
+//! the row and one of the reduction term. The box of coordinates that some rows and some terms span
+//! is copied, with zeros beyond the image.
 //!
 //! Always true: in the box, the place of (row, term) is the row's place plus the term's.
 
@@ -11,14 +14,15 @@ use super::kernel::{Layout, Run};
 use super::pack::{self, copy_short};
 use std::ops::Range;
 
-/// An operand told by coordinates, the one of the largest stride first.
+/// An operand addressed by coordinates, sorted by stride, largest first.
 #[derive(Clone, Debug)]
 pub struct Window {
     coordinates: Vec<Coordinate>,
-    /// The extents of the axes that make up the rows, the innermost first: along that one, rows are evenly spaced.
+    /// The extents of the axes that make up the rows, innermost first. Along the innermost one,
+    /// rows are evenly spaced.
     rows: Vec<usize>,
     layout: Layout,
-    /// How many rows from each one on, and how many terms, are evenly spaced in every coordinate.
+    /// For each row and each term, how many from there on are evenly spaced in every coordinate.
     even_rows: Vec<u32>,
     even_terms: Vec<u32>,
 }
@@ -26,32 +30,35 @@ pub struct Window {
 /// One coordinate of an element.
 #[derive(Clone, Debug)]
 pub struct Coordinate {
-    /// Elements of the operand from one to the next.
+    /// The operand's elements per step of the coordinate.
     pub stride: usize,
-    /// Where there are elements; elsewhere there are zeros.
+    /// The range in which there are elements. Elsewhere there are zeros.
     pub within: Range<isize>,
-    /// What each batch, row and term adds to it.
+    /// The terms that each batch, row and reduction term adds to it.
     pub batch: Vec<isize>,
     pub outer: Vec<isize>,
     pub k: Vec<isize>,
 }
 
-/// Rows that are not at least so many in a run are better packed: a kernel of few rows waits for its own sums.
+/// With shorter runs of rows, packing is better: a kernel of few rows waits for its own sums.
 const LEAST_ROWS: usize = 5;
-/// Elements that are met fewer times than this on the average, in tenths, are better packed, or read where they lie.
+/// The least average number of uses of an element, in tenths. With fewer, packing or reading in
+/// place is better.
 const LEAST_REUSE: usize = 15;
-/// Terms of a block, about: more than of a packed one, since what a panel of rows meets in L1 is less than rows × terms.
+/// About the terms of a block. It is longer than a packed block, since a panel of rows accesses
+/// fewer than rows × terms elements in L1.
 const BLOCK: usize = 576;
-/// Fewer channels than this are not worth a run.
+/// Blocks have channels in multiples of this, so that runs are not too short.
 const LEAST_CHANNELS: usize = 16;
-/// Rows of the box that many bytes apart would displace each other from L1.
+/// Rows of the box at multiples of this many bytes would displace each other from L1.
 const SCATTERED: usize = 1024;
-/// Bytes between such rows.
+/// The bytes of padding between such rows.
 const APART: usize = 64;
 
 impl Window {
-    /// The operand of these coordinates; `rows` are the extents of the axes that make up its rows, the innermost first. `None` where kernels
-    /// could not read it, or where packing is as good.
+    /// Creates the operand with these coordinates. `rows` are the extents of the axes that make up
+    /// its rows, innermost first. Returns `None` if kernels could not read it, or if packing is as
+    /// good.
     pub fn new(mut coordinates: Vec<Coordinate>, rows: Vec<usize>) -> Option<Self> {
         coordinates.sort_by_key(|coordinate| std::cmp::Reverse(coordinate.stride));
         let rows: Vec<usize> = rows.into_iter().filter(|&extent| extent > 1).collect();
@@ -61,7 +68,8 @@ impl Window {
         if *rows.first()? < LEAST_ROWS || k < 2 || coordinates.iter().any(backwards) {
             return None;
         }
-        // What the innermost terms, else the innermost rows, move along side by side.
+        // The steps from the first term, or row, to the second: contiguous if only the last
+        // coordinate moves, by 1.
         let steps = |table: fn(&Coordinate) -> &Vec<isize>, coordinate: &Coordinate| {
             let [first, second, ..] = table(coordinate)[..] else { return 0 };
             second - first
@@ -82,17 +90,18 @@ impl Window {
         (elements * LEAST_REUSE <= 10 * m * k).then_some(window)
     }
 
-    /// How kernels read its panels.
+    /// Returns the layout in which kernels read its panels.
     pub fn layout(&self) -> Layout {
         self.layout
     }
 
-    /// How many rows follow each other evenly spaced, from each multiple of that many on.
+    /// Returns the length of a run: from each multiple of it on, that many rows are evenly spaced.
     pub fn run(&self) -> usize {
         self.rows[0]
     }
 
-    /// The rows in blocks of about `most`, in which as few as possible of the outer axes change.
+    /// Divides the rows into blocks of about `most`, within which as few of the outer axes as
+    /// possible change.
     pub fn blocks(&self, most: usize) -> Vec<Range<usize>> {
         let all: usize = self.rows.iter().product();
         let mut inner = 1;
@@ -109,13 +118,14 @@ impl Window {
         std::iter::once(0..all).collect()
     }
 
-    /// The order of terms (by the axes that make them up, of these `extents`) and the length of a block in which most terms of a block meet the same
-    /// elements. `None` is the order in which they are.
+    /// Returns an order of the terms and the length of a block such that most terms of a block
+    /// access the same elements. `extents` are those of the axes that make up the terms. An order
+    /// of `None` keeps the terms as they are.
     pub fn order(&self, extents: &[usize]) -> (Option<Vec<usize>>, usize) {
         let k: usize = extents.iter().product();
         let most = k.div_ceil(k.div_ceil(BLOCK));
         match self.layout {
-            // All taps of some channels, then of the next.
+            // All taps of some channels, then those of the next channels.
             Layout::KContiguous => {
                 let channels = extents.iter().rev().copied().find(|&extent| extent > 1).unwrap_or(1);
                 let (taps, blocks) = (k / channels, k.div_ceil(most));
@@ -144,7 +154,7 @@ impl Window {
         }
     }
 
-    /// The coordinates with their terms in another order.
+    /// Returns the window with its terms in another order.
     pub fn reordered(&self, order: &[usize]) -> Self {
         let reordered = |coordinate: &Coordinate| {
             let k = order.iter().map(|&term| coordinate.k[term]).collect();
@@ -155,9 +165,9 @@ impl Window {
         Self { coordinates, even_terms, ..self.clone() }
     }
 
-    /// The box that rows `outer` and the terms `ks` of a batch span.
+    /// Returns the box that the rows `outer` and the terms `ks` of a batch span.
     pub fn frame(&self, batch: usize, outer: Range<usize>, ks: Range<usize>) -> Frame<'_> {
-        // What is evenly spaced is least and greatest at its ends.
+        // The extremes of evenly spaced values are at the ends.
         let range = |table: &[isize], pieces: &[Range<usize>]| {
             let ends = pieces.iter().flat_map(|piece| [table[piece.start], table[piece.end - 1]]);
             ends.fold((isize::MAX, isize::MIN), |(least, most), x| (least.min(x), most.max(x)))
@@ -180,12 +190,13 @@ impl Window {
     }
 }
 
-/// How many terms from each one on are evenly spaced in every coordinate.
+/// For each term, returns how many from there on are evenly spaced in every coordinate.
 fn even_terms(coordinates: &[Coordinate]) -> Vec<u32> {
     pack::runs(coordinates[0].k.len(), coordinates.iter().map(|coordinate| &coordinate.k))
 }
 
-/// `range` in pieces that are evenly spaced; `even` says from each number on how many are.
+/// Divides `range` into evenly spaced pieces. `even` says for each index how many from there on are
+/// evenly spaced.
 fn pieces(even: &[u32], range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
     let mut rest = range;
     std::iter::from_fn(move || {
@@ -195,40 +206,41 @@ fn pieces(even: &[u32], range: Range<usize>) -> impl Iterator<Item = Range<usize
     })
 }
 
-/// A box of coordinates, in which some rows and some terms meet.
+/// A box of coordinates that some rows and some terms span.
 pub struct Frame<'a> {
     window: &'a Window,
     sides: Vec<Side>,
     outer: Range<usize>,
-    /// The terms, in pieces that are evenly spaced.
+    /// The terms, in evenly spaced pieces.
     terms: Vec<Range<usize>>,
 }
 
-/// What a box has of one coordinate.
+/// The extent of a box in one coordinate.
 struct Side {
-    /// The least: what the batch, a row and a term add up to.
+    /// The least value: the sum of the batch's, a row's and a term's part.
     low: isize,
     /// The row's and the term's part of it.
     row: isize,
     k: isize,
-    /// How many follow.
+    /// The number of values.
     extent: usize,
-    /// Elements of the box from one to the next.
+    /// The box's elements per step of the coordinate.
     stride: usize,
 }
 
 impl Frame<'_> {
-    /// Number of elements.
+    /// Returns the number of elements.
     pub fn elements(&self) -> usize {
         self.sides[0].stride * self.sides[0].extent
     }
 
-    /// Copies the box: coordinates that are all 0 stand for the element `data[origin]`.
+    /// Copies the box. The element with all coordinates 0 is `data[origin]`.
     pub fn fill<T: Copy + Default>(&self, data: &[T], origin: isize, to: &mut [T]) {
         self.fill_from(0, data, origin, &mut to[..self.elements()]);
     }
 
-    /// The part of the box where the coordinates before number `at` are at one place, which is in `data` from `origin` on.
+    /// Copies the part of the box at fixed values of the coordinates before number `at`. With the
+    /// others at 0, its element is `data[origin]`.
     fn fill_from<T: Copy + Default>(&self, at: usize, data: &[T], origin: isize, to: &mut [T]) {
         let (Side { low, extent, stride, .. }, coordinate) = (&self.sides[at], &self.window.coordinates[at]);
         let first = (coordinate.within.start.saturating_sub(*low)).clamp(0, *extent as isize) as usize;
@@ -251,8 +263,9 @@ impl Frame<'_> {
         }
     }
 
-    /// Whether all that the box has of the coordinate after number `at`, the last, lies side by side for all of `at`, in the operand as in the
-    /// box: a line of pixels with all their channels. Then where the first begins.
+    /// Returns the first value of the last coordinate, number `at + 1`, if all its values in the
+    /// box are contiguous with those of coordinate `at`, in the operand as in the box: a line of
+    /// pixels with all channels.
     fn side_by_side(&self, at: usize) -> Option<isize> {
         let (side, coordinate) = (self.sides.get(at + 1)?, &self.window.coordinates[at + 1]);
         let stride = self.sides[at].stride;
@@ -262,7 +275,7 @@ impl Frame<'_> {
         (is_last && is_whole && is_there).then_some(side.low)
     }
 
-    /// Where a row begins in the box, and how many elements further the next one does.
+    /// Returns the place of a row in the box, and the elements from there to the next row.
     pub fn row(&self, row: usize) -> (usize, usize) {
         let place = |row: usize| -> isize {
             let parts = self.sides.iter().zip(&self.window.coordinates);
@@ -273,14 +286,16 @@ impl Frame<'_> {
         (start as usize, step.max(0) as usize)
     }
 
-    /// The terms in runs, and the elements from one to the next within each; 1 where a panel is [`Layout::KContiguous`].
+    /// Lists the terms in runs. Returns the elements between terms within a run, which is 1 where a
+    /// panel is [`Layout::KContiguous`].
     pub fn runs(&self, runs: &mut Vec<Run>) -> usize {
         runs.clear();
         let place = |term: usize| -> usize {
             let parts = self.sides.iter().zip(&self.window.coordinates);
             parts.map(|(side, coordinate)| (coordinate.k[term] - side.k) * side.stride as isize).sum::<isize>() as usize
         };
-        // How far the second of some terms is from the first, if it is not before it.
+        // The distance from the first of some terms to the second, unless the second comes before
+        // it.
         let by = |terms: &Range<usize>| place(terms.clone().nth(1)?).checked_sub(place(terms.start));
         let step = match self.window.layout {
             Layout::KContiguous => 1,

@@ -1,4 +1,4 @@
-//! Chains of a tape, told where the values of the current chunk are.
+//! Binding of a tape's chains to the places of the current chunk's values.
 
 use super::{At, Machine, Sink, Spread};
 use crate::cpu::chain::{Chain, Move};
@@ -9,22 +9,22 @@ use crate::cpu::vector;
 use tile_compiler::graph::Aggregation;
 use tile_compiler::scalar::Value;
 
-/// Numbers for a register.
+/// The numbers of a register.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct Lane([f32; MOST_LANES]);
 
-/// What a chain's run needs beside registers.
+/// The operations of a chain's run, and memory for them.
 #[derive(Default)]
 pub struct Bench {
     ops: Vec<Op>,
-    /// Values that are the same all over a row or the chunk, and registers for aggregates. It has the room for all of a chain, so that they stay where
-    /// they are.
+    /// Row values, each repeated over a register, and registers for aggregates. Room for the whole
+    /// chain is reserved first, so that they do not move.
     memory: Vec<Lane>,
 }
 
 impl Bench {
-    /// A register of each of these numbers, for one row after the other.
+    /// Adds a register filled with each of these numbers, one number for each row.
     fn rows(&mut self, numbers: impl ExactSizeIterator<Item = f32>) -> Place {
         let row = if numbers.len() > 1 { size_of::<Lane>() } else { 0 };
         let first = self.memory.len();
@@ -32,7 +32,7 @@ impl Bench {
         Place::rows(self.memory.as_mut_ptr().wrapping_add(first).cast(), row)
     }
 
-    /// A register.
+    /// Adds a register.
     fn register(&mut self) -> Place {
         let first = self.memory.len();
         self.memory.push(Lane([0.0; MOST_LANES]));
@@ -43,7 +43,7 @@ impl Bench {
         self.ops.push(Op::new(code, a, b));
     }
 
-    /// Stores what `x` now is.
+    /// Stores the current `x`.
     fn keep(&mut self, to: Place) {
         match self.ops.last_mut() {
             Some(last) if last.keep.is_none() => last.keep = to,
@@ -53,20 +53,22 @@ impl Bench {
 }
 
 impl Machine<'_> {
-    /// Runs a chain over the chunk; results go to their sinks, and `past` the caches: then these are aligned, with whole registers in a row. `asks`
-    /// for what is ahead, too.
+    /// Runs a chain over the chunk. Results go to their sinks. With `asks`, the chain issues the
+    /// pending prefetches. With `past`, it uses non-temporal stores: sinks must be aligned to
+    /// [`strip::ALIGNED`], and a row must have whole registers.
     pub(super) fn run_chain(&mut self, chain: &Chain, asks: bool, past: bool) {
         let mut bench = std::mem::take(&mut self.bench);
         bench.ops.clear();
         bench.memory.clear();
-        // Row by row only where something is of rows.
+        // Goes row by row only if a value has one element for each row.
         let is_of_rows = |value: Value| matches!(self.at[value], At::OfRows(_));
         let by_row = |step: &Move| matches!(step, Move::Aggregate(..)) || step.reads().any(is_of_rows);
         let rows = if is_of_rows(chain.from) || chain.moves.iter().any(by_row) { self.rows } else { 1 };
-        // A step has at most two places in it, whose addresses are handed out while more are added.
+        // A move has at most two places here. Their addresses are handed out while more are added.
         bench.memory.reserve((1 + chain.moves.len() * 2) * self.rows);
         let from = self.place::<f32>(chain.from, &mut bench);
-        // Asking costs a short chain more than it gives, but where results are larger than the caches, so that they go past them.
+        // Prefetching costs a short chain more than it gains, except where results bypass the
+        // caches because they are larger.
         if asks && (self.past || !chain.is_short()) {
             self.ahead.drain(..).for_each(|(code, place)| bench.push(code, place, Place::NONE));
         }
@@ -120,15 +122,24 @@ impl Machine<'_> {
                 }
             }
         }
-        // SAFETY: the places hold the chunk's elements, as `place` and `target` make sure, or are in the bench. Registers and sinks overlap nothing else but
-        // operands that are read where they lie, before they are written over; a register or sink that is both read and written holds values of one
-        // chunk, element for element, or of its rows: one number for all of a row is read from the bench, or from a register that is its own. What
-        // goes past the caches is aligned, by the caller's promise, and the chain that stores it is the last.
+        // SAFETY: the contract of `strip::run` holds:
+        // - Elementwise places: `place` and `target` return memory that holds the chunk's elements.
+        // - Row operands: registers in the bench, one for each row, or one of a register that
+        //   belongs to that value alone (`Spread::Kept`). The chain writes neither.
+        // - Aggregates: a register in the bench, and one f32 for each row in the value's register.
+        //   Both are aligned.
+        // - The bench has room reserved for the whole chain, so that its registers do not move.
+        // - Aliasing: registers and sinks overlap only operands that are read in place, before they
+        //   are overwritten. A register or sink that is both read and written has the same elements
+        //   for both, or the rows' aggregates.
+        // - Non-temporal stores: sinks are aligned and rows have whole registers, as the caller of
+        //   `run_chain` checks, and the chain is the last of the chunk.
         unsafe { strip::run(from, &mut bench.ops, self.length / rows, rows) };
         self.bench = bench;
     }
 
-    /// The reciprocals, in two parts, of a value that is the same all over a row, where division by way of them is as good.
+    /// Returns the reciprocals, in two parts, of a divisor that is the same all over a row, if
+    /// division by them is as accurate.
     fn reciprocals(&self, by: Value, bench: &mut Bench) -> Option<[Place; 2]> {
         if !matches!(self.at[by], At::Uniform(..) | At::OfRows(_)) || !vector::is_fused() {
             return None;
@@ -147,10 +158,11 @@ impl Machine<'_> {
         Some([0, 1].map(|part| Place::rows(start.wrapping_add(first + part).cast(), row)))
     }
 
-    /// Where the elements of a value are, of type `T`: f32, or Bool if it is not the same all over a row.
+    /// Returns the place of a value with elements of type `T`: f32, or Bool if it is not the same
+    /// all over a row.
     fn place<T: Number>(&mut self, value: Value, bench: &mut Bench) -> Place {
         match self.at[value] {
-            // Any other register may be written within the chain, once its value has been read for the last time.
+            // Any other register may be reused within the chain after the last read of its value.
             At::Uniform(register, Spread::Kept) if self.length >= MOST_LANES => {
                 Place::rows(self.registers[register].start(), 0)
             }
@@ -164,7 +176,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Where to store a value: in its register, or in its sink, or in that of the result that lodges it.
+    /// Returns the place to store a value: its sink, a sink that lodges it, or its register.
     fn target(&mut self, chain: &Chain, value: Value) -> Place {
         if let Some(&Sink { place, bytes, .. }) = self.sink(value).or_else(|| self.lodging(value)) {
             assert!(bytes >= self.length * self.tape.dtypes[value].size(), "a chunk reaches past its output");
@@ -176,7 +188,7 @@ impl Machine<'_> {
         Place::elements(self.registers[register].start())
     }
 
-    /// The sink of a result, with room for a value that will be read for the last time before the result is there.
+    /// Returns the sink of a result whose memory may hold this value until the result is stored.
     fn lodging(&self, value: Value) -> Option<&Sink> {
         let (_, result) = self.tape.lodgers.iter().find(|(lodger, _)| *lodger == value)?;
         let bytes = self.length * self.tape.dtypes[value].size();

@@ -1,4 +1,4 @@
-//! Reading a chunk of an operand: in place where its elements follow each other, else into a register.
+//! Loads of a chunk: in place if the elements are contiguous, else into a register.
 
 use super::{At, Machine};
 use crate::cpu::memory::{Output, elements, prefetch};
@@ -11,7 +11,7 @@ use tile_compiler::dtype::DType;
 use tile_compiler::scalar::Value;
 
 impl Machine<'_> {
-    /// Where the first element of a chunk is, if lines have all of it in one piece.
+    /// Returns the position of a chunk's first element, if the lines have all of it in one piece.
     fn one_piece(&mut self, lines: &Lines, start: usize, length: usize) -> Option<usize> {
         let mut place = None;
         if lines.run - start % lines.run >= length {
@@ -22,7 +22,8 @@ impl Machine<'_> {
         place
     }
 
-    /// Reads a chunk of what will be written over it: of the same places, as [`tile_compiler::nest::Nest::may_overwrite`] says.
+    /// Reads a chunk of an operand that an output overwrites. It is read at the places that are
+    /// written, as [`tile_compiler::nest::Nest::may_overwrite`] checks.
     fn load_own<T: Number>(
         &mut self,
         reader: &Reader,
@@ -49,7 +50,8 @@ impl Machine<'_> {
         lines.walk(&self.tape.space, &mut self.walker, start, out.len(), |piece| {
             for (number, out) in out[piece.at..][..piece.length].chunks_mut(step).enumerate() {
                 let at = (piece.values[0] + number as i64 * lines.steps[0]) as usize - output.first;
-                // SAFETY: these places are this thread's to compute, and it writes none of them before it has read them.
+                // SAFETY: only this thread computes these places, and it writes each of them after
+                // it has read it.
                 let own = unsafe { output.bytes.slice(at * size_of::<T>()..(at + out.len()) * size_of::<T>()) };
                 out.copy_from_slice(elements(own));
             }
@@ -57,7 +59,8 @@ impl Machine<'_> {
         out.len()
     }
 
-    /// Reads a chunk: in place if its elements follow each other, else into `out`. Returns how many elements that made.
+    /// Reads a chunk: in place if its elements are contiguous, else into `out`. Returns the number
+    /// of elements read: 1 if they are all the same.
     pub(super) fn load<T: Number>(&mut self, reader: &Reader, start: usize, value: Value, out: &mut [T]) -> usize {
         let (space, length) = (&self.tape.space, out.len());
         let operand = self.operands[reader.operand];
@@ -69,7 +72,7 @@ impl Machine<'_> {
         let whole = reader.conditions.all_hold(space, &mut self.walker, start, length);
         let lines = if whole { &reader.offset } else { &reader.guarded };
         let step = lines.steps[0];
-        // Where every condition holds.
+        // The part of a piece in which every condition holds.
         let holds = |piece: &Piece| piece.where_at_least_zero(1, &lines.steps);
         if whole
             && reader.dynamic.is_empty()
@@ -82,7 +85,7 @@ impl Machine<'_> {
                 return 1;
             }
             let next = data.get(local + length..(local + 2 * length).min(data.len())).unwrap_or_default();
-            // The longest chain asks for one element after the other, as it goes, where that pays.
+            // The longest chain prefetches element by element as it goes, where that pays.
             if self.tape.longest_chain.is_some() && next.len() == length && size_of::<T>() == size_of::<f32>() {
                 self.ahead.push((Code::Fetch, Place::elements(next.as_ptr().cast_mut().cast())));
             } else {
@@ -119,7 +122,7 @@ impl Machine<'_> {
             });
             return length;
         }
-        // What is the same all over the chunk moves all addresses.
+        // Indices that are the same all over the chunk shift all addresses.
         let is_uniform = |(index, ..): &&(Value, DType, i64)| self.is_uniform(*index);
         let move_of = |(index, dtype, stride): &(Value, DType, i64)| {
             typed!(*dtype, D => self.value::<D>(*index)[0].to_i64()) * stride

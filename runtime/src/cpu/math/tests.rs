@@ -1,6 +1,7 @@
 use super::*;
 
-/// The greatest error of `f` against `exact`, in units in the last place, over floats of all magnitudes in `low..=high`.
+/// Returns the greatest error of `f` against `exact`, in units in the last place, over floats of
+/// all magnitudes in `low..=high`.
 fn error(f: impl Fn(f32) -> f32, exact: impl Fn(f64) -> f64, low: f32, high: f32) -> f64 {
     let mut worst: f64 = 0.0;
     let mut try_at = |x: f32| {
@@ -20,7 +21,7 @@ fn error(f: impl Fn(f32) -> f32, exact: impl Fn(f64) -> f64, low: f32, high: f32
     };
     (0..=u32::MAX).step_by(4099).for_each(|bits| try_at(f32::from_bits(bits)));
     (-200_000..=200_000).for_each(|i| try_at(i as f32 * 5.3e-4));
-    // From 1/16 to 16, where functions change from one formula to another, more of them.
+    // More arguments from 1/16 to 16, where functions change from one formula to another.
     (0x3d80_0000..0x4180_0000_u32).step_by(61).for_each(|bits| try_at(f32::from_bits(bits)));
     worst
 }
@@ -64,11 +65,11 @@ fn powers() {
     }
 }
 
-/// `f` of one number, by the lanes of a register of `L`.
+/// Evaluates `f` on one number, in the lanes of a register `L`.
 fn lane<L: Lanes>(f: unsafe fn([L; 1]) -> [L; 1]) -> impl Fn(f32) -> f32 {
     move |x| {
         let mut out = [0.0; crate::cpu::lanes::MOST_LANES];
-        // SAFETY: the processor has the instructions, as the caller has made sure.
+        // SAFETY: the caller checked that the processor has the instructions.
         unsafe { f([L::splat(x)])[0].store(out.as_mut_ptr()) };
         out[L::LANES - 1]
     }
@@ -80,7 +81,7 @@ fn functions_of_lanes<L: Lanes>() {
     let one_of_two = |x| {
         lane::<L>(|[x]| {
             let mut all = [x; 2];
-            // SAFETY: the processor has the instructions, as the caller has made sure.
+            // SAFETY: the caller checked that the processor has the instructions.
             unsafe { L::exp_each(&mut all) };
             [all[1]]
         })(x)
@@ -104,13 +105,13 @@ fn within_two_units_in_the_last_place() {
             functions_of_lanes::<__m512>();
             let by_table = |x| {
                 lane::<__m512>(|mut x| {
-                    // SAFETY: the processor has the instructions, as was asked.
+                    // SAFETY: the features were detected just above.
                     unsafe { erf_by_table(&mut x) };
                     x
                 })(x)
             };
             assert!(everywhere(by_table, libm::erf) < 2.0);
-            // Exactly, so that gelu of what is far below 0 is 0.
+            // Exactly -1, so that gelu is 0 far below 0.
             assert_eq!(by_table(-4.0), -1.0);
         }
     }

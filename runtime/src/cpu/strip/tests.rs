@@ -1,7 +1,10 @@
 use super::*;
+use crate::cpu::emulated::Emulated;
 use crate::cpu::memory::Register;
+use crate::cpu::simd::Portable;
 
-/// `a` times a factor for each row, minus a number, with the sum and the greatest of each row, as [`run`] and as plain loops do it.
+/// Computes `a` times a factor for each row, minus a number, with each row's sum and maximum.
+/// Compares [`run`] with plain loops.
 fn rows_equal_their_definition(strips: unsafe fn(Place, &mut [Op], usize, usize)) {
     for (length, rows) in [(1, 7), (5, 4), (16, 3), (31, 2), (32, 3), (47, 3), (64, 2), (100, 3), (128, 2), (333, 4)] {
         let mut a: Vec<f32> = (0..length * rows).map(|i| ((i * 37) % 101) as f32 - 50.0).collect();
@@ -30,21 +33,21 @@ fn rows_equal_their_definition(strips: unsafe fn(Place, &mut [Op], usize, usize)
             aggregate(Code::Sum, 0),
             aggregate(Code::Greatest, 1),
         ];
-        // SAFETY: there is room for so many rows, and for what serves them.
+        // SAFETY: every place has room for this many rows, and nothing overlaps.
         unsafe { strips(Place::elements(place(&mut a)), &mut ops, length, rows) };
         fence();
         assert_eq!(&past.elements::<f32>()[..out.len()], out, "past the caches, {rows} rows of {length}");
         for (row, (out, a)) in out.chunks(length).zip(a.chunks(length)).enumerate() {
             let expected: Vec<f32> = a.iter().map(|a| a * (row + 1) as f32 - 0.5).collect();
             assert_eq!(out, expected, "{rows} rows of {length}");
-            // Of halves, few enough that every sum is exact.
+            // The numbers are halves, few enough that every sum is exact.
             assert_eq!(wholes[0][row], expected.iter().sum::<f32>(), "{rows} rows of {length}");
             assert_eq!(wholes[1][row], expected.iter().copied().fold(f32::MIN, f32::max), "{rows} rows of {length}");
         }
     }
 }
 
-/// Chains of one operation, with and without an aggregate, as [`run`] and as plain loops do them.
+/// Runs chains of one operation, with and without an aggregate, and compares them with plain loops.
 fn loops_equal_their_definition(strips: unsafe fn(Place, &mut [Op], usize, usize)) {
     for (length, rows) in [(64, 1), (128, 3), (300, 2), (1024, 4)] {
         let mut x: Vec<f32> = (0..length * rows).map(|i| ((i * 37) % 101) as f32 - 50.0).collect();
@@ -63,7 +66,7 @@ fn loops_equal_their_definition(strips: unsafe fn(Place, &mut [Op], usize, usize
                 let sums = Place::rows(registers.as_mut_ptr().cast(), 0);
                 ops.extend(aggregate.map(|code| Op::new(code, sums, whole)));
                 assert!(lone(&ops).is_some());
-                // SAFETY: there is room for so many rows, and for what serves them.
+                // SAFETY: every place has room for this many rows, and nothing overlaps.
                 unsafe { strips(Place::elements(x.as_mut_ptr().cast()), &mut ops, length, rows) };
                 for (row, (out, x)) in out.chunks(length).zip(x.chunks(length)).enumerate() {
                     let by = if code == Code::Nothing { 1.0 } else { (row + 1) as f32 };
@@ -88,10 +91,21 @@ fn loops_equal_their_definition(strips: unsafe fn(Place, &mut [Op], usize, usize
     }
 }
 
+/// Returns [`strips`] with the emulated vectors of an instruction set.
+pub fn emulated(set: Emulated) -> unsafe fn(Place, &mut [Op], usize, usize) {
+    match set {
+        Emulated::Avx512 => strips::<Portable<f32, 16>>,
+        Emulated::Avx2 => strips::<Portable<f32, 8>>,
+        Emulated::Neon | Emulated::Portable => strips::<Portable<f32, 4>>,
+    }
+}
+
 #[test]
 fn every_vector_unit() {
-    loops_equal_their_definition(strips::<crate::cpu::simd::Portable<f32, 4>>);
-    rows_equal_their_definition(strips::<crate::cpu::simd::Portable<f32, 4>>);
+    for set in Emulated::ALL {
+        loops_equal_their_definition(emulated(set));
+        rows_equal_their_definition(emulated(set));
+    }
     #[cfg(target_arch = "x86_64")]
     {
         if level() >= Level::Avx2 {

@@ -1,4 +1,4 @@
-//! Nests of attention in blocks of any size, the left over ones among them, against the reference for nests.
+//! Nests of attention in blocks of any size, also with remainders, against the reference for nests.
 
 use tile_compiler::interpret::nest;
 use tile_compiler::pipeline;
@@ -25,7 +25,8 @@ const GRADIENTS: &str = "
     DK = grad(L, K);
     DV = grad(L, V);";
 
-/// The nests of attention in a program of two batches, three heads, these rows and these points.
+/// Returns the nests of attention in a program of two batches and three heads, with this many rows
+/// and points.
 fn nests(outputs: &str, statements: &str, rows: usize, points: usize) -> Vec<Nest> {
     let source = format!(
         "function f(Q[B, T, H, D], K[B, N, H, D], V[B, N, H, E], Mask[T, N]) -> ({outputs}) {{ {FORWARD} {statements} }}"
@@ -39,7 +40,7 @@ fn nests(outputs: &str, statements: &str, rows: usize, points: usize) -> Vec<Nes
     }
     let mut graph = builder.network().unwrap().graph;
     pipeline::optimise(&mut graph);
-    // A profile under which gradients of so few rows compute their scores again, too.
+    // A profile under which gradients compute their scores again even for this few rows.
     let profile = Profile { max_buffers: 16, ..Profile::generic() };
     let plan = pipeline::plan(&graph, &profile).unwrap();
     let nest = |work: &Work| match work {
@@ -51,6 +52,10 @@ fn nests(outputs: &str, statements: &str, rows: usize, points: usize) -> Vec<Nes
 
 #[test]
 fn attention_in_blocks() {
+    Emulated::each(in_blocks);
+}
+
+fn in_blocks() {
     let mut rng = TestRng::deterministic_rng(proptest::test_runner::RngAlgorithm::ChaCha);
     let mut draw = Draw(&mut rng);
     let mut seen = 0;

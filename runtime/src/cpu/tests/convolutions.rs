@@ -13,7 +13,8 @@ const I: usize = 4;
 const J: usize = 5;
 const F: usize = 6;
 
-/// One coordinate of the image in terms of a line and a tap, the size of the image, and whether guards keep it inside.
+/// One coordinate of the image as a sum of a line and a tap, the size of the image, and whether
+/// guards keep it inside.
 fn coordinate(draw: &mut Draw, at: usize, tap: usize, extents: &[usize; 7]) -> (Affine, usize, bool) {
     let (stride, dilation) = (draw.of(&[1, 1, 1, 2]), draw.of(&[1, 1, -1, 2]));
     let sum = Affine::new([(at, stride), (tap, dilation)], 0).unwrap();
@@ -25,7 +26,8 @@ fn coordinate(draw: &mut Draw, at: usize, tap: usize, extents: &[usize; 7]) -> (
     (sum.sub(&Affine::constant(low + before)).unwrap(), size, guarded)
 }
 
-/// A convolution of either kind: of images by a kernel, or of images by what their gradient is, which gives a kernel's.
+/// Returns a convolution of images by a kernel, or of images by the gradient of the results, which
+/// gives the gradient of the kernel.
 fn convolution(draw: &mut Draw) -> Nest {
     let of_kernel = draw.chance(40);
     let mut extents =
@@ -93,11 +95,11 @@ fn convolution(draw: &mut Draw) -> Nest {
 
 #[test]
 fn random_convolutions_equal_their_definition() {
-    // Without infinities: what a guard excludes is 0 times the kernel there.
+    // No infinities: where a guard excludes a term, the factor is 0.
     check(1500, 0, convolution);
 }
 
-/// Enough of them are computed by way of a window.
+/// Enough of the convolutions are computed through a window.
 #[test]
 fn convolutions_have_windows() {
     let mut runner = TestRunner::deterministic();

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A nest without axes but one, whose epilogue is `program` over as many loads as it has operands.
+/// Returns a nest with one axis, whose epilogue is `program` over one load for each operand.
 fn elementwise(program: Program<Leaf>, operands: &[&Tensor], result: DType) -> Nest {
     let places = operands[0].ty().elements();
     let axes = vec![Axis { name: "i".into(), extent: places }];
@@ -24,7 +24,7 @@ fn elementwise(program: Program<Leaf>, operands: &[&Tensor], result: DType) -> N
     }
 }
 
-/// Every operation on every type, and every cast, at values near and far.
+/// Tests every operation on every type, and every cast, at values near and far.
 #[test]
 fn every_operation_equals_its_definition() {
     let values =
@@ -66,7 +66,7 @@ fn every_operation_equals_its_definition() {
             let (a, b) = (load(&mut program, 0, dtype), load(&mut program, 1, dtype));
             let result = program.binary(op, a, b);
             check(program.clone(), &[&left, &right], result);
-            // With a constant on either side, and choices of what is compared.
+            // Tests with a constant on either side, and choices of compared values.
             let constant = program.constant(Scalar::from_i64(dtype, 3));
             for (a, b) in [(a, constant), (constant, a)] {
                 let result = program.binary(op, a, b);
@@ -88,7 +88,8 @@ fn every_operation_equals_its_definition() {
     }
 }
 
-/// Words that are shifted both ways, which are rotated only where the counts, the type and the other readers allow it.
+/// Tests words that are shifted both ways. They are rotated only if the counts, the type and the
+/// other readers allow it.
 #[test]
 fn shifts_both_ways_equal_their_definition() {
     for dtype in [DType::U32, DType::I32, DType::U64] {
@@ -117,13 +118,14 @@ fn shifts_both_ways_equal_their_definition() {
     }
 }
 
-/// Exchanged axes, which are read a table at a time: few columns and many, one row, more than fit a chunk, reversed and repeated rows.
+/// Tests exchanged axes, which are read a table at a time: few and many columns, one row, more than
+/// fit a chunk, reversed and repeated rows.
 #[test]
 fn copies_in_another_order_equal_their_definition() {
     for dtype in [DType::F32, DType::U8, DType::F64] {
         for columns in 1..=9 {
             for (outer, rows) in [(1, 1), (1, 7), (2, 256), (3, 1031), (5, 30)] {
-                // The coefficients of a row's and a column's number in what is read, and its first element.
+                // The coefficients of row and column in the address, and the first element.
                 for (row, column, first) in
                     [(1, rows, 0), (2, 2 * rows, 1), (-1, rows, rows - 1), (0, 1, 3), (1, -rows, rows * (columns - 1))]
                 {
@@ -151,7 +153,8 @@ fn copies_in_another_order_equal_their_definition() {
     }
 }
 
-/// Division by one number for all is division: rounded as that but for a millionth of a unit, exact where it is.
+/// Division by a uniform divisor rounds like division, up to a millionth of a unit, and is exact
+/// where the quotient is.
 #[test]
 fn quotients_by_one_number_are_rounded_right() {
     let mut runner = TestRunner::deterministic();

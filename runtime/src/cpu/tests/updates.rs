@@ -1,8 +1,9 @@
-//! Nests with outputs that are written over what they read, as an optimizer's updates are.
+//! Nests whose outputs overwrite operands, as an optimizer's updates do.
 
 use super::*;
 
-/// Sums of products, or values of places, whose epilogue makes up to three outputs, most of them over operands that it reads.
+/// Returns sums of products, or values of places, whose epilogue makes up to three outputs. Most
+/// overwrite operands that it reads.
 fn updates(draw: &mut Draw) -> Nest {
     let mut nest = product(draw);
     if draw.chance(50) {
@@ -30,7 +31,7 @@ fn updates(draw: &mut Draw) -> Nest {
         }
         nest.outputs.push(output);
     }
-    // What is the same everywhere, what is the same all over a row, and what says which of two values is taken.
+    // A scalar, one number for each column, and a condition that selects between two values.
     let [scalar, of_columns, condition] = [0, 1, 2].map(|n| nest.operands.len() + n);
     let last = nest.free - 1;
     nest.operands.push(TensorType::new(dtype, [1]));
@@ -46,7 +47,7 @@ fn updates(draw: &mut Draw) -> Nest {
     }
     values.push(load(&mut program, scalar, Affine::constant(0), dtype));
     values.push(load(&mut program, of_columns, Affine::var(last), dtype));
-    // What is written over may be read early, or only late.
+    // The overwritten operand may be read early, or only late.
     let (count, late) = (6 + draw.below(24), draw.chance(50));
     for number in 0..count {
         let (a, b) = (draw.of(&values[values.len().saturating_sub(3)..]), draw.of(&values));
@@ -87,7 +88,7 @@ fn what_is_written_over_was_read_before() {
         if nest.places() * nest.reduction_points() > 20_000 {
             continue;
         }
-        // A guard may make a factor 0, and not the product with an infinite one.
+        // A guard may make a factor 0, but not its product with an infinite one.
         let special = if nest.aggregation.is_some() { 0 } else { 10 };
         let operands = operands(&mut draw, &nest, special);
         let want = reference(&nest, &[], &operands);

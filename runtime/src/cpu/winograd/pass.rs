@@ -8,17 +8,18 @@ use crate::cpu::shared::Shared;
 use crate::cpu::{pool, scratch};
 use std::ops::Range;
 
-/// Bytes of V and M of the tiles that pass at once: they stay in an L2 cache beside some of U.
+/// The bytes of V and M of the tiles that pass at once. They stay in an L2 cache beside some of U.
 const BLOCK_BYTES: usize = 1 << 20;
-/// The largest U that each block of tiles reads anew.
+/// The largest U, in bytes, that each block of tiles reads again.
 const SMALL_KERNEL_BYTES: usize = 3 << 20;
-/// Bytes of V of the tiles that pass at once where U is larger.
+/// The bytes of V of the tiles that pass at once if U is larger.
 const SHARED_BYTES: usize = 8 << 20;
-/// Filters that are multiplied before the results are transformed: few, so that M is small.
+/// The most filters that are multiplied before their results are transformed. Few keep M small.
 const FILTERS: usize = 128;
-/// Most terms of a sum that pass at once: as many channels of a panel of tiles stay in L1.
+/// The most terms of a sum that pass at once: that many channels of a panel of tiles stay in L1.
 const TERMS: usize = 512;
-/// Elements between points, so that those of one tile do not displace each other from the caches.
+/// The elements of padding between points, so that those of a tile do not displace each other from
+/// the caches.
 const APART: usize = 16;
 
 impl Winograd {
@@ -26,12 +27,14 @@ impl Winograd {
     pub fn convolve(&self, job: &Job, kernel: &[f32]) {
         let (tiles, points) = (self.tiles(), self.points());
         let Shape { channels, filters, .. } = self.shape;
-        let group = filters.min(FILTERS);
+        let width = self.kernels.columns();
+        // Whole panels, as `finish` demands.
+        let group = filters.min(FILTERS / width * width);
         let threads = pool::threads();
         let bytes = |elements: usize| elements * points * size_of::<f32>();
         if bytes(channels * filters) <= SMALL_KERNEL_BYTES {
             let most = (BLOCK_BYTES / bytes(channels + group)).max(self.kernels.rows);
-            // As equal in size as can be, and enough of them for all threads.
+            // Blocks as equal in size as possible, and enough of them for all threads.
             let blocks = tiles.div_ceil(most).next_multiple_of(threads).min(tiles);
             pool::run(blocks, |block| {
                 let some = tiles * block / blocks..tiles * (block + 1) / blocks;
@@ -39,7 +42,7 @@ impl Winograd {
                 scratch::with(size.elements(points), |v: &mut [f32]| {
                     let shared = Shared::new(v);
                     self.transform_tiles(job.launch, some.clone(), &size, 0, &shared);
-                    // SAFETY: nobody writes it any more.
+                    // SAFETY: `v` is this task's own, and nothing writes it any more.
                     let v = unsafe { shared.slice(0..size.elements(points)) };
                     (0..filters).step_by(group).for_each(|first| {
                         let filters = first..filters.min(first + group);
@@ -62,9 +65,8 @@ impl Winograd {
                     let of_all = some.start + part.start..some.start + part.end;
                     self.transform_tiles(job.launch, of_all, &size, part.start, &shared);
                 });
-                // SAFETY: nobody writes it any more.
+                // SAFETY: all tasks that write `v` have ended, and the tasks below only read it.
                 let v = unsafe { shared.slice(0..size.elements(points)) };
-                let width = self.kernels.columns();
                 let panels = filters.div_ceil(width);
                 let groups = panels.div_ceil(FILTERS / width).next_multiple_of(threads).min(panels);
                 pool::run(groups, |group| {
@@ -76,7 +78,8 @@ impl Winograd {
         }
     }
 
-    /// Transforms some tiles of the image to their points; in `v` they are from number `at` on.
+    /// Transforms some tiles of the image to their points, which in `v` are from tile number `at`
+    /// on.
     fn transform_tiles(&self, launch: Launch, tiles: Range<usize>, size: &Block, at: usize, v: &Shared<f32>) {
         let (side, vectors) = (self.transforms.side, self.shape.channels.div_ceil(self.kernels.lanes));
         let length = vectors * self.kernels.lanes;
@@ -85,7 +88,8 @@ impl Winograd {
         let data: &[f32] = elements(bytes);
         let loops = self.shape.loops.iter().zip(launch.steps).map(|(stride, &step)| stride * step as isize);
         let origin = self.shape.origin - first as isize + loops.sum::<isize>();
-        // One pixel of zeros, then one for each of a tile's that is not followed by as many elements as are read.
+        // A pixel of zeros, then room for a copy of each pixel of a tile that is followed by too
+        // few elements.
         scratch::with((1 + side * side) * length, |spare: &mut [f32]| {
             let (zeros, spare) = spare.split_at_mut(length);
             zeros.fill(0.0);
@@ -112,20 +116,33 @@ impl Winograd {
                 }
                 let last = at * size.tile + (self.points() - 1) * size.point;
                 assert!(last + length <= v.len(), "a point reaches past the end");
-                // SAFETY: every pixel is followed by `length` elements, as is every point by the above; tiles are split between threads.
+                // SAFETY:
+                // - Pixels: each of the side² places has `length` readable elements: in the image,
+                //   in a copy, or zeros.
+                // - Points: the assert above checks that the last one has `length` elements. No
+                //   other thread writes this tile's.
+                // - `transforms` is that of this processor's detected features.
                 unsafe { (self.transforms.input)(&places, vectors, v.start().add(at * size.tile), size.point) };
             }
         });
     }
 
-    /// The image of a tile, and its first line and pixel.
+    /// Returns the image of a tile, and the tile's first line and pixel.
     fn place(&self, tile: usize) -> (usize, usize, usize) {
         let (row, outputs) = (tile / self.across, self.transforms.outputs);
         (row / self.down, row % self.down * outputs, tile % self.across * outputs)
     }
 
-    /// Computes the results of some tiles, of which `v` has the points, for some filters, the first of which begins a panel.
+    /// Computes output tiles from the transformed input `v`, for some filters. `filters.start` must
+    /// be a multiple of the panel width, and so must `filters.end` unless it is the number of
+    /// filters.
     fn finish(&self, job: &Job, tiles: Range<usize>, size: &Block, v: &[f32], kernel: &[f32], filters: Range<usize>) {
+        let width = self.kernels.columns();
+        debug_assert!(filters.start.is_multiple_of(width), "filters start within a panel");
+        debug_assert!(
+            filters.end.is_multiple_of(width) || filters.end == self.shape.filters,
+            "filters end within a panel"
+        );
         let (points, outputs, lanes) = (self.points(), self.transforms.outputs, self.kernels.lanes);
         let length = filters.len().next_multiple_of(lanes);
         let stride = tiles.len() * length + APART;
@@ -136,7 +153,9 @@ impl Winograd {
             }
             let mut machine = job.finisher();
             for (number, tile) in tiles.enumerate() {
-                // SAFETY: `m` has a row of `length` for each point and tile, `results` for each result of a tile.
+                // SAFETY: `m` has `length` elements for each point of this tile, `stride` apart,
+                // and `results` has them for each result of a tile. `transforms` is that of this
+                // processor's detected features.
                 unsafe {
                     let (from, to) = (m[number * length..].as_ptr(), results.as_mut_ptr());
                     (self.transforms.output)(from, stride, length / lanes, to, length);
@@ -160,7 +179,8 @@ impl Winograd {
         });
     }
 
-    /// The product at one point: `tiles` rows of `v` by the panels of some filters, into rows of `m`.
+    /// Computes the product at one point: `tiles` rows of `v` by the panels of some filters, into
+    /// rows of `m`.
     #[expect(clippy::too_many_arguments, reason = "a product's operands and their sizes")]
     fn multiply(
         &self,
@@ -192,25 +212,27 @@ impl Winograd {
                         Strided { start: b.as_ptr(), stride: padded },
                     );
                     let run = [Run { offset: 0, length: count }];
-                    // SAFETY: the three slices are what the kernel touches, and it is one of this processor's.
+                    // SAFETY: the kernel's contract holds. `a`, `b` and `c` are slices of exactly
+                    // the rows × columns that the kernel accesses, at these strides, and the kernel
+                    // is that of this processor's detected features.
                     unsafe { kernel(&run, a, b, c.as_mut_ptr(), length, terms == 0) };
                 }
             }
         }
     }
 }
-/// How the points of some tiles lie in memory.
+/// The memory layout of the points of some tiles.
 struct Block {
-    /// Elements from tile to tile: the channels, in whole vectors.
+    /// The elements from tile to tile: the channels, in whole vectors.
     tile: usize,
-    /// Elements from point to point.
+    /// The elements from point to point.
     point: usize,
 }
 
 impl Block {
     fn new(winograd: &Winograd, tiles: usize) -> Self {
         let length = winograd.shape.channels.next_multiple_of(winograd.kernels.lanes);
-        // Rows that many bytes apart would displace each other from L1.
+        // Rows at such distances would displace each other from L1.
         let tile = if (length * size_of::<f32>()).is_multiple_of(1024) { length + APART } else { length };
         Self { tile, point: tiles * tile + APART }
     }

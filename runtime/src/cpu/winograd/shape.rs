@@ -1,8 +1,11 @@
-//! Which nests are convolutions by a window of 3 × 3 or 5 × 5 at stride 1, and where their elements are.
+//! Recognition of convolutions with windows of 3 × 3 or 5 × 5 at stride 1, and the addresses of
+//! their elements.
 //!
-//! Such a nest is a sum of products ([`Roles`]) in whose image two axes of the result, lines and pixels, each meet a tap of as many: the image's address
-//! has `stride · (y + i)`, or `stride · (y - i)` as in the gradient of one, and every guard bounds such a sum. Channels lie side by side. Where no guard tells
-//! taps along a line from channels, these are one axis, so many times as long as there are channels.
+//! Such a nest is a sum of products ([`Roles`]). Two axes of the result, lines and pixels, are each
+//! paired with an axis of taps: the image's address contains `stride · (y + i)`, or
+//! `stride · (y - i)` as in a convolution's gradient, and every guard bounds such a sum. Channels
+//! are contiguous. If no guard tells a line's taps from its channels, both are one axis, whose
+//! extent is their product.
 
 use crate::cpu::contraction::oriented;
 use crate::cpu::gemm::Places;
@@ -13,51 +16,54 @@ use tile_compiler::dtype::DType;
 use tile_compiler::nest::{Leaf, Load, Nest, Roles};
 use tile_compiler::scalar::{Inst, Value};
 
-/// A convolution of that kind.
+/// A convolution of this kind.
 pub struct Shape {
     /// The side of the window.
     pub taps: usize,
-    /// The operand that the image is.
+    /// The operand that is the image.
     pub image: usize,
-    /// Its element at the first coordinates, and what each loop around the nest adds to it.
+    /// The number of the image's element at the first coordinates, and what each loop around the
+    /// nest adds to it.
     pub origin: isize,
     pub loops: Vec<isize>,
-    /// For each image its distance from the first one, and its first place.
+    /// For each image, its distance in elements from the first one, and its first place.
     pub images: Vec<(isize, usize)>,
     pub lines: Side,
     pub pixels: Side,
     pub channels: usize,
     pub filters: usize,
-    /// The operand that the kernel is, and where its elements are: filters × (taps, then channels).
+    /// The operand that is the kernel, and the places of its elements: filters × (taps, then
+    /// channels).
     pub kernel: usize,
     pub places: Places,
 }
 
-/// Lines or pixels. Result number y meets coordinates y, y + 1 and so on.
+/// Lines or pixels. Result number y reads coordinates y, y + 1 and so on.
 pub struct Side {
     pub extent: usize,
-    /// Elements of the image from one coordinate to the next.
+    /// The image's elements per step of the coordinate.
     pub stride: isize,
-    /// Places from one result to the next.
+    /// The places from one result to the next.
     pub place: usize,
-    /// Where the image is; elsewhere there are zeros.
+    /// The coordinates within the image. Elsewhere there are zeros.
     pub within: Range<isize>,
-    /// Whether the last of the kernel's taps is the first to be met.
+    /// Whether the kernel's last tap comes first.
     pub reversed: bool,
 }
 
-/// What a side is made of.
+/// The axes that make up a side.
 struct Axes {
     row: usize,
     tap: usize,
-    /// Of the image, from coordinate to coordinate.
+    /// The image's elements per step of the coordinate.
     stride: i64,
-    /// What a step along `tap` does to the coordinate; 0 where the tap shares its axis with the channels.
+    /// The change of the coordinate per step along `tap`, or 0 where the tap shares its axis with
+    /// the channels.
     sign: i64,
 }
 
 impl Shape {
-    /// The nest as such a convolution.
+    /// Describes the nest as such a convolution, if it is one.
     pub fn of(nest: &Nest) -> Option<Self> {
         let roles = oriented(nest)?;
         let [filter] = roles.columns[..] else { return None };
@@ -112,7 +118,7 @@ impl Shape {
     }
 }
 
-/// The plain load of f32 that a value is.
+/// Returns the load that a value is, if it is an f32 load without run-time indices.
 fn load(nest: &Nest, value: Value) -> Option<&Load> {
     match &nest.body.insts[value] {
         (Inst::Leaf(Leaf::Load(load)), DType::F32) if load.dynamic.is_empty() => Some(load),
@@ -120,7 +126,9 @@ fn load(nest: &Nest, value: Value) -> Option<&Load> {
     }
 }
 
-/// Lines and pixels, the axis that the channels are (with the pixels' taps, where those have none of their own), if there is one, and how many they are.
+/// Finds the axes of lines and pixels, the axis of the channels, if there is one, and the number of
+/// channels. The axis of the channels also has the pixels' taps, if these have no axis of their
+/// own.
 fn axes(
     nest: &Nest,
     roles: &Roles,
@@ -128,7 +136,8 @@ fn axes(
     conditions: &[&Affine],
 ) -> Option<(Axes, Axes, Option<usize>, usize)> {
     let extent = |axis: usize| nest.axes[axis].extent;
-    // Of several rows of that stride, as where an image has one line only, the one that a condition names with the tap.
+    // Several rows may have that stride, as in an image of one line. The one that a condition names
+    // together with the tap is preferred.
     let row = |stride: i64, tap: usize| {
         let named = |row: usize| conditions.iter().any(|c| c.coefficient(row) != 0 && c.coefficient(tap) != 0);
         let rows = roles.rows.iter().copied().filter(|&row| image.coefficient(row) == stride);
@@ -171,7 +180,8 @@ impl Side {
         }
     }
 
-    /// Takes a condition into account, if it is one on the coordinate: `row + sign · tap` or its negative, plus a constant, is at least 0.
+    /// Applies a condition to the range within the image. Returns false unless it bounds the
+    /// coordinate: `row + sign · tap` or its negative, plus a constant, is at least 0.
     fn bound(&mut self, axes: &Axes, taps: usize, condition: &Affine) -> bool {
         let (direction, constant) = (condition.coefficient(axes.row), condition.offset() as isize);
         if direction.abs() != 1
@@ -181,7 +191,7 @@ impl Side {
         {
             return false;
         }
-        // Backwards, the first coordinate that is met is as far before as the last tap.
+        // If reversed, the first coordinate belongs to the last tap.
         let first = if self.reversed { taps as isize - 1 } else { 0 };
         if direction == 1 {
             self.within.start = self.within.start.max(first - constant);

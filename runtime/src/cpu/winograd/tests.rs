@@ -1,3 +1,4 @@
+use super::super::emulated::Emulated;
 use super::super::job::Position;
 use super::super::memory::{Output as Written, elements_mut};
 use super::super::space::Space;
@@ -11,7 +12,8 @@ use tile_compiler::nest::{Axis, Leaf, Load, Output};
 use tile_compiler::scalar::{BinaryOp, Inst, Program};
 use tile_compiler::tensor::TensorType;
 
-/// A convolution of some images by a window of `taps` × `taps`, with these numbers of zeros before and after; `backwards` it is as a gradient's.
+/// A convolution of some images by a window of `taps` × `taps`, with these numbers of zeros before
+/// and after each side. `backwards` sides are those of a gradient.
 #[derive(Clone, Debug)]
 struct Convolution {
     taps: usize,
@@ -22,7 +24,7 @@ struct Convolution {
     filters: usize,
     padding: [usize; 4],
     backwards: [bool; 2],
-    /// Whether guards keep the image's addresses inside, or the load's own conditions.
+    /// Whether guards keep the image's addresses inside, instead of the load's own conditions.
     guarded: bool,
 }
 
@@ -32,13 +34,14 @@ impl Convolution {
         inner + self.taps - 1 - self.padding[2 * side] - self.padding[2 * side + 1]
     }
 
-    /// The coordinate that a result and a tap meet.
+    /// Returns the coordinate of a result and a tap.
     fn coordinate(&self, side: usize, at: usize, tap: usize) -> Option<usize> {
         let tap = if self.backwards[side] { self.taps - 1 - tap } else { tap };
         (at + tap).checked_sub(self.padding[2 * side]).filter(|coordinate| *coordinate < self.size(side))
     }
 
-    /// The nest, in which an axis of extent 1 is left out and taps are one axis with the channels where nothing tells them apart.
+    /// Builds the nest. Axes of extent 1 are left out, and taps share an axis with the channels if
+    /// nothing tells them apart.
     fn nest(&self) -> Nest {
         let (height, width, channels) = (self.size(0) as i64, self.size(1) as i64, self.channels as i64);
         let merged = self.padding[2..] == [0, 0] && !self.backwards[1] && !self.guarded;
@@ -134,7 +137,7 @@ impl Convolution {
         self.images * self.lines * self.pixels * self.filters
     }
 
-    /// By definition, in f64; and the sums of the terms' sizes.
+    /// Computes the results by definition, in f64, and the sums of the terms' magnitudes.
     fn reference(&self, [image, kernel, bias, residual]: [&[f32]; 4]) -> Vec<(f64, f64)> {
         (0..self.places())
             .map(|place| {
@@ -157,7 +160,7 @@ impl Convolution {
     }
 }
 
-/// Numbers in -1..1 without a pattern.
+/// Returns numbers in -1..1 without a pattern.
 fn numbers(count: usize, seed: u32) -> Vec<f32> {
     let mut state = seed.wrapping_mul(0x9e37_79b9) | 1;
     let mut next = || {
@@ -169,14 +172,14 @@ fn numbers(count: usize, seed: u32) -> Vec<f32> {
     (0..count).map(|_| next()).collect()
 }
 
-/// What an algorithm gives, with the kernel transformed ahead or not.
+/// Computes the results of an algorithm, with the kernel transformed ahead or not.
 fn run(nest: &Nest, transforms: Transforms, operands: &[&[f32]], ahead: bool) -> Option<Vec<f32>> {
     let winograd = Winograd::of(Shape::of(nest)?, transforms);
     assert_eq!(winograd.packs(nest), [1]);
     let operands: Vec<Operand> =
         operands.iter().map(|operand| Operand::from(super::super::memory::bytes_of(operand))).collect();
     let launch = Launch { operands: &operands, steps: &[] };
-    let kernel = ahead.then(|| winograd.pack(launch));
+    let kernel = ahead.then(|| winograd.pack(launch, None));
     let mut result = Register::zeroed(nest.places() * size_of::<f32>());
     let outputs = [Written::new(result.elements_mut(), 0)];
     let epilogue = Tape::new(nest, &nest.epilogue, &nest.epilogue.results, Space::new(nest, 0..nest.free), &[]);
@@ -198,17 +201,21 @@ fn check(convolution: &Convolution) {
     let [image, kernel, bias, residual] = [0, 1, 2, 3].map(|operand: usize| &operands[operand][..]);
     let operands = [image, kernel, bias, residual];
     let expected = convolution.reference(operands);
-    // Roundings are relative to all that a tile's points are made of, not only to the terms of one of its results, of which some
-    // may be outside of the image: to as much as all taps have on average, at least, a quarter for each of their channels.
+    // Rounding errors are relative to all that a tile's points are made of, not only to the terms
+    // of one result, of which some may be outside of the image. So the bound is at least what all
+    // taps have on average: a quarter for each of their channels.
     let of_taps = (convolution.taps * convolution.taps * convolution.channels) as f64 / 4.0;
     let tolerance = 1e-6 * expected.iter().fold(of_taps.max(3.0), |most, (_, sizes)| sizes.max(most));
-    for (transforms, ahead) in suiting(convolution).flat_map(|transforms| [(transforms, true), (transforms, false)]) {
-        let got = run(&nest, transforms, &operands, ahead).expect("it is such a convolution");
-        for (place, (got, (sum, _))) in got.iter().zip(&expected).enumerate() {
-            let error = (f64::from(*got) - sum).abs();
-            assert!(error <= tolerance, "place {place} is {got}, not {sum}: {convolution:?}");
+    Emulated::each(|| {
+        let suiting = suiting(convolution).flat_map(|transforms| [(transforms, true), (transforms, false)]);
+        for (transforms, ahead) in suiting {
+            let got = run(&nest, transforms, &operands, ahead).expect("it is such a convolution");
+            for (place, (got, (sum, _))) in got.iter().zip(&expected).enumerate() {
+                let error = (f64::from(*got) - sum).abs();
+                assert!(error <= tolerance, "place {place} is {got}, not {sum}: {convolution:?}");
+            }
         }
-    }
+    });
 }
 
 fn convolutions() -> impl Strategy<Value = Convolution> {
@@ -228,7 +235,7 @@ fn convolutions() -> impl Strategy<Value = Convolution> {
     })
 }
 
-/// One that nothing but the sizes is particular about.
+/// Returns a convolution with these sizes and nothing else that is special.
 fn plain(images: usize, lines: usize, pixels: usize, channels: usize, filters: usize) -> Convolution {
     Convolution {
         taps: 3,
@@ -256,7 +263,8 @@ proptest! {
     }
 }
 
-/// More tiles than pass at once, more filters than are multiplied at once, more channels than pass at once, and a kernel that blocks share.
+/// Tests more tiles than pass at once, more filters than are multiplied at once (also no multiple
+/// of panels of 12), more channels than pass at once, and a kernel that blocks share.
 #[test]
 fn large() {
     check(&plain(2, 37, 41, 20, 150));
@@ -265,7 +273,7 @@ fn large() {
     check(&Convolution { taps: 5, padding: [2; 4], ..plain(2, 13, 15, 40, 150) });
 }
 
-/// Without padding the taps of a line are one axis with the channels.
+/// Without padding, the taps of a line share an axis with the channels.
 #[test]
 fn unguarded() {
     for padding in [[0; 4], [1, 1, 0, 0]] {
@@ -274,7 +282,7 @@ fn unguarded() {
     }
 }
 
-/// It is no such convolution where a stride is 2, or where the window is of another size.
+/// A nest with a stride of 2, or with a window of another size, is no such convolution.
 #[test]
 fn others_are_none() {
     let mut nest = plain(1, 8, 8, 16, 16).nest();
@@ -289,7 +297,7 @@ fn others_are_none() {
     assert!(Shape::of(&nest).is_none());
 }
 
-/// It pays for some of a network's convolutions, and not for small ones.
+/// The algorithm pays for some of a network's convolutions, and not for small ones.
 #[test]
 fn choice() {
     let chosen = |convolution: &Convolution, kept: bool| {
@@ -304,7 +312,7 @@ fn choice() {
     assert_eq!(chosen(&plain(1, 8, 8, 2, 2), true), None);
 }
 
-/// The errors that the module's head states.
+/// Tests the errors that the module's head states.
 #[test]
 fn rounding() {
     let [two, four] = errors(&plain(1, 12, 12, 256, 32))[..] else { panic!("there are two algorithms") };
@@ -318,7 +326,7 @@ fn rounding() {
     );
 }
 
-/// The errors of each algorithm, relative to those of sums term by term.
+/// Returns the errors of each algorithm, relative to those of sums term by term.
 fn errors(convolution: &Convolution) -> Vec<f64> {
     let nest = convolution.nest();
     let mut operands: Vec<Vec<f32>> =
@@ -331,7 +339,7 @@ fn errors(convolution: &Convolution) -> Vec<f64> {
         let squares = got.iter().zip(&expected).map(|(got, (sum, _))| (f64::from(*got) - sum).powi(2));
         (squares.sum::<f64>() / got.len() as f64).sqrt()
     };
-    // Term by term.
+    // The sums term by term.
     let direct: Vec<f32> = (0..convolution.places())
         .map(|place| {
             let (f, x, y) = (place % 32, place / 32 % 12, place / 32 / 12);

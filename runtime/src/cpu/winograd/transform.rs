@@ -1,32 +1,46 @@
-//! The transforms: an algorithm's matrices along one side of a tile, applied to both; compiled for each instruction set.
+//! The transforms: an algorithm's matrices along one side of a tile, applied to both sides. They
+//! are compiled for each instruction set.
 //!
-//! A polynomial of degree 5 is known by its values at 5 points and its leading coefficient ("at infinity"): with the points 0, ±a, ±b a product of
-//! polynomials of degrees 2 and 3, or 1 and 4, takes 6 multiplications. What the matrices of a correlation are follows from that; for x, a side of a
-//! tile of 6, with 3 taps or 5:
+//! A polynomial of degree 5 is determined by its values at 5 points and its leading coefficient
+//! ("at infinity"). With the points 0, ±a, ±b a product of polynomials of degrees 2 and 3, or 1 and
+//! 4, therefore takes 6 multiplications. The matrices of a correlation follow from that. For x, a
+//! side of a tile of 6, with 3 taps or 5:
 //!
 //! ```text
 //! input   at 0:  x4 - (a² + b²) x2 + a²b² x0      at ±a: (x4 - b² x2) ± a (x3 - b² x1)
 //!         at ∞:  x5 - (a² + b²) x3 + a²b² x1      at ±b: (x4 - a² x2) ± b (x3 - a² x1)
-//! kernel  at p:  (w0 + p w1 + p² w2 + …) / N(p)   N(p): the product of p's distances from the other points
+//! kernel  at p:  (w0 + p w1 + p² w2 + …) / N(p)
+//!                N(p): the product of p's distances from the other points
 //!         at ∞:  the last tap
 //! output  yj:    Σ p^j m(p), and m(∞) for the last
 //! ```
 //!
-//! Each rounds, the more the further the points are from 1 and the nearer to each other. 0, ±1, ±2, which are usual, give 4 times the error of the
-//! direct sum; a = 5/8, b = 3/2 give 1.6 times that, and need no more operations. In tiles of 4, with the points 0, ±1, nothing is lost.
+//! Each transform rounds. The error grows with the points' distance from 1 and with their closeness
+//! to each other. The usual points 0, ±1, ±2 give 4 times the error of the direct sum. With a = 5/8
+//! and b = 3/2 it is 1.6 times that of the direct sum, for the same number of operations. Tiles of
+//! 4, with the points 0, ±1, lose nothing.
 
+#[cfg(test)]
+use crate::cpu::emulated::Emulated;
 use crate::cpu::simd::{Portable, Vector};
 
-/// Of tiles of `T` by `T`, whose results are `M` by `M`, of kernels of `R` by `R`: one side.
+/// One side of an algorithm on tiles of `T` by `T`, with results of `M` by `M`, for kernels of `R`
+/// by `R`.
 trait Algorithm<const M: usize, const R: usize, const T: usize> {
+    /// Transforms one side of an input tile.
+    ///
     /// # Safety
     /// The processor must have the vector's instructions.
     unsafe fn input<V: Vector<Scalar = f32>>(x: [V; T]) -> [V; T];
+    /// Transforms one side of the kernel.
+    ///
     /// # Safety
-    /// As for `input`.
+    /// The processor must have the vector's instructions.
     unsafe fn kernel<V: Vector<Scalar = f32>>(w: [V; R]) -> [V; T];
+    /// Transforms one side of the points to results.
+    ///
     /// # Safety
-    /// As for `input`.
+    /// The processor must have the vector's instructions.
     unsafe fn output<V: Vector<Scalar = f32>>(m: [V; T]) -> [V; M];
 }
 
@@ -36,7 +50,7 @@ struct Two;
 impl Algorithm<2, 3, 4> for Two {
     #[inline(always)]
     unsafe fn input<V: Vector<Scalar = f32>>([x0, x1, x2, x3]: [V; 4]) -> [V; 4] {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: the caller guarantees that the processor has the instructions.
         unsafe {
             let minus = V::splat(-1.0);
             [x0.fma(x2, minus), x1.add(x2), x2.fma(x1, minus), x3.fma(x1, minus)]
@@ -45,7 +59,7 @@ impl Algorithm<2, 3, 4> for Two {
 
     #[inline(always)]
     unsafe fn kernel<V: Vector<Scalar = f32>>([w0, w1, w2]: [V; 3]) -> [V; 4] {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: the caller guarantees that the processor has the instructions.
         unsafe {
             let (zero, half) = (V::splat(0.0), V::splat(0.5));
             let even = zero.fma(w0.add(w2), half);
@@ -55,7 +69,7 @@ impl Algorithm<2, 3, 4> for Two {
 
     #[inline(always)]
     unsafe fn output<V: Vector<Scalar = f32>>([m0, m1, m2, m3]: [V; 4]) -> [V; 2] {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: the caller guarantees that the processor has the instructions.
         unsafe { [m0.add(m1.add(m2)), m3.add(m1.fma(m2, V::splat(-1.0)))] }
     }
 }
@@ -74,7 +88,7 @@ const B2: f32 = B * B;
 impl Algorithm<4, 3, 6> for Four {
     #[inline(always)]
     unsafe fn input<V: Vector<Scalar = f32>>([x0, x1, x2, x3, x4, x5]: [V; 6]) -> [V; 6] {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: the caller guarantees that the processor has the instructions.
         unsafe {
             let (product, sum) = (V::splat(A2 * B2), V::splat(-A2 - B2));
             let pair = |p: f32, other: f32| {
@@ -90,7 +104,7 @@ impl Algorithm<4, 3, 6> for Four {
 
     #[inline(always)]
     unsafe fn kernel<V: Vector<Scalar = f32>>([w0, w1, w2]: [V; 3]) -> [V; 6] {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: the caller guarantees that the processor has the instructions.
         unsafe {
             let zero = V::splat(0.0);
             let pair = |p: f32, other: f32| {
@@ -106,7 +120,7 @@ impl Algorithm<4, 3, 6> for Four {
 
     #[inline(always)]
     unsafe fn output<V: Vector<Scalar = f32>>([m0, a, minus_a, b, minus_b, last]: [V; 6]) -> [V; 4] {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: the caller guarantees that the processor has the instructions.
         unsafe {
             let (zero, minus) = (V::splat(0.0), V::splat(-1.0));
             let (even_a, odd_a) = (a.add(minus_a), a.fma(minus_a, minus));
@@ -124,13 +138,13 @@ impl Algorithm<4, 3, 6> for Four {
 impl Algorithm<2, 5, 6> for TwoOfFive {
     #[inline(always)]
     unsafe fn input<V: Vector<Scalar = f32>>(x: [V; 6]) -> [V; 6] {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: the caller guarantees that the processor has the instructions.
         unsafe { Four::input(x) }
     }
 
     #[inline(always)]
     unsafe fn kernel<V: Vector<Scalar = f32>>([w0, w1, w2, w3, w4]: [V; 5]) -> [V; 6] {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: the caller guarantees that the processor has the instructions.
         unsafe {
             let zero = V::splat(0.0);
             let pair = |p: f32, other: f32| {
@@ -148,7 +162,7 @@ impl Algorithm<2, 5, 6> for TwoOfFive {
 
     #[inline(always)]
     unsafe fn output<V: Vector<Scalar = f32>>([m0, a, minus_a, b, minus_b, last]: [V; 6]) -> [V; 2] {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: the caller guarantees that the processor has the instructions.
         unsafe {
             let minus = V::splat(-1.0);
             let (odd_a, odd_b) = (a.fma(minus_a, minus), b.fma(minus_b, minus));
@@ -158,25 +172,37 @@ impl Algorithm<2, 5, 6> for TwoOfFive {
     }
 }
 
-/// The transforms of one algorithm in one instruction set. Each works along so many vectors of channels or filters.
+/// The transforms of one algorithm in one instruction set. Each processes `vectors` vectors of
+/// channels or filters. Pixels, taps and points are in row-major order.
+///
+/// # Safety of the functions
+/// The processor must have the instruction set. `vectors` vectors must be accessible at each
+/// address:
+/// - `input`: `pixels` are `side²` addresses, readable; `side²` points, writable.
+/// - `kernel`: `taps²` taps, readable; `side²` points, writable.
+/// - `output`: `side²` points, readable; `outputs²` pixels, writable.
 #[derive(Clone, Copy)]
 pub struct Transforms {
     /// The side of the kernel.
     pub taps: usize,
-    /// The side of what a tile gives.
+    /// The side of a tile's results.
     pub outputs: usize,
     /// The side of a tile.
     pub side: usize,
-    /// From where each of a tile's pixels is, row by row, to its points, `stride` elements apart.
+    /// Transforms a tile's pixels, at these addresses, to its points, `stride` elements apart.
     pub input: unsafe fn(pixels: &[*const f32], vectors: usize, points: *mut f32, stride: usize),
-    /// From the taps, row by row, `stride` elements apart, to the points.
+    /// Transforms the taps, `stride` elements apart, to the points, `to_stride` elements apart.
     pub kernel: unsafe fn(taps: *const f32, stride: usize, vectors: usize, points: *mut f32, to_stride: usize),
-    /// From the points to the pixels, row by row.
+    /// Transforms the points, `stride` elements apart, to the pixels, `to_stride` elements apart.
     pub output: unsafe fn(points: *const f32, stride: usize, vectors: usize, pixels: *mut f32, to_stride: usize),
 }
 
+/// Transforms a tile's pixels to its points: see [`Transforms`].
+///
 /// # Safety
-/// Of every pixel so many vectors must be readable, of every point writable, and the processor must have the vector's instructions.
+/// - Each of the T² `pixels` must be readable for `vectors` vectors.
+/// - Each of the T² points, `stride` elements apart, must be writable for `vectors` vectors.
+/// - The processor must have the vector's instructions.
 #[inline(always)]
 unsafe fn input<V: Vector<Scalar = f32>, F: Algorithm<M, R, T>, const M: usize, const R: usize, const T: usize>(
     pixels: &[*const f32],
@@ -186,7 +212,8 @@ unsafe fn input<V: Vector<Scalar = f32>, F: Algorithm<M, R, T>, const M: usize, 
 ) {
     let (rows, _) = pixels.as_chunks::<T>();
     for at in (0..vectors).map(|vector| vector * V::LANES) {
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller guarantees the pixels, the points and the instructions. `at` is less
+        // than the elements of `vectors` vectors.
         unsafe {
             let mut half = [[V::splat(0.0); T]; T];
             for x in 0..T {
@@ -201,8 +228,12 @@ unsafe fn input<V: Vector<Scalar = f32>, F: Algorithm<M, R, T>, const M: usize, 
     }
 }
 
+/// Transforms the taps of a kernel to its points: see [`Transforms`].
+///
 /// # Safety
-/// As for [`input`].
+/// - Each of the R² taps, `stride` elements apart, must be readable for `vectors` vectors.
+/// - Each of the T² points, `to_stride` elements apart, must be writable for `vectors` vectors.
+/// - The processor must have the vector's instructions.
 #[inline(always)]
 unsafe fn kernel<V: Vector<Scalar = f32>, F: Algorithm<M, R, T>, const M: usize, const R: usize, const T: usize>(
     taps: *const f32,
@@ -212,7 +243,8 @@ unsafe fn kernel<V: Vector<Scalar = f32>, F: Algorithm<M, R, T>, const M: usize,
     to_stride: usize,
 ) {
     for at in (0..vectors).map(|vector| vector * V::LANES) {
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller guarantees the taps, the points and the instructions. `at` is less
+        // than the elements of `vectors` vectors.
         unsafe {
             let mut half = [[V::splat(0.0); R]; T];
             (0..R).for_each(|x| {
@@ -227,8 +259,12 @@ unsafe fn kernel<V: Vector<Scalar = f32>, F: Algorithm<M, R, T>, const M: usize,
     }
 }
 
+/// Transforms points to the results of a tile: see [`Transforms`].
+///
 /// # Safety
-/// As for [`input`].
+/// - Each of the T² points, `stride` elements apart, must be readable for `vectors` vectors.
+/// - Each of the M² pixels, `to_stride` elements apart, must be writable for `vectors` vectors.
+/// - The processor must have the vector's instructions.
 #[inline(always)]
 unsafe fn output<V: Vector<Scalar = f32>, F: Algorithm<M, R, T>, const M: usize, const R: usize, const T: usize>(
     points: *const f32,
@@ -238,7 +274,8 @@ unsafe fn output<V: Vector<Scalar = f32>, F: Algorithm<M, R, T>, const M: usize,
     to_stride: usize,
 ) {
     for at in (0..vectors).map(|vector| vector * V::LANES) {
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller guarantees the points, the pixels and the instructions. `at` is less
+        // than the elements of `vectors` vectors.
         unsafe {
             let mut half = [[V::splat(0.0); T]; M];
             (0..T).for_each(|x| {
@@ -253,14 +290,14 @@ unsafe fn output<V: Vector<Scalar = f32>, F: Algorithm<M, R, T>, const M: usize,
     }
 }
 
-/// The transforms of each algorithm, compiled with an instruction set's features.
+/// Compiles the transforms of each algorithm with an instruction set's features.
 macro_rules! compiled {
     ($module:ident, $v:ty $(, $feature:literal)?) => {
         mod $module {
             use super::*;
 
             /// # Safety
-            /// As for [`super::input`].
+            /// The contract of [`super::input`], with the instructions enabled here.
             $(#[target_feature(enable = $feature)])?
             unsafe fn input<F: Algorithm<M, R, T>, const M: usize, const R: usize, const T: usize>(
                 pixels: &[*const f32],
@@ -268,12 +305,12 @@ macro_rules! compiled {
                 points: *mut f32,
                 stride: usize,
             ) {
-                // SAFETY: the caller's promise is the same.
+                // SAFETY: the contract is the same, and this function enables the features.
                 unsafe { super::input::<$v, F, M, R, T>(pixels, vectors, points, stride) }
             }
 
             /// # Safety
-            /// As for [`super::input`].
+            /// The contract of [`super::kernel`], with the instructions enabled here.
             $(#[target_feature(enable = $feature)])?
             unsafe fn kernel<F: Algorithm<M, R, T>, const M: usize, const R: usize, const T: usize>(
                 taps: *const f32,
@@ -282,12 +319,12 @@ macro_rules! compiled {
                 points: *mut f32,
                 to_stride: usize,
             ) {
-                // SAFETY: the caller's promise is the same.
+                // SAFETY: the contract is the same, and this function enables the features.
                 unsafe { super::kernel::<$v, F, M, R, T>(taps, stride, vectors, points, to_stride) }
             }
 
             /// # Safety
-            /// As for [`super::input`].
+            /// The contract of [`super::output`], with the instructions enabled here.
             $(#[target_feature(enable = $feature)])?
             unsafe fn output<F: Algorithm<M, R, T>, const M: usize, const R: usize, const T: usize>(
                 points: *const f32,
@@ -296,7 +333,7 @@ macro_rules! compiled {
                 pixels: *mut f32,
                 to_stride: usize,
             ) {
-                // SAFETY: the caller's promise is the same.
+                // SAFETY: the contract is the same, and this function enables the features.
                 unsafe { super::output::<$v, F, M, R, T>(points, stride, vectors, pixels, to_stride) }
             }
 
@@ -330,6 +367,10 @@ macro_rules! compiled {
 }
 
 compiled!(portable, Portable<f32, 4>);
+#[cfg(test)]
+compiled!(portable8, Portable<f32, 8>);
+#[cfg(test)]
+compiled!(portable16, Portable<f32, 16>);
 #[cfg(target_arch = "x86_64")]
 compiled!(avx512, std::arch::x86_64::__m512, "avx512f");
 #[cfg(target_arch = "x86_64")]
@@ -337,9 +378,16 @@ compiled!(avx2, std::arch::x86_64::__m256, "avx2,fma");
 #[cfg(target_arch = "aarch64")]
 compiled!(neon, std::arch::aarch64::float32x4_t, "neon");
 
-/// The transforms for kernels of 3 by 3 to tiles of 2 by 2 and of 4 by 4 results, and for kernels of 5 by 5 to tiles of 2 by 2, for this machine:
-/// along the vectors of its product kernels.
+/// Returns this machine's transforms, with the vectors of its product kernels: 3 × 3 kernels to
+/// tiles of 2 × 2 and of 4 × 4 results, and 5 × 5 kernels to tiles of 2 × 2.
 pub fn transforms() -> [Transforms; 3] {
+    #[cfg(test)]
+    match Emulated::current() {
+        Some(Emulated::Avx512) => return portable16::ALL,
+        Some(Emulated::Avx2) => return portable8::ALL,
+        Some(Emulated::Neon | Emulated::Portable) => return portable::ALL,
+        None => {}
+    }
     #[cfg(target_arch = "x86_64")]
     {
         if is_x86_feature_detected!("avx512f") {

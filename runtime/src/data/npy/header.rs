@@ -2,9 +2,9 @@
 
 use tile_compiler::dtype::DType;
 
-use super::{Header, NpyError};
+use super::{Header, MOST_AXES, NpyError};
 
-/// NumPy's name of the type as it is written.
+/// Returns NumPy's name of a type, as it is written.
 pub fn descr(dtype: DType) -> &'static str {
     match dtype {
         DType::Bool => "|b1",
@@ -23,7 +23,7 @@ pub fn descr(dtype: DType) -> &'static str {
     }
 }
 
-/// The type that `text` names, and whether it is big-endian.
+/// Returns the type that `text` names, and whether it is big-endian.
 fn dtype(text: &str) -> Result<(DType, bool), NpyError> {
     let (order, name) = match text.chars().next() {
         Some(c @ ('<' | '>' | '|' | '=')) => (c, &text[1..]),
@@ -44,7 +44,7 @@ fn dtype(text: &str) -> Result<(DType, bool), NpyError> {
     Ok((dtype, big_endian && dtype.size() > 1))
 }
 
-/// Reads the header's text.
+/// Parses the text of a header.
 pub fn parse(text: &[u8]) -> Result<Header, NpyError> {
     let mut reader = Reader { text, at: 0 };
     let (mut descr, mut fortran_order, mut shape) = (None, None, None);
@@ -69,6 +69,9 @@ pub fn parse(text: &[u8]) -> Result<Header, NpyError> {
     if reader.peek().is_some() {
         return Err(reader.error("the end of the header"));
     }
+    if let Some(axes) = shape.as_ref().map(Vec::len).filter(|axes| *axes > MOST_AXES) {
+        return Err(NpyError::Unsupported(format!("{axes} axes, and a tensor may have {MOST_AXES}")));
+    }
     let missing = |name: &str| NpyError::Malformed(format!("its header lacks the entry '{name}'"));
     let (dtype, big_endian) = dtype(&descr.ok_or_else(|| missing("descr"))?)?;
     Ok(Header {
@@ -79,14 +82,14 @@ pub fn parse(text: &[u8]) -> Result<Header, NpyError> {
     })
 }
 
-/// A place in the text.
+/// A position in the text.
 struct Reader<'a> {
     text: &'a [u8],
     at: usize,
 }
 
 impl Reader<'_> {
-    /// The next byte that is not white space.
+    /// Returns the next byte that is not white space.
     fn peek(&mut self) -> Option<u8> {
         while self.text.get(self.at).is_some_and(u8::is_ascii_whitespace) {
             self.at += 1;
@@ -94,7 +97,7 @@ impl Reader<'_> {
         self.text.get(self.at).copied()
     }
 
-    /// Whether `byte` is next; it is then taken.
+    /// Skips `byte` if it is next. Returns whether it was.
     fn skip(&mut self, byte: u8) -> bool {
         let is_next = self.peek() == Some(byte);
         self.at += is_next as usize;
@@ -109,7 +112,7 @@ impl Reader<'_> {
         NpyError::Malformed(format!("byte {} of its header is not {expected}", self.at))
     }
 
-    /// The bytes from here on for which `holds`.
+    /// Takes the following bytes for which `holds` is true.
     fn run(&mut self, holds: impl Fn(u8) -> bool) -> &[u8] {
         let rest = &self.text[self.at..];
         let length = rest.iter().position(|&b| !holds(b)).unwrap_or(rest.len());
@@ -117,7 +120,7 @@ impl Reader<'_> {
         &rest[..length]
     }
 
-    /// A string in either kind of quotes, without escapes.
+    /// Parses a string in either kind of quotes, without escapes.
     fn string(&mut self) -> Result<String, NpyError> {
         let quote = match self.peek() {
             Some(quote @ (b'\'' | b'"')) => quote,
@@ -147,7 +150,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A tuple of sizes.
+    /// Parses a tuple of sizes.
     fn shape(&mut self) -> Result<Vec<usize>, NpyError> {
         let mut sizes = Vec::new();
         self.expect(b'(')?;

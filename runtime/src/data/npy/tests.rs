@@ -4,7 +4,7 @@ use tile_compiler::tensor::{Tensor, TensorType};
 
 use super::{read, write};
 
-/// A file that NumPy wrote: see `golden/make.py`.
+/// A file written by NumPy. See `golden/make.py`.
 macro_rules! golden {
     ($name:literal) => {
         (&include_bytes!(concat!("golden/", $name, ".npy"))[..])
@@ -104,7 +104,7 @@ proptest! {
         for (at, byte) in edits {
             bytes[at] = byte;
         }
-        // Digits in the header make the sizes change, which random bytes seldom do.
+        // Changing digits in the header changes sizes, which random bytes rarely do.
         let _ = read(&bytes[..keep]);
         bytes[60 + keep % 8] = b'0' + (keep % 10) as u8;
         let _ = read(&bytes[..]);

@@ -1,0 +1,7 @@
+//! PNG and JPEG pictures.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| tile_fuzz::picture(bytes));

@@ -1,0 +1,100 @@
+//! The outputs of classifiers: their form (probabilities or logits), and the most probable classes.
+
+use tile_lang::ast::{Expr, ExprKind, StatementKind};
+
+use crate::model::Model;
+
+/// The form of a classifier's scores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scores {
+    Probabilities,
+    /// The arguments of a softmax, or of a sigmoid for one score of two classes.
+    Logits,
+}
+
+impl Scores {
+    /// Returns the form of a model's scores, derived from the loss of its `train` block. `None` if
+    /// there is no block, or if its loss is no cross-entropy.
+    pub fn of_model(model: &Model, entry: Option<&str>) -> Option<Scores> {
+        let program = model.program();
+        let block = program.training(program.entry(entry).ok()?)?;
+        let loss = block.body.iter().find_map(|statement| match &statement.kind {
+            StatementKind::Assign { targets, value } if targets.iter().any(|target| target.name == "loss") => {
+                Some(value)
+            }
+            _ => None,
+        })?;
+        of_loss(loss)
+    }
+
+    /// Computes the probabilities of all classes from the scores of a sample. A single score is
+    /// that of the second of two classes.
+    pub fn probabilities(self, scores: &[f64]) -> Vec<f64> {
+        let second = |p: f64| vec![1.0 - p, p];
+        match (self, scores) {
+            (Scores::Probabilities, &[p]) => second(p),
+            (Scores::Probabilities, scores) => scores.to_vec(),
+            (Scores::Logits, &[x]) => second(1.0 / (1.0 + (-x).exp())),
+            (Scores::Logits, scores) => {
+                let greatest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                let weights: Vec<f64> = scores.iter().map(|score| (score - greatest).exp()).collect();
+                let sum: f64 = weights.iter().sum();
+                weights.into_iter().map(|weight| weight / sum).collect()
+            }
+        }
+    }
+}
+
+fn of_loss(loss: &Expr) -> Option<Scores> {
+    match &loss.kind {
+        ExprKind::Name(name) => {
+            name.name.to_ascii_lowercase().contains("crossentropy").then_some(Scores::Probabilities)
+        }
+        ExprKind::Call { callee, arguments } => {
+            let form = of_loss(callee)?;
+            let from_logits = arguments.iter().any(|argument| {
+                let is_named = argument.name.as_ref().is_some_and(|name| name.name == "from_logits");
+                is_named && matches!(&argument.value.kind, ExprKind::Name(value) if value.name == "true")
+            });
+            Some(if from_logits { Scores::Logits } else { form })
+        }
+        ExprKind::List(losses) => losses.first().and_then(of_loss),
+        _ => None,
+    }
+}
+
+/// Returns the `count` most probable classes with their probabilities, in descending order. Among
+/// equal ones the smaller class number comes first. NaN comes last.
+pub fn most_probable(probabilities: &[f64], count: usize) -> Vec<(usize, f64)> {
+    let mut classes: Vec<(usize, f64)> = probabilities.iter().copied().enumerate().collect();
+    let key = |p: f64| if p.is_nan() { f64::NEG_INFINITY } else { p };
+    classes.sort_by(|(_, a), (_, b)| key(*b).total_cmp(&key(*a)));
+    classes.truncate(count);
+    classes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scores(loss: &str) -> Option<Scores> {
+        let source = format!("model M(X[N, 2]) -> (Y) {{ Y = X |> Dense(2); }}\ntrain M {{ loss = {loss}; }}");
+        Scores::of_model(&Model::compile(&source).unwrap(), None)
+    }
+
+    #[test]
+    fn losses() {
+        assert_eq!(scores("SparseCategoricalCrossentropy(from_logits = true)"), Some(Scores::Logits));
+        assert_eq!(scores("CategoricalCrossentropy(label_smoothing = 0.1)"), Some(Scores::Probabilities));
+        assert_eq!(scores("binary_crossentropy(from_logits = false)"), Some(Scores::Probabilities));
+        assert_eq!(scores("MeanSquaredError"), None);
+    }
+
+    #[test]
+    fn probabilities() {
+        assert_eq!(Scores::Logits.probabilities(&[0.0]), [0.5, 0.5]);
+        assert_eq!(Scores::Logits.probabilities(&[1000.0, 1000.0]), [0.5, 0.5]);
+        assert_eq!(Scores::Probabilities.probabilities(&[0.25]), [0.75, 0.25]);
+        assert_eq!(most_probable(&[0.25, f64::NAN, 0.5, 0.25], 3), [(2, 0.5), (0, 0.25), (3, 0.25)]);
+    }
+}

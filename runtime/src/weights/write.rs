@@ -1,0 +1,134 @@
+//! Writes files of weights: safetensors, and NumPy's .npz.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, BufWriter, Seek, SeekFrom, Write};
+use std::path::Path;
+
+use safetensors::tensor::{Dtype, Metadata, TensorInfo};
+use tile_compiler::tensor::Tensor;
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, ZipWriter};
+
+use super::{DTYPES, Format, error, format};
+use crate::data::{npy, write_whole};
+use crate::error::Error;
+
+/// Writes tensors by name to a .safetensors or .npz file. The file appears whole or not at all.
+///
+/// # Errors
+/// Returns [`Error::Weights`] if the file name has another ending, two tensors have the same name
+/// or the format lacks the type of a tensor. Returns [`Error::Write`] if the file cannot be
+/// written.
+pub fn write(path: &Path, tensors: &[(String, Tensor)]) -> Result<(), Error> {
+    let failed = |what: String| Error::Weights(error(path, what));
+    let mut names = HashSet::new();
+    if let Some((name, _)) = tensors.iter().find(|(name, _)| !names.insert(name)) {
+        return Err(failed(format!("two tensors have the name `{name}`")));
+    }
+    let write: &dyn Fn(&mut BufWriter<File>) -> io::Result<()> = match format(path).map_err(Error::Weights)? {
+        Format::SafeTensors => {
+            let (head, sorted) = safetensors_head(tensors).map_err(failed)?;
+            &move |file| {
+                file.write_all(&(head.len() as u64).to_le_bytes())?;
+                file.write_all(&head)?;
+                sorted.iter().try_for_each(|tensor| file.write_all(tensor.bytes()))
+            }
+        }
+        Format::Npz => &|file| write_npz(file, tensors),
+        Format::Index => return Err(failed("weights are written to one file, .safetensors or .npz".into())),
+        #[cfg(not(target_arch = "wasm32"))]
+        Format::Keras => return Err(failed("weights are written to .safetensors or .npz".into())),
+    };
+    write_whole(path, write).map_err(|source| Error::Write { path: path.to_owned(), source })
+}
+
+/// Returns the header of a safetensors file, and the tensors in the order of their bytes. The
+/// widest types come first, as in the safetensors library.
+fn safetensors_head(tensors: &[(String, Tensor)]) -> Result<(Vec<u8>, Vec<&Tensor>), String> {
+    let mut sorted = Vec::with_capacity(tensors.len());
+    for (name, tensor) in tensors {
+        let dtype = DTYPES.iter().find(|(ours, _)| *ours == tensor.dtype()).map(|(_, theirs)| *theirs);
+        sorted.push((dtype.ok_or_else(|| format!("safetensors has no type {}", tensor.dtype()))?, name, tensor));
+    }
+    sorted.sort_by(|(left, left_name, _), (right, right_name, _)| right.cmp(left).then(left_name.cmp(right_name)));
+    let mut end = 0;
+    let info = |&(dtype, name, tensor): &(Dtype, &String, &Tensor)| {
+        let start = end;
+        end += tensor.bytes().len();
+        (name.clone(), TensorInfo { dtype, shape: tensor.shape().to_vec(), data_offsets: (start, end) })
+    };
+    let metadata = Metadata::new(None, sorted.iter().map(info).collect()).map_err(|e| e.to_string())?;
+    let mut head = serde_json::to_vec(&metadata).map_err(|e| e.to_string())?;
+    // Pads the header, so that the tensors' bytes are aligned.
+    head.resize(head.len().next_multiple_of(8), b' ');
+    Ok((head, sorted.into_iter().map(|(_, _, tensor)| tensor).collect()))
+}
+
+fn write_npz(file: &mut BufWriter<File>, tensors: &[(String, Tensor)]) -> io::Result<()> {
+    let mut latched = Latched { file, position: 0, end: 0, failed: None };
+    let mut archive = ZipWriter::new(&mut latched);
+    // Stored, as numpy.savez does. Zip64, since the file may exceed 4 GiB.
+    let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored).large_file(true);
+    for (name, tensor) in tensors {
+        archive.start_file(format!("{name}.npy"), options)?;
+        npy::write(tensor, &mut archive)?;
+    }
+    archive.finish()?;
+    latched.failed.map_or(Ok(()), Err)
+}
+
+/// A file that keeps its first error and ignores all later writes. A `ZipWriter` that meets an
+/// error would print it on drop.
+struct Latched<'f> {
+    file: &'f mut BufWriter<File>,
+    /// The position of the next byte, and the length of the file.
+    position: u64,
+    end: u64,
+    failed: Option<io::Error>,
+}
+
+impl Latched<'_> {
+    fn keep(&mut self, result: io::Result<()>) {
+        if let Err(error) = result {
+            self.failed.get_or_insert(error);
+        }
+    }
+}
+
+impl Write for Latched<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.failed.is_none() {
+            let written = self.file.write_all(bytes);
+            self.keep(written);
+        }
+        self.position += bytes.len() as u64;
+        self.end = self.end.max(self.position);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.failed.is_none() {
+            let flushed = self.file.flush();
+            self.keep(flushed);
+        }
+        Ok(())
+    }
+}
+
+impl Seek for Latched<'_> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let position = match to {
+            SeekFrom::Start(position) => Some(position),
+            SeekFrom::Current(by) => self.position.checked_add_signed(by),
+            SeekFrom::End(by) => self.end.checked_add_signed(by),
+        };
+        let position = position.ok_or(io::ErrorKind::InvalidInput)?;
+        if self.failed.is_none() && position != self.position {
+            let sought = self.file.seek(SeekFrom::Start(position)).map(drop);
+            self.keep(sought);
+        }
+        self.position = position;
+        Ok(position)
+    }
+}

@@ -1,0 +1,142 @@
+//! `tilec evaluate` and `tilec predict` on a trained model: the numbers of training come back, for
+//! samples in each form.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::points::Points;
+
+/// The points, with weights that were trained on them, and a table of them without targets.
+fn trained(name: &str) -> Points {
+    let case = Points::new(name);
+    let table = fs::read_to_string(case.folder.join("points.csv")).unwrap();
+    let bare: String = table.lines().map(|line| line.rsplit_once(',').unwrap().0.to_owned() + "\n").collect();
+    fs::write(case.folder.join("bare.csv"), bare).unwrap();
+    let options = "--data @points.csv --validation @points.csv --save @w.safetensors --log @log.jsonl -q";
+    case.run("train", options).ok();
+    case
+}
+
+fn json(case: &Points, command: &str, options: &str) -> Vec<Value> {
+    let run = case.run(command, &format!("{options} --json")).ok();
+    run.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn evaluation_gives_the_numbers_of_validation() {
+    let case = trained("evaluate");
+    let log = fs::read_to_string(case.folder.join("log.jsonl")).unwrap();
+    let last: Value = serde_json::from_str(log.lines().last().unwrap()).unwrap();
+    for options in ["", "--batch-size 60", "--batch-size 7"] {
+        let [result] = &json(&case, "evaluate", &format!("--data @points.csv --weights @w.safetensors {options}"))[..]
+        else {
+            panic!("one line")
+        };
+        assert_eq!(result["samples"], 60);
+        assert_eq!(result["accuracy"], last["val_accuracy"], "{options}");
+        // The loss is a mean of f32 sums in another order.
+        let difference = result["loss"].as_f64().unwrap() - last["val_loss"].as_f64().unwrap();
+        assert!(difference.abs() < 1e-6, "{options}: {difference}");
+    }
+    let table = case.run("evaluate", "--data @points.csv --weights @w.safetensors").ok();
+    assert!(table.text().starts_with("loss      0."), "{}", table.text());
+    assert!(table.err.contains("60 samples in "), "{}", table.err);
+    let untrained = case.run("evaluate", "--data @points.csv").ok();
+    assert!(untrained.err.contains("initial values"), "{}", untrained.err);
+}
+
+#[test]
+fn predictions_are_those_that_the_accuracy_counts() {
+    let case = trained("predict");
+    let rows = json(&case, "predict", "@points.csv --weights @w.safetensors --top 2");
+    assert_eq!(rows.len(), 60);
+    let labels = fs::read_to_string(case.folder.join("points.csv")).unwrap();
+    let labels: Vec<u64> = labels.lines().skip(1).map(|line| line[line.len() - 1..].parse().unwrap()).collect();
+    let right = rows.iter().zip(&labels).filter(|(row, label)| row["classes"][0]["index"] == **label).count();
+    let result = &json(&case, "evaluate", "--data @points.csv --weights @w.safetensors")[0];
+    let accuracy = result["accuracy"].as_f64().unwrap();
+    assert!((accuracy - right as f64 / 60.0).abs() < 1e-6, "{accuracy} and {right} of 60");
+    let sum = rows[0]["classes"][0]["score"].as_f64().unwrap() + rows[0]["classes"][1]["score"].as_f64().unwrap();
+    assert!((sum - 1.0).abs() < 1e-6, "{sum}");
+    // A table without targets, and batches of another size, give the same.
+    let bare = json(&case, "predict", "@bare.csv --weights @w.safetensors --top 2 --batch-size 60");
+    for (row, bare) in rows.iter().zip(&bare) {
+        assert_eq!(row["classes"][0]["index"], bare["classes"][0]["index"]);
+    }
+    fs::write(case.folder.join("labels.txt"), "outside\ninside\n").unwrap();
+    let named = case.run("predict", "@points.csv --weights @w.safetensors --labels @labels.txt").ok();
+    let first = if rows[0]["classes"][0]["index"] == 1 { "inside" } else { "outside" };
+    assert!(named.text().lines().next().unwrap().contains(&format!("[0]  {first} 0.")), "{}", named.text());
+}
+
+#[test]
+fn wrong_inputs_are_refused() {
+    let case = trained("predict_wrong");
+    fs::write(case.folder.join("three.csv"), "a,b,c,d\n1,2,3,4\n").unwrap();
+    for (command, options, code, said) in [
+        ("predict", "@points.csv", 1, "give them with `--weights FILE`"),
+        ("predict", "@none.csv --weights @w.safetensors", 1, "none.csv"),
+        ("predict", "@points.tile --weights @w.safetensors", 1, "expected a picture"),
+        ("predict", "@three.csv --weights @w.safetensors", 1, "three.csv"),
+        ("predict", "@. --weights @w.safetensors", 1, "there are no pictures in it"),
+        ("predict", "@points.csv --weights @none.npz", 1, "none.npz"),
+        ("evaluate", "--weights @w.safetensors", 2, "--data"),
+        ("evaluate", "--data @none --weights @w.safetensors", 1, "there is no such folder or file"),
+        ("evaluate", "--data @points.csv --shape Point=3x2", 2, "the data say the shapes"),
+    ] {
+        let run = case.run(command, options);
+        assert_eq!(run.code, code, "{command} {options}: {}", run.err);
+        assert!(run.err.contains(said), "{command} {options}: {}", run.err);
+    }
+}
+
+/// The names of folders are saved with the weights. Later data and results have the same names,
+/// though one folder alone would be class 0.
+#[test]
+fn classes_keep_their_names() {
+    let case = Points::new("classes");
+    let program = "
+        model Brightness(Image[N, 8, 8, 3]) -> (Logits) { Logits = Image / 255 |> Flatten() |> Dense(2); }
+        train Brightness {
+            loss = SparseCategoricalCrossentropy(from_logits = true);
+            optimizer = Adam(0.05);
+            metrics = [SparseCategoricalAccuracy(name = accuracy)];
+        }";
+    fs::write(case.folder.join("points.tile"), program).unwrap();
+    for (folder, level) in [("all/dark", 10), ("all/light", 220), ("new/light", 230)] {
+        fs::create_dir_all(case.folder.join(folder)).unwrap();
+        for number in 0..4 {
+            let picture = image::RgbImage::from_pixel(8, 8, image::Rgb([level + 4 * number; 3]));
+            picture.save(case.folder.join(folder).join(format!("{number}.png"))).unwrap();
+        }
+    }
+    case.run("train", "--data @all --epochs 30 --save @w.safetensors -q").ok();
+    let result = &json(&case, "evaluate", "--data @new --weights @w.safetensors")[0];
+    assert_eq!((&result["samples"], &result["accuracy"]), (&Value::from(4), &Value::from(1.0)));
+    let found = case.run("predict", "@new @all/dark/0.png --weights @w.safetensors").ok();
+    let names: Vec<&str> = found.text().lines().map(|line| line.split_whitespace().nth(1).unwrap()).collect();
+    assert_eq!(names, ["light", "light", "light", "light", "dark"]);
+    // A folder with a class that the weights do not know, and training that goes on.
+    fs::rename(case.folder.join("new/light"), case.folder.join("new/blue")).unwrap();
+    let refused = case.run("evaluate", "--data @new --weights @w.safetensors");
+    assert!(refused.code == 1 && refused.err.contains("blue"), "{}", refused.err);
+    case.run("train", "--data @all --epochs 31 --resume @w.safetensors --save @again.npz -q").ok();
+    let found = case.run("predict", "@all/dark/0.png --weights @again.npz").ok();
+    assert!(found.text().contains("  dark "), "{}", found.text());
+}
+
+/// 1,000 classes without names have those of ImageNet.
+#[test]
+fn a_thousand_classes_are_those_of_imagenet() {
+    let case = Points::new("imagenet");
+    fs::write(case.folder.join("points.tile"), "function same(X[N, 1000]) -> (Y) { Y = X + 0; }").unwrap();
+    let row = |cell: &dyn Fn(usize) -> String| (0..1000).map(cell).collect::<Vec<_>>().join(",");
+    let scores = row(&|number| if number == 281 { "5" } else { "-5" }.to_owned());
+    fs::write(case.folder.join("bare.csv"), format!("{}\n{scores}\n", row(&|number| format!("x{number}")))).unwrap();
+    let found = case.run("predict", "@bare.csv").ok();
+    assert!(found.text().starts_with(&format!("{}[0]  tabby 0.", case.path("bare.csv"))), "{}", found.text());
+    assert!(found.err.contains("those of ImageNet"), "{}", found.err);
+    fs::write(case.folder.join("labels.txt"), "name\n".repeat(1000)).unwrap();
+    assert!(case.run("predict", "@bare.csv --labels @labels.txt").ok().text().contains("  name 0."));
+}

@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""Makes the models of tests/golden/onnx/values, whose shapes depend on the values that they are given: NAME.onnx, and two sets of
+inputs and outputs, NAME.npz and NAME_2.npz, by onnxruntime.
+
+Between the input and such a value there is a tensor of more than 65,536 elements, which nothing but the device computes.
+"""
+
+import os
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import helper
+from onnx_models import BOOL, F32, FOLDER, I64, model, node, save, value
+
+RANDOM = np.random.default_rng(11)
+
+
+def normal(*shape):
+    return RANDOM.standard_normal(shape).astype(np.float32)
+
+
+def large(name, given):
+    """The tensor `name`, summed from 4,096 parts of each element."""
+    return [
+        node("Unsqueeze", f"{name} last", f"{name}u"),
+        node("Mul", f"{name}u tenth", f"{name}e"),
+        node("ReduceSum", f"{name}e last", given, keepdims=0),
+    ]
+
+
+LARGE = dict(last=np.array([-1]), tenth=np.full(4096, 1 / 4096, np.float32))
+
+
+def detections():
+    """A detector: boxes and scores by class, those that are kept, and of these [box, class, score, mask coefficients]."""
+    nodes = [
+        node("Conv", "X K", "C", strides=[2, 2], pads=[1, 1, 1, 1]),
+        node("Reshape", "C flat", "F"),
+        *large("F", "G"),
+        node("Split", "G parts", "R S M", axis=1),
+        node("Abs", "R", "boxes_t"),
+        node("Transpose", "boxes_t", "boxes", perm=[0, 2, 1]),
+        node("Sigmoid", "S", "scores"),
+        node("NonMaxSuppression", "boxes scores most iou least", "kept", center_point_box=1),
+        node("Gather", "kept two", "box", axis=1),
+        node("Gather", "kept one", "class", axis=1),
+        node("Squeeze", "box axis1", "b"),
+        node("Gather", "boxes b", "chosen_b", axis=1),
+        node("Squeeze", "chosen_b axis0", "chosen"),
+        node("GatherND", "scores kept", "score"),
+        node("Transpose", "M", "Mt", perm=[0, 2, 1]),
+        node("Gather", "Mt b", "masks_b", axis=1),
+        node("Squeeze", "masks_b axis0", "masks"),
+        node("Unsqueeze", "score axis1", "score_u"),
+        node("Cast", "class", "class_f", to=F32),
+        node("Concat", "chosen class_f score_u masks", "Y", axis=1),
+        node("ReduceMean", "M", "mean", keepdims=0),
+    ]
+    weights = dict(
+        K=normal(9, 3, 3, 3),
+        flat=np.array([0, 9, -1]),
+        parts=np.array([4, 3, 2]),
+        most=np.int64(10),
+        iou=np.float32(0.1),
+        least=np.float32(0.75),
+        one=np.array([1]),
+        two=np.array([2]),
+        axis0=np.array([0]),
+        axis1=np.array([1]),
+        **LARGE,
+    )
+    outputs = [value("Y", F32, None), value("kept", I64, None), value("mean", F32, None)]
+    return model(nodes, [value("X", F32, [1, 3, 12, 12])], outputs, weights), lambda: [normal(1, 3, 12, 12)]
+
+
+def lengths():
+    """What is not 0, different and taken, each of the one before; a count that makes a range, and how much is sliced."""
+    nodes = [
+        *large("X", "L"),
+        node("Round", "L", "R"),
+        node("NonZero", "R", "N"),
+        node("Transpose", "N", "places"),
+        node("GatherND", "R places", "rest"),
+        node("Unique", "rest", "U first inverse counts"),
+        node("Greater", "U zero", "above"),
+        node("Compress", "U above", "Y"),
+        node("Compress", "R row", "rows", axis=0),
+        node("Unique", "rows", "RU Rfirst Rinverse Rcounts", axis=1, sorted=0),
+        node("Shape", "rest", "count"),
+        node("Squeeze", "count", "size"),
+        node("Range", "zero_i size one_i", "range"),
+        node("ArgMax", "Y", "best", axis=0, keepdims=1),
+        node("Slice", "X axis0 best axis0", "slice"),
+    ]
+    weights = dict(
+        zero=np.float32(0),
+        zero_i=np.int64(0),
+        one_i=np.int64(1),
+        row=np.array([False, True, True, False]),
+        axis0=np.array([0]),
+        **LARGE,
+    )
+    types = dict(Y=F32, rows=F32, RU=F32, slice=F32)
+    names = "Y first inverse counts places rows RU Rfirst Rinverse Rcounts range slice".split()
+    outputs = [value(name, types.get(name, I64), None) for name in names]
+    made = model(nodes, [value("X", F32, [6, 7])], outputs, weights)
+    return made, lambda: [normal(6, 7)]
+
+
+def control_by_values():
+    """A loop that turns until a sum is large enough, branches of different sizes, and a function of the file around both."""
+    body = helper.make_graph(
+        [
+            node("Add", "s L", "s_next"),
+            node("ReduceSum", "s_next", "total", keepdims=0),
+            node("Less", "total most", "on"),
+            node("NonZero", "s_next", "p"),
+            node("ReduceSum", "p", "stacked", keepdims=0),
+        ],
+        "body",
+        [value("i", I64, []), value("go", BOOL, []), value("s", F32, [20])],
+        [value("on", BOOL, []), value("s_next", F32, [20]), value("stacked", I64, [])],
+    )
+    branch = lambda nodes: helper.make_graph(nodes, "branch", [], [value(nodes[-1].output[0], F32, None)])
+    function = helper.make_function(
+        "own",
+        "Turning",
+        ["X", "last", "tenth", "most", "go_on", "two"],
+        ["Y", "parts", "Z"],
+        [
+            node("Abs", "X", "A"),
+            *large("A", "L"),
+            node("Loop", "none go_on L", "Y parts", body=body),
+            node("Shape", "parts", "turns"),
+            node("Squeeze", "turns", "turn"),
+            node("Greater", "turn two", "is_many"),
+            node(
+                "If",
+                "is_many",
+                "Z",
+                then_branch=branch([node("Concat", "Y L", "long", axis=0)]),
+                else_branch=branch([node("Neg", "Y", "short")]),
+            ),
+        ],
+        [helper.make_opsetid("", 20)],
+    )
+    function.node[4].input[0] = ""
+    call = helper.make_node("Turning", "X last tenth most go_on two".split(), ["Y", "parts", "Z"], domain="own")
+    nodes = [call, node("Mul", "Z Z", "square")]
+    weights = dict(most=np.float32(37), go_on=np.bool_(True), two=np.int64(2), **LARGE)
+    outputs = [value("Y", F32, None), value("parts", I64, None), value("square", F32, None)]
+    made = model(nodes, [value("X", F32, [20])], outputs, weights, functions=[function], domains=["own"])
+    given = iter([np.linspace(0, 1, 20), np.linspace(0, 5, 20)])
+    return made, lambda: [next(given).astype(np.float32)]
+
+
+def main():
+    folder = os.path.join(FOLDER, "values")
+    os.makedirs(folder, exist_ok=True)
+    for make in [detections, lengths, control_by_values]:
+        graph, draw = make()
+        session = onnxruntime.InferenceSession(graph.SerializeToString(), providers=["CPUExecutionProvider"])
+        path = os.path.join(folder, make.__name__)
+        onnx.save(graph, path + ".onnx")
+        for end in ["", "_2"]:
+            given = dict(zip([given.name for given in graph.graph.input], draw()))
+            known = dict(zip([output.name for output in graph.graph.output], session.run(None, given)))
+            save(path + end, given, known)
+            print(make.__name__, {name: list(array.shape) for name, array in known.items()})
+
+
+main()

@@ -1,0 +1,223 @@
+//! Tokens, words and names of other languages and libraries, with the way to write them in Tile.
+//!
+//! Most beginners' mistakes are habits from Python, Keras or PyTorch. The lexer, the parser and the
+//! checker look a mistake up here for the help of their error. Nothing here is valid Tile.
+
+use crate::lexer::Token;
+
+/// A piece of text that is no Tile token.
+pub(crate) struct Foreign<'s> {
+    pub message: String,
+    pub help: String,
+    /// The Tile token that it stands for, or `None` for a comment. [`Token::Invalid`] if there is
+    /// no such token.
+    pub meant: Option<Token<'s>>,
+}
+
+/// Operators and punctuation of other languages: the text, the help, and the Tile token.
+const MARKS: &[(&str, &str, Token<'static>)] = &[
+    ("**", "write `pow(X, 2)` for a power", Token::Star),
+    ("&&", "write `&`", Token::Ampersand),
+    ("||", "write `|`", Token::Bar),
+    ("@", "a product of matrices is a contraction, as in `C[i, j: M, N] = +(A[i, k] * B[k, j]);`", Token::Star),
+    ("%", "write `fmod(X, Y)`, or `mod(N, 2)` for sizes", Token::Slash),
+    ("!", "write `x == 0` or `x == false`; `~` inverts bits", Token::Tilde),
+    ("−", "write `-`", Token::Minus),
+    ("–", "write `-`", Token::Minus),
+    ("×", "write `*`", Token::Star),
+    ("·", "write `*`", Token::Star),
+    ("÷", "write `/`", Token::Slash),
+    ("≤", "write `<=`", Token::Le),
+    ("≥", "write `>=`", Token::Ge),
+    ("≠", "write `!=`", Token::Ne),
+    ("→", "write `->`", Token::Arrow),
+    ("…", "write `...`", Token::Ellipsis),
+];
+
+/// Returns the meaning of a text that no rule of the lexer accepts, or only its rule for foreign
+/// text. `before` is the token that ends where the text starts, if there is one, with its text.
+pub(crate) fn meaning<'s>(text: &'s str, before: Option<(Token<'s>, &'s str)>) -> Option<Foreign<'s>> {
+    let foreign = |message: String, help: &str, meant| Some(Foreign { message, help: help.to_owned(), meant });
+    if let Some((mark, help, token)) = MARKS.iter().find(|(mark, ..)| *mark == text) {
+        return foreign(format!("unknown operator `{mark}`"), help, Some(*token));
+    }
+    let operator = text.strip_suffix('=').filter(|operator| ["+", "-", "*", "/"].contains(operator));
+    if let Some(operator) = operator {
+        let help = format!("write `Y = Y {operator} …`; in a function, give the new value its own name");
+        return foreign(format!("unknown operator `{text}`"), &help, Some(Token::Assign));
+    }
+    match text.chars().next()? {
+        '#' => foreign("unexpected `#`".into(), "a comment starts with `//`", None),
+        '/' => foreign("unexpected `/*`".into(), "a comment starts with `//`, and ends with its line", None),
+        '"' if text.starts_with("\"\"\"") => {
+            foreign("unexpected `\"\"\"`".into(), "a comment starts with `//`; Tile has no docstrings", None)
+        }
+        quote @ ('\'' | '“' | '”' | '„') => {
+            let content = text.trim_matches(['\'', '“', '”', '„']);
+            let is_name = content.starts_with(|c: char| c.is_ascii_lowercase())
+                && content.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+            let help = match is_name {
+                true => format!("write the name alone, `{content}`, or a text, `\"{content}\"`"),
+                false => "a text stands in `\"…\"`".to_owned(),
+            };
+            foreign(format!("unexpected `{quote}`"), &help, Some(Token::Text(content)))
+        }
+        '.' if text[1..].starts_with(|c: char| c.is_ascii_digit()) => {
+            let value = text.parse().ok().filter(|value: &f64| value.is_finite())?;
+            let message = "a decimal point needs a digit before it".into();
+            foreign(message, &format!("write `0{text}`"), Some(Token::Float(value)))
+        }
+        '.' if text.len() > 1 => attribute(text, before),
+        digit if digit.is_ascii_digit() => {
+            let digits = text.replace('_', "");
+            let value = digits.parse().ok()?;
+            foreign(
+                format!("unexpected `_` in the number `{text}`"),
+                &format!("write `{digits}`"),
+                Some(Token::Int(value)),
+            )
+        }
+        '_' => foreign(format!("`{text}` starts with `_`"), "a name starts with a letter", Some(Token::Invalid)),
+        _ => None,
+    }
+}
+
+/// Returns the meaning of `.name.name` after a token.
+fn attribute<'s>(text: &'s str, before: Option<(Token<'s>, &'s str)>) -> Option<Foreign<'s>> {
+    let last = text.rsplit('.').next().unwrap_or_default();
+    let (token, base) = before?;
+    let help = match (last, token) {
+        ("add", _) => "layers are joined with `|>`, as in `Y = X |> Dense(8) |> Dense(3);`".to_owned(),
+        ("compile" | "fit", _) => {
+            "training is described in a `train` block: `train Net { loss = …; optimizer = …; }`".to_owned()
+        }
+        ("shape" | "size" | "ndim", Token::Capital(_)) => {
+            format!("name the sizes in the header, as in `{base}[N, K]`, or write `dims({base})`")
+        }
+        ("T", Token::Capital(_)) => format!("write `transpose({base}, [1, 0])`"),
+        (_, Token::Capital(_) | Token::ParenClose | Token::BracketClose) => {
+            format!("a method is a function here, as in `{last}(X)`, and a layer is applied with `|>`")
+        }
+        (_, Token::Small(_) | Token::Word(_)) => {
+            format!("write `{last}` alone: the names of the library are visible everywhere")
+        }
+        _ => return None,
+    };
+    let base = if matches!(token, Token::ParenClose | Token::BracketClose) { "" } else { base };
+    Some(Foreign { message: format!("unexpected `.` in `{base}{text}`"), help, meant: Some(Token::Invalid) })
+}
+
+/// Keywords of Python and of languages like C.
+const WORDS: &[(&str, &str)] = &[
+    ("def", "a function is written `function f(X) -> (Y) { Y = …; }`"),
+    (
+        "class",
+        "a layer is written `layer Name(units)(X) -> (Y) { … }`, and a network `model Name(X[N, 4]) -> (Y) { … }`",
+    ),
+    ("from", "the library needs no import; `import \"layers.tile\";` reads another Tile file"),
+    ("return", "assign to the names of the outputs in the header, as in `-> (Y) { Y = …; }`"),
+    ("elif", "write `else if`"),
+    ("while", "`for i in range(3) { … }` repeats a known number of times, and `scan` goes along an axis"),
+    ("lambda", "write a `function`, and give its name"),
+    ("and", "write `&`"),
+    ("or", "write `|`"),
+    ("not", "write `x == 0` or `x == false`"),
+    ("is", "write `==`"),
+    ("pass", "a block may be empty: `{ }`"),
+    ("print", "a model has no output but its tensors: add one to `-> (…)`, or run `tilec summary`"),
+    ("with", "Tile has no `with`"),
+    ("try", "Tile has no exceptions"),
+    ("assert", "write `assert_positive(N > 0)` in a function, or `error(\"…\")` in an `if`"),
+    ("del", "values need no deletion: memory is planned by the compiler"),
+    ("let", "write `Y = …;` without `let`"),
+    ("var", "write `Y = …;` without `var`"),
+    ("const", "write `Y = …;` without `const`"),
+    ("fn", "a function is written `function f(X) -> (Y) { Y = …; }`"),
+];
+
+/// Returns the help for a keyword of another language.
+pub(crate) fn word_help(word: &str) -> Option<&'static str> {
+    WORDS.iter().find(|(foreign, _)| *foreign == word).map(|(_, help)| *help)
+}
+
+/// Returns the help for a constant of Python.
+pub(crate) fn constant_help(name: &str) -> Option<String> {
+    let constant = ["None", "True", "False"].contains(&name).then(|| name.to_ascii_lowercase())?;
+    Some(format!("did you mean `{constant}`?"))
+}
+
+/// Names of Keras, PyTorch and NumPy that Tile's library does not have.
+const NAMES: &[(&str, &str)] = &[
+    ("Sequential", "join the layers with `|>`, as in `Y = X |> Dense(8) |> Dense(3);`"),
+    ("Model", "a network is written `model Name(X[N, 4]) -> (Y) { … }`"),
+    ("Input", "inputs stand in the header, as in `model Net(Image[N, 28, 28]) -> (Y) { … }`"),
+    ("InputLayer", "inputs stand in the header, as in `model Net(Image[N, 28, 28]) -> (Y) { … }`"),
+    ("Linear", "the layer is called `Dense(units)`, as in Keras: it finds the number of its inputs itself"),
+    ("BatchNorm1d", "the layer is called `BatchNormalization()`, as in Keras"),
+    ("BatchNorm2d", "the layer is called `BatchNormalization()`, as in Keras"),
+    ("LayerNorm", "the layer is called `LayerNormalization()`, as in Keras"),
+    ("GroupNorm", "the layer is called `GroupNormalization(groups)`, as in Keras"),
+    ("Dropout2d", "the layer is called `SpatialDropout2D(rate)`, as in Keras"),
+    ("AdaptiveAvgPool2d", "the layer is called `AdaptiveAveragePooling2D(size)`, as in Keras"),
+    ("ConvTranspose2d", "the layer is called `Conv2DTranspose(filters, kernel_size)`, as in Keras"),
+    ("Upsample", "the layer is called `UpSampling2D(size)`, as in Keras"),
+    ("CrossEntropyLoss", "the loss is called `SparseCategoricalCrossentropy(from_logits = true)`, as in Keras"),
+    ("BCELoss", "the loss is called `BinaryCrossentropy()`, as in Keras"),
+    ("BCEWithLogitsLoss", "the loss is called `BinaryCrossentropy(from_logits = true)`, as in Keras"),
+    ("MSELoss", "the loss is called `MeanSquaredError()`, as in Keras"),
+    ("L1Loss", "the loss is called `MeanAbsoluteError()`, as in Keras"),
+    ("matmul", "a product of matrices is a contraction, as in `C[i, j: M, N] = +(A[i, k] * B[k, j]);`"),
+    ("mm", "a product of matrices is a contraction, as in `C[i, j: M, N] = +(A[i, k] * B[k, j]);`"),
+    ("dot", "a product of matrices is a contraction, as in `C[i, j: M, N] = +(A[i, k] * B[k, j]);`"),
+    ("square", "write `X * X`"),
+    ("concat", "write `[A, B] |> Concatenate()`"),
+    ("concatenate", "write `[A, B] |> Concatenate()`"),
+    ("cat", "write `[A, B] |> Concatenate()`"),
+    ("view", "write `reshape(X, 28, 28)`, or `X |> Reshape([28, 28])` with an axis of samples"),
+    ("flatten", "write `X |> Flatten()`"),
+    ("permute", "write `transpose(X, [0, 2, 1])`, or `X |> Permute([2, 1])` with an axis of samples"),
+    ("where", "write `C ? A : B`"),
+    ("maximum", "write `max(A, B)`"),
+    ("minimum", "write `min(A, B)`"),
+    ("int", "write `as_int(X, 32)`"),
+    ("float", "write `as_float(X, 32)`"),
+    ("cast", "write `as_float(X, 32)` or `as_int(X, 32)`"),
+    ("print", "a model has no output but its tensors: add one to `-> (…)`, or run `tilec summary`"),
+];
+
+/// Returns the help for a name of another library that Tile's library does not have.
+pub(crate) fn name_help(name: &str) -> Option<&'static str> {
+    NAMES.iter().find(|(foreign, _)| *foreign == name).map(|(_, help)| *help)
+}
+
+/// Arguments of Keras' `compile` and `fit` that are no settings of a `train` block.
+const SETTINGS: &[(&str, &str)] = &[
+    ("learning_rate", "it is an argument of the optimizer, as in `Adam(learning_rate = 0.001)`"),
+    ("lr", "it is an argument of the optimizer, as in `Adam(learning_rate = 0.001)`"),
+    ("validation_split", "it is an option of the command line, `--validation 0.1`"),
+    ("validation_data", "it is an option of the command line, `--validation DIR`"),
+    ("class_weight", "it is an option of the command line, `--class-weight 3=0.5`"),
+    ("callbacks", "options of `tilec train` take their place, such as `--patience`, `--save-best` and `--log`"),
+];
+
+/// Returns the help for a setting that Keras has elsewhere.
+pub(crate) fn setting_help(name: &str) -> Option<&'static str> {
+    SETTINGS.iter().find(|(foreign, _)| *foreign == name).map(|(_, help)| *help)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ast::SETTINGS as KNOWN;
+    use crate::builtin::builtin;
+    use crate::library::names;
+
+    #[test]
+    fn nothing_here_is_valid_tile() {
+        for (name, _) in NAMES {
+            assert!(builtin(name).is_none() && !names().any(|known| known == *name), "{name}");
+        }
+        assert!(SETTINGS.iter().all(|(name, _)| !KNOWN.contains(name)));
+        assert!(WORDS.iter().all(|(word, _)| !crate::lexer::WORDS.contains(word)));
+    }
+}
