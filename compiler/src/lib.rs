@@ -6,6 +6,7 @@ pub mod affine;
 pub mod dtype;
 #[cfg(feature = "emit")]
 pub mod emit;
+pub mod fusion;
 pub mod gradient;
 pub mod graph;
 pub mod interpret;

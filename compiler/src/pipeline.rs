@@ -17,7 +17,7 @@ pub fn optimise(graph: &mut Graph) {
 }
 
 /// Returns the plan that runs an optimised `graph` on a device with `profile`:
-/// - groups of nodes ([`crate::passes::fuse`]);
+/// - groups of nodes ([`crate::fusion`]);
 /// - a nest for each group ([`crate::nest::build`]), or two for a long reduction
 ///   ([`crate::schedule::divide`]);
 /// - a schedule ([`crate::schedule::choose`]) and a kernel ([`crate::schedule::kernel`]) for each

@@ -6,8 +6,8 @@ mod models;
 use std::error::Error;
 use std::time::Instant;
 
+use tile_compiler::fusion::fuse;
 use tile_compiler::graph::Graph;
-use tile_compiler::passes::fuse;
 use tile_compiler::pipeline;
 use tile_compiler::profile::Profile;
 

@@ -103,6 +103,11 @@ impl Op {
         }
     }
 
+    /// Returns whether the node's value is in memory without being computed there.
+    pub fn is_source(&self) -> bool {
+        matches!(self, Op::Input(_) | Op::Weight(_) | Op::Elements(_) | Op::Result { .. })
+    }
+
     /// Returns how many parts it is described by, a measure of the work and memory it takes.
     fn parts(&self) -> usize {
         match self {
@@ -205,6 +210,14 @@ impl Graph {
     /// Returns the shape of a node.
     pub fn shape(&self, id: NodeId) -> &[usize] {
         &self.nodes[id].ty.shape
+    }
+
+    /// Returns the node whose memory a chain of reshapes aliases.
+    pub fn storage(&self, mut id: NodeId) -> NodeId {
+        while matches!(self.node(id).op, Op::Reshape) {
+            id = self.operands(id)[0];
+        }
+        id
     }
 
     /// Returns a name for messages: the name by which the caller passes the tensor, or the source

@@ -1,7 +1,7 @@
 //! Builds the nest of one fused group. Starting at the roots, it follows the elements that a place
 //! needs through inlined nodes down to tensors in memory, and collects one scalar program.
 //!
-//! [`crate::passes::fuse`] chooses the nodes to inline; any choice gives a correct nest. An
+//! [`crate::fusion`] chooses the nodes to inline; any choice gives a correct nest. An
 //! elementwise node becomes instructions. A contraction without reduction axes (a copy, slice,
 //! transpose or padding) becomes loads at other addresses, executed only where its guards hold. The
 //! group's own contraction becomes the body.

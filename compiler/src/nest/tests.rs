@@ -1,6 +1,7 @@
+use crate::fusion::{Group, fuse};
 use crate::graph::{Graph, NodeId};
 use crate::nest::{Nest, Window};
-use crate::passes::{Group, dead, fuse, is_source};
+use crate::passes::dead;
 use crate::profile::Profile;
 
 /// Returns the nests of a graph's groups as text.
@@ -13,7 +14,7 @@ fn nests(nodes: &str) -> String {
     let mut text = String::new();
     for group in &groups {
         let whole = |id| Window::whole(&graph.node(id).ty);
-        let in_memory = |id| (is_source(&graph.node(id).op) || roots.contains(&id)).then(|| whole(id));
+        let in_memory = |id| (graph.node(id).op.is_source() || roots.contains(&id)).then(|| whole(id));
         let (nest, _) = build(&graph, group, &in_memory);
         nest.verify().unwrap();
         text += &nest.to_string();
@@ -535,7 +536,7 @@ fn name(nodes: &str) -> String {
     graph.verify().unwrap();
     let group = fuse(&graph, &Profile::generic(), Some(&|_| Some(0.0))).pop().unwrap();
     let whole = |id| Window::whole(&graph.node(id).ty);
-    let memory = |id| is_source(&graph.node(id).op).then(|| whole(id));
+    let memory = |id| graph.node(id).op.is_source().then(|| whole(id));
     build(&graph, &group, &memory).0.name
 }
 

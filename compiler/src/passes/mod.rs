@@ -1,17 +1,13 @@
 //! Graph passes, one in each file. Their order is in [`crate::pipeline`].
 
-mod attention;
 mod dead;
 mod exchange;
 mod fold;
-mod fuse;
 mod hoist;
 mod integers;
 mod join;
 mod layout;
-mod merge;
 mod narrow;
-mod prelude;
 mod settle;
 mod share;
 mod steady;
@@ -22,7 +18,6 @@ mod testing;
 pub use dead::dead;
 pub use exchange::exchange;
 pub use fold::fold;
-pub use fuse::{Group, fuse, is_source, storage};
 pub use hoist::hoist;
 pub use integers::integers;
 pub use join::join;

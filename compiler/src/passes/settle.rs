@@ -20,8 +20,6 @@ use std::collections::{HashMap, HashSet};
 use crate::graph::scan::Parts;
 use crate::graph::{Contraction, Graph, NodeId, Op};
 
-use super::storage;
-
 /// The most destinations to which one kernel writes its result.
 const MOST_PLACES: usize = 2;
 
@@ -33,7 +31,7 @@ pub fn settle(graph: &mut Graph) {
 fn settle_within(graph: &mut Graph, slices: &HashSet<NodeId>) {
     for id in graph.topological() {
         for (position, operand) in graph.operands(id).into_iter().enumerate() {
-            let stored = storage(graph, operand);
+            let stored = graph.storage(operand);
             if slices.contains(&stored) && wants_whole(graph, id, position, operand != stored) {
                 let mut operands = graph.operands(id);
                 operands[position] = copy(graph, operand);
@@ -50,9 +48,9 @@ fn settle_within(graph: &mut Graph, slices: &HashSet<NodeId>) {
         }
         give(&mut parts);
         let body = &parts.body;
-        let captures = parts.captures.iter().filter(|capture| slices.contains(&storage(graph, capture.outside)));
-        let mut inner: HashSet<NodeId> = parts.yields.iter().map(|value| storage(body, value.value)).collect();
-        parts.carries.iter().for_each(|carry| _ = inner.remove(&storage(body, carry.next)));
+        let captures = parts.captures.iter().filter(|capture| slices.contains(&graph.storage(capture.outside)));
+        let mut inner: HashSet<NodeId> = parts.yields.iter().map(|value| body.storage(value.value)).collect();
+        parts.carries.iter().for_each(|carry| _ = inner.remove(&body.storage(carry.next)));
         inner.extend(parts.sequences.iter().map(|sequence| sequence.slice));
         inner.extend(captures.map(|capture| capture.inside));
         settle_within(&mut parts.body, &inner);
@@ -83,7 +81,7 @@ fn give(parts: &mut Parts) {
     for number in 0..parts.carries.len() + parts.yields.len() {
         let stacked = number.checked_sub(parts.carries.len());
         let given = stacked.map_or_else(|| parts.carries[number].next, |yielded| parts.yields[yielded].value);
-        let stored = storage(&parts.body, given);
+        let stored = parts.body.storage(given);
         let taken = places.get(&stored).copied().unwrap_or(0);
         let is_written_there = match &parts.body.node(stored).op {
             Op::Input(_) | Op::Weight(_) | Op::Elements(_) => false,

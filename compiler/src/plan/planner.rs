@@ -2,9 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::fusion::{Group, fuse};
 use crate::graph::{Graph, NodeId, Op, Scan};
 use crate::nest::{self, Axis, Nest, Window};
-use crate::passes::{Group, fuse, storage};
 use crate::profile::{Execution, Profile};
 use crate::schedule::{self, Choice, Divided, ScheduleError, Tuned};
 use crate::tensor::{Tensor, TensorType};
@@ -100,7 +100,7 @@ impl<'a> Planner<'a> {
         let mut loops = self.groups(&mut scope, &each)?;
         let mut steps = std::mem::take(&mut self.steps);
         let outputs = graph.outputs.iter().map(|(name, id)| {
-            let buffer = self.stored(&mut scope, storage(graph, *id))?.buffer;
+            let buffer = self.stored(&mut scope, graph.storage(*id))?.buffer;
             Ok(Port { name: name.clone(), ty: graph.node(*id).ty.clone(), buffer })
         });
         let outputs = outputs.collect::<Result<Vec<Port>, PlanError>>()?;
@@ -191,7 +191,7 @@ impl<'a> Planner<'a> {
                     Op::PrngState { elements } => Work::PrngState { elements: *elements },
                     _ => Work::PrngValue { elements: graph.node(root).ty.elements() },
                 };
-                let state = storage(graph, graph.operands(root)[0]);
+                let state = graph.storage(graph.operands(root)[0]);
                 let reads_whole = scope.window(state).is_some_and(|window| window.is_whole());
                 if !reads_whole || !matches!(&places[..], [place] if place.window.is_whole()) {
                     return Err(PlanError::Internal("a generator of a part of a tensor".into()));
@@ -324,7 +324,7 @@ impl<'a> Planner<'a> {
 
     /// Returns the location of a node that is a view of memory.
     fn read(&mut self, scope: &mut Scope, id: NodeId) -> Result<Place, PlanError> {
-        let stored = self.stored(scope, storage(scope.graph, id))?;
+        let stored = self.stored(scope, scope.graph.storage(id))?;
         reshaped(stored, scope.graph.shape(id))
     }
 
@@ -438,14 +438,14 @@ impl<'a> Planner<'a> {
 
 impl<'g> Scope<'g> {
     fn new(graph: &'g Graph, loops: Vec<Axis>) -> Scope<'g> {
-        let outputs = graph.outputs.iter().map(|(_, id)| storage(graph, *id)).collect();
+        let outputs = graph.outputs.iter().map(|(_, id)| graph.storage(*id)).collect();
         Scope { graph, loops, places: HashMap::new(), wanted: HashMap::new(), outputs }
     }
 
     /// Requests that the value of `id`, or the value of which it is a reshape, is written to
     /// `place`.
     fn want(&mut self, id: NodeId, place: Place) {
-        self.wanted.entry(storage(self.graph, id)).or_default().push(place);
+        self.wanted.entry(self.graph.storage(id)).or_default().push(place);
     }
 
     /// Returns the names of the values computed for `roots` that are not yet in memory.
@@ -454,7 +454,7 @@ impl<'g> Scope<'g> {
         let mut seen: HashSet<NodeId> = roots.iter().copied().collect();
         while let Some(id) = pending.pop() {
             values.push(id);
-            let unmet = |id: &NodeId| self.window(storage(self.graph, *id)).is_none() && seen.insert(*id);
+            let unmet = |id: &NodeId| self.window(self.graph.storage(*id)).is_none() && seen.insert(*id);
             pending.extend(self.graph.operands(id).into_iter().filter(unmet));
         }
         values.sort_unstable();

@@ -28,46 +28,14 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::affine::Affine;
 use crate::graph::{Access, Aggregation, Contraction, ContractionLeaf, Graph, NodeId, Op};
-use crate::nest::{Members, Nest, Window, is_view};
+use crate::nest::is_view;
 use crate::profile::{Execution, Profile};
 use crate::scalar::{BinaryOp, Inst, Value};
 
 use super::attention::attend;
+use super::group::{Group, MOST_NODES, Time};
 use super::merge::merge;
 use super::prelude::Prelude;
-
-/// A group. See the module documentation.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Group {
-    /// The nodes stored in memory, operands before their readers.
-    pub roots: Vec<NodeId>,
-    /// The node with the reduction.
-    pub contraction: Option<NodeId>,
-    /// Contractions over the columns of a row; in groups with inner sums, over the points of the
-    /// contraction.
-    pub statistics: Vec<NodeId>,
-    /// Products that the contraction reads at each of its points (inner sums).
-    pub inner: Vec<NodeId>,
-    /// The group depends on no input, so its value stays valid until weights change.
-    pub once: bool,
-}
-
-impl Group {
-    /// Returns the last root, which the others lead to or come before.
-    pub fn main(&self) -> NodeId {
-        *self.roots.last().expect("a group has a root")
-    }
-
-    /// Returns the members that the group's nest computes. `roots` are the group's roots, each with
-    /// the windows of memory that it is written to.
-    pub fn members<'a>(&'a self, roots: &'a [(NodeId, Vec<Window>)]) -> Members<'a> {
-        Members { roots, contraction: self.contraction, statistics: &self.statistics, inner: &self.inner }
-    }
-}
-
-/// The most nodes of a group. Bounds the size of a kernel, and the depth of recursion while it is
-/// built.
-pub(super) const MOST_NODES: usize = 192;
 
 /// The most evaluations for each element for which a cheap node with one operand is recomputed
 /// rather than stored.
@@ -76,14 +44,11 @@ const MOST_RECOMPUTATION: f64 = 32.0;
 /// Multiplications of an element for each time that a tiled product reads it from memory, roughly.
 const TILE_REUSE: f64 = 64.0;
 
-/// Predicts the seconds of a nest on a device. `None` if it has no kernel there.
-pub type Time<'a> = &'a dyn Fn(&Nest) -> Option<f64>;
-
 /// Returns the groups of `graph` in topological order. Without `time`, as in a scan, whose steps
 /// compute parts of tensors, products absorb no other products and get no row statistics.
 pub fn fuse(graph: &Graph, profile: &Profile, time: Option<Time>) -> Vec<Group> {
     let links = Links::new(graph);
-    let mut stored: HashSet<NodeId> = graph.outputs.iter().map(|(_, id)| storage(graph, *id)).collect();
+    let mut stored: HashSet<NodeId> = graph.outputs.iter().map(|(_, id)| graph.storage(*id)).collect();
     for id in graph.ids() {
         stored.extend(must_be_read_from_memory(graph, id));
     }
@@ -107,30 +72,17 @@ pub fn fuse(graph: &Graph, profile: &Profile, time: Option<Time>) -> Vec<Group> 
     }
 }
 
-/// Returns the node whose memory a chain of reshapes aliases.
-pub fn storage(graph: &Graph, mut id: NodeId) -> NodeId {
-    while matches!(graph.node(id).op, Op::Reshape) {
-        id = graph.operands(id)[0];
-    }
-    id
-}
-
-/// Returns whether the node is in memory without a group of its own.
-pub fn is_source(op: &Op) -> bool {
-    matches!(op, Op::Input(_) | Op::Weight(_) | Op::Elements(_) | Op::Result { .. })
-}
-
 /// Returns the operands that a node can only read from memory: the operand of a reshape, of an
 /// access at a run-time index, of a random number generator and of a scan; and a tensor that the
 /// node compares with its own extremes.
 fn must_be_read_from_memory(graph: &Graph, id: NodeId) -> Vec<NodeId> {
     let operands = graph.operands(id);
     match &graph.node(id).op {
-        Op::Reshape => vec![storage(graph, id)],
-        Op::PrngValue | Op::PrngState { .. } | Op::Scan(_) => operands.iter().map(|&o| storage(graph, o)).collect(),
+        Op::Reshape => vec![graph.storage(id)],
+        Op::PrngValue | Op::PrngState { .. } | Op::Scan(_) => operands.iter().map(|&o| graph.storage(o)).collect(),
         Op::Contraction(op) => {
             let dynamic = op.accesses.iter().filter(|access| !access.is_fixed());
-            let dynamic = dynamic.map(|a| storage(graph, operands[a.operand]));
+            let dynamic = dynamic.map(|a| graph.storage(operands[a.operand]));
             dynamic.chain(compared_with_extremes(graph, op, &operands)).collect()
         }
         _ => Vec::new(),
@@ -142,13 +94,13 @@ fn must_be_read_from_memory(graph: &Graph, id: NodeId) -> Vec<NodeId> {
 /// instance by a fused multiply-add, so that none would equal the extreme.
 pub(super) fn compared_with_extremes(graph: &Graph, op: &Contraction, operands: &[NodeId]) -> Vec<NodeId> {
     let tensor = |value: Value| match &op.body.insts[value].0 {
-        Inst::Leaf(ContractionLeaf::Access(access)) => Some(storage(graph, operands[op.accesses[*access].operand])),
+        Inst::Leaf(ContractionLeaf::Access(access)) => Some(graph.storage(operands[op.accesses[*access].operand])),
         _ => None,
     };
     let is_extreme_of = |extreme: NodeId, tensor: NodeId| match &graph.node(extreme).op {
         Op::Contraction(op) => {
             matches!(op.aggregation, Aggregation::Max | Aggregation::Min)
-                && graph.operands(extreme).into_iter().any(|operand| storage(graph, operand) == tensor)
+                && graph.operands(extreme).into_iter().any(|operand| graph.storage(operand) == tensor)
         }
         _ => false,
     };
@@ -178,7 +130,7 @@ impl Links {
         let order = graph.topological();
         let count = order.iter().map(|id| id.index() + 1).max().unwrap_or(0);
         let mut outputs = HashMap::new();
-        graph.outputs.iter().for_each(|(_, id)| *outputs.entry(storage(graph, *id)).or_insert(0) += 1);
+        graph.outputs.iter().for_each(|(_, id)| *outputs.entry(graph.storage(*id)).or_insert(0) += 1);
         let mut links = Links { order, operands: vec![Vec::new(); count], users: vec![Vec::new(); count], outputs };
         for &id in &links.order {
             let operands = graph.operands(id);
@@ -247,7 +199,7 @@ impl<'g> Grouping<'g> {
         grouping.find_epilogues();
         for &id in links.order.iter().rev() {
             let op = &graph.node(id).op;
-            if is_source(op) || matches!(op, Op::Reshape) {
+            if op.is_source() || matches!(op, Op::Reshape) {
                 continue;
             }
             let elements = graph.node(id).ty.elements() as f64;
@@ -385,7 +337,7 @@ impl<'g> Grouping<'g> {
     /// Returns the nodes whose memory a computed node's operands alias.
     fn reads_from(&self, id: NodeId) -> impl Iterator<Item = NodeId> {
         let computes = !matches!(self.graph.node(id).op, Op::Reshape | Op::Scan(_));
-        self.links.operands(id).iter().filter(move |_| computes).map(|&operand| storage(self.graph, operand))
+        self.links.operands(id).iter().filter(move |_| computes).map(|&operand| self.graph.storage(operand))
     }
 
     /// Returns how many tensors the nests that compute a node may read if a kernel can bind
@@ -448,7 +400,7 @@ impl<'g> Grouping<'g> {
 
     /// Returns the groups. `once` has the nodes that depend on no input.
     fn groups(&self, once: &HashSet<NodeId>) -> Vec<Group> {
-        let stored = self.links.order.iter().filter(|id| self.is_stored(**id) && !is_source(&self.graph.node(**id).op));
+        let stored = self.links.order.iter().filter(|id| self.is_stored(**id) && !self.graph.node(**id).op.is_source());
 
         let group = |id: &NodeId| Group {
             roots: vec![*id],

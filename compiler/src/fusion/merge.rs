@@ -19,10 +19,11 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::graph::{Graph, NodeId, Op};
-use crate::nest::{self, Nest, Window, row_form};
+use crate::nest::{Nest, row_form};
 use crate::profile::{Execution, Profile};
 
-use super::fuse::{Group, MOST_NODES, Time, compared_with_extremes, is_source, storage};
+use super::fuse::compared_with_extremes;
+use super::group::{Group, MOST_NODES, Time, homes, is_nest, nest_of};
 
 /// The longest row that a device can keep in registers or caches.
 const LONGEST_ROW: usize = 1 << 16;
@@ -82,7 +83,7 @@ impl<'g> Merging<'g> {
             roots.iter().for_each(|&root| _ = readers.entry(root).or_default().insert(number));
         }
         let mut outputs = HashMap::new();
-        graph.outputs.iter().for_each(|(_, id)| *outputs.entry(storage(graph, *id)).or_insert(0) += 1);
+        graph.outputs.iter().for_each(|(_, id)| *outputs.entry(graph.storage(*id)).or_insert(0) += 1);
         Merging { graph, profile, groups: groups.into_iter().map(Some).collect(), reads, readers, home, outputs }
     }
 
@@ -276,64 +277,9 @@ impl<'g> Merging<'g> {
     }
 }
 
-/// Returns whether a nest computes the group.
-pub(super) fn is_nest(graph: &Graph, group: &Group) -> bool {
-    let is_nest = |id: &NodeId| {
-        !matches!(graph.node(*id).op, Op::Scan(_) | Op::PrngValue | Op::PrngState { .. })
-            && graph.node(*id).ty.elements() > 0
-    };
-    group.roots.iter().all(is_nest)
-}
-
 /// Returns whether a node is a sum of products of two tensors that both are reused at several
 /// places.
 fn is_matrix_product(graph: &Graph, id: NodeId) -> bool {
     let Op::Contraction(op) = &graph.node(id).op else { return false };
     op.is_sum_of_products() && op.accesses.len() == 2 && op.accesses.iter().all(|access| op.reads_again(access))
-}
-
-/// Units of work for building a nest, besides its instructions.
-const NEST_UNITS: u64 = 500;
-
-/// Returns the nest of a group, if it has one, and its operands. Nodes that are `in_memory` are
-/// read from there, like sources.
-pub(super) fn nest_of(graph: &Graph, group: &Group, in_memory: &dyn Fn(NodeId) -> bool) -> Option<(Nest, Vec<NodeId>)> {
-    let whole = |id: NodeId| Window::whole(&graph.node(id).ty);
-    let memory = |id: NodeId| (is_source(&graph.node(id).op) || in_memory(id)).then(|| whole(id));
-    let roots: Vec<(NodeId, Vec<Window>)> = group.roots.iter().map(|&root| (root, vec![whole(root)])).collect();
-    graph.budget.spend(NEST_UNITS).ok()?;
-    nest::build(graph, group.members(&roots), &memory, &[]).ok()
-}
-
-/// Returns the group of each root, and for each group the roots of other groups that it reads from
-/// memory.
-pub(super) fn homes(graph: &Graph, groups: &[Group]) -> (HashMap<NodeId, usize>, Vec<BTreeSet<NodeId>>) {
-    let roots = |(number, group): (usize, &Group)| group.roots.iter().map(|&root| (root, number)).collect::<Vec<_>>();
-    let home = groups.iter().enumerate().flat_map(roots).collect();
-    let reads = groups.iter().map(|group| reads(graph, group, &home)).collect();
-    (home, reads)
-}
-
-/// Returns the roots of other groups that a group reads from memory.
-fn reads(graph: &Graph, group: &Group, home: &HashMap<NodeId, usize>) -> BTreeSet<NodeId> {
-    let mut found = BTreeSet::new();
-    let mut seen: HashSet<NodeId> = group.roots.iter().copied().collect();
-    let mut pending = group.roots.clone();
-    while let Some(id) = pending.pop() {
-        for operand in graph.operands(id) {
-            let operand = match &graph.node(storage(graph, operand)).op {
-                Op::Result { .. } => graph.operands(storage(graph, operand))[0],
-                _ => storage(graph, operand),
-            };
-            if !seen.insert(operand) {
-                continue;
-            }
-            if home.contains_key(&operand) {
-                found.insert(operand);
-            } else if !is_source(&graph.node(operand).op) {
-                pending.push(operand);
-            }
-        }
-    }
-    found
 }

@@ -25,8 +25,7 @@ use crate::nest::{Attention, Leaf, Load, Nest, loads_of, row_form};
 use crate::profile::{Execution, Profile};
 use crate::scalar::Value;
 
-use super::fuse::{Group, Time, storage};
-use super::merge::{homes, is_nest, nest_of};
+use super::group::{Group, Time, homes, is_nest, nest_of};
 
 /// Fewer rows or points do not fill a block of a tiled product.
 const LEAST: usize = 16;
@@ -116,7 +115,7 @@ impl<'g> Taking<'g> {
             .graph
             .operands(group.contraction?)
             .into_iter()
-            .any(|operand| self.is_prepared(storage(self.graph, operand)))
+            .any(|operand| self.is_prepared(self.graph.storage(operand)))
         {
             return None;
         }
@@ -196,7 +195,7 @@ impl<'g> Taking<'g> {
         // A group that another one absorbs does not absorb others itself.
         readers.retain(|number, _| !gone.contains(number));
         let is_output =
-            |root: &NodeId| self.graph.outputs.iter().any(|(_, output)| storage(self.graph, *output) == *root);
+            |root: &NodeId| self.graph.outputs.iter().any(|(_, output)| self.graph.storage(*output) == *root);
         let mut roots = gone.iter().flat_map(|&number| &self.groups[number].roots);
         if roots.any(|root| is_output(root) && !given.contains(root)) || !self.pays(&grown, &readers, &gone) {
             return None;
