@@ -1,28 +1,38 @@
-//! The whole compiler on one page: a call for every pass, in the order in which they run.
+//! The whole compiler on one page: every stage by name, in the order in which they run. Debug
+//! builds verify the result of each.
 
 use std::sync::Arc;
 
+use crate::fusion::{Groups, attend, finish_rows, fuse, merge};
 use crate::graph::Graph;
+use crate::nest::Nest;
 use crate::passes::{dead, exchange, fold, hoist, integers, join, layout, settle, share, stretch};
-use crate::plan::{Plan, PlanError, Planner};
+use crate::plan::{Draft, Plan, PlanError, Scheduled, divide, kernels, memory, nests, overwrite, schedules};
 use crate::profile::{Execution, Profile};
-use crate::schedule::Tuned;
+use crate::schedule::{self, Tuned};
+
+/// A stage from graph to graph, with its name.
+pub type Pass = (&'static str, fn(&mut Graph));
+
+/// The passes that make a graph cost less, on any device.
+pub const SIMPLIFY: [Pass; 5] =
+    [("fold", fold), ("hoist", hoist), ("share", share), ("exchange", exchange), ("dead", dead)];
+
+/// The passes that prepare a graph for a device with kernels.
+pub const FOR_SHADERS: [Pass; 3] = [("settle", settle), ("join", join), ("dead", dead)];
+
+/// The passes that prepare a graph for a cpu. Its vectors run along channels and along places of
+/// one kind, and its fast products are of floats. Joining does not pay there: it has no launches to
+/// save, and reads slices more slowly than whole tensors.
+pub const FOR_CPUS: [Pass; 5] =
+    [("settle", settle), ("integers", integers), ("stretch", stretch), ("layout", layout), ("dead", dead)];
 
 /// Rewrites `graph` into an equal one that costs less.
 pub fn optimise(graph: &mut Graph) {
-    for pass in [fold, hoist, share, exchange, dead] {
-        pass(graph);
-        debug_assert_eq!(graph.verify(), Ok(()));
-    }
+    rewrite(graph, &SIMPLIFY);
 }
 
-/// Returns the plan that runs an optimised `graph` on a device with `profile`:
-/// - groups of nodes ([`crate::fusion`]);
-/// - a nest for each group ([`crate::nest::build`]), or two for a long reduction
-///   ([`crate::schedule::divide`]);
-/// - a schedule ([`crate::schedule::choose`]) and a kernel ([`crate::schedule::kernel`]) for each
-///   nest;
-/// - memory for the tensors that pass between nests.
+/// Returns the plan that runs an optimised `graph` on a device with `profile`.
 pub fn plan(graph: &Graph, profile: &Profile) -> Result<Plan, PlanError> {
     plan_with(graph, profile, &Options::default())
 }
@@ -44,8 +54,12 @@ pub struct Options {
 
 /// Returns the plan with options; see [`plan`].
 pub fn plan_with(graph: &Graph, profile: &Profile, options: &Options) -> Result<Plan, PlanError> {
-    let graph = settled(graph, profile);
-    let plan = Planner::new(profile, &options.tuned, options.updates).plan(&graph);
+    let mut graph = graph.clone();
+    match profile.execution {
+        Execution::Shader => rewrite(&mut graph, &FOR_SHADERS),
+        Execution::Native => rewrite(&mut graph, &FOR_CPUS),
+    }
+    let plan = planned(&graph, profile, options);
     // Passes leave out what the budget does not allow.
     match (graph.budget.check(), plan) {
         (Ok(()), plan) | (Err(_), plan @ Err(PlanError::Exceeded { .. })) => plan,
@@ -56,17 +70,37 @@ pub fn plan_with(graph: &Graph, profile: &Profile, options: &Options) -> Result<
     }
 }
 
-fn settled(graph: &Graph, profile: &Profile) -> Graph {
-    let mut graph = graph.clone();
-    settle(&mut graph);
-    match profile.execution {
-        Execution::Shader => join(&mut graph),
-        // Joining does not pay on a cpu: it has no launches to save, and reads slices more slowly
-        // than whole tensors. Its vectors run along channels and along places of one kind, and its
-        // fast products are of floats.
-        Execution::Native => [integers, stretch, layout].into_iter().for_each(|pass| pass(&mut graph)),
+fn rewrite(graph: &mut Graph, passes: &[Pass]) {
+    for (name, pass) in passes {
+        pass(graph);
+        stage(name, &*graph, |graph| graph.verify());
     }
-    dead(&mut graph);
-    debug_assert_eq!(graph.verify(), Ok(()));
-    graph
+}
+
+/// Plans a graph that is prepared for the device: groups of nodes, a nest for each group, a
+/// schedule and a kernel for each nest, and memory for the tensors that pass between nests.
+fn planned(graph: &Graph, profile: &Profile, options: &Options) -> Result<Plan, PlanError> {
+    let time = |nest: &Nest| schedule::predict(nest, profile, &graph.budget);
+    let groups = stage("fuse", fuse(graph, profile), Groups::verify);
+    let groups = stage("attend", attend(groups, profile, &time), Groups::verify);
+    let groups = stage("merge", merge(groups, profile), Groups::verify);
+    let groups = stage("finish_rows", finish_rows(groups, profile, &time), Groups::verify);
+    let draft = stage("nests", nests(&groups, profile)?, Draft::verify);
+    let mut draft = stage("divide", divide(draft)?, Draft::verify);
+    if options.updates {
+        draft = stage("overwrite", overwrite(draft), Draft::verify);
+    }
+    let scheduled = stage("schedules", schedules(draft, &options.tuned)?, Scheduled::verify);
+    let plan = stage("kernels", kernels(scheduled)?, Plan::verify_kernels);
+    Ok(stage("memory", memory(plan, &graph.budget)?, Plan::verify))
+}
+
+/// Returns the result of a stage. Debug builds verify it first.
+fn stage<T>(name: &str, result: T, verify: impl Fn(&T) -> Result<(), String>) -> T {
+    if cfg!(debug_assertions)
+        && let Err(fault) = verify(&result)
+    {
+        panic!("after the stage `{name}`, {fault}");
+    }
+    result
 }

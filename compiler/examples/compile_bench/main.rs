@@ -41,7 +41,7 @@ fn measure(name: &str, text: &str) -> Result<(), Box<dyn Error>> {
         optimised.ids().count()
     );
     for profile in [Profile::generic(), Profile::cpu()] {
-        let (groups, _) = least(|| fuse(&optimised, &profile, Some(&|_| Some(0.0))));
+        let (groups, _) = least(|| fuse(&optimised, &profile));
         let (time, plan) = least(|| pipeline::plan(&optimised, &profile));
         let plan = plan?;
         let (steps, routines) = (plan.steps.len(), plan.routines.len());

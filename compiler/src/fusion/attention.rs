@@ -25,7 +25,7 @@ use crate::nest::{Attention, Leaf, Load, Nest, loads_of, row_form};
 use crate::profile::{Execution, Profile};
 use crate::scalar::Value;
 
-use super::group::{Group, Time, homes, is_nest, nest_of};
+use super::group::{Group, Groups, Time, homes, is_nest, nest_of};
 
 /// Fewer rows or points do not fill a block of a tiled product.
 const LEAST: usize = 16;
@@ -45,10 +45,12 @@ const LARGE: f64 = 134_217_728.0;
 /// The fraction of a device's peak rate that such products reach.
 const EFFICIENCY: f64 = 0.6;
 
-/// Returns the groups after absorbing others, in topological order.
-pub(super) fn attend(graph: &Graph, groups: Vec<Group>, profile: &Profile, time: Time) -> Vec<Group> {
+/// Lets products absorb the groups that lead to their operands. Scans are left alone, because their
+/// steps compute parts of tensors.
+pub fn attend<'g>(groups: Groups<'g>, profile: &Profile, time: Time) -> Groups<'g> {
+    let Groups { graph, list, bodies } = groups;
     let mut taking =
-        Taking { graph, profile, time, reads: Vec::new(), home: HashMap::new(), leads: Vec::new(), groups };
+        Taking { graph, profile, time, reads: Vec::new(), home: HashMap::new(), leads: Vec::new(), groups: list };
     taking.find_reads();
     let mut reader = 0;
     while reader < taking.groups.len() {
@@ -61,7 +63,7 @@ pub(super) fn attend(graph: &Graph, groups: Vec<Group>, profile: &Profile, time:
         }
         reader += 1;
     }
-    taking.groups
+    Groups { graph, list: taking.groups, bodies }
 }
 
 /// The state of the pass, with groups in topological order.

@@ -17,8 +17,8 @@
 //! view), or be read once. It must not be inlined if the contraction from which it is computed can
 //! store it from its *epilogue*, because this takes no more memory than the contraction itself.
 //!
-//! Afterwards, products absorb others ([`attend`](super::attention)), and groups are merged
-//! ([`merge`](super::merge)), so that a group may have several roots, and row statistics.
+//! In later stages, products absorb others ([`attend`](super::attend)), and groups are merged
+//! ([`merge`](super::merge())), so that a group may have several roots, and row statistics.
 //!
 //! Why it is sound: the nest built for a group ([`crate::nest::build`]) computes exactly the root's
 //! elements, whatever is inlined, so grouping affects only cost. Every node that a nest reads from
@@ -32,9 +32,7 @@ use crate::nest::is_view;
 use crate::profile::{Execution, Profile};
 use crate::scalar::{BinaryOp, Inst, Value};
 
-use super::attention::attend;
-use super::group::{Group, MOST_NODES, Time};
-use super::merge::merge;
+use super::group::{Group, Groups, MOST_NODES};
 use super::prelude::Prelude;
 
 /// The most evaluations for each element for which a cheap node with one operand is recomputed
@@ -44,9 +42,18 @@ const MOST_RECOMPUTATION: f64 = 32.0;
 /// Multiplications of an element for each time that a tiled product reads it from memory, roughly.
 const TILE_REUSE: f64 = 64.0;
 
-/// Returns the groups of `graph` in topological order. Without `time`, as in a scan, whose steps
-/// compute parts of tensors, products absorb no other products and get no row statistics.
-pub fn fuse(graph: &Graph, profile: &Profile, time: Option<Time>) -> Vec<Group> {
+/// Returns the groups of `graph` and of the bodies of its scans.
+pub fn fuse<'g>(graph: &'g Graph, profile: &Profile) -> Groups<'g> {
+    let bodies = graph.ids().filter_map(|id| match &graph.node(id).op {
+        Op::Scan(scan) => Some((id, fuse(&scan.body, profile))),
+        _ => None,
+    });
+    let bodies = bodies.collect();
+    Groups { graph, list: groups_of(graph, profile), bodies }
+}
+
+/// Returns the groups of `graph` in topological order.
+fn groups_of(graph: &Graph, profile: &Profile) -> Vec<Group> {
     let links = Links::new(graph);
     let mut stored: HashSet<NodeId> = graph.outputs.iter().map(|(_, id)| graph.storage(*id)).collect();
     for id in graph.ids() {
@@ -62,11 +69,7 @@ pub fn fuse(graph: &Graph, profile: &Profile, time: Option<Time>) -> Vec<Group> 
         let grouping = Grouping::new(graph, profile, &links, &reductions, &stored);
         let more = grouping.to_store(most_buffers);
         if more.is_empty() || graph.budget.check().is_err() {
-            let mut groups = grouping.groups(&prelude.nodes);
-            if let Some(time) = time {
-                groups = attend(graph, groups, profile, time);
-            }
-            return merge(graph, groups, profile, time);
+            return grouping.groups(&prelude.nodes);
         }
         stored.extend(more);
     }

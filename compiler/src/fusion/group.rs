@@ -34,6 +34,48 @@ impl Group {
     }
 }
 
+/// The groups of a graph and of the bodies of its scans.
+pub struct Groups<'g> {
+    pub graph: &'g Graph,
+    /// The groups in an order in which each reads only what earlier ones store.
+    pub list: Vec<Group>,
+    /// The groups of each scan's body.
+    pub bodies: HashMap<NodeId, Groups<'g>>,
+}
+
+impl Groups<'_> {
+    /// Checks that every value that must be in memory is, and that it is stored before it is read.
+    pub fn verify(&self) -> Result<(), String> {
+        let graph = self.graph;
+        let name = |id: NodeId| graph.value_name(id);
+        let (home, reads) = homes(graph, &self.list);
+        for (number, group) in self.list.iter().enumerate() {
+            if let Some(&root) = group.roots.iter().find(|root| home[root] != number) {
+                return Err(format!("two groups store `{}`", name(root)));
+            }
+            if let Some(&late) = reads[number].iter().find(|root| home[root] >= number) {
+                return Err(format!("`{}` is read before it is stored", name(late)));
+            }
+        }
+        let is_stored = |id: NodeId| graph.node(id).op.is_source() || home.contains_key(&id);
+        if let Some((output, _)) = graph.outputs.iter().find(|(_, id)| !is_stored(graph.storage(*id))) {
+            return Err(format!("no group stores the output `{output}`"));
+        }
+        for id in graph.ids() {
+            match graph.node(id).op {
+                Op::Scan(_) | Op::PrngValue | Op::PrngState { .. } if !is_stored(id) => {
+                    return Err(format!("no group computes `{}`", name(id)));
+                }
+                Op::Scan(_) if !self.bodies.contains_key(&id) => {
+                    return Err(format!("the body of `{}` has no groups", name(id)));
+                }
+                _ => {}
+            }
+        }
+        self.bodies.values().try_for_each(Groups::verify)
+    }
+}
+
 /// The most nodes of a group. Bounds the size of a kernel, and the depth of recursion while it is
 /// built.
 pub(super) const MOST_NODES: usize = 192;
@@ -94,4 +136,34 @@ fn reads(graph: &Graph, group: &Group, home: &HashMap<NodeId, usize>) -> BTreeSe
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fuse;
+    use super::*;
+    use crate::profile::Profile;
+
+    #[test]
+    fn broken_groups_are_refused() {
+        let text = "\
+graph g(%0, %1) -> (Y = %3)
+%0 = input X : f32[4, 8]
+%1 = input S : u32[3, 2048]
+%2 = prng_value %1 : f32[8]  # R
+%3 = contract sum [i] (i: 0..4, k: 0..8) { v0 = %0[i, k]; v1 = %2[k]; v2 = mul v0 v1; yield v2 } : f32[4]
+";
+        let graph = Graph::parse(text).unwrap();
+        graph.verify().unwrap();
+        let fault = |change: &dyn Fn(&mut Vec<Group>)| {
+            let mut groups = fuse(&graph, &Profile::generic());
+            assert_eq!(groups.verify(), Ok(()));
+            change(&mut groups.list);
+            groups.verify().unwrap_err()
+        };
+        assert_eq!(fault(&|list| list.swap(0, 1)), "`R` is read before it is stored");
+        assert_eq!(fault(&|list| list.push(list[0].clone())), "two groups store `R`");
+        assert_eq!(fault(&|list| _ = list.remove(0)), "no group computes `R`");
+        assert_eq!(fault(&|list| _ = list.pop()), "no group stores the output `Y`");
+    }
 }

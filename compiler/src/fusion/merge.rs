@@ -23,7 +23,7 @@ use crate::nest::{Nest, row_form};
 use crate::profile::{Execution, Profile};
 
 use super::fuse::compared_with_extremes;
-use super::group::{Group, MOST_NODES, Time, homes, is_nest, nest_of};
+use super::group::{Group, Groups, MOST_NODES, Time, homes, is_nest, nest_of};
 
 /// The longest row that a device can keep in registers or caches.
 const LONGEST_ROW: usize = 1 << 16;
@@ -46,18 +46,26 @@ const MOST_READS: usize = 8;
 /// The most instructions of an epilogue that costs the sums no registers.
 const SHORT_EPILOGUE: usize = 8;
 
-/// Returns the groups in topological order, merged where that pays.
-pub(super) fn merge(graph: &Graph, groups: Vec<Group>, profile: &Profile, time: Option<Time>) -> Vec<Group> {
-    let mut merging = Merging::new(graph, groups, profile);
+/// Merges groups with the groups that they read, where that pays, also in the bodies of scans.
+pub fn merge<'g>(groups: Groups<'g>, profile: &Profile) -> Groups<'g> {
+    let Groups { graph, list, bodies } = groups;
+    let mut merging = Merging::new(graph, list, profile);
     for reader in 0..merging.groups.len() {
         merging.merge_operands(reader);
     }
-    if let Some(time) = time {
-        for reader in 0..merging.groups.len() {
-            merging.finish_rows(reader, time);
-        }
+    let bodies = bodies.into_iter().map(|(scan, body)| (scan, merge(body, profile))).collect();
+    Groups { graph, list: merging.groups.into_iter().flatten().collect(), bodies }
+}
+
+/// Merges products with the groups that have statistics of their rows, where one kernel is
+/// predicted to take no longer than two. Scans are left alone.
+pub fn finish_rows<'g>(groups: Groups<'g>, profile: &Profile, time: Time) -> Groups<'g> {
+    let Groups { graph, list, bodies } = groups;
+    let mut merging = Merging::new(graph, list, profile);
+    for reader in 0..merging.groups.len() {
+        merging.finish_rows(reader, time);
     }
-    merging.groups.into_iter().flatten().collect()
+    Groups { graph, list: merging.groups.into_iter().flatten().collect(), bodies }
 }
 
 /// Groups in topological order. Merged groups leave gaps.

@@ -31,12 +31,17 @@ struct Walk<'p, F> {
 impl Plan {
     /// Calls `launch` for every launch of a run, in order, up to the first error.
     pub fn launches<E>(&self, launch: impl FnMut(&Launch) -> Result<(), E>) -> Result<(), E> {
-        self.walk(&self.steps, &self.loops, launch)
+        self.launches_of(&self.loops, launch)
     }
 
     /// Calls `launch` for every launch of the prelude, in order, up to the first error.
     pub fn prelude_launches<E>(&self, launch: impl FnMut(&Launch) -> Result<(), E>) -> Result<(), E> {
         self.walk(&self.prelude, &[], launch)
+    }
+
+    /// Does the same for other loops than the plan's, which repeat the same steps.
+    pub(super) fn launches_of<E>(&self, loops: &[Loop], launch: impl FnMut(&Launch) -> Result<(), E>) -> Result<(), E> {
+        self.walk(&self.steps, loops, launch)
     }
 
     fn walk<'p, E, F>(&'p self, steps: &'p [Step], loops: &'p [Loop], launch: F) -> Result<(), E>

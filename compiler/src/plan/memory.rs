@@ -7,10 +7,23 @@
 //! steps in order: a new temporary takes the smallest free slot that holds it, or else grows the
 //! largest free slot, or else opens a new one.
 
-use super::{Content, Loop, Plan};
+use tile_lang::Budget;
+
+use super::{Content, Loop, Plan, PlanError};
+
+/// Assigns memory to the tensors of a plan that pass between its steps.
+pub(crate) fn memory(mut plan: Plan, budget: &Budget) -> Result<Plan, PlanError> {
+    let buffers = plan.buffers.len() as u64;
+    // Each temporary looks for a free slot.
+    let counted = budget.spend(buffers * buffers / 128);
+    counted.map_err(|exceeded| PlanError::Exceeded { value: plan.name.clone(), exceeded })?;
+    keep(&mut plan);
+    assign_slots(&mut plan);
+    Ok(plan)
+}
 
 /// Marks the prelude's results that runs read as kept.
-pub(super) fn keep(plan: &mut Plan) {
+fn keep(plan: &mut Plan) {
     let mut read = vec![false; plan.buffers.len()];
     plan.steps.iter().flat_map(|step| &step.operands).for_each(|&id| read[id] = true);
     plan.all_loops().flat_map(|around| &around.carries).for_each(|carry| read[carry.first] = true);
@@ -22,7 +35,7 @@ pub(super) fn keep(plan: &mut Plan) {
 }
 
 /// Assigns a slot to every temporary, and sets the plan's slot sizes.
-pub(super) fn assign_slots(plan: &mut Plan) {
+fn assign_slots(plan: &mut Plan) {
     let mut lives: Vec<Option<Life>> = vec![None; plan.buffers.len()];
     for (number, step) in plan.all_steps().enumerate() {
         step.operands.iter().chain(&step.outputs).for_each(|&buffer| meet(&mut lives, buffer, number));

@@ -13,7 +13,7 @@
 //! that it comes from. Nests know the numbers of the turns, and use them to address parts of
 //! buffers. [`Plan::launches`] unrolls loops for runtimes.
 //!
-//! Invariants:
+//! Invariants, which [`Plan::verify`] checks:
 //!
 //! - A step reads only buffers that are inputs, weights, constants or carried, or that an earlier
 //!   step writes.
@@ -23,22 +23,33 @@
 //! - Two temporaries in one slot are never alive at the same time.
 
 mod cost;
+mod divide;
+mod draft;
 mod error;
 mod explain;
+mod flow;
 mod launches;
 mod memory;
+mod nests;
 mod overwrite;
-mod planner;
+mod routines;
+mod scope;
 #[cfg(test)]
 mod tests;
 mod text;
 mod traffic;
+mod verify;
 
 pub use cost::Cost;
+pub(crate) use divide::divide;
+pub(crate) use draft::Draft;
 pub use error::PlanError;
 pub use explain::Explanation;
 pub use launches::Launch;
-pub(crate) use planner::Planner;
+pub(crate) use memory::memory;
+pub(crate) use nests::nests;
+pub(crate) use overwrite::overwrite;
+pub(crate) use routines::{Scheduled, kernels, schedules};
 
 use std::ops::Range;
 

@@ -11,19 +11,14 @@
 //! these needs its results, or overwrites what it reads. All other next values have buffers of
 //! their own.
 
-use super::planner::Planned;
-use super::{Buffer, BufferId, Content, Loop, Port, Work};
+use super::draft::{Draft, DraftStep};
+use super::{Buffer, BufferId, Content, Loop, Work};
 
-/// Overwrites weights where possible. `loops` are ranges of `steps`; `updates` has the buffers of
-/// the weights and of their next values.
-pub(super) fn overwrite(
-    steps: &mut [Planned],
-    loops: &mut [Loop],
-    outputs: &[Port],
-    buffers: &mut [Buffer],
-    updates: &[(BufferId, BufferId)],
-) {
-    for &(weight, next) in updates {
+/// Overwrites weights where possible.
+pub(crate) fn overwrite(mut draft: Draft) -> Draft {
+    let Draft { steps, loops, outputs, buffers, weights, updates, .. } = &mut draft;
+    for &(weight, output) in updates.iter() {
+        let (weight, next) = (weights[weight].buffer, outputs[output].buffer);
         let is_own = buffers[next].content == Content::Output && buffers[next].ty.elements() > 0;
         let is_shown = outputs.iter().any(|port| port.buffer == weight);
         if !is_own || is_shown || buffers[next].storage != buffers[weight].storage {
@@ -38,12 +33,13 @@ pub(super) fn overwrite(
         }
         buffers[next].content = Content::Over { weight };
     }
+    draft
 }
 
 /// Moves the step that computes `next` behind all readers of `weight`. Returns its new number, or
 /// `None` if it cannot be moved there.
 fn behind_readers(
-    steps: &mut [Planned],
+    steps: &mut [DraftStep],
     loops: &mut [Loop],
     buffers: &[Buffer],
     weight: BufferId,
@@ -55,7 +51,7 @@ fn behind_readers(
     if is_in_loop || writes.nth(1).is_some() || !is_in_place(&steps[writer], weight, next) {
         return None;
     }
-    let reads = |step: &Planned, id: BufferId| step.operands.contains(&id);
+    let reads = |step: &DraftStep, id: BufferId| step.operands.contains(&id);
     let mut last = steps.iter().rposition(|step| reads(step, weight)).map_or(writer, |last| last.max(writer));
     for around in loops.iter().filter(|around| around.steps.start > writer) {
         if begins_with(around, weight) || around.steps.contains(&last) {
@@ -68,7 +64,7 @@ fn behind_readers(
     };
     let mut between = steps[writer + 1..=last].iter();
     let mut loops_between = loops.iter().filter(|around| (writer..=last).contains(&around.steps.start));
-    let written = |step: &Planned| steps[writer].outputs.iter().any(|&output| reads(step, output));
+    let written = |step: &DraftStep| steps[writer].outputs.iter().any(|&output| reads(step, output));
     if between.any(|step| written(step) || step.outputs.iter().any(overwrites))
         || loops_between.any(|around| steps[writer].outputs.iter().any(|&output| begins_with(around, output)))
     {
@@ -80,7 +76,7 @@ fn behind_readers(
 }
 
 /// Returns whether a step reads a weight, if at all, only at the place that it writes.
-fn is_in_place(step: &Planned, weight: BufferId, next: BufferId) -> bool {
+fn is_in_place(step: &DraftStep, weight: BufferId, next: BufferId) -> bool {
     let (Work::Nest(nest), Some(output)) = (&step.work, step.outputs.iter().position(|&output| output == next)) else {
         return false;
     };

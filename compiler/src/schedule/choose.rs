@@ -1,6 +1,8 @@
 //! The space of schedules of a nest, ranked by predicted time. A nest gets the first one, unless it
 //! was tuned.
 
+use tile_lang::Budget;
+
 use crate::graph::Aggregation;
 use crate::nest::{Nest, Roles, loads_of};
 use crate::profile::{Execution, MatrixUnit, Profile};
@@ -43,6 +45,17 @@ pub(super) const EQUAL: f64 = 1.1;
 pub fn choose(nest: &Nest, profile: &Profile) -> Schedule {
     let mut ranked = ranked(nest, profile);
     if ranked.is_empty() { Schedule::Native } else { ranked.swap_remove(0).1 }
+}
+
+/// Units of work for a prediction, and for each instruction of the epilogue.
+const PREDICTION_UNITS: u64 = 200;
+const INSTRUCTION_UNITS: u64 = 2;
+
+/// Predicts the seconds of `nest` under the schedule that it gets without tuning. `None` if it has
+/// no kernel, or if the budget is exceeded.
+pub fn predict(nest: &Nest, profile: &Profile, budget: &Budget) -> Option<f64> {
+    budget.spend(PREDICTION_UNITS + INSTRUCTION_UNITS * nest.epilogue.insts.len() as u64).ok()?;
+    ranked(nest, profile).first().map(|(time, _)| *time)
 }
 
 /// Returns every schedule that suits `nest` on a device: first the one that it gets without tuning,

@@ -43,7 +43,7 @@ mod whole_rows;
 
 use std::fmt;
 
-pub use choose::{candidates, choose, ranked};
+pub use choose::{candidates, choose, predict, ranked};
 pub use divide::{Divided, divide};
 pub use prng::{prng_state, prng_value};
 pub use tuned::{Choice, Key, Tuned};

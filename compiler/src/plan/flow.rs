@@ -1,0 +1,146 @@
+//! Checks that steps read only what is in memory, as the invariants of [`crate::plan`] state. The
+//! pipeline runs this check between stages in debug builds.
+
+use std::ops::Range;
+
+use super::{Buffer, BufferId, Content, Loop, Port, Work};
+
+/// The work of a step, and the buffers that it is bound to.
+pub(super) struct Binding<'a> {
+    pub work: &'a Work,
+    pub operands: &'a [BufferId],
+    pub outputs: &'a [BufferId],
+}
+
+/// The steps of a plan or a draft, and the buffers between them.
+pub(super) struct Flow<'a> {
+    pub buffers: &'a [Buffer],
+    pub prelude: &'a [Binding<'a>],
+    pub steps: &'a [Binding<'a>],
+    pub loops: &'a [Loop],
+    pub outputs: &'a [Port],
+}
+
+impl Flow<'_> {
+    pub fn verify(&self) -> Result<(), String> {
+        let is_given = |buffer: &Buffer| match buffer.content {
+            Content::Input | Content::Weight | Content::Constant(_) => true,
+            // No step writes an empty tensor.
+            _ => buffer.ty.elements() == 0,
+        };
+        let mut memory = Memory {
+            flow: self,
+            holds: self.buffers.iter().map(is_given).collect(),
+            is_overwritten: vec![false; self.buffers.len()],
+            writer: vec![None; self.buffers.len()],
+        };
+        for (number, step) in self.prelude.iter().enumerate() {
+            memory.run(step, number).map_err(|fault| format!("step {number} of the prelude: {fault}"))?;
+        }
+        memory.run_all(0..self.steps.len(), self.loops)?;
+        self.outputs.iter().try_for_each(|output| {
+            memory.read(output.buffer).map_err(|fault| format!("output `{}`: {fault}", output.name))
+        })
+    }
+}
+
+/// The state of memory after the steps so far.
+struct Memory<'a> {
+    flow: &'a Flow<'a>,
+    /// For each buffer: whether its value is in memory.
+    holds: Vec<bool>,
+    /// For each buffer: whether the next value of the weight has taken its place.
+    is_overwritten: Vec<bool>,
+    /// For each buffer: the step that writes it.
+    writer: Vec<Option<usize>>,
+}
+
+impl Memory<'_> {
+    /// Runs one turn of `steps`, which contain `loops`.
+    fn run_all(&mut self, steps: Range<usize>, loops: &[Loop]) -> Result<(), String> {
+        let mut next = steps.start;
+        for around in loops {
+            let Range { start, end } = around.steps;
+            if start < next || end <= start || end > steps.end || around.length == 0 {
+                return Err(format!("a loop of {} turns repeats the steps {start}..{end}", around.length));
+            }
+            self.run_range(next..start)?;
+            self.run_loop(around).map_err(|fault| format!("in the loop of the steps {start}..{end}, {fault}"))?;
+            next = end;
+        }
+        self.run_range(next..steps.end)
+    }
+
+    fn run_range(&mut self, steps: Range<usize>) -> Result<(), String> {
+        for number in steps {
+            let step = &self.flow.steps[number];
+            self.run(step, self.flow.prelude.len() + number).map_err(|fault| format!("step {number}: {fault}"))?;
+        }
+        Ok(())
+    }
+
+    /// Runs the first turn of a loop. The last value of a carry may itself be the next value of a
+    /// carry of the loop around, which no step names.
+    fn run_loop(&mut self, around: &Loop) -> Result<(), String> {
+        for carry in &around.carries {
+            self.read(carry.first).map_err(|fault| format!("the first value of `{}`: {fault}", carry.name))?;
+            self.holds[carry.before] = true;
+        }
+        self.run_all(around.steps.clone(), &around.loops)?;
+        for carry in &around.carries {
+            self.read(carry.next).map_err(|fault| format!("the next value of `{}`: {fault}", carry.name))?;
+            self.holds[carry.last] = true;
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, step: &Binding, number: usize) -> Result<(), String> {
+        step.operands.iter().try_for_each(|&operand| self.read(operand))?;
+        if let Some(both) = step.operands.iter().find(|operand| step.outputs.contains(operand)) {
+            return Err(format!("it reads and writes buffer {both}"));
+        }
+        self.check_types(step)?;
+        for &output in step.outputs {
+            match self.flow.buffers[output].content {
+                Content::Input | Content::Weight | Content::Constant(_) => {
+                    return Err(format!("it writes buffer {output}, which is given"));
+                }
+                Content::Over { weight } => self.is_overwritten[weight] = true,
+                _ => {}
+            }
+            if self.writer[output].replace(number).is_some_and(|writer| writer != number) {
+                return Err(format!("it writes buffer {output}, as another step does"));
+            }
+            self.holds[output] = true;
+        }
+        Ok(())
+    }
+
+    fn read(&self, buffer: BufferId) -> Result<(), String> {
+        if !self.holds[buffer] {
+            return Err(format!("buffer {buffer} is not in memory"));
+        }
+        match self.is_overwritten[buffer] {
+            true => Err(format!("buffer {buffer} is overwritten")),
+            false => Ok(()),
+        }
+    }
+
+    /// Compares the tensors of a nest with the buffers. Their shapes may differ.
+    fn check_types(&self, step: &Binding) -> Result<(), String> {
+        let Work::Nest(nest) = step.work else { return Ok(()) };
+        let outputs = nest.outputs.iter().map(|output| &output.ty);
+        let tensors = nest.operands.iter().chain(outputs);
+        let buffers = step.operands.iter().chain(step.outputs);
+        if nest.operands.len() != step.operands.len() || nest.outputs.len() != step.outputs.len() {
+            return Err(format!("it has another number of tensors than its nest `{}`", nest.name));
+        }
+        for (tensor, &id) in tensors.zip(buffers) {
+            let buffer = &self.flow.buffers[id].ty;
+            if (tensor.dtype, tensor.elements()) != (buffer.dtype, buffer.elements()) {
+                return Err(format!("buffer {id} is {buffer}, and {tensor} in the nest"));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,151 @@
+//! Gives each step its routine: a nest with its schedule, then a kernel. Steps that compute the
+//! same share a routine.
+
+use std::collections::HashMap;
+
+use crate::nest::Nest;
+use crate::profile::{Execution, Profile};
+use crate::schedule::{self, Choice, ScheduleError, Tuned};
+
+use super::draft::{Draft, DraftStep, Names, Source};
+use super::{Plan, PlanError, Routine, RoutineId, Step, Work};
+
+/// Units of work for a new routine, and for each instruction of its nest.
+const ROUTINE_UNITS: u64 = 500;
+const INSTRUCTION_UNITS: u64 = 20;
+
+/// A plan whose routines have schedules, but no kernels.
+pub(crate) struct Scheduled<'g> {
+    plan: Plan,
+    /// The node that each routine computes in its first step.
+    sources: Vec<Source<'g>>,
+}
+
+/// Chooses a schedule for each different work of the steps. Schedules in `tuned` take precedence.
+pub(crate) fn schedules<'g>(mut draft: Draft<'g>, tuned: &Tuned) -> Result<Scheduled<'g>, PlanError> {
+    let (prelude, steps) = (std::mem::take(&mut draft.prelude), std::mem::take(&mut draft.steps));
+    let mut routines = Routines {
+        profile: draft.profile,
+        tuned,
+        all: Vec::new(),
+        sources: Vec::new(),
+        by_work: HashMap::new(),
+        names: Names::default(),
+    };
+    let prelude = prelude.into_iter().map(|step| routines.step(step)).collect::<Result<_, PlanError>>()?;
+    let steps = steps.into_iter().map(|step| routines.step(step)).collect::<Result<_, PlanError>>()?;
+    let plan = Plan {
+        name: draft.graph.name.clone(),
+        profile: draft.profile.clone(),
+        buffers: draft.buffers,
+        slots: Vec::new(),
+        routines: routines.all,
+        prelude,
+        steps,
+        loops: draft.loops,
+        inputs: draft.inputs,
+        weights: draft.weights,
+        outputs: draft.outputs,
+        updates: draft.updates,
+    };
+    Ok(Scheduled { plan, sources: routines.sources })
+}
+
+/// Writes the kernel of each routine, for profiles that have kernels.
+pub(crate) fn kernels(scheduled: Scheduled) -> Result<Plan, PlanError> {
+    let Scheduled { mut plan, sources } = scheduled;
+    for (routine, source) in plan.routines.iter_mut().zip(sources) {
+        let error = |error| schedule_error(source, error, &plan.profile);
+        let shader = plan.profile.execution == Execution::Shader;
+        routine.kernel = match (&routine.work, &routine.schedule) {
+            (Work::PrngValue { elements }, _) if shader => {
+                Some(schedule::prng_value(&routine.name, *elements).map_err(error)?)
+            }
+            (Work::PrngState { elements }, _) if shader => {
+                Some(schedule::prng_state(&routine.name, *elements).map_err(error)?)
+            }
+            (Work::Nest(nest), Some(schedule)) => schedule::kernel(nest, schedule, &plan.profile).map_err(error)?,
+            _ => None,
+        };
+    }
+    Ok(plan)
+}
+
+/// The routines so far.
+struct Routines<'a, 'g> {
+    profile: &'g Profile,
+    tuned: &'a Tuned,
+    all: Vec<Routine>,
+    sources: Vec<Source<'g>>,
+    /// The routine for each work. The keys have no names.
+    by_work: HashMap<Work, RoutineId>,
+    names: Names,
+}
+
+impl<'g> Routines<'_, 'g> {
+    fn step(&mut self, step: DraftStep<'g>) -> Result<Step, PlanError> {
+        let DraftStep { values, fused, routine, work, operands, outputs, source } = step;
+        let routine = self.routine(source, &routine, work)?;
+        Ok(Step { values, fused, routine, operands, outputs })
+    }
+
+    /// Returns a routine that does `work`: an existing one, or else a new one with a name like
+    /// `name`.
+    fn routine(&mut self, source: Source<'g>, name: &str, mut work: Work) -> Result<RoutineId, PlanError> {
+        let key = work.anonymous();
+        if let Some(&known) = self.by_work.get(&key) {
+            return Ok(known);
+        }
+        let instructions = match &work {
+            Work::Nest(nest) => nest.body.insts.len() + nest.epilogue.insts.len(),
+            Work::PrngValue { .. } | Work::PrngState { .. } => 0,
+        };
+        let counted = source.graph.budget.spend(ROUTINE_UNITS + INSTRUCTION_UNITS * instructions as u64);
+        counted.map_err(|exceeded| source.exceeded(exceeded))?;
+        let name = self.names.unique(name);
+        let (mut schedule, mut choice) = (None, Choice::Predicted);
+        if let Work::Nest(nest) = &mut work {
+            nest.name.clone_from(&name);
+            nest.verify()?;
+            check_limits(source, nest, self.profile)?;
+            let (chosen, how) = self.tuned.choose(nest, self.profile);
+            (schedule, choice) = (Some(chosen), how);
+        }
+        self.all.push(Routine { name, work, schedule, choice, kernel: None });
+        self.sources.push(source);
+        self.by_work.insert(key, self.all.len() - 1);
+        Ok(self.all.len() - 1)
+    }
+}
+
+/// Rejects a nest with types that the device lacks, or with more tensors than a kernel can bind.
+fn check_limits(source: Source, nest: &Nest, profile: &Profile) -> Result<(), PlanError> {
+    let tensors = nest.operands.len() + nest.outputs.len();
+    if tensors > profile.max_buffers as usize {
+        return Err(source.unsupported(profile, format!("kernel that binds {tensors} tensors")));
+    }
+    let programs = nest.body.insts.iter().chain(&nest.epilogue.insts);
+    let missing = programs.map(|(_, dtype)| *dtype).find(|&d| profile.storage(d).is_none());
+    match missing {
+        Some(dtype) => Err(source.unsupported(profile, format!("values of type {dtype}"))),
+        None => Ok(()),
+    }
+}
+
+fn schedule_error(source: Source, error: ScheduleError, profile: &Profile) -> PlanError {
+    match error {
+        ScheduleError::Unsupported(unsupported) => source.unsupported(profile, unsupported.what),
+        ScheduleError::TooManyPlaces => {
+            let elements = source.graph.node(source.id).ty.elements();
+            source.unsupported(profile, format!("launch large enough for {elements} elements"))
+        }
+        ScheduleError::Invalid(_) | ScheduleError::Internal(_) => PlanError::Internal(error.to_string()),
+    }
+}
+
+impl Scheduled<'_> {
+    /// Checks what [`Plan::verify`] does, except for kernels.
+    pub(crate) fn verify(&self) -> Result<(), String> {
+        self.plan.verify_routines()
+    }
+}
