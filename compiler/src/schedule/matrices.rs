@@ -124,61 +124,19 @@ pub(super) fn matrices(
         Factor { slots: side.slots(b, &point, &lane, threads, start), side, array }
     });
 
-    let (size, [count_down, count_across]) = (t.unit.size, t.matrices());
-    let pitch = t.block_columns + PADDING;
-    let scratch = b.shared("sums", Type::scalar(DType::F32), (pitch * t.line()) as usize);
-    let matrix = |b: &mut Builder, name: &str, role, dtype| b.matrix(name, role, dtype, size as u8);
-    let of_left: Vec<usize> = (0..count_down).map(|_| matrix(b, "l", Role::Left, t.unit.factors)).collect();
-    let of_right: Vec<usize> = (0..count_across).map(|_| matrix(b, "r", Role::Right, t.unit.factors)).collect();
-    let mut sums = Vec::new();
-    for r in 0..count_down {
-        let row = (0..count_across).map(|c| matrix(b, &format!("acc_{r}_{c}"), Role::Sum, DType::F32));
-        sums.push(row.collect::<Vec<usize>>());
-    }
-
-    // The accumulators start at zeros loaded from memory: there is no other way to clear a matrix.
-    b.for_("place", &lane, (pitch * size) as i32, threads, |b, place| b.store_shared(scratch, place, Scalar::f32(0.0)));
-    b.barrier();
-    for &sum in sums.iter().flatten() {
-        b.load_matrix(sum, Place { shared: scratch, first: 0.into(), pitch });
-    }
+    let matrices = Matrices::declare(b, t, own);
+    matrices.clear(b, &lane);
     over_blocks(b, &factors, [depth, t.block_reduction as usize], t.buffers, profile, |b, buffer| {
-        b.for_("k", 0, t.block_reduction as i32, size, |b, k| {
-            for (n, matrices) in [&of_left, &of_right].into_iter().enumerate() {
-                let Factor { side, array, .. } = &factors[n];
-                let pitch = side.pitch() * side.lanes;
-                let line = buffer.clone() * (pitch * t.block_reduction) as i32 + k.clone() * pitch as i32;
-                let line = b.let_("line", line + own[n].clone() * size as i32);
-                let stride = [t.down, t.across][n] * size;
-                for (number, &matrix) in (0..).zip(matrices) {
-                    let first = line.clone() + (number * stride) as i32;
-                    b.load_matrix(matrix, Place { shared: *array, first, pitch });
-                }
-            }
-            for (&left, row) in of_left.iter().zip(&sums) {
-                of_right.iter().zip(row).for_each(|(&right, &sum)| b.multiply_add(sum, left, right));
-            }
-        });
+        matrices.multiply(b, &factors, buffer);
     })?;
 
     let [down, across] = t.threads();
     let [y, x] = [b.let_("y", lane.clone().quotient(across)), b.let_("x", lane.remainder(across))];
-    for (number, row) in (0..).zip(&sums) {
-        for (c, &sum) in (0..).zip(row) {
-            let column = (own[1].clone() + (c * t.across) as i32) * size as i32;
-            let first = own[0].clone() * (size * pitch) as i32 + column;
-            b.store_matrix(sum, Place { shared: scratch, first, pitch });
-        }
+    for line in 0..t.matrices()[0] {
+        matrices.store_line(b, line);
         b.barrier();
-        let first = b.let_("first_of_line", first_row.clone() + (number * t.line()) as i32);
-        let tile: Vec<Vec<Expr>> = (0..t.line() / down)
-            .map(|r| {
-                let place = (y.clone() + (r * down) as i32) * pitch as i32 + x.clone() * COLUMNS as i32;
-                let place = b.let_("place", place);
-                let lanes = (0..COLUMNS as i32).map(|lane| Expr::load_shared(scratch, place.clone() + lane)).collect();
-                vec![b.let_("sum", Expr::vector(lanes))]
-            })
-            .collect();
+        let first = b.let_("first_of_line", first_row.clone() + (line * t.line()) as i32);
+        let tile = matrices.tile(b, [&y, &x]);
         let block = Block {
             first: [&first, &first_column],
             at: [&y, &x],
@@ -187,9 +145,95 @@ pub(super) fn matrices(
             lanes: [1, COLUMNS, lanes_out],
         };
         store_tile(b, roles, &point, &tile, &block, &|_, _| ())?;
-        if number + 1 < count_down {
+        if line + 1 < t.matrices()[0] {
             b.barrier();
         }
     }
     Ok(builder.finish()?)
+}
+
+/// The matrices of a subgroup.
+struct Matrices<'a> {
+    t: &'a MatrixTiling,
+    /// The row and the column of the subgroup in the workgroup.
+    subgroup: [Expr; 2],
+    left: Vec<usize>,
+    right: Vec<usize>,
+    /// The accumulators, line by line.
+    sums: Vec<Vec<usize>>,
+    /// The array in workgroup memory for a line of sums, and the length of its rows.
+    scratch: usize,
+    pitch: u32,
+}
+
+impl<'a> Matrices<'a> {
+    fn declare(b: &mut Builder, t: &'a MatrixTiling, subgroup: [Expr; 2]) -> Matrices<'a> {
+        let [down, across] = t.matrices();
+        let pitch = t.block_columns + PADDING;
+        let scratch = b.shared("sums", Type::scalar(DType::F32), (pitch * t.line()) as usize);
+        let matrix = |b: &mut Builder, name: &str, role, dtype| b.matrix(name, role, dtype, t.unit.size as u8);
+        let left = (0..down).map(|_| matrix(b, "l", Role::Left, t.unit.factors)).collect();
+        let right = (0..across).map(|_| matrix(b, "r", Role::Right, t.unit.factors)).collect();
+        let mut sums = Vec::new();
+        for r in 0..down {
+            let row = (0..across).map(|c| matrix(b, &format!("acc_{r}_{c}"), Role::Sum, DType::F32));
+            sums.push(row.collect::<Vec<usize>>());
+        }
+        Matrices { t, subgroup, left, right, sums, scratch, pitch }
+    }
+
+    /// Sets the accumulators to zeros loaded from memory: there is no other way to clear a matrix.
+    fn clear(&self, b: &mut Builder, lane: &Expr) {
+        let words = (self.pitch * self.t.unit.size) as i32;
+        b.for_("place", lane, words, self.t.invocations(), |b, place| {
+            b.store_shared(self.scratch, place, Scalar::f32(0.0));
+        });
+        b.barrier();
+        for &sum in self.sums.iter().flatten() {
+            b.load_matrix(sum, Place { shared: self.scratch, first: 0.into(), pitch: self.pitch });
+        }
+    }
+
+    /// Adds the products of a staged block.
+    fn multiply(&self, b: &mut Builder, factors: &[Factor; 2], buffer: &Expr) {
+        let (t, size) = (self.t, self.t.unit.size);
+        b.for_("k", 0, t.block_reduction as i32, size, |b, k| {
+            for (n, matrices) in [&self.left, &self.right].into_iter().enumerate() {
+                let Factor { side, array, .. } = &factors[n];
+                let pitch = side.pitch() * side.lanes;
+                let line = buffer.clone() * (pitch * t.block_reduction) as i32 + k.clone() * pitch as i32;
+                let line = b.let_("line", line + self.subgroup[n].clone() * size as i32);
+                let stride = [t.down, t.across][n] * size;
+                for (number, &matrix) in (0..).zip(matrices) {
+                    let first = line.clone() + (number * stride) as i32;
+                    b.load_matrix(matrix, Place { shared: *array, first, pitch });
+                }
+            }
+            for (&left, row) in self.left.iter().zip(&self.sums) {
+                self.right.iter().zip(row).for_each(|(&right, &sum)| b.multiply_add(sum, left, right));
+            }
+        });
+    }
+
+    /// Stores a line of sums in workgroup memory.
+    fn store_line(&self, b: &mut Builder, line: u32) {
+        let size = self.t.unit.size;
+        for (c, &sum) in (0..).zip(&self.sums[line as usize]) {
+            let column = (self.subgroup[1].clone() + (c * self.t.across) as i32) * size as i32;
+            let first = self.subgroup[0].clone() * (size * self.pitch) as i32 + column;
+            b.store_matrix(sum, Place { shared: self.scratch, first, pitch: self.pitch });
+        }
+    }
+
+    /// Returns the invocation's share of the stored line.
+    fn tile(&self, b: &mut Builder, [y, x]: [&Expr; 2]) -> Vec<Vec<Expr>> {
+        let [down, _] = self.t.threads();
+        let rows = (0..self.t.line() / down).map(|r| {
+            let place = (y.clone() + (r * down) as i32) * self.pitch as i32 + x.clone() * COLUMNS as i32;
+            let place = b.let_("place", place);
+            let lanes = (0..COLUMNS as i32).map(|lane| Expr::load_shared(self.scratch, place.clone() + lane)).collect();
+            vec![b.let_("sum", Expr::vector(lanes))]
+        });
+        rows.collect()
+    }
 }

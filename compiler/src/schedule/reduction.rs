@@ -71,15 +71,16 @@ pub(super) fn reduction(nest: &Nest, profile: &Profile, s: &Slicing) -> Result<K
     first.set_position(b, &others, &(group * across as i32));
     let conditions = nest.body_loads().flat_map(|load| &load.when).chain(&nest.guards);
     first.prepare(b, nest.body_loads().map(|load| &load.offset).chain(conditions));
-    let mut rows = Vec::new();
-    for row in 0..s.rows as i32 {
-        let mut at = first.clone();
-        at.set_position(b, &together, &row.into());
-        if let (Along::Places, Some(&axis)) = (s.along, others.last()) {
-            at = at.vector(axis, s.width);
-        }
-        rows.push(at);
-    }
+    let rows: Vec<Point> = (0..s.rows as i32)
+        .map(|row| {
+            let mut at = first.clone();
+            at.set_position(b, &together, &row.into());
+            match (s.along, others.last()) {
+                (Along::Places, Some(&axis)) => at.vector(axis, s.width),
+                _ => at,
+            }
+        })
+        .collect();
     let accumulators = rows.iter().map(|at| {
         let inner = if s.along == Along::Points { along_points(at, s.width) } else { at.clone() };
         let accumulator = Accumulator::declare(b, &inner)?;
@@ -93,39 +94,7 @@ pub(super) fn reduction(nest: &Nest, profile: &Profile, s: &Slicing) -> Result<K
             *accumulator = accumulator.joined(b, at, s.width)?;
         }
     }
-    let collects = rows.iter().zip(&accumulators).all(|(at, accumulator)| accumulator.collects(at).is_some());
-    if profile.subgroups && s.places == 1 && s.slices > 1 && collects {
-        for (at, accumulator) in rows.iter().zip(&accumulators) {
-            collect(b, at, accumulator, workgroup)?;
-        }
-    } else if s.slices > 1 {
-        let step = if s.along == Along::Places { s.places } else { 1 };
-        let trees =
-            accumulators.iter().zip(&rows).map(|(accumulator, at)| Tree::declare(b, at, accumulator, workgroup));
-        let trees = trees.collect::<Result<Vec<Tree>, Unsupported>>()?;
-        let mut half = s.slices;
-        while half >= 1 {
-            // The upper half writes what the lower half reads.
-            if half < s.slices {
-                b.if_(slice.clone().lt(half as i32), |b| -> Result<(), ScheduleError> {
-                    for ((tree, at), accumulator) in trees.iter().zip(&rows).zip(&accumulators) {
-                        let (value, written, position) = tree.load(b, at, lane.clone() + (half * step) as i32);
-                        accumulator.merge(b, at, value, written, position)?;
-                    }
-                    Ok(())
-                })?;
-            }
-            if half > 1 {
-                let writes = slice.clone().ge((half / 2) as i32).and(slice.clone().lt(half as i32));
-                b.if_(writes, |b| {
-                    let each = trees.iter().zip(&rows).zip(&accumulators);
-                    each.for_each(|((tree, at), accumulator)| tree.store(b, at, &lane, accumulator));
-                });
-                b.barrier();
-            }
-            half /= 2;
-        }
-    }
+    combine(b, s, [&lane, &slice], &rows, &accumulators)?;
     let writes = if s.slices > 1 { slice.equals(0).and(inside) } else { inside };
     b.if_(writes, |b| -> Result<(), ScheduleError> {
         for (at, accumulator) in rows.iter().zip(&accumulators) {
@@ -137,6 +106,50 @@ pub(super) fn reduction(nest: &Nest, profile: &Profile, s: &Slicing) -> Result<K
         Ok(())
     })?;
     Ok(builder.finish()?)
+}
+
+/// Combines the slices of each place in the first of the invocations that share it.
+fn combine(
+    b: &mut Builder,
+    s: &Slicing,
+    [lane, slice]: [&Expr; 2],
+    rows: &[Point],
+    accumulators: &[Accumulator],
+) -> Result<(), ScheduleError> {
+    if s.slices == 1 {
+        return Ok(());
+    }
+    let workgroup = s.places * s.slices;
+    let collects = rows.iter().zip(accumulators).all(|(at, accumulator)| accumulator.collects(at).is_some());
+    if rows.iter().all(|at| at.profile.subgroups) && s.places == 1 && collects {
+        return rows.iter().zip(accumulators).try_for_each(|(at, accumulator)| collect(b, at, accumulator, workgroup));
+    }
+    let trees = accumulators.iter().zip(rows).map(|(accumulator, at)| Tree::declare(b, at, accumulator, workgroup));
+    let trees = trees.collect::<Result<Vec<Tree>, Unsupported>>()?;
+    let step = if s.along == Along::Places { s.places } else { 1 };
+    let mut half = s.slices;
+    while half >= 1 {
+        // The upper half writes what the lower half reads.
+        if half < s.slices {
+            b.if_(slice.clone().lt(half as i32), |b| -> Result<(), ScheduleError> {
+                for ((tree, at), accumulator) in trees.iter().zip(rows).zip(accumulators) {
+                    let (value, written, position) = tree.load(b, at, lane.clone() + (half * step) as i32);
+                    accumulator.merge(b, at, value, written, position)?;
+                }
+                Ok(())
+            })?;
+        }
+        if half > 1 {
+            let writes = slice.clone().ge((half / 2) as i32).and(slice.clone().lt(half as i32));
+            b.if_(writes, |b| {
+                let each = trees.iter().zip(rows).zip(accumulators);
+                each.for_each(|((tree, at), accumulator)| tree.store(b, at, lane, accumulator));
+            });
+            b.barrier();
+        }
+        half /= 2;
+    }
+    Ok(())
 }
 
 /// Combines the values of a workgroup in its first invocation: each subgroup combines its own, then
