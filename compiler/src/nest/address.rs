@@ -1,24 +1,16 @@
 //! Addresses in a nest's programs: elements in memory, through windows and reshapes.
 
 use crate::affine::Affine;
-use crate::graph::{NodeId, Op};
+use crate::graph::NodeId;
 use crate::scalar::{Inst, Program, Value};
 
-use super::build::{Builder, NestError};
-use super::{Leaf, Load, Window, derived_number};
+use super::builder::Builder;
+use super::{Leaf, Load, NestError, Window, derived_number};
 
 impl Builder<'_> {
-    /// Returns the node under a chain of reshapes.
-    pub fn shown(&self, mut id: NodeId) -> NodeId {
-        while matches!(self.graph.node(id).op, Op::Reshape) {
-            id = self.graph.operands(id)[0];
-        }
-        id
-    }
-
     /// Returns the node under a chain of reshapes and its window in memory.
     pub fn stored(&self, id: NodeId) -> Result<(NodeId, Window), NestError> {
-        let id = self.shown(id);
+        let id = self.graph.storage(id);
         if self.is_member(id) {
             return Err(NestError::Away { value: self.graph.value_name(id) });
         }

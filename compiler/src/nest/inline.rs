@@ -5,9 +5,9 @@ use crate::dtype::{DType, Scalar};
 use crate::graph::{Aggregation, Contraction, ContractionLeaf, NodeId};
 use crate::scalar::{BinaryOp, Inst, Program, Value};
 
-use super::build::{Builder, NestError};
+use super::builder::Builder;
 use super::gather::gather_node;
-use super::{Leaf, Load};
+use super::{Leaf, Load, NestError};
 
 impl<'a> Builder<'a> {
     /// Returns the value, at any index, of a contraction with at most one point a place. Its guards

@@ -11,10 +11,10 @@ use crate::affine::Affine;
 use crate::graph::{Aggregation, NodeId};
 use crate::scalar::{Inst, Program, Value};
 
-use super::Leaf;
-use super::build::{Builder, NestError};
+use super::builder::Builder;
 use super::gather::Gather;
 use super::rows::{box_form, row_form};
+use super::{Leaf, NestError};
 
 /// An inner sum while its nest is built.
 pub(super) struct InnerSum {

@@ -67,9 +67,12 @@
 mod address;
 mod attention;
 mod build;
+mod builder;
+mod element;
 mod gather;
 mod inline;
 mod inner;
+mod members;
 mod name;
 mod roles;
 mod rows;
@@ -84,8 +87,9 @@ mod window;
 
 pub(crate) use attention::loads_of;
 pub use attention::{Attention, Score};
+pub use build::build;
 pub(crate) use build::is_view;
-pub use build::{Members, NestError, build};
+pub use members::{Members, NestError};
 pub use roles::Roles;
 pub(crate) use rows::row_form;
 pub(crate) use simplify::{change_program, simplify};

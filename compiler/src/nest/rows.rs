@@ -9,9 +9,9 @@ use crate::affine::Affine;
 use crate::graph::{Access, Contraction, Graph, NodeId, Op};
 use crate::scalar::{Inst, Program, Value};
 
-use super::build::{Builder, NestError};
+use super::builder::Builder;
 use super::gather::{Gather, gather_node};
-use super::{Leaf, Window};
+use super::{Leaf, NestError, Window};
 
 /// Returns the shape of the places of a nest with statistics and the number of row axes, or `None`
 /// if the statistics do not share them.

@@ -1,0 +1,49 @@
+//! [`Members`]: the nodes that one nest computes, and the reasons why there may be no such nest.
+
+use std::fmt;
+
+use crate::graph::NodeId;
+
+use super::Window;
+
+/// The nodes of a graph that one nest computes.
+#[derive(Clone, Copy, Debug)]
+pub struct Members<'a> {
+    /// The nodes that the nest writes, operands before their readers. All have one shape, or, with
+    /// statistics, the shape of the places or of the rows. Each root is written to its windows,
+    /// which have the same number of elements in the same row-major order.
+    pub roots: &'a [(NodeId, Vec<Window>)],
+    /// The node whose aggregation the nest performs. It is a root, or reaches the roots through
+    /// elementwise nodes of the same shape.
+    pub contraction: Option<NodeId>,
+    /// Contractions that aggregate over the columns of a row or, with inner sums, over the
+    /// reduction axes of `contraction`.
+    pub statistics: &'a [NodeId],
+    /// Contractions that the aggregated value reads at each of its points.
+    pub inner: &'a [NodeId],
+}
+
+/// The reason that a group has no nest.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NestError {
+    /// Addresses of the value overflow 64-bit arithmetic.
+    Overflow { value: String },
+    /// The nest reads a value that it computes, at another place.
+    Away { value: String },
+    /// The group breaks a rule of fusion, which is a bug in the compiler.
+    Internal(&'static str),
+}
+
+impl fmt::Display for NestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NestError::Overflow { value } => write!(f, "the addresses of `{value}` do not fit 64-bit arithmetic"),
+            NestError::Away { value } => {
+                write!(f, "internal error while building a loop nest: `{value}` is read away from its place")
+            }
+            NestError::Internal(what) => write!(f, "internal error while building a loop nest: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for NestError {}
