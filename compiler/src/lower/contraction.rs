@@ -4,16 +4,16 @@ use tile_lang::ast::{self, Expr, ExprKind};
 use tile_lang::diagnostic::Diagnostic;
 use tile_lang::span::Span;
 
-use super::body::{Body, Coordinate};
+use super::body::{Body, Coordinate, Read};
 use super::expression::{Evaluator, Lowered, Target};
-use super::indices::{Constraint, Points, overflow};
+use super::indices::{Constraint, Points, Variables, overflow};
 use super::scope::Scope;
 use super::tensors::Tensors;
 use super::value::Value;
 use crate::affine::{Affine, RationalAffine};
 use crate::dtype::DType;
-use crate::graph::{Access, Aggregation, Contraction, Index, NodeId, Op, equals};
-use crate::scalar::BinaryOp;
+use crate::graph::{Access, Aggregation, Contraction, ContractionLeaf, Index, NodeId, Op, equals};
+use crate::scalar::{self, BinaryOp, Program};
 use crate::tensor::TensorType;
 
 /// Adds the node of a contraction statement.
@@ -51,20 +51,7 @@ pub(super) fn lower<'p>(
     evaluator.target.graph = graph;
     let (mut program, mut operands, reads, mut variables, (output, value, constraints)) = inside?;
 
-    // A run-time index of the output becomes a variable over the whole axis, and the body is masked
-    // to the points at which the two are equal.
-    let mut matches = Vec::new();
-    let places: Vec<RationalAffine> = output
-        .into_iter()
-        .map(|coordinate| match coordinate {
-            Coordinate::Affine(affine) => affine,
-            Coordinate::Access(read) => {
-                let variable = variables.number(&format!("place{}", matches.len()), span, true);
-                matches.push((read, variable));
-                Affine::var(variable).into()
-            }
-        })
-        .collect();
+    let (places, matches) = places(output, &mut variables, span);
     if contraction.aggregation == ast::Aggregation::Assign && !matches.is_empty() {
         let message =
             format!("it cannot be shown that `=` writes each place of `{}` at most once", contraction.output.name);
@@ -72,41 +59,20 @@ pub(super) fn lower<'p>(
             Diagnostic::error("E0217", span, message).help("add up with `+`: the places are known only at run time")
         );
     }
-    let mut indices: Vec<(&RationalAffine, usize)> = places.iter().zip(shape.iter().copied()).collect();
-    for read in &reads {
-        let sizes = evaluator.target.graph.shape(operands[read.operand]);
-        indices.extend(read.index.iter().zip(sizes).filter_map(|(coordinate, &size)| match coordinate {
-            Coordinate::Affine(affine) => Some((affine, size)),
-            Coordinate::Access(_) => None,
-        }));
-    }
+    let indices = bounded(&places, &shape, &reads, |read| evaluator.target.graph.shape(operands[read.operand]));
     let points = Points::new(&variables, &indices, &constraints, &evaluator.budget, span)?;
     let output = places.iter().map(|place| points.affine(place)).collect::<Lowered<Vec<_>>>()?;
     let aggregation = aggregation(contraction.aggregation);
     if aggregation == Aggregation::Assign {
         points.written_once(&output, &contraction.output.name)?;
     }
-    let mut valid = None;
-    for (read, variable) in matches {
-        let dtype = evaluator.target.graph.dtype(operands[reads[read].operand]);
-        let equal = equals(&mut program, read, dtype, &Affine::var(variable));
-        valid = Some(valid.map_or(equal, |before| program.binary(BinaryOp::BitAnd, before, equal)));
-    }
+    let types: Vec<DType> = reads.iter().map(|read| evaluator.target.graph.dtype(operands[read.operand])).collect();
+    let valid = matching(&mut program, &matches, &types);
     program.results = [Some(value), valid].into_iter().flatten().collect();
-
     let mut accesses = Vec::with_capacity(reads.len());
     for read in &reads {
-        let index = read.index.iter().map(|coordinate| match coordinate {
-            Coordinate::Affine(affine) => Ok(Index { affine: points.affine(affine)?, access: None }),
-            Coordinate::Access(access) => Ok(Index { affine: Affine::constant(0), access: Some(*access) }),
-        });
         let shape = evaluator.target.graph.shape(operands[read.operand]);
-        let empty =
-            |(coordinate, size): (&Coordinate, &usize)| matches!(coordinate, Coordinate::Access(_)) && *size == 0;
-        if read.index.iter().zip(shape).any(empty) {
-            return Err(nothing_to_read(contraction.output.span, shape));
-        }
-        accesses.push(Access { operand: read.operand, index: index.collect::<Lowered<_>>()? });
+        accesses.push(access(read, shape, &points, contraction.output.span)?);
     }
     let dtype = match aggregation {
         Aggregation::ArgMax | Aggregation::ArgMin => DType::I32,
@@ -123,6 +89,70 @@ pub(super) fn lower<'p>(
         default: contraction.default.is_some(),
     }));
     evaluator.target.add(op, TensorType::new(dtype, shape), &operands, span)
+}
+
+/// Returns the places that a contraction writes. A run-time index becomes a variable over the whole
+/// axis, and the body is masked to the points at which the two are equal: returns the number of
+/// each such read with its variable, too.
+fn places(
+    output: Vec<Coordinate>,
+    variables: &mut Variables,
+    span: Span,
+) -> (Vec<RationalAffine>, Vec<(usize, usize)>) {
+    let mut matches = Vec::new();
+    let places = output.into_iter().map(|coordinate| match coordinate {
+        Coordinate::Affine(affine) => affine,
+        Coordinate::Access(read) => {
+            let variable = variables.number(&format!("place{}", matches.len()), span, true);
+            matches.push((read, variable));
+            Affine::var(variable).into()
+        }
+    });
+    (places.collect(), matches)
+}
+
+/// Returns every index that is known at compile time, with the size of its axis.
+fn bounded<'a>(
+    places: &'a [RationalAffine],
+    shape: &[usize],
+    reads: &'a [Read],
+    sizes: impl Fn(&Read) -> &'a [usize],
+) -> Vec<(&'a RationalAffine, usize)> {
+    let mut indices: Vec<(&RationalAffine, usize)> = places.iter().zip(shape.iter().copied()).collect();
+    for read in reads {
+        indices.extend(read.index.iter().zip(sizes(read)).filter_map(|(coordinate, &size)| match coordinate {
+            Coordinate::Affine(affine) => Some((affine, size)),
+            Coordinate::Access(_) => None,
+        }));
+    }
+    indices
+}
+
+/// Adds the condition that each read equals its variable. `types` are those of the reads.
+fn matching(
+    program: &mut Program<ContractionLeaf>,
+    matches: &[(usize, usize)],
+    types: &[DType],
+) -> Option<scalar::Value> {
+    let mut valid = None;
+    for &(read, variable) in matches {
+        let equal = equals(program, read, types[read], &Affine::var(variable));
+        valid = Some(valid.map_or(equal, |before| program.binary(BinaryOp::BitAnd, before, equal)));
+    }
+    valid
+}
+
+/// Returns the access to a tensor with this shape that a read becomes.
+fn access(read: &Read, shape: &[usize], points: &Points, span: Span) -> Lowered<Access> {
+    let index = read.index.iter().map(|coordinate| match coordinate {
+        Coordinate::Affine(affine) => Ok(Index { affine: points.affine(affine)?, access: None }),
+        Coordinate::Access(access) => Ok(Index { affine: Affine::constant(0), access: Some(*access) }),
+    });
+    let empty = |(coordinate, size): (&Coordinate, &usize)| matches!(coordinate, Coordinate::Access(_)) && *size == 0;
+    if read.index.iter().zip(shape).any(empty) {
+        return Err(nothing_to_read(span, shape));
+    }
+    Ok(Access { operand: read.operand, index: index.collect::<Lowered<_>>()? })
 }
 
 /// Returns the sizes that `...` stands for, from the first access in the body that has it.

@@ -13,8 +13,9 @@ use super::expression::{Lowered, Spans, Target};
 use super::tensors::Tensors;
 use super::value::Value;
 use crate::affine::Affine;
+use crate::dtype::DType;
 use crate::graph::{Aggregation, NodeId};
-use crate::scalar::BinaryOp;
+use crate::scalar::{self, BinaryOp};
 use crate::tensor::{TensorType, broadcast};
 
 /// One axis of an operand or of the output.
@@ -65,57 +66,97 @@ pub(super) fn einsum<'p>(
         Diagnostic::error("E0215", spans.argument(0), message)
     })?;
 
-    let mut form = Form::new(Aggregation::Sum);
-    let leading = form.variables("axis", &common);
-    let sizes: Vec<usize> = letters.iter().map(|(_, size)| *size).collect();
-    let variables = form.variables("", &sizes);
-    for (range, (letter, _)) in form.contraction.indices[common.len()..].iter_mut().zip(&letters) {
-        range.name = letter.to_string();
+    let mut sum = Sum::new(letters, common);
+    sum.form.contraction.body.results = sum.product(tensors, &terms, &nodes, &elided, dtype).into_iter().collect();
+    let shape = sum.shape(&output, spans.argument(0))?;
+    tensors.add(sum.form.op(), TensorType::new(dtype, shape), &nodes, spans.call).map(Value::Element)
+}
+
+/// The contraction under construction.
+struct Sum {
+    form: Form,
+    /// The letters with their sizes, and the variable of each.
+    letters: Vec<(char, usize)>,
+    variables: Vec<Affine>,
+    /// The sizes of the axes that `...` stands for, and the variable of each.
+    common: Vec<usize>,
+    leading: Vec<Affine>,
+}
+
+impl Sum {
+    fn new(letters: Vec<(char, usize)>, common: Vec<usize>) -> Sum {
+        let mut form = Form::new(Aggregation::Sum);
+        let leading = form.variables("axis", &common);
+        let sizes: Vec<usize> = letters.iter().map(|(_, size)| *size).collect();
+        let variables = form.variables("", &sizes);
+        for (range, (letter, _)) in form.contraction.indices[common.len()..].iter_mut().zip(&letters) {
+            range.name = letter.to_string();
+        }
+        Sum { form, letters, variables, common, leading }
     }
-    let variable = |letter: char| letters.iter().position(|(known, _)| *known == letter).map(|at| &variables[at]);
-    let mut product = None;
-    for (number, (term, elided)) in terms.iter().zip(&elided).enumerate() {
-        let mut index: Vec<&Affine> = Vec::new();
-        for axis in term {
+
+    /// Returns the number of a letter.
+    fn number(&self, letter: char) -> Option<usize> {
+        self.letters.iter().position(|(known, _)| *known == letter)
+    }
+
+    /// Returns the product of the operands in `dtype`, or `None` if there are none.
+    fn product(
+        &mut self,
+        tensors: &Tensors,
+        terms: &[Vec<Axis>],
+        nodes: &[NodeId],
+        elided: &[Vec<usize>],
+        dtype: DType,
+    ) -> Option<scalar::Value> {
+        let mut product = None;
+        for (number, (term, elided)) in terms.iter().zip(elided).enumerate() {
+            let mut index: Vec<&Affine> = Vec::new();
+            for axis in term {
+                match axis {
+                    Axis::Letter(letter) => index.extend(self.number(*letter).map(|at| &self.variables[at])),
+                    Axis::Ellipsis => index.extend(&self.leading[self.common.len() - elided.len()..]),
+                }
+            }
+            let shape = tensors.shape(nodes[number]);
+            // An axis of size 1 broadcasts: it is always read at 0.
+            let first = Affine::constant(0);
+            let index =
+                index.into_iter().zip(shape).map(|(variable, size)| fixed(if size == 1 { &first } else { variable }));
+            self.form.access(number, index);
+            let value = self.form.leaf(number, tensors.dtype(nodes[number]));
+            let body = &mut self.form.contraction.body;
+            let value = body.cast(value, dtype);
+            product = Some(product.map_or(value, |product| body.binary(BinaryOp::Mul, product, value)));
+        }
+        product
+    }
+
+    /// Sets the axes of the result, and returns their sizes.
+    fn shape(&mut self, output: &[Axis], span: Span) -> Lowered<Vec<usize>> {
+        let mut shape = Vec::new();
+        for axis in output {
             match axis {
-                Axis::Letter(letter) => index.extend(variable(*letter)),
-                Axis::Ellipsis => index.extend(&leading[common.len() - elided.len()..]),
+                Axis::Ellipsis => {
+                    shape.extend(&self.common);
+                    self.form.contraction.output.extend(self.leading.iter().cloned());
+                }
+                Axis::Letter(letter) => {
+                    let Some(at) = self.number(*letter) else {
+                        let message = format!("`{letter}` is an axis of the result, and of no tensor");
+                        return Err(Diagnostic::error("E0234", span, message));
+                    };
+                    shape.push(self.letters[at].1);
+                    self.form.contraction.output.push(self.variables[at].clone());
+                }
             }
         }
-        let shape = tensors.shape(nodes[number]);
-        // An axis of size 1 broadcasts: it is always read at 0.
-        let first = Affine::constant(0);
-        let index =
-            index.into_iter().zip(shape).map(|(variable, size)| fixed(if size == 1 { &first } else { variable }));
-        form.access(number, index);
-        let value = form.leaf(number, tensors.dtype(nodes[number]));
-        let body = &mut form.contraction.body;
-        let value = body.cast(value, dtype);
-        product = Some(product.map_or(value, |product| body.binary(BinaryOp::Mul, product, value)));
-    }
-    form.contraction.body.results = product.into_iter().collect();
-    let mut shape = Vec::new();
-    for axis in &output {
-        match axis {
-            Axis::Ellipsis => {
-                shape.extend(&common);
-                form.contraction.output.extend(leading.iter().cloned());
-            }
-            Axis::Letter(letter) => {
-                let Some(at) = letters.iter().position(|(known, _)| known == letter) else {
-                    let message = format!("`{letter}` is an axis of the result, and of no tensor");
-                    return Err(Diagnostic::error("E0234", spans.argument(0), message));
-                };
-                shape.push(letters[at].1);
-                form.contraction.output.push(variables[at].clone());
-            }
+        if !output.contains(&Axis::Ellipsis) && !self.common.is_empty() {
+            let message = "`...` stands for axes that the result does not have";
+            return Err(Diagnostic::error("E0234", span, message).help("write `...` after `->`, too"));
         }
+        Ok(shape)
     }
-    if !output.contains(&Axis::Ellipsis) && !common.is_empty() {
-        let message = "`...` stands for axes that the result does not have";
-        return Err(Diagnostic::error("E0234", spans.argument(0), message).help("write `...` after `->`, too"));
-    }
-    tensors.add(form.op(), TensorType::new(dtype, shape), &nodes, spans.call).map(Value::Element)
 }
 
 /// Parses an equation into the axes of each operand and of the output.

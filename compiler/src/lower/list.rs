@@ -11,6 +11,7 @@ use tile_lang::span::Span;
 use super::constant::Constant;
 use super::expression::{Evaluator, Lowered, Spans, Target};
 use super::value::{Callable, Instance, List, Renewal, Value};
+use crate::scalar::BinaryOp;
 
 impl<'p, T: Target> Evaluator<'p, T> {
     pub(super) fn compile_time(
@@ -19,7 +20,6 @@ impl<'p, T: Target> Evaluator<'p, T> {
         arguments: &[Value<'p, T::Element>],
         spans: &Spans,
     ) -> Lowered<Value<'p, T::Element>> {
-        let wrong = |number: usize, message: String| Diagnostic::error("E0227", spans.argument(number), message);
         match (name, arguments) {
             ("dims", [Value::Element(tensor)]) => {
                 Ok(Value::List(self.target.shape(*tensor).into_iter().map(Value::int).collect()))
@@ -34,33 +34,12 @@ impl<'p, T: Target> Evaluator<'p, T> {
             ("is_list", [value]) => Ok(Value::bool(matches!(value, Value::List(_)))),
             ("is_callable", [value]) => Ok(Value::bool(matches!(value, Value::Callable(_)))),
             ("len", [Value::List(items)]) => Ok(Value::int(items.len())),
-            ("slice", [Value::List(items), bounds @ ..]) => {
-                let mut ends = Vec::new();
-                for (number, bound) in bounds.iter().enumerate() {
-                    let Value::Constant(Constant::Int(bound)) = bound else {
-                        return Err(wrong(number + 1, format!("this is {}, not an integer", bound.kind())));
-                    };
-                    let length = i64::try_from(items.len()).unwrap_or(i64::MAX);
-                    let from_start = if *bound < 0 { bound.saturating_add(length) } else { *bound };
-                    ends.push(usize::try_from(from_start.clamp(0, length)).unwrap_or(0));
-                }
-                let (start, end) = (ends.first().copied().unwrap_or(0), ends.get(1).copied().unwrap_or(items.len()));
-                let part = items.get(start..end).unwrap_or_default();
-                self.spend(part.len() / 4, spans.call)?;
-                self.list(part.to_vec(), spans.call)
-            }
+            ("slice", [Value::List(items), bounds @ ..]) => self.slice(items, bounds, spans),
             ("letters", [Value::Symbol(text)]) => {
                 self.spend(text.len(), spans.call)?;
                 self.list(text.chars().map(|c| Value::Symbol(c.to_string().into())).collect(), spans.call)
             }
-            ("product", [Value::List(items)]) => {
-                let mut product = Value::Constant(Constant::Int(1));
-                self.spend(items.len(), spans.call)?;
-                for item in items.iter() {
-                    product = self.binary(crate::scalar::BinaryOp::Mul, product, item.clone(), spans.call)?;
-                }
-                Ok(product)
-            }
+            ("product", [Value::List(items)]) => self.product(items, spans.call),
             ("range", [Value::Constant(Constant::Int(end))]) => self.range(0, *end, spans),
             ("range", [Value::Constant(Constant::Int(start)), Value::Constant(Constant::Int(end))]) => {
                 self.range(*start, *end, spans)
@@ -69,45 +48,16 @@ impl<'p, T: Target> Evaluator<'p, T> {
                 Value::List(_) => value.clone(),
                 _ => Value::List(vec![value.clone()].into()),
             }),
-            ("list", [value, Value::Constant(Constant::Int(count))]) => match value {
-                Value::List(items) if i64::try_from(items.len()) == Ok(*count) => Ok(value.clone()),
-                Value::List(items) => Err(wrong(
-                    0,
-                    format!("a number or a list of {count} is wanted here, not a list of {}", items.len()),
-                )),
-                _ => {
-                    self.allow(usize::try_from(*count).unwrap_or(0), spans.call)?;
-                    Ok(Value::List((0..*count).map(|_| value.clone()).collect()))
-                }
-            },
-            ("repeat", [Value::Constant(Constant::Int(count)), value]) => {
-                let Ok(times) = usize::try_from(*count) else {
-                    return Err(wrong(0, format!("expected a number of copies, found {count}")));
-                };
-                self.allow(times, spans.call)?;
-                let copy = || self.copy(value, spans.call)?.ok_or_else(|| wrong(1, not_a_layer(name, value)));
-                (0..*count).map(|_| copy()).collect::<Lowered<_>>().map(Value::List)
-            }
+            ("list", [value, Value::Constant(Constant::Int(count))]) => self.list_of(value, *count, spans),
+            ("repeat", [Value::Constant(Constant::Int(count)), value]) => self.repeat(*count, value, spans),
             (
                 "with_weight" | "parametrized",
                 [Value::Callable(Callable::Instance(layer)), names, Value::Callable(callable)],
-            ) => {
-                let names = match names {
-                    Value::List(names) => names.iter().collect(),
-                    name => vec![name],
-                };
-                let names = names.into_iter().map(|name| match name {
-                    Value::Symbol(name) => Ok(name.clone()),
-                    other => Err(wrong(1, format!("this is {}, not the name of a weight", other.kind()))),
-                });
-                let (names, replaces) = (names.collect::<Lowered<_>>()?, name == "with_weight");
-                self.spend(10 + layer.renewals.len(), spans.call)?;
-                let mut renewed = Instance::clone(layer);
-                renewed.depth = renewed.depth.max(Value::<T::Element>::Callable(callable.clone()).depth() + 1);
-                renewed.renewals.push(Renewal { names, replaces, callable: callable.clone() });
-                Ok(Value::instance(Rc::new(renewed)))
+            ) => self.renewed(layer, names, callable, name == "with_weight", spans),
+            ("clone", [value]) => {
+                let copy = self.copy(value, spans.call)?;
+                copy.ok_or_else(|| wrong(spans, 0, not_a_layer(name, value)))
             }
-            ("clone", [value]) => self.copy(value, spans.call)?.ok_or_else(|| wrong(0, not_a_layer(name, value))),
             ("error", [message]) => Err(Diagnostic::error("E0228", spans.call, message.to_string())),
             _ => {
                 let kinds: Vec<&str> = arguments.iter().map(Value::kind).collect();
@@ -115,6 +65,91 @@ impl<'p, T: Target> Evaluator<'p, T> {
                 Err(Diagnostic::error("E0227", spans.call, message))
             }
         }
+    }
+
+    /// Returns the items between two bounds, of which a negative one counts from the end.
+    fn slice(
+        &self,
+        items: &List<'p, T::Element>,
+        bounds: &[Value<'p, T::Element>],
+        spans: &Spans,
+    ) -> Lowered<Value<'p, T::Element>> {
+        let mut ends = Vec::new();
+        for (number, bound) in bounds.iter().enumerate() {
+            let Value::Constant(Constant::Int(bound)) = bound else {
+                return Err(wrong(spans, number + 1, format!("this is {}, not an integer", bound.kind())));
+            };
+            let length = i64::try_from(items.len()).unwrap_or(i64::MAX);
+            let from_start = if *bound < 0 { bound.saturating_add(length) } else { *bound };
+            ends.push(usize::try_from(from_start.clamp(0, length)).unwrap_or(0));
+        }
+        let (start, end) = (ends.first().copied().unwrap_or(0), ends.get(1).copied().unwrap_or(items.len()));
+        let part = items.get(start..end).unwrap_or_default();
+        self.spend(part.len() / 4, spans.call)?;
+        self.list(part.to_vec(), spans.call)
+    }
+
+    fn product(&mut self, items: &List<'p, T::Element>, span: Span) -> Lowered<Value<'p, T::Element>> {
+        let mut product = Value::Constant(Constant::Int(1));
+        self.spend(items.len(), span)?;
+        for item in items.iter() {
+            product = self.binary(BinaryOp::Mul, product, item.clone(), span)?;
+        }
+        Ok(product)
+    }
+
+    /// Returns a list of `count` items: the value if it is one, else that often the value.
+    fn list_of(&self, value: &Value<'p, T::Element>, count: i64, spans: &Spans) -> Lowered<Value<'p, T::Element>> {
+        match value {
+            Value::List(items) if i64::try_from(items.len()) == Ok(count) => Ok(value.clone()),
+            Value::List(items) => {
+                let found = items.len();
+                Err(wrong(spans, 0, format!("a number or a list of {count} is wanted here, not a list of {found}")))
+            }
+            _ => {
+                self.allow(usize::try_from(count).unwrap_or(0), spans.call)?;
+                Ok(Value::List((0..count).map(|_| value.clone()).collect()))
+            }
+        }
+    }
+
+    /// Returns a list of copies of a layer, each with its own weights.
+    fn repeat(&self, count: i64, value: &Value<'p, T::Element>, spans: &Spans) -> Lowered<Value<'p, T::Element>> {
+        let Ok(times) = usize::try_from(count) else {
+            return Err(wrong(spans, 0, format!("expected a number of copies, found {count}")));
+        };
+        self.allow(times, spans.call)?;
+        let copy = || {
+            let copy = self.copy(value, spans.call)?;
+            copy.ok_or_else(|| wrong(spans, 1, not_a_layer("repeat", value)))
+        };
+        (0..count).map(|_| copy()).collect::<Lowered<_>>().map(Value::List)
+    }
+
+    /// Returns the layer with one more renewal: by `with_weight`, which `replaces` the weights with
+    /// these names, or by `parametrized`.
+    fn renewed(
+        &self,
+        layer: &Rc<Instance<'p, T::Element>>,
+        names: &Value<'p, T::Element>,
+        callable: &Callable<'p, T::Element>,
+        replaces: bool,
+        spans: &Spans,
+    ) -> Lowered<Value<'p, T::Element>> {
+        let names = match names {
+            Value::List(names) => names.iter().collect(),
+            name => vec![name],
+        };
+        let names = names.into_iter().map(|name| match name {
+            Value::Symbol(name) => Ok(name.clone()),
+            other => Err(wrong(spans, 1, format!("this is {}, not the name of a weight", other.kind()))),
+        });
+        let names = names.collect::<Lowered<_>>()?;
+        self.spend(10 + layer.renewals.len(), spans.call)?;
+        let mut renewed = Instance::clone(layer);
+        renewed.depth = renewed.depth.max(Value::<T::Element>::Callable(callable.clone()).depth() + 1);
+        renewed.renewals.push(Renewal { names, replaces, callable: callable.clone() });
+        Ok(Value::instance(Rc::new(renewed)))
     }
 
     /// Returns whether a layer has states, or any of the parts that it is given or names. The
@@ -256,6 +291,11 @@ impl<'p, E: Clone> Copies<'p, E> {
             value => value.clone(),
         }
     }
+}
+
+/// Returns the error that an argument is of the wrong kind.
+fn wrong(spans: &Spans, number: usize, message: String) -> Diagnostic {
+    Diagnostic::error("E0227", spans.argument(number), message)
 }
 
 fn not_a_layer<E>(name: &str, value: &Value<'_, E>) -> String {

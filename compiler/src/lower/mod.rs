@@ -45,9 +45,11 @@ mod guard;
 mod indices;
 mod list;
 mod network;
+mod operators;
 mod scan;
 mod scope;
 mod statement;
+mod target;
 mod tensors;
 #[cfg(test)]
 mod tests;
@@ -56,8 +58,8 @@ mod value;
 mod weights;
 
 pub use calls::{Calls, Passed};
-pub use expression::Lowered;
 pub use network::{Layer, Network, Role, Weight, WeightKind};
+pub use target::Lowered;
 pub use train::{Settings, Targets, settings, train};
 
 use std::collections::{BTreeMap, HashMap};

@@ -86,16 +86,7 @@ pub(super) fn scan<'p>(
         }
     };
     let names: Vec<(&'p Ident, String)> = outputs.iter().map(|leaf| (leaf.name, leaf.label.clone())).collect();
-    let axes = outputs[first.len()..].iter().map(|Leaf { name, node, .. }| {
-        let axis = sequences.first().map_or(0, |sequence| sequence.axis);
-        let rank = evaluator.target.graph.shape(*node).len();
-        if axis <= rank {
-            return Ok(axis);
-        }
-        let message = format!("`{}` has {rank} axes, so it cannot be stacked along axis {axis}", name.name);
-        Err(Diagnostic::error("E0229", name.span, message))
-    });
-    let axes = axes.collect::<Lowered<Vec<usize>>>();
+    let axes = stacking_axes(evaluator, &sequences, &outputs[first.len()..]);
     let outputs = outputs.into_iter().map(|leaf| (leaf.label, leaf.node)).collect();
     let (body, captures) = evaluator.target.end_scan(outputs);
     let yields = axes?;
@@ -121,6 +112,20 @@ pub(super) fn scan<'p>(
     results.truncate(count);
     replace(scope, &carries, results);
     Ok(())
+}
+
+/// Returns the axis along which each yielded value is stacked: that of the first sequence.
+fn stacking_axes(evaluator: &Evaluator<Tensors>, sequences: &[Sequence], yielded: &[Leaf]) -> Lowered<Vec<usize>> {
+    let axes = yielded.iter().map(|Leaf { name, node, .. }| {
+        let axis = sequences.first().map_or(0, |sequence| sequence.axis);
+        let rank = evaluator.target.graph.shape(*node).len();
+        if axis <= rank {
+            return Ok(axis);
+        }
+        let message = format!("`{}` has {rank} axes, so it cannot be stacked along axis {axis}", name.name);
+        Err(Diagnostic::error("E0229", name.span, message))
+    });
+    axes.collect()
 }
 
 /// Returns the tensors in a value, in order.
