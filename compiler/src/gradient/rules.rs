@@ -33,40 +33,20 @@ pub(super) trait Algebra {
 /// Returns the gradient of the operand of `y = op(x)`, or `None` if it is 0 everywhere.
 pub(super) fn unary<A: Algebra>(on: &mut A, op: UnaryOp, x: A::Value, y: A::Value, g: A::Value) -> Option<A::Value> {
     use UnaryOp::*;
-    let scaled = |on: &mut A, factor: f64| {
-        let factor = on.number(x, factor);
-        on.product(g, factor)
-    };
     Some(match op {
         BitNot | Ceil | Floor | Round => return None,
         Neg => on.unary(Neg, g),
-        Abs => {
-            let (zero, negated) = (on.number(x, 0.0), on.unary(Neg, g));
-            let (below, above) = (on.binary(BinaryOp::Lt, x, zero), on.binary(BinaryOp::Gt, x, zero));
-            let rest = on.select(above, g, zero);
-            on.select(below, negated, rest)
-        }
+        Abs => absolute(on, x, g),
         // ±1 / sqrt(1 - x²)
-        Acos | Asin => {
-            let square = complement(on, x);
-            let factor = on.unary(Rsqrt, square);
-            let found = on.product(g, factor);
-            if op == Acos { on.unary(Neg, found) } else { found }
+        Asin => times_rsqrt(on, g, |on| complement(on, x)),
+        Acos => {
+            let found = times_rsqrt(on, g, |on| complement(on, x));
+            on.unary(Neg, found)
         }
         // 1 / sqrt(x² - 1)
-        Acosh => {
-            let one = on.number(x, 1.0);
-            let (less, more) = (on.binary(BinaryOp::Sub, x, one), on.sum(x, one));
-            let square = on.product(less, more);
-            let factor = on.unary(Rsqrt, square);
-            on.product(g, factor)
-        }
+        Acosh => times_rsqrt(on, g, |on| one_less(on, x)),
         // 1 / sqrt(x² + 1)
-        Asinh => {
-            let square = one_more(on, x);
-            let factor = on.unary(Rsqrt, square);
-            on.product(g, factor)
-        }
+        Asinh => times_rsqrt(on, g, |on| one_more(on, x)),
         Atan => {
             let square = one_more(on, x);
             on.binary(BinaryOp::Div, g, square)
@@ -79,36 +59,14 @@ pub(super) fn unary<A: Algebra>(on: &mut A, op: UnaryOp, x: A::Value, y: A::Valu
             let (sine, negated) = (on.unary(Sin, x), on.unary(Neg, g));
             on.product(negated, sine)
         }
-        Sin => {
-            let factor = on.unary(Cos, x);
-            on.product(g, factor)
-        }
+        Sin => times(on, g, |on| on.unary(Cos, x)),
         // 1 + y²
-        Tan => {
-            let factor = one_more(on, y);
-            on.product(g, factor)
-        }
-        Cosh => {
-            let factor = on.unary(Sinh, x);
-            on.product(g, factor)
-        }
-        Sinh => {
-            let factor = on.unary(Cosh, x);
-            on.product(g, factor)
-        }
+        Tan => times(on, g, |on| one_more(on, y)),
+        Cosh => times(on, g, |on| on.unary(Sinh, x)),
+        Sinh => times(on, g, |on| on.unary(Cosh, x)),
         // 1 - y²
-        Tanh => {
-            let factor = complement(on, y);
-            on.product(g, factor)
-        }
-        // 2 / sqrt(π) exp(-x²)
-        Erf => {
-            let square = on.product(x, x);
-            let square = on.unary(Neg, square);
-            let bell = on.unary(Exp, square);
-            let scaled = scaled(on, std::f64::consts::FRAC_2_SQRT_PI);
-            on.product(scaled, bell)
-        }
+        Tanh => times(on, g, |on| complement(on, y)),
+        Erf => error_function(on, x, g),
         Exp => on.product(g, y),
         Log => on.binary(BinaryOp::Div, g, x),
         // -y²
@@ -118,16 +76,52 @@ pub(super) fn unary<A: Algebra>(on: &mut A, op: UnaryOp, x: A::Value, y: A::Valu
         }
         // -y³ / 2
         Rsqrt => {
-            let half = scaled(on, -0.5);
+            let half = times(on, g, |on| on.number(x, -0.5));
             let (half, square) = (on.product(half, y), on.product(y, y));
             on.product(half, square)
         }
         // 1 / 2y
         Sqrt => {
-            let half = scaled(on, 0.5);
+            let half = times(on, g, |on| on.number(x, 0.5));
             on.binary(BinaryOp::Div, half, y)
         }
     })
+}
+
+/// Returns the product of a gradient and a factor.
+fn times<A: Algebra>(on: &mut A, g: A::Value, factor: impl FnOnce(&mut A) -> A::Value) -> A::Value {
+    let factor = factor(on);
+    on.product(g, factor)
+}
+
+/// Returns the quotient of a gradient and the root of a square.
+fn times_rsqrt<A: Algebra>(on: &mut A, g: A::Value, square: impl FnOnce(&mut A) -> A::Value) -> A::Value {
+    let square = square(on);
+    times(on, g, |on| on.unary(UnaryOp::Rsqrt, square))
+}
+
+/// Returns the gradient for `abs`, which is 0 at 0.
+fn absolute<A: Algebra>(on: &mut A, x: A::Value, g: A::Value) -> A::Value {
+    let (zero, negated) = (on.number(x, 0.0), on.unary(UnaryOp::Neg, g));
+    let (below, above) = (on.binary(BinaryOp::Lt, x, zero), on.binary(BinaryOp::Gt, x, zero));
+    let rest = on.select(above, g, zero);
+    on.select(below, negated, rest)
+}
+
+/// Returns the gradient for `erf`: `2 / sqrt(π) exp(-x²)`.
+fn error_function<A: Algebra>(on: &mut A, x: A::Value, g: A::Value) -> A::Value {
+    let square = on.product(x, x);
+    let square = on.unary(UnaryOp::Neg, square);
+    let bell = on.unary(UnaryOp::Exp, square);
+    let scaled = times(on, g, |on| on.number(x, std::f64::consts::FRAC_2_SQRT_PI));
+    on.product(scaled, bell)
+}
+
+/// Returns `x² - 1` as `(x - 1)(x + 1)`.
+fn one_less<A: Algebra>(on: &mut A, x: A::Value) -> A::Value {
+    let one = on.number(x, 1.0);
+    let (less, more) = (on.binary(BinaryOp::Sub, x, one), on.sum(x, one));
+    on.product(less, more)
 }
 
 /// Returns `(1 - x)(1 + x)`.

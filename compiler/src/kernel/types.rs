@@ -59,30 +59,12 @@ impl Kernel {
                 Some(variable) => Ok(variable.ty),
                 None => Err(format!("there is no variable number {id}")),
             },
-            Expr::Builtin(Builtin::WorkgroupId(axis) | Builtin::LocalId(axis)) => match axis {
-                0..3 => Ok(Type::I32),
-                _ => Err(format!("a launch has no axis {axis}")),
-            },
-            Expr::Builtin(Builtin::Subgroup | Builtin::SubgroupLane | Builtin::Subgroups) => match self.workgroup {
-                [_, 1, 1] => Ok(Type::I32),
-                _ => Err("subgroups are counted in workgroups of one dimension alone".into()),
-            },
-            Expr::Builtin(Builtin::Step(number)) if *number < self.steps.len() => Ok(Type::I32),
-            Expr::Builtin(Builtin::Step(number)) => Err(format!("there is no step number {number}")),
-            Expr::Load { buffer, index } => {
-                self.index(index)?;
-                match self.buffers.get(*buffer) {
-                    Some(b) if b.access != Access::Write => Ok(b.ty),
-                    Some(b) => Err(format!("`{}` is written, so it can't be read", b.name)),
-                    None => Err(format!("there is no buffer number {buffer}")),
-                }
-            }
+            Expr::Builtin(builtin) => self.builtin(*builtin),
+            Expr::Load { buffer, index } => self.loaded(*buffer, index),
             Expr::LoadShared { shared, index } => {
                 self.index(index)?;
-                match self.shared.get(*shared) {
-                    Some(s) => Ok(s.ty),
-                    None => Err(format!("there is no workgroup array number {shared}")),
-                }
+                let array = self.shared.get(*shared).map(|array| array.ty);
+                array.ok_or_else(|| format!("there is no workgroup array number {shared}"))
             }
             Expr::Unary(op, a) => {
                 let ty = self.type_of(a)?;
@@ -99,14 +81,7 @@ impl Kernel {
                     false => Err(format!("shaders have no `{}` of {}", op.name(), ty.dtype)),
                 }
             }
-            Expr::Fma(a, b, c) => {
-                let ty = self.same("fma", a, b)?;
-                self.same("fma", a, c)?;
-                match ty.dtype.is_float() {
-                    true => Ok(ty),
-                    false => Err(format!("`fma` wants floats, not {ty}")),
-                }
-            }
+            Expr::Fma(a, b, c) => self.fma(a, b, c),
             Expr::Quotient(x, divisor) | Expr::Remainder(x, divisor) => {
                 self.index(x)?;
                 match divisor {
@@ -114,25 +89,12 @@ impl Kernel {
                     _ => Err(format!("the divisor {divisor} is not in 1..2^31")),
                 }
             }
-            Expr::Select(condition, then, otherwise) => {
-                let (condition, ty) = (self.type_of(condition)?, self.same("select", then, otherwise)?);
-                match condition == Type::vector(DType::Bool, ty.lanes) {
-                    true => Ok(ty),
-                    false => Err(format!("`select` of {ty} has a condition of {condition}")),
-                }
-            }
+            Expr::Select(condition, then, otherwise) => self.select(condition, then, otherwise),
             Expr::Cast(dtype, a) => {
                 self.native(*dtype)?;
                 Ok(Type { dtype: *dtype, ..self.type_of(a)? })
             }
-            Expr::Bitcast(dtype, a) => {
-                self.native(*dtype)?;
-                let ty = self.type_of(a)?;
-                match ty.dtype.bits() == dtype.bits() && *dtype != DType::Bool {
-                    true => Ok(Type { dtype: *dtype, ..ty }),
-                    false => Err(format!("the bits of {ty} are not those of {dtype}")),
-                }
-            }
+            Expr::Bitcast(dtype, a) => self.bitcast(*dtype, a),
             Expr::Splat(lanes, a) => self.vector(*lanes as usize, self.type_of(a)?),
             Expr::Vector(parts) => {
                 let first = parts.first().ok_or("a vector has no parts")?;
@@ -148,6 +110,56 @@ impl Kernel {
                     false => Err(format!("{ty} has no lane {lane}")),
                 }
             }
+        }
+    }
+
+    fn builtin(&self, builtin: Builtin) -> Result<Type, String> {
+        match builtin {
+            Builtin::WorkgroupId(axis) | Builtin::LocalId(axis) => match axis {
+                0..3 => Ok(Type::I32),
+                _ => Err(format!("a launch has no axis {axis}")),
+            },
+            Builtin::Subgroup | Builtin::SubgroupLane | Builtin::Subgroups => match self.workgroup {
+                [_, 1, 1] => Ok(Type::I32),
+                _ => Err("subgroups are counted in workgroups of one dimension alone".into()),
+            },
+            Builtin::Step(number) if number < self.steps.len() => Ok(Type::I32),
+            Builtin::Step(number) => Err(format!("there is no step number {number}")),
+        }
+    }
+
+    fn loaded(&self, buffer: usize, index: &Expr) -> Result<Type, String> {
+        self.index(index)?;
+        match self.buffers.get(buffer) {
+            Some(b) if b.access != Access::Write => Ok(b.ty),
+            Some(b) => Err(format!("`{}` is written, so it can't be read", b.name)),
+            None => Err(format!("there is no buffer number {buffer}")),
+        }
+    }
+
+    fn fma(&self, a: &Expr, b: &Expr, c: &Expr) -> Result<Type, String> {
+        let ty = self.same("fma", a, b)?;
+        self.same("fma", a, c)?;
+        match ty.dtype.is_float() {
+            true => Ok(ty),
+            false => Err(format!("`fma` wants floats, not {ty}")),
+        }
+    }
+
+    fn select(&self, condition: &Expr, then: &Expr, otherwise: &Expr) -> Result<Type, String> {
+        let (condition, ty) = (self.type_of(condition)?, self.same("select", then, otherwise)?);
+        match condition == Type::vector(DType::Bool, ty.lanes) {
+            true => Ok(ty),
+            false => Err(format!("`select` of {ty} has a condition of {condition}")),
+        }
+    }
+
+    fn bitcast(&self, dtype: DType, a: &Expr) -> Result<Type, String> {
+        self.native(dtype)?;
+        let ty = self.type_of(a)?;
+        match ty.dtype.bits() == dtype.bits() && dtype != DType::Bool {
+            true => Ok(Type { dtype, ..ty }),
+            false => Err(format!("the bits of {ty} are not those of {dtype}")),
         }
     }
 
