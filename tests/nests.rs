@@ -7,7 +7,7 @@ use common::generate::{self, Case, config, difference};
 use proptest::prelude::*;
 use tile_compiler::interpret::{self, nest};
 use tile_compiler::pipeline;
-use tile_compiler::plan::{Content, Launch, Plan, Work};
+use tile_compiler::plan::{Content, Launch, Plan, PlanError, Work};
 use tile_compiler::profile::{Profile, Rates};
 use tile_compiler::tensor::Tensor;
 
@@ -54,7 +54,12 @@ fn check(case: &Case) -> Result<(), TestCaseError> {
     // Free launches, so that reductions are divided; and every type.
     let rates = Rates { launch: 0.0, ..Rates::GPU };
     for profile in [Profile { rates, int64: true, ..Profile::generic() }, Profile::cpu()] {
-        let Ok(plan) = pipeline::plan(&graph, &profile) else { continue };
+        let plan = match pipeline::plan(&graph, &profile) {
+            Ok(plan) => plan,
+            Err(PlanError::Internal(fault)) => return Err(TestCaseError::fail(fault)),
+            // The device lacks a type.
+            Err(_) => continue,
+        };
         let found = run(&plan, case).map_err(TestCaseError::fail)?;
         prop_assert_eq!(difference(case, &expected, &found), None, "{}", plan);
     }
@@ -91,6 +96,11 @@ proptest! {
 
     #[test]
     fn attention(case in generate::attention()) {
+        check(&case)?;
+    }
+
+    #[test]
+    fn heads(case in generate::heads()) {
         check(&case)?;
     }
 

@@ -17,6 +17,7 @@ mod choices;
 mod contraction;
 mod elementwise;
 mod graph;
+mod heads;
 mod network;
 mod rows;
 mod scan;
@@ -91,6 +92,11 @@ pub fn rows() -> impl Strategy<Value = Case> {
 /// Products of products, with softmax, masks and gradients.
 pub fn attention() -> impl Strategy<Value = Case> {
     cases(60, attention::attention)
+}
+
+/// Products of one tensor with several weights, and transposed convolutions.
+pub fn heads() -> impl Strategy<Value = Case> {
+    cases(40, heads::heads)
 }
 
 /// Scans over steps, of integers and of floats that stay exact.

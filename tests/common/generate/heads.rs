@@ -1,0 +1,69 @@
+//! Random products of one tensor with several weights, as of an attention's queries, keys and
+//! values; and transposed convolutions.
+
+use tile_compiler::affine::Affine;
+use tile_compiler::dtype::DType;
+use tile_compiler::graph::{Aggregation, Op};
+use tile_compiler::scalar::BinaryOp;
+use tile_compiler::tensor::TensorType;
+
+use super::chain::{contract, form};
+use super::choices::Choices;
+use super::graph::{Builder, Value};
+
+/// Generates two to four products of one tensor, then perhaps a transposed convolution of it.
+pub fn heads(choices: &mut Choices, builder: &mut Builder) {
+    let (rows, terms) = (choices.size(20), choices.size(20));
+    let x = builder.input_of(choices, DType::F32, &[rows, terms], -2.0, 2.0, 2);
+    let is_biased = choices.once_in(2);
+    let mut found: Vec<Value> = (0..2 + choices.pick(3)).map(|_| head(choices, builder, x, is_biased)).collect();
+    if choices.once_in(2) {
+        found.push(transposed(choices, builder, x));
+    }
+    builder.values = found;
+}
+
+/// Adds a product with a weight of its own, perhaps with a bias, and perhaps with two axes of
+/// columns.
+fn head(choices: &mut Choices, builder: &mut Builder, x: Value, is_biased: bool) -> Value {
+    let [rows, terms] = builder.shape(x)[..] else { return x };
+    let columns = 2 * choices.size(9);
+    let weight = builder.weight(choices, DType::F32, &[terms, columns]);
+    let place = (&[Affine::var(0), Affine::var(1)][..], vec![rows, columns]);
+    let matrix = vec![Affine::var(2), Affine::var(1)];
+    let row = vec![Affine::var(0), Affine::var(2)];
+    let mut y = contract(builder, Aggregation::Sum, &[rows, columns, terms], place, &[(x, row), (weight, matrix)]);
+    without_constraints(builder, y);
+    if is_biased {
+        let bias = builder.weight(choices, DType::F32, &[columns]);
+        y = builder.binary(BinaryOp::Add, y, bias);
+    }
+    if choices.once_in(3) {
+        let ty = TensorType::new(DType::F32, vec![rows, 2, columns / 2]);
+        y = builder.add(Op::Reshape, ty, &[y.id], y.bound);
+    }
+    y
+}
+
+/// Adds `Y[s * n + i, f] = +(X[n, c] * K[i, c, f])` for a stride `s`.
+fn transposed(choices: &mut Choices, builder: &mut Builder, x: Value) -> Value {
+    let [rows, channels] = builder.shape(x)[..] else { return x };
+    let (stride, window, filters) = (choices.of(&[2, 3]), choices.of(&[3, 2, 4]), choices.of(&[5, 1, 8]));
+    let kernel = builder.weight(choices, DType::F32, &[window, channels, filters]);
+    let length = if rows == 0 { 0 } else { stride * (rows - 1) + window };
+    let place = [form(&[(0, stride as i64), (1, 1)], 0), Affine::var(2)];
+    let row = vec![Affine::var(0), Affine::var(3)];
+    let tap = [1, 3, 2].map(Affine::var).to_vec();
+    let extents = [rows, window, filters, channels];
+    let y = contract(builder, Aggregation::Sum, &extents, (&place, vec![length, filters]), &[(x, row), (kernel, tap)]);
+    without_constraints(builder, y);
+    y
+}
+
+/// Removes the constraints of a contraction, which only repeat the ranges of its variables.
+fn without_constraints(builder: &mut Builder, value: Value) {
+    let Op::Contraction(mut op) = builder.graph.node(value.id).op.clone() else { return };
+    op.constraints.clear();
+    let operands = builder.graph.operands(value.id);
+    builder.graph.set(value.id, Op::Contraction(op), &operands);
+}
