@@ -120,6 +120,9 @@ fn texts_are_counted() {
 fn graphs_are_counted() {
     let body = |line: &str| format!("function f(X[N]) -> (Y) {{ Y = X; {line} }}");
     refused(&body("for i in range(1000000) { Y = sin(Y) * X; }"));
+    // Each product is compared with all that read the same operands.
+    let products = "Q[i, k: N, N] = +(Y[i] * X[k]); Y[i: N] = +(Q[i, k] * X[k]); ";
+    compile(&body(&format!("for i in range(6000) {{ {products}}}")));
     compile(&body("B = X; for i in range(50000) { C = Y + B; Y = B; B = C; }"));
     refused(&body("for i in range(100000) { Y = softmax(Y); }"));
     refused(&body("Z = reshape(X, [N] + list(1, 20000)); for i in range(10000) { Z = sin(Z) + Z; }"));

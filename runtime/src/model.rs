@@ -40,7 +40,7 @@ pub struct Model {
     program: Program,
     warnings: Vec<Diagnostic>,
     /// The limits of its sessions, unless a session sets its own.
-    limits: Limits,
+    pub(crate) limits: Limits,
     #[cfg(not(target_arch = "wasm32"))]
     onnx: Option<Arc<OnnxFile>>,
 }
@@ -374,7 +374,11 @@ impl SessionBuilder<'_> {
         let mut bindings = self.bindings;
         bindings.inputs.retain(|_, binding| !matches!(binding, Binding::Tensor(_)));
         bindings.sizes.clear();
-        TrainerBuilder::new(self.model.clone(), self.device.clone(), self.entry, bindings)
+        let trainer = TrainerBuilder::new(self.model.clone(), self.device.clone(), self.entry, bindings);
+        match self.limits {
+            Some(limits) => trainer.limits(limits),
+            None => trainer,
+        }
     }
 
     /// The async form of [`SessionBuilder::build`].

@@ -9,11 +9,11 @@ use tile_runtime::data::picture::{Pixels, encode, is_picture};
 use tile_runtime::data::{folder, npy, picture, write_whole};
 use tile_runtime::train::{
     Arrays, Callback, Checkpoint, ColumnRole, Dataset, EarlyStopping, Epoch, Fit, Log, Monitor, Part, Progress,
-    ReduceOnPlateau, Trainer, Validation, as_model_takes,
+    ReduceOnPlateau, Trainer, TrainerBuilder, Validation, as_model_takes,
 };
 use tile_runtime::weights::{self, WeightsFile};
 use tile_runtime::{
-    DType, Declared, Device, Error, InputType, Limits, Model, Scalar, Session, Setting, Tensor, TensorType,
+    DType, Declared, Device, Error, Imports, InputType, Limits, Model, Scalar, Session, Setting, Tensor, TensorType,
 };
 
 /// Sizes that exceed any memory, or overflow when multiplied.
@@ -392,6 +392,28 @@ impl Dataset for Fragile {
 
 fn weights_of(trainer: &mut Trainer) -> Vec<(String, Tensor)> {
     trainer.weights().unwrap()
+}
+
+/// Steps of training are limited by the model's limits, and by the trainer's own.
+#[test]
+fn limits_of_trainers() {
+    let error = |trainer: TrainerBuilder, samples| {
+        let mut trainer = trainer.entry("Line").build().unwrap();
+        trainer.fit(&line(samples), Fit::epochs(1).batch_size(samples)).unwrap_err().to_string()
+    };
+    let none = Limits { seconds: 0.0, ..Limits::default() };
+    let few = Limits { bytes: 1_000_000, ..Limits::default() };
+    let model = Model::compile(PROGRAM).unwrap();
+    let trainer = || model.trainer(&Device::cpu());
+    let idle = error(trainer().limits(none), 4);
+    assert!(idle.contains("more work than the limit of 0 seconds"), "{idle}");
+    let large = error(trainer().limits(few), 500_000);
+    assert!(large.contains("the limit is 1000000 bytes"), "{large}");
+    let scarce = Limits { seconds: 0.001, ..Limits::default() };
+    let imports = Imports::of(Path::new("p.tile"));
+    let model = Model::compile_within("p.tile", PROGRAM, &|path| imports.load(path), scarce).unwrap();
+    let inherited = error(model.trainer(&Device::cpu()), 4);
+    assert!(inherited.contains("more work than the limit of 0.001 seconds"), "{inherited}");
 }
 
 /// A panic in a callback or in the data leaves the trainer unchanged. Training then continues bit

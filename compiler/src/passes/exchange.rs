@@ -16,6 +16,8 @@ use crate::scalar::{BinaryOp, Inst, Program, UnaryOp, Value};
 
 /// Products of more operands are left alone.
 const MOST_FACTORS: usize = 16;
+/// The units of work that comparing two products takes.
+const COMPARE_UNITS: u64 = 4;
 
 pub fn exchange(graph: &mut Graph) {
     let mut sums: HashMap<NodeId, Product> = HashMap::new();
@@ -37,7 +39,10 @@ pub fn exchange(graph: &mut Graph) {
         let found = wholes.into_iter().find_map(|whole| {
             let others =
                 whole.product.factors.iter().flat_map(|factor| readers.get(&factor.node).into_iter().flatten());
-            others.into_iter().filter(|&&other| other != id).find_map(|other| whole.by(*other, &sums[other], graph))
+            // Many products may read one operand: comparing all with all is quadratic.
+            let others = others.filter(|&&other| other != id);
+            let mut affordable = others.take_while(|_| graph.budget.spend(COMPARE_UNITS).is_ok());
+            affordable.find_map(|other| whole.by(*other, &sums[other], graph))
         });
         if let Some(other) = found {
             let node = other.contraction(graph, id);

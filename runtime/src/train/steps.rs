@@ -92,6 +92,11 @@ struct Loaded {
 }
 
 impl Steps {
+    /// Creates a set without steps, whose steps may take `bytes` of memory each.
+    pub fn within(bytes: Option<u64>) -> Steps {
+        Steps { store: Store::within(bytes), ..Steps::default() }
+    }
+
     /// Returns the active step for batches of this size, with its weights. Weights without a value
     /// are initialised from `seed`.
     pub fn get(

@@ -12,6 +12,7 @@ use super::diagnosis::{Bad, first_bad};
 use super::fit::{Epoch, Fit};
 use super::reading::Reading;
 use super::steps::{Mode, Step, Steps};
+use tile_lang::Limits;
 use tile_lang::diagnostic::Diagnostic;
 
 use crate::device::Device;
@@ -41,11 +42,13 @@ pub struct TrainerBuilder {
     entry: Option<String>,
     bindings: Bindings,
     frozen: Vec<String>,
+    /// The memory limit of each step in bytes, if there is one.
+    bytes: Option<u64>,
 }
 
 impl TrainerBuilder {
     pub(crate) fn new(model: Model, device: Device, entry: Option<String>, bindings: Bindings) -> TrainerBuilder {
-        TrainerBuilder { model, device, entry, bindings, frozen: Vec::new() }
+        TrainerBuilder { model, device, entry, bindings, frozen: Vec::new(), bytes: None }
     }
 
     /// Selects the model to train. The default is the last one of the file.
@@ -80,11 +83,20 @@ impl TrainerBuilder {
         self
     }
 
+    /// Limits the work and memory of compiling each step, instead of the model's limits. A step is
+    /// also limited to `limits.bytes` of memory. Without this call, steps may use all available
+    /// memory.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.bindings.limits = limits;
+        self.bytes = Some(limits.bytes);
+        self
+    }
+
     /// # Errors
     /// [`Error::Program`] if there is no such model, or if the settings of its `train` block are
     /// wrong.
     pub fn build(self) -> Result<Trainer, Error> {
-        let TrainerBuilder { model, device, entry, bindings, frozen } = self;
+        let TrainerBuilder { model, device, entry, bindings, frozen, bytes } = self;
         let faulty = |diagnostics| Error::Program { sources: model.sources().clone(), diagnostics };
         let function = model.program().entry(entry.as_deref()).map_err(|error| faulty(vec![error]))?;
         let is_open = |name: &str| !bindings.inputs.contains_key(name);
@@ -94,7 +106,8 @@ impl TrainerBuilder {
         let settings = settings(model.program(), entry.as_deref()).map_err(faulty)?;
         let program = Program { model, device, entry, bindings, frozen, inputs, outputs };
         let seed = settings.as_ref().map_or(0, |settings| settings.seed);
-        let (steps, running, types) = Default::default();
+        let (running, types) = Default::default();
+        let steps = Steps::within(bytes);
         Ok(Trainer {
             program,
             settings,
@@ -117,7 +130,8 @@ impl TrainerBuilder {
 impl Model {
     /// Returns a builder of a trainer for the program's model on a device.
     pub fn trainer(&self, device: &Device) -> TrainerBuilder {
-        TrainerBuilder::new(self.clone(), device.clone(), None, Bindings::default())
+        let bindings = Bindings { limits: self.limits, ..Bindings::default() };
+        TrainerBuilder::new(self.clone(), device.clone(), None, bindings)
     }
 }
 
