@@ -23,9 +23,9 @@ pub struct Sizes {
     /// The shape of an input, and its type if not f32: X=1x224x224x3, X=f16:8x3, X=i32: (rank 0)
     #[arg(long, value_name = "X=SHAPE", value_parser = shape)]
     pub shape: Vec<(String, TensorType)>,
-    /// The size of a named dimension of the inputs: N=8
+    /// The size of a named dimension of the inputs: N=8; for `bench` also several, N=8,1e3,10_000
     #[arg(long, value_name = "N=SIZE", value_parser = dim)]
-    pub dim: Vec<(String, usize)>,
+    pub dim: Vec<(String, Vec<usize>)>,
     /// The model or function to compile [default: the last model of the file, else the last
     /// function]
     #[arg(long, value_name = "NAME")]
@@ -36,11 +36,37 @@ pub struct Sizes {
 }
 
 impl Sizes {
+    /// Returns the sizes of named dimensions.
+    pub fn dims(&self) -> impl DoubleEndedIterator<Item = (&String, usize)> {
+        self.dim.iter().map(|(name, sizes)| (name, sizes[0]))
+    }
+
+    /// Returns the options for each point of a sweep: as many as `--dim` has sizes. Dimensions with
+    /// several sizes take them together, in order.
+    pub fn sweep(&self) -> Result<Vec<Sizes>, Failure> {
+        let lists = || self.dim.iter().filter(|(_, sizes)| sizes.len() > 1);
+        let count = lists().next().map_or(1, |(_, sizes)| sizes.len());
+        if let Some((name, sizes)) = lists().find(|(_, sizes)| sizes.len() != count) {
+            let what = format!("`{name}` has {} sizes, and the dimension before it {count}", sizes.len());
+            return Err(Failure::usage(what));
+        }
+        let point = |number: usize| {
+            let one = |(name, sizes): &(String, Vec<usize>)| (name.clone(), vec![sizes[number.min(sizes.len() - 1)]]);
+            Sizes { dim: self.dim.iter().map(one).collect(), ..self.clone() }
+        };
+        Ok((0..count).map(point).collect())
+    }
+
+    /// Returns the first dimension with several sizes.
+    pub fn swept(&self) -> Option<&str> {
+        self.dim.iter().find(|(_, sizes)| sizes.len() > 1).map(|(name, _)| name.as_str())
+    }
+
     /// Returns the bindings of the entry's inputs that the options give.
     pub fn bindings(&self) -> Bindings {
         Bindings {
             inputs: self.shape.iter().map(|(name, ty)| (name.clone(), Binding::Tensor(ty.clone()))).collect(),
-            sizes: self.dim.iter().cloned().collect(),
+            sizes: self.dims().map(|(name, size)| (name.clone(), size)).collect(),
             parameters: self.set.iter().cloned().collect(),
             ..Bindings::default()
         }
@@ -54,8 +80,8 @@ impl Sizes {
         for (name, ty) in &self.shape {
             builder = builder.input(name, ty.clone());
         }
-        for (name, size) in &self.dim {
-            builder = builder.dim(name, *size);
+        for (name, size) in self.dims() {
+            builder = builder.dim(name, size);
         }
         for (name, value) in &self.set {
             builder = builder.set(name, value.clone());
@@ -76,8 +102,8 @@ impl Sizes {
         if let Some(entry) = &self.entry {
             builder = builder.entry(entry);
         }
-        for (name, size) in &self.dim {
-            builder = builder.dim(name, *size);
+        for (name, size) in self.dims() {
+            builder = builder.dim(name, size);
         }
         for (name, value) in &self.set {
             builder = builder.set(name, value.clone());
@@ -116,11 +142,18 @@ pub enum Input {
     Numbers(Vec<f64>),
 }
 
-/// Rejects a name that an option binds twice.
+/// Rejects a name that an option binds twice, and several sizes of a dimension for a command other
+/// than `bench`.
 pub fn once(matches: &ArgMatches) -> Result<(), Failure> {
-    let matches = matches.subcommand().map_or(matches, |(_, of_command)| of_command);
+    let (command, matches) = matches.subcommand().unwrap_or(("", matches));
+    if command != "bench"
+        && let Ok(Some(mut dims)) = matches.try_get_many::<(String, Vec<usize>)>("dim")
+        && let Some((name, _)) = dims.find(|(_, sizes)| sizes.len() > 1)
+    {
+        return Err(Failure::usage(format!("`--dim {name}` takes one size; `tilec bench` sweeps over several")));
+    }
     let shape = twice::<TensorType>(matches, "shape").map(|name| format!("the shape of `{name}`"));
-    let dim = twice::<usize>(matches, "dim").map(|name| format!("the size `{name}`"));
+    let dim = twice::<Vec<usize>>(matches, "dim").map(|name| format!("the size `{name}`"));
     let set = twice::<Setting>(matches, "set").map(|name| format!("the hyper-parameter `{name}`"));
     let input = twice::<Input>(matches, "input").map(|name| format!("input `{name}`"));
     let output = twice::<PathBuf>(matches, "output").map(|name| format!("output `{name}`"));
@@ -199,10 +232,10 @@ pub fn shape(text: &str) -> Result<(String, TensorType), String> {
     Ok((name, TensorType::new(dtype, shape)))
 }
 
-/// Parses `N=8`.
-pub fn dim(text: &str) -> Result<(String, usize), String> {
+/// Parses `N=8` and `N=8,16,1e3`.
+pub fn dim(text: &str) -> Result<(String, Vec<usize>), String> {
     let (name, value) = name_and_value(text)?;
-    Ok((name, size(value)?))
+    Ok((name, value.split(',').map(size).collect::<Result<_, _>>()?))
 }
 
 /// Parses `X=x.npy`, `S=3`, `S=2.5`, `X=1,2,3`.
@@ -295,8 +328,21 @@ fn integer(text: &str) -> Result<Option<i64>, String> {
     text.parse().map(Some).map_err(|_| format!("`{text}` does not fit a 64-bit integer"))
 }
 
-fn size(text: &str) -> Result<usize, String> {
-    text.parse().map_err(|_| format!("`{text}` is not a size"))
+/// Parses `1000`, `10_000`, `1e7` and `2.5e6`.
+pub fn size(text: &str) -> Result<usize, String> {
+    let refused = || format!("`{text}` is not a size");
+    let is_grouped = text.split('_').all(|group| group.starts_with(|c: char| c.is_ascii_digit()));
+    let digits = text.replace('_', "");
+    if !is_grouped {
+        return Err(refused());
+    }
+    if let Ok(size) = digits.parse() {
+        return Ok(size);
+    }
+    // Floats up to this bound are exact.
+    const EXACT: f64 = (1u64 << f64::MANTISSA_DIGITS) as f64;
+    let float = digits.parse::<f64>().ok().filter(|float| float.fract() == 0.0 && *float <= EXACT);
+    float.filter(|_| digits.contains(['e', 'E'])).map(|float| float as usize).ok_or_else(refused)
 }
 
 #[cfg(test)]
@@ -311,6 +357,17 @@ mod tests {
         assert_eq!(shape("X=2,3"), Err("`2,3` is not a size".into()));
         assert_eq!(shape("X=f17:2"), Err("`f17` is not an element type".into()));
         assert_eq!(shape("2x3"), Err("it wants NAME=VALUE".into()));
+    }
+
+    #[test]
+    fn sizes() {
+        let sizes = ["8", "10_000", "1e7", "2.5e3", "1_0e2"].map(size);
+        assert_eq!(sizes, [Ok(8), Ok(10_000), Ok(10_000_000), Ok(2500), Ok(1000)]);
+        for text in ["", "-1", "2.0", "2.5e0", "1e-1", "_1", "1_", "1e400", "1e16", "+e1", "nan", "0x8", "1,2"] {
+            assert_eq!(size(text), Err(format!("`{text}` is not a size")));
+        }
+        assert_eq!(dim("N=8,1e3"), Ok(("N".into(), vec![8, 1000])));
+        assert_eq!(dim("N=8,"), Err("`` is not a size".into()));
     }
 
     #[test]

@@ -3,13 +3,14 @@
 use tile_runtime::{Device, DeviceInfo, Error};
 
 use crate::json;
+use crate::setup::saved;
 use crate::terminal::{Failure, Terminal, print};
 
 /// The device that a command runs on.
 #[derive(clap::Args)]
 pub struct DeviceOptions {
-    /// The device to run on: cpu, wgpu, wgpu:N [default: TILE_DEVICE, else the best real GPU, else
-    /// cpu]
+    /// The device to run on: cpu, wgpu, wgpu:N [default: TILE_DEVICE, else that of `tilec setup`,
+    /// else the best real GPU, else cpu]
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
     /// On cpu: compute convolutions by direct sums, without Winograd's algorithm
@@ -31,21 +32,32 @@ pub struct Devices {
     json: bool,
 }
 
-/// Opens the device `name`, else that of `TILE_DEVICE`, else the best one, and prints its warnings.
-/// `exact` asks for exact arithmetic.
+/// Opens the device `name`, else that of `TILE_DEVICE`, else that of `tilec setup`, else the best
+/// one, and prints its warnings. `exact` asks for exact arithmetic.
 pub fn open(name: Option<&str>, exact: bool, terminal: &Terminal) -> Result<Device, Error> {
-    let device = match name.map(str::to_string).or_else(|| std::env::var("TILE_DEVICE").ok()) {
-        Some(name) => Device::named(&name)?,
-        None => Device::best()?,
+    let device = match (name.map(str::to_owned).or_else(of_environment), saved(terminal)) {
+        (Some(name), _) => Device::named(&name)?,
+        (None, Some(name)) => Device::named(&name).inspect_err(|_| {
+            terminal.note(&format!("`{name}` was chosen by `tilec setup`, which can choose another"))
+        })?,
+        (None, None) => Device::best()?,
     };
     terminal.warn_of(&device);
     device.refuted_features().iter().for_each(|sentence| terminal.detail(sentence));
     Ok(if exact { device.exact() } else { device })
 }
 
+fn of_environment() -> Option<String> {
+    std::env::var("TILE_DEVICE").ok().filter(|name| !name.is_empty())
+}
+
 /// Lists every device. A star marks the default one.
-pub fn devices(arguments: &Devices) -> Result<(), Failure> {
-    let devices = Device::list();
+pub fn devices(arguments: &Devices, terminal: &Terminal) -> Result<(), Failure> {
+    let mut devices = Device::list();
+    let chosen = of_environment().or_else(|| saved(terminal));
+    if let Some(chosen) = chosen.filter(|chosen| devices.iter().any(|device| device.name == *chosen)) {
+        devices.iter_mut().for_each(|device| device.default = device.name == chosen);
+    }
     let text = if arguments.json {
         json::list(devices.iter().map(json_text)) + "\n"
     } else {

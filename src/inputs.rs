@@ -178,7 +178,7 @@ impl Inputs {
             let all = names.join(" = ");
             terminal.note(&format!("{all} = 1 is assumed; `--dim {first}=…` gives another size"));
         }
-        assumed.sizes.dim.extend(names.into_iter().map(|name| (name.to_owned(), 1)));
+        assumed.sizes.dim.extend(names.into_iter().map(|name| (name.to_owned(), vec![1])));
         let bindings = assumed.bindings();
         for input in model.onnx_inputs().into_iter().filter(|input| !given.contains(input)) {
             let Some(declared) = model.declared(None, input, &bindings).filter(|d| d.sizes.contains(&None)) else {

@@ -16,6 +16,7 @@ mod predict;
 mod preview;
 mod random;
 mod run;
+mod setup;
 mod source;
 mod summary;
 mod terminal;
@@ -86,6 +87,8 @@ enum Command {
     Bench(bench::Bench),
     /// List the devices of this machine
     Devices(devices::Devices),
+    /// Choose the default device
+    Setup(setup::Setup),
 }
 
 fn main() -> ExitCode {
@@ -118,7 +121,8 @@ fn carry_out(arguments: Arguments, started: Instant) -> Result<(), Failure> {
         (Some(Command::Import(arguments)), _) => import::import(&arguments, &terminal),
         (Some(Command::Summary(arguments)), _) => summary::summary(&arguments, &terminal),
         (Some(Command::Bench(arguments)), _) => bench::bench(&arguments, started, &terminal),
-        (Some(Command::Devices(arguments)), _) => devices::devices(&arguments),
+        (Some(Command::Devices(arguments)), _) => devices::devices(&arguments, &terminal),
+        (Some(Command::Setup(arguments)), _) => setup::setup(&arguments, &terminal),
         (None, Some(emit)) => emit::emit(&emit, &arguments.inputs, &terminal),
         (None, None) => Arguments::command()
             .error(ErrorKind::MissingRequiredArgument, "<FILE> with --emit is missing, or a command")

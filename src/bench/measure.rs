@@ -8,13 +8,14 @@ use tile_runtime::{Cost, Device, Error, Session, SessionBuilder, Tensor};
 use super::memory;
 use super::profile::Traced;
 use super::training::Training;
-use super::workload::{Budget, Case};
+use super::workload::{Budget, Case, Point};
 use crate::arguments::{Sizes, setting_text};
 use crate::inputs::Inputs;
 use crate::random::random;
 use crate::source::Source;
 use crate::terminal::{Failure, Terminal};
 use crate::tune::Tuned;
+use crate::weights::WeightsOptions;
 
 /// The seed of the weights and inputs.
 const SEED: u64 = 1;
@@ -27,8 +28,8 @@ const REPETITION_OF_GPU: f64 = 1e-2;
 /// The measurements of a case. Times are in seconds.
 pub struct Measurement {
     pub workload: String,
-    /// The size of this case in a sweep.
-    pub size: Option<usize>,
+    /// The place of this case in a sweep.
+    pub point: Option<Point>,
     pub device: String,
     /// Sizes and settings: `M=K=N=256`.
     pub variant: String,
@@ -68,6 +69,8 @@ pub struct Wanted<'a> {
     pub traces: bool,
     /// The options to tune kernels before the runs.
     pub tuned: &'a Tuned,
+    /// The weights, random without a file.
+    pub weights: &'a WeightsOptions,
 }
 
 /// Measures a case. `startup` is the time from the process's start until the device was open.
@@ -80,9 +83,9 @@ pub fn measure(
     terminal: &Terminal,
 ) -> Result<(Measurement, Option<Traced>), Failure> {
     let sizes = &inputs.sizes;
-    if let (Some(_), Some((name, _))) = (case.training, inputs.input.first()) {
-        let what = format!("`{}` trains on data of its own, and takes no input `{name}`", case.workload);
-        return Err(Failure::usage(what));
+    let taken = inputs.input.first().map(|(name, _)| format!("input `{name}`"));
+    if let (Some(_), Some(what)) = (case.training, taken.or(wanted.weights.file.as_ref().map(|_| "weights".into()))) {
+        return Err(Failure::usage(format!("`{}` trains on data of its own, and takes no {what}", case.workload)));
     }
     let load = || match case.text {
         Some(text) => Source::of(case.path.as_ref(), text.to_string(), terminal),
@@ -107,7 +110,7 @@ pub fn measure(
     };
     let (first_result, times, cost, peak_memory, traced) = match case.training {
         None => {
-            let mut session = ready(case, inputs, &source, device)?;
+            let mut session = ready(case, inputs, &source, device, wanted.weights, terminal)?;
             let repeat = |session: &mut Session, runs| session.repeat(runs).map_err(|error| source.failed(&error));
             repeat(&mut session, 1)?;
             session.read().map_err(|error| source.failed(&error))?;
@@ -132,7 +135,7 @@ pub fn measure(
     };
     let measurement = Measurement {
         workload: case.workload.clone(),
-        size: case.size,
+        point: case.point.clone(),
         device: device.name().to_string(),
         variant: variant(case, sizes),
         first_result: first_result.as_secs_f64(),
@@ -157,8 +160,9 @@ pub fn measure(
 
 /// Returns the samples in a training step: the case's only size.
 fn batch(case: &Case, sizes: &Sizes) -> usize {
-    let is_batch = |(name, _): &&(String, usize)| case.dims.iter().any(|(known, _)| known == name);
-    sizes.dim.iter().rev().chain(&case.dims).find(is_batch).map_or(1, |(_, size)| *size)
+    let known = || case.dims.iter().map(|(name, size)| (name, *size));
+    let is_batch = |(name, _): &(&String, usize)| known().any(|(known, _)| known == *name);
+    sizes.dims().rev().chain(known()).find(is_batch).map_or(1, |(_, size)| size)
 }
 
 /// Returns a session builder for the case's sizes and the tensors `given`.
@@ -174,11 +178,19 @@ fn builder<'a>(
 }
 
 /// Compiles the case, and sets all its weights and inputs.
-fn ready(case: &Case, inputs: &Inputs, source: &Source, device: &Device) -> Result<Session, Failure> {
+fn ready(
+    case: &Case,
+    inputs: &Inputs,
+    source: &Source,
+    device: &Device,
+    weights: &WeightsOptions,
+    terminal: &Terminal,
+) -> Result<Session, Failure> {
     let failed = |error: Error| source.failed(&error);
     let mut given = inputs.read(source)?;
     let mut session = builder(case, inputs, source, device, &given)?.build().map_err(failed)?;
     session.initialise(SEED).map_err(failed)?;
+    weights.load(&mut session, terminal).map_err(failed)?;
     let types: Vec<_> = session.inputs().map(|(name, ty)| (name.to_string(), ty.clone())).collect();
     for (name, ty) in types {
         let tensor = given.remove(&name).or_else(|| random(ty.clone(), &name, SEED));
@@ -230,10 +242,10 @@ fn times(
 /// Formats the sizes and settings of a case: `M=K=N=256`, `N=1, T=1024, inference`.
 fn variant(case: &Case, sizes: &Sizes) -> String {
     let mut dims = case.dims.clone();
-    for (name, size) in &sizes.dim {
+    for (name, size) in sizes.dims() {
         match dims.iter_mut().find(|(known, _)| known == name) {
-            Some((_, known)) => *known = *size,
-            None => dims.push((name.clone(), *size)),
+            Some((_, known)) => *known = size,
+            None => dims.push((name.clone(), size)),
         }
     }
     let mut parts: Vec<String> = Vec::new();

@@ -27,7 +27,7 @@ use self::measure::{Wanted, measure};
 use self::peak::{Peak, peak};
 use self::profile::{Profile, Traced};
 use self::report::Row;
-use self::workload::{ALL, CPU_VS_GPU, Case, NAMES, SWEEPS, bundled, file};
+use self::workload::{ALL, CPU_VS_GPU, Case, NAMES, Point, SWEEPS, bundled, file};
 
 use crate::devices::open;
 use crate::inputs::Inputs;
@@ -35,6 +35,7 @@ use crate::source::is_meant_as_a_file;
 use crate::terminal::{Failure, Terminal, can_be_written, has_extension, loses_nothing, print};
 use crate::trace::TraceFile;
 use crate::tune::Tuned;
+use crate::weights::WeightsOptions;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -58,10 +59,12 @@ pub struct Bench {
     what: PathBuf,
     #[command(flatten)]
     inputs: Inputs,
-    /// The device to run on: cpu, wgpu, wgpu:N [default: TILE_DEVICE, else the best real GPU, else
-    /// cpu]; the GPU of cpu-vs-gpu
-    #[arg(long, value_name = "NAME")]
-    device: Option<String>,
+    #[command(flatten)]
+    weights: WeightsOptions,
+    /// The devices to run on, one after another: cpu, wgpu, wgpu:N [default: TILE_DEVICE, else that
+    /// of `tilec setup`, else the best real GPU, else cpu; cpu-vs-gpu: cpu and the best GPU]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    device: Vec<String>,
     /// On cpu: compute convolutions by direct sums, without Winograd's algorithm
     #[arg(long)]
     exact: bool,
@@ -70,9 +73,13 @@ pub struct Bench {
     /// The number of timed repetitions [default: as many as fit some seconds]
     #[arg(long, value_name = "N")]
     iterations: Option<NonZeroUsize>,
-    /// Draw the speeds of matmul or cpu-vs-gpu over their sizes
+    /// Draw the speeds over the sizes of a sweep: of `--dim` with several sizes, matmul or
+    /// cpu-vs-gpu
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
+    /// Draw the sizes of `--dim` on a logarithmic scale
+    #[arg(long, requires = "plot")]
+    log_x: bool,
     /// Print one line of JSON for each measurement
     #[arg(long)]
     json: bool,
@@ -90,7 +97,8 @@ pub fn bench(arguments: &Bench, started: Instant, terminal: &Terminal) -> Result
     let cases = cases(arguments)?;
     arguments.plot.iter().try_for_each(|path| has_extension("--plot", path, &["svg"]))?;
     let written: Vec<&Path> = arguments.plot.iter().chain(&arguments.trace).map(PathBuf::as_path).collect();
-    let read: Vec<&Path> = [&*arguments.what].into_iter().chain(arguments.inputs.files()).collect();
+    let files = arguments.inputs.files().chain(arguments.weights.file.as_deref());
+    let read: Vec<&Path> = [&*arguments.what].into_iter().chain(files).collect();
     loses_nothing(&read, &written)?;
     arguments.trace.iter().try_for_each(|path| has_extension("--trace", path, &["json"]))?;
     written.into_iter().try_for_each(can_be_written)?;
@@ -101,18 +109,19 @@ pub fn bench(arguments: &Bench, started: Instant, terminal: &Terminal) -> Result
         iterations: arguments.iterations.map(NonZeroUsize::get),
         traces: arguments.profile || arguments.trace.is_some(),
         tuned: &arguments.tuned,
+        weights: &arguments.weights,
     };
     let mut trace_file = TraceFile::default();
-    for case in &cases {
+    for (case, inputs) in &cases {
         for target in &mut devices {
             let Target { device, startup, peak: known } = target;
-            let (measurement, traced) = measure(case, &arguments.inputs, device, *startup, wanted, terminal)?;
+            let (measurement, traced) = measure(case, inputs, device, *startup, wanted, terminal)?;
             // The peak is measured after the first case, so that the case's memory and first result
             // are the program's alone.
             if known.is_none() {
                 *known = Some(peak(device).map_err(failed)?);
             }
-            let row = Row { measurement, peak: known.flatten() };
+            let row = Row { measurement, adapter: device.adapter(), peak: known.flatten() };
             if !arguments.json && rows.is_empty() {
                 print(report::HEADER.as_bytes())?;
             }
@@ -134,7 +143,7 @@ pub fn bench(arguments: &Bench, started: Instant, terminal: &Terminal) -> Result
     }
     if !arguments.json {
         for Target { device, peak, .. } in &devices {
-            print(report::footer(device.name(), peak.flatten()).as_bytes())?;
+            print(report::footer(device.name(), &device.adapter(), peak.flatten()).as_bytes())?;
         }
     }
     if let Some(path) = &arguments.trace {
@@ -146,16 +155,19 @@ pub fn bench(arguments: &Bench, started: Instant, terminal: &Terminal) -> Result
     }
 }
 
-fn cases(arguments: &Bench) -> Result<Vec<Case>, Failure> {
+/// Returns the cases, each with its inputs: those of the workload, or one for each size of `--dim`.
+fn cases(arguments: &Bench) -> Result<Vec<(Case, Inputs)>, Failure> {
     // Names of bundled workloads are Unicode.
     let what = &*arguments.what.to_string_lossy();
-    if arguments.plot.is_some() && !SWEEPS.contains(&what) {
-        let known = SWEEPS.join(" and ");
+    let Inputs { sizes, input, .. } = &arguments.inputs;
+    let swept = sizes.swept();
+    if arguments.plot.is_some() && swept.is_none() && !SWEEPS.contains(&what) {
         return Err(Failure::usage(format!(
-            "`{what}` is measured in one size: there is nothing to plot; {known} sweep over sizes"
+            "`{what}` is measured in one size: there is nothing to plot; `--dim N=10,100,1000` sweeps over sizes, as do \
+             {}",
+            SWEEPS.join(" and ")
         )));
     }
-    let Inputs { sizes, input, .. } = &arguments.inputs;
     let is_plain = sizes.shape.is_empty() && sizes.dim.is_empty() && sizes.set.is_empty() && sizes.entry.is_none();
     let sized = !(is_plain && input.is_empty());
     if SWEEPS.contains(&what) && sized {
@@ -164,15 +176,27 @@ fn cases(arguments: &Bench) -> Result<Vec<Case>, Failure> {
     if what == ALL && sized {
         return Err(Failure::usage("`all` has sizes of its own: name one of its workloads, to measure others"));
     }
-    if let Some(cases) = bundled(what) {
-        return Ok(cases);
+    let cases = match bundled(what) {
+        Some(cases) => cases,
+        None if is_meant_as_a_file(&arguments.what) => vec![file(&arguments.what)],
+        None => {
+            let guess = tile_lang::did_you_mean(what, NAMES);
+            let help = guess.unwrap_or_else(|| format!("the workloads are {}", NAMES.join(", ")));
+            return Err(Failure::usage(format!("there is no workload or file `{what}`; {help}")));
+        }
+    };
+    let Some(swept) = swept else {
+        return Ok(cases.into_iter().map(|case| (case, arguments.inputs.clone())).collect());
+    };
+    let mut points = Vec::new();
+    for case in cases {
+        for sizes in sizes.sweep()? {
+            let size = sizes.dims().find_map(|(name, size)| (name == swept).then_some(size));
+            let point = size.map(|size| Point { size, axis: swept.to_owned(), log: arguments.log_x });
+            points.push((Case { point, ..case.clone() }, Inputs { sizes, ..arguments.inputs.clone() }));
+        }
     }
-    if is_meant_as_a_file(&arguments.what) {
-        return Ok(vec![file(&arguments.what)]);
-    }
-    let guess = tile_lang::did_you_mean(what, NAMES);
-    let help = guess.unwrap_or_else(|| format!("the workloads are {}", NAMES.join(", ")));
-    Err(Failure::usage(format!("there is no workload or file `{what}`; {help}")))
+    Ok(points)
 }
 
 /// A device to measure.
@@ -184,7 +208,7 @@ struct Target {
     peak: Option<Option<Peak>>,
 }
 
-/// Opens the requested device; for `cpu-vs-gpu` the cpu and a GPU, if there is one.
+/// Opens the requested devices; for `cpu-vs-gpu` without any, the cpu and a GPU, if there is one.
 fn open_devices(arguments: &Bench, started: Instant, terminal: &Terminal) -> Result<Vec<Target>, Failure> {
     let before = started.elapsed();
     let target = |name: Option<&str>| {
@@ -193,15 +217,22 @@ fn open_devices(arguments: &Bench, started: Instant, terminal: &Terminal) -> Res
         Ok(Target { device, startup: before + opening.elapsed(), peak: None })
     };
     let failed = |error: Error| terminal.failure(&error, &arguments.what);
-    if arguments.what != Path::new(CPU_VS_GPU) {
-        return Ok(vec![target(arguments.device.as_deref()).map_err(failed)?]);
+    let named: Vec<&str> = arguments.device.iter().map(String::as_str).collect();
+    let is_duel = arguments.what == Path::new(CPU_VS_GPU);
+    match &named[..] {
+        [] if !is_duel => Ok(vec![target(None).map_err(failed)?]),
+        [] => {
+            let mut targets = vec![target(Some("cpu")).map_err(failed)?];
+            match target(Some("wgpu")) {
+                Ok(other) => targets.push(other),
+                Err(error) => terminal.note(&format!("cpu alone is measured: {error}")),
+            }
+            Ok(targets)
+        }
+        // A GPU alone is compared with the cpu.
+        [gpu] if is_duel && *gpu != "cpu" => {
+            ["cpu", *gpu].iter().map(|name| target(Some(name)).map_err(failed)).collect()
+        }
+        names => names.iter().map(|name| target(Some(name)).map_err(failed)).collect(),
     }
-    let mut targets = vec![target(Some("cpu")).map_err(failed)?];
-    match (target(arguments.device.as_deref().or(Some("wgpu"))), &arguments.device) {
-        (Ok(other), _) if other.device.name() == "cpu" => {}
-        (Ok(other), _) => targets.push(other),
-        (Err(error), Some(_)) => return Err(failed(error)),
-        (Err(error), None) => terminal.note(&format!("cpu alone is measured: {error}")),
-    }
-    Ok(targets)
 }

@@ -4,9 +4,11 @@ use super::measure::Measurement;
 use super::peak::Peak;
 use crate::json;
 
-/// A measurement, and its device's peak.
+/// A measurement, and its device's hardware and peak.
 pub struct Row {
     pub measurement: Measurement,
+    /// The hardware's name.
+    pub adapter: String,
     pub peak: Option<Peak>,
 }
 
@@ -61,21 +63,20 @@ impl Row {
             ("share_of_peak_gflops", number(compute)),
             ("share_of_peak_gbs", number(bandwidth)),
             ("peak_memory_bytes", count(measurement.peak_memory)),
+            ("adapter", json::string(&self.adapter)),
         ];
         let fields: Vec<String> = fields.iter().map(|(key, value)| format!("\"{key}\":{value}")).collect();
         format!("{{{}}}\n", fields.join(","))
     }
 }
 
-/// Formats the peak that the shares refer to.
-pub fn footer(device: &str, peak: Option<Peak>) -> String {
-    match peak {
-        Some(Peak { flops, bandwidth }) => {
-            let (flops, bandwidth) = (significant(flops * 1e-9), significant(bandwidth * 1e-9));
-            format!("peak of {device}, as measured: {flops} GFLOP/s, {bandwidth} GB/s\n")
-        }
-        None => String::new(),
-    }
+/// Formats the hardware of a device, and the peak that the shares refer to.
+pub fn footer(device: &str, adapter: &str, peak: Option<Peak>) -> String {
+    let peak = peak.map_or_else(String::new, |Peak { flops, bandwidth }| {
+        let (flops, bandwidth) = (significant(flops * 1e-9), significant(bandwidth * 1e-9));
+        format!("; peak, as measured: {flops} GFLOP/s, {bandwidth} GB/s")
+    });
+    format!("{device}: {adapter}{peak}\n")
 }
 
 /// Formats six significant digits.
@@ -108,7 +109,7 @@ mod tests {
     fn row(cost: Option<Cost>, peak: Option<Peak>) -> Row {
         let measurement = Measurement {
             workload: "matmul".into(),
-            size: Some(256),
+            point: None,
             device: "cpu".into(),
             variant: "M=K=N=256".into(),
             first_result: 0.0123456789,
@@ -118,7 +119,7 @@ mod tests {
             cost,
             peak_memory: Some(12 << 20),
         };
-        Row { measurement, peak }
+        Row { measurement, adapter: "a processor".into(), peak }
     }
 
     #[test]
@@ -126,15 +127,15 @@ mod tests {
         let cost = Cost { flops: 2 << 24, bytes: 12 << 16 };
         let full = row(Some(cost), Some(Peak { flops: 200e9, bandwidth: 30e9 }));
         let bare = row(None, None);
-        assert_snapshot!(HEADER.to_string() + &full.text() + &bare.text() + &footer("cpu", full.peak), @"
+        assert_snapshot!(HEADER.to_string() + &full.text() + &bare.text() + &footer("cpu", "a processor", full.peak), @"
         workload             variant                     device   first result     median  GFLOP/s of peak     GB/s of peak  times
         matmul               M=K=N=256                   cpu           12.3 ms     256 µs      131     66%     3.07     10%    400
         matmul               M=K=N=256                   cpu           12.3 ms     256 µs        -       -        -       -    400
-        peak of cpu, as measured: 200 GFLOP/s, 30.0 GB/s
+        cpu: a processor; peak, as measured: 200 GFLOP/s, 30.0 GB/s
         ");
         assert_snapshot!(full.json() + &bare.json(), @r#"
-        {"workload":"matmul","device":"cpu","variant":"M=K=N=256","first_result_s":0.0123457,"median_s":0.000256,"gflops":131.072,"reps":400,"min_s":0.00025,"gbs":3.072,"flops":33554432,"bytes":786432,"peak_gflops":200,"peak_gbs":30,"share_of_peak_gflops":0.65536,"share_of_peak_gbs":0.1024,"peak_memory_bytes":12582912}
-        {"workload":"matmul","device":"cpu","variant":"M=K=N=256","first_result_s":0.0123457,"median_s":0.000256,"gflops":null,"reps":400,"min_s":0.00025,"gbs":null,"flops":null,"bytes":null,"peak_gflops":null,"peak_gbs":null,"share_of_peak_gflops":null,"share_of_peak_gbs":null,"peak_memory_bytes":12582912}
+        {"workload":"matmul","device":"cpu","variant":"M=K=N=256","first_result_s":0.0123457,"median_s":0.000256,"gflops":131.072,"reps":400,"min_s":0.00025,"gbs":3.072,"flops":33554432,"bytes":786432,"peak_gflops":200,"peak_gbs":30,"share_of_peak_gflops":0.65536,"share_of_peak_gbs":0.1024,"peak_memory_bytes":12582912,"adapter":"a processor"}
+        {"workload":"matmul","device":"cpu","variant":"M=K=N=256","first_result_s":0.0123457,"median_s":0.000256,"gflops":null,"reps":400,"min_s":0.00025,"gbs":null,"flops":null,"bytes":null,"peak_gflops":null,"peak_gbs":null,"share_of_peak_gflops":null,"share_of_peak_gbs":null,"peak_memory_bytes":12582912,"adapter":"a processor"}
         "#);
     }
 

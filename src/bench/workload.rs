@@ -12,6 +12,16 @@ pub struct Budget {
     pub measured: Duration,
 }
 
+/// A place in a sweep over sizes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Point {
+    pub size: usize,
+    /// The name of the sizes in a chart.
+    pub axis: String,
+    /// Whether a chart has a logarithmic scale of sizes.
+    pub log: bool,
+}
+
 /// A program with sizes.
 #[derive(Clone, Debug)]
 pub struct Case {
@@ -25,8 +35,8 @@ pub struct Case {
     pub dims: Vec<(String, usize)>,
     /// A remark for the report: `inference`, `training`, or nothing.
     pub remark: &'static str,
-    /// The size of this case in a sweep.
-    pub size: Option<usize>,
+    /// The place of this case in a sweep.
+    pub point: Option<Point>,
     pub budget: Budget,
     /// The number of steps in an epoch if the `train` block is measured.
     pub training: Option<usize>,
@@ -96,7 +106,8 @@ pub fn bundled(name: &str) -> Option<Vec<Case>> {
         "layernorm" => one("gelu_layer_norm.tile", GELU_LAYER_NORM, &rows(4096)),
         CPU_VS_GPU => {
             let sweep = |name: &'static str, file: &'static str, text: &'static str| {
-                ROWS.into_iter().map(move |n| Case { size: Some(n), ..case(name, file, text, &rows(n), SHORT) })
+                ROWS.into_iter()
+                    .map(move |n| Case { point: bundled_point(n, "rows"), ..case(name, file, text, &rows(n), SHORT) })
             };
             let elementwise = sweep("elementwise", "elementwise.tile", ELEMENTWISE);
             let softmax = sweep("softmax", "softmax.tile", SOFTMAX);
@@ -111,7 +122,7 @@ pub fn bundled(name: &str) -> Option<Vec<Case>> {
                 large("layernorm", "gelu_layer_norm.tile", GELU_LAYER_NORM),
             ];
             let networks = ["mobilenet", "resnet50", "transformer-encoder"].into_iter().filter_map(bundled).flatten();
-            std::iter::once(Case { size: None, ..matmul(LARGE_SQUARE) }).chain(arrays).chain(networks).collect()
+            std::iter::once(Case { point: None, ..matmul(LARGE_SQUARE) }).chain(arrays).chain(networks).collect()
         }
         _ => return None,
     })
@@ -120,18 +131,23 @@ pub fn bundled(name: &str) -> Option<Vec<Case>> {
 /// Returns the case of a file. The command line gives its sizes.
 pub fn file(path: &Path) -> Case {
     let (workload, path) = (path.display().to_string(), path.to_path_buf());
-    Case { workload, path, text: None, dims: Vec::new(), remark: "", size: None, budget: LONG, training: None }
+    Case { workload, path, text: None, dims: Vec::new(), remark: "", point: None, budget: LONG, training: None }
+}
+
+/// Returns a point of a bundled sweep, whose sizes are powers of 2.
+fn bundled_point(size: usize, axis: &str) -> Option<Point> {
+    Some(Point { size, axis: axis.into(), log: true })
 }
 
 fn matmul(n: usize) -> Case {
     let dims = [("M", n), ("K", n), ("N", n)];
-    Case { size: Some(n), ..case("matmul", "matmul.tile", MATMUL, &dims, SHORT) }
+    Case { point: bundled_point(n, "N of N x N"), ..case("matmul", "matmul.tile", MATMUL, &dims, SHORT) }
 }
 
 fn case(workload: &str, path: &str, text: &'static str, dims: &[(&str, usize)], budget: Budget) -> Case {
     let dims = dims.iter().map(|(name, size)| (name.to_string(), *size)).collect();
     let (workload, path, text) = (workload.into(), path.into(), Some(text));
-    Case { workload, path, text, dims, remark: "", size: None, budget, training: None }
+    Case { workload, path, text, dims, remark: "", point: None, budget, training: None }
 }
 
 const MATMUL: &str = include_str!("../../examples/matmul.tile");
@@ -156,7 +172,7 @@ mod tests {
             let cases = bundled(name).unwrap();
             let inferring = cases.iter().filter(|case| case.training.is_none()).count();
             assert_eq!(inferring > 1, SWEEPS.contains(&name) || name == ALL, "{name}");
-            assert!(cases.iter().all(|case| case.size.is_some() == SWEEPS.contains(&name)), "{name}");
+            assert!(cases.iter().all(|case| case.point.is_some() == SWEEPS.contains(&name)), "{name}");
         }
         assert!(bundled("matmull").is_none());
     }

@@ -39,8 +39,8 @@ pub struct Tune {
     /// Round the operands of matrix products and convolutions to f16 or bf16, and accumulate in f32
     #[arg(long, value_name = "TYPE", value_parser = narrow_float)]
     factors: Option<DType>,
-    /// The device to tune for: wgpu, wgpu:N [default: TILE_DEVICE, else the best real GPU, else
-    /// cpu]
+    /// The device to tune for: wgpu, wgpu:N [default: TILE_DEVICE, else that of `tilec setup`,
+    /// else the best real GPU, else cpu]
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
     /// The time for all kernels together

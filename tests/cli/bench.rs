@@ -5,7 +5,7 @@ use insta::assert_snapshot;
 use crate::tilec::{Run, devices, empty_folder, program, tilec};
 
 /// The keys that scripts rely on, then the others.
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 17] = [
     "workload",
     "device",
     "variant",
@@ -22,6 +22,7 @@ const KEYS: [&str; 16] = [
     "share_of_peak_gflops",
     "share_of_peak_gbs",
     "peak_memory_bytes",
+    "adapter",
 ];
 
 /// Returns the values of one line of JSON as text, in the order of [`KEYS`].
@@ -75,7 +76,11 @@ fn text() {
     assert!(lines[0].starts_with("workload "), "{}", lines[0]);
     let words: Vec<&str> = lines[1].split_whitespace().collect();
     assert_eq!(words[..4], ["layernorm", "N=2,", "C=8", "cpu"]);
-    assert!(lines[2].starts_with("peak of cpu, as measured: ") && lines[2].ends_with(" GB/s"), "{}", lines[2]);
+    assert!(
+        lines[2].starts_with("cpu: ") && lines[2].contains("; peak, as measured: ") && lines[2].ends_with(" GB/s"),
+        "{}",
+        lines[2]
+    );
     assert_eq!(run.err, "");
 }
 
@@ -120,6 +125,46 @@ fn files() {
     ");
 }
 
+/// `--dim` with several sizes measures each, on each device.
+#[test]
+fn sweeps() {
+    let folder = empty_folder("bench_sweeps");
+    let source = "function product(A[M, K], B[K, N]) -> (C) { C[m, n: M, N] = +(A[m, k] * B[k, n]); }";
+    let path = program("bench_sweep", source);
+    let plot = folder.join("plot.svg");
+    let sweep = |more: &[&str]| {
+        let first = ["bench", path.to_str().unwrap(), "--dim", "M=2", "--dim", "N=3", "--iterations", "1"];
+        tilec(first.iter().chain(more))
+    };
+    let drawn = ["--dim", "K=1,1_0,1e2", "--device", "cpu,reference", "--log-x", "--plot", plot.to_str().unwrap()];
+    let run = sweep(&drawn).ok();
+    let lines: Vec<&str> = run.text().lines().collect();
+    let variants: Vec<&str> = lines[1..7].iter().map(|line| line.split("M=2, ").nth(1).unwrap()).collect();
+    for (at, (size, device)) in
+        [(1, "cpu"), (1, "reference"), (10, "cpu"), (10, "reference"), (100, "cpu")].iter().enumerate()
+    {
+        assert!(
+            variants[at].starts_with(&format!("N=3, K={size} ")) && variants[at].contains(device),
+            "{}",
+            lines[at + 1]
+        );
+    }
+    assert!(lines[7].starts_with("cpu: ") && lines[8].starts_with("reference: "), "{}", run.text());
+    let picture = std::fs::read_to_string(&plot).unwrap();
+    for text in ["reference: ", "cpu: ", "peak", ">\n1\n<", ">\n10\n<", ">\n100\n<", ">\nK\n<"] {
+        assert!(picture.contains(text), "{text}: {picture}");
+    }
+    // Two dimensions grow together.
+    let both = tilec(["bench", "softmax", "--dim", "N=1,2", "--dim", "C=3,4", "--iterations", "1", "--json"]).ok();
+    let variants: Vec<&str> = both.text().lines().map(|line| values(line)[2]).collect();
+    assert_eq!(variants, ["\"N=1, C=3\"", "\"N=2, C=4\""]);
+    let run = tilec(["bench", "softmax", "--dim", "N=1,2", "--dim", "C=3,4,5"]);
+    assert_eq!((run.code, run.err.as_str()), (2, "error: `C` has 3 sizes, and the dimension before it 2\n"));
+    let run = tilec(["run", path.to_str().unwrap(), "--dim", "K=1,2"]);
+    let message = "error: `--dim K` takes one size; `tilec bench` sweeps over several\n";
+    assert_eq!((run.code, run.err.as_str()), (2, message));
+}
+
 /// Weights are initialised part by part, and kept once, in the layout in which they are read.
 #[cfg(target_os = "linux")]
 #[test]
@@ -149,8 +194,8 @@ fn wrong_usage() {
     };
     assert_snapshot!(said(&["mobilnet"]), @"error: there is no workload or file `mobilnet`; did you mean `mobilenet`?");
     assert_snapshot!(said(&["everything"]), @"error: there is no workload or file `everything`; the workloads are matmul, mobilenet, resnet50, vgg19, transformer-encoder, mnist-mlp, mnist-cnn, scale, elementwise, softmax, layernorm, cpu-vs-gpu, all");
-    assert_snapshot!(said(&["mobilenet", "--plot", "m.svg"]), @"error: `mobilenet` is measured in one size: there is nothing to plot; matmul and cpu-vs-gpu sweep over sizes");
-    assert_snapshot!(said(&["examples/matmul.tile", "--plot", "m.svg"]), @"error: `examples/matmul.tile` is measured in one size: there is nothing to plot; matmul and cpu-vs-gpu sweep over sizes");
+    assert_snapshot!(said(&["mobilenet", "--plot", "m.svg"]), @"error: `mobilenet` is measured in one size: there is nothing to plot; `--dim N=10,100,1000` sweeps over sizes, as do matmul and cpu-vs-gpu");
+    assert_snapshot!(said(&["examples/matmul.tile", "--plot", "m.svg"]), @"error: `examples/matmul.tile` is measured in one size: there is nothing to plot; `--dim N=10,100,1000` sweeps over sizes, as do matmul and cpu-vs-gpu");
     assert_snapshot!(said(&["matmul", "--dim", "M=3"]), @"error: `matmul` sweeps over sizes of its own: give a file, to measure others");
     assert_snapshot!(said(&["all", "--dim", "N=3"]), @"error: `all` has sizes of its own: name one of its workloads, to measure others");
     assert_snapshot!(said(&["softmax", "--iterations", "0"]), @"

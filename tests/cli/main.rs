@@ -12,6 +12,7 @@ mod pictures;
 mod points;
 mod profile;
 mod readme;
+mod setup;
 mod threads;
 mod tilec;
 mod train;

@@ -69,7 +69,7 @@ fn a_table() {
     let is_step = |line: &&&str| line.split_whitespace().next().is_some_and(|word| word.parse::<usize>().is_ok());
     let steps = lines.iter().filter(is_step).count();
     assert!(lines[3 + steps].starts_with("        all "), "{}", run.text());
-    assert!(lines[4 + steps].starts_with("peak of cpu"), "{}", run.text());
+    assert!(lines[4 + steps].starts_with("cpu: "), "{}", run.text());
 }
 
 /// Returns the events of a trace by kind.

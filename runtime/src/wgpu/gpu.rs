@@ -76,6 +76,11 @@ impl Gpu {
         }
     }
 
+    /// Returns the adapter's name.
+    pub fn adapter(&self) -> String {
+        self.device.adapter_info().name
+    }
+
     /// Returns warnings that do not concern results.
     pub fn warnings(&self) -> Vec<String> {
         #[cfg(not(target_family = "wasm"))]
@@ -125,7 +130,7 @@ impl Gpu {
     pub fn check_alive(&self) -> Result<(), Error> {
         self.check_lost()?;
         if self.is_shared && is_destroyed(&self.device) {
-            let adapter = self.device.adapter_info().name;
+            let adapter = self.adapter();
             self.lose(format!("`{adapter}` was destroyed or reset; open it again, and build new sessions on it"));
         }
         self.check_lost()
