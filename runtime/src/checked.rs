@@ -22,7 +22,7 @@ pub fn run(plan: &Plan, modules: &[Module], launch: &Launch, memory: &mut Memory
     let routine = &plan.routines[launch.step.routine];
     let kernel = kernel(routine)?;
     let module = &modules[launch.step.routine];
-    let fault = |what: &dyn Display| Error::Internal { what: format!("kernel {}: {what}", kernel.name) };
+    let fault = |what: &dyn Display| Error::internal(format!("kernel {}: {what}", kernel.name));
     let bindings = routine.bound(launch.operands, launch.outputs);
     let mut buffers: Vec<Vec<u8>> = bindings.iter().map(|&id| memory.bytes(id).to_vec()).collect();
     let undefined = (launch.operands.len()..buffers.len()).map(|binding| binding as u32).collect();

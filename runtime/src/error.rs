@@ -1,6 +1,5 @@
 //! The errors of this crate.
 
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -12,55 +11,83 @@ use tile_lang::diagnostic::Diagnostic;
 use tile_lang::did_you_mean;
 
 use crate::data::npy::NpyError;
-use crate::weights::WeightsError;
 
 /// An error of this crate. `Display` describes it in one sentence with the names and sizes.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The program has errors, or does not fit the given shapes and constants.
+    #[error("{}", program(diagnostics))]
     Program { sources: Sources, diagnostics: Vec<Diagnostic> },
     /// A required input is missing.
+    #[error("input `{name}` is missing; it is {expected}")]
     MissingInput { name: String, expected: TensorType },
     /// A given tensor is neither an input nor a weight of the program.
+    #[error("{}", unknown_input(name, inputs, weights))]
     UnknownInput { name: String, inputs: Vec<String>, weights: Vec<String> },
     /// The program has no output of this name, or the output was already removed.
+    #[error("{}", unknown_output(name, outputs))]
     UnknownOutput { name: String, outputs: Vec<String> },
     /// An input has another type or shape than the session was built for.
+    #[error("input `{name}` must be {expected}, but is {given}")]
     WrongInput { name: String, expected: TensorType, given: TensorType },
     /// A required weight has no value yet.
+    #[error("weight `{path}` has no value yet; it is {expected}")]
     MissingWeight { path: String, expected: TensorType },
     /// A weight has another type or shape than the session was built for.
+    #[error("weight `{path}` must be {expected}, but is {given}")]
     WrongWeight { path: String, expected: TensorType, given: TensorType },
     /// A file of weights cannot be read or has an unknown format, or its weights do not fit the
     /// program.
+    #[error(transparent)]
     Weights(WeightsError),
     /// There is no device of this name.
+    #[error("there is no device `{name}`: {reason}")]
     NoDevice { name: String, reason: String },
     /// The device has too little free memory.
+    #[error("{device} has too little memory left for {what}")]
     OutOfMemory { device: String, what: String },
     /// The device stopped working: it was destroyed, removed or reset, or ran for too long. Every
     /// later use returns the same error. A newly opened device works, with new sessions.
+    #[error("{device} was lost: {reason}")]
     DeviceLost { device: String, reason: String },
     /// Another failure of the device or its driver.
+    #[error("{device} failed {doing}: {source}")]
     Device { device: String, doing: String, source: Source },
     /// A fault of this software, such as a kernel that the kernel checker rejects.
-    Internal { what: String },
+    #[error("internal error, please report it: {what}")]
+    Internal { what: String, source: Option<Source> },
     /// A `.npy` file cannot be read.
-    Npy(NpyError),
+    #[error(transparent)]
+    Npy(#[from] NpyError),
     /// An ONNX file cannot be read, is invalid or unsupported, or does not fit the given values.
     /// Has one sentence for each fault.
+    #[error("{}", what.join("\n"))]
     Onnx { what: Vec<String> },
     /// A file cannot be written.
+    #[error("cannot write {}: {source}", path.display())]
     Write { path: PathBuf, source: io::Error },
     /// The data for training or evaluation do not fit the program, or are damaged.
+    #[error("{what}")]
     Data { what: String },
     /// A file cannot be read. `source` has the reason.
+    #[error("{}: {source}", path.display())]
     Read { path: PathBuf, source: Source },
 }
 
 /// The cause of an error.
 pub type Source = Box<dyn std::error::Error + Send + Sync>;
+
+/// The reason why a file of weights cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+#[error("{path}: {what}")]
+pub struct WeightsError {
+    /// The file.
+    pub path: String,
+    pub what: String,
+    /// The underlying error, if there is one.
+    pub source: Option<Source>,
+}
 
 /// The party that can fix an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,6 +155,17 @@ impl Error {
         }
     }
 
+    /// Returns the error for a fault of this software.
+    pub fn internal(what: impl Into<String>) -> Error {
+        Error::Internal { what: what.into(), source: None }
+    }
+
+    /// Returns the error for a fault of this software that showed as another error.
+    pub(crate) fn bug(source: impl Into<Source>) -> Error {
+        let source = source.into();
+        Error::Internal { what: source.to_string(), source: Some(source) }
+    }
+
     pub(crate) fn data(what: String) -> Error {
         Error::Data { what }
     }
@@ -138,7 +176,7 @@ impl Error {
 
     /// Returns the error for a tensor that the plan's storage type cannot hold.
     pub(crate) fn unstorable(ty: &TensorType, storage: DType) -> Error {
-        Error::Internal { what: format!("{ty} is to be stored as {storage}") }
+        Error::internal(format!("{ty} is to be stored as {storage}"))
     }
 }
 
@@ -148,71 +186,59 @@ impl From<OnnxError> for Error {
     }
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::Program { diagnostics, .. } => {
-                let mut messages = diagnostics.iter().filter(|d| d.is_error()).map(|d| d.message.as_str());
-                let first = messages.next().unwrap_or("the program is wrong");
-                match messages.count() {
-                    0 => f.write_str(first),
-                    more => write!(f, "{first} (and {more} more errors)"),
-                }
-            }
-            Error::Onnx { what } => f.write_str(&what.join("\n")),
-            Error::MissingInput { name, expected } => write!(f, "input `{name}` is missing; it is {expected}"),
-            Error::UnknownInput { name, inputs, weights } => {
-                let or_weight = if weights.is_empty() { "" } else { " or weight" };
-                write!(f, "there is no input{or_weight} `{name}`")?;
-                match did_you_mean(name, inputs.iter().chain(weights).map(String::as_str)) {
-                    Some(guess) if !weights.is_empty() => write!(f, "; {guess}"),
-                    _ if inputs.is_empty() => write!(f, ": the program has no inputs"),
-                    _ => write!(f, "; the inputs are {}", inputs.join(", ")),
-                }
-            }
-            Error::UnknownOutput { name, outputs } => {
-                write!(f, "unknown output `{name}`")?;
-                match did_you_mean(name, outputs.iter().map(String::as_str)) {
-                    Some(guess) => write!(f, "; {guess}"),
-                    None if outputs.is_empty() => write!(f, ": there are no outputs left"),
-                    None => write!(f, "; the outputs are {}", outputs.join(", ")),
-                }
-            }
-            Error::WrongInput { name, expected, given } => {
-                write!(f, "input `{name}` must be {expected}, but is {given}")
-            }
-            Error::MissingWeight { path, expected } => write!(f, "weight `{path}` has no value yet; it is {expected}"),
-            Error::WrongWeight { path, expected, given } => {
-                write!(f, "weight `{path}` must be {expected}, but is {given}")
-            }
-            Error::Weights(error) => error.fmt(f),
-            Error::NoDevice { name, reason } => write!(f, "there is no device `{name}`: {reason}"),
-            Error::OutOfMemory { device, what } => write!(f, "{device} has too little memory left for {what}"),
-            Error::DeviceLost { device, reason } => write!(f, "{device} was lost: {reason}"),
-            Error::Device { device, doing, source } => write!(f, "{device} failed {doing}: {source}"),
-            Error::Internal { what } => write!(f, "internal error, please report it: {what}"),
-            Error::Npy(error) => error.fmt(f),
-            Error::Write { path, source } => write!(f, "cannot write {}: {source}", path.display()),
-            Error::Data { what } => f.write_str(what),
-            Error::Read { path, source } => write!(f, "{}: {source}", path.display()),
-        }
+/// Returns the first error of a program, and the number of the others.
+fn program(diagnostics: &[Diagnostic]) -> String {
+    let mut messages = diagnostics.iter().filter(|d| d.is_error()).map(|d| d.message.as_str());
+    let first = messages.next().unwrap_or("the program is wrong");
+    match messages.count() {
+        0 => first.to_owned(),
+        more => format!("{first} (and {more} more errors)"),
     }
 }
 
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Error::Device { source, .. } | Error::Read { source, .. } => Some(source.as_ref()),
-            Error::Npy(error) => Some(error),
-            Error::Weights(error) => Some(error),
-            Error::Write { source, .. } => Some(source),
-            _ => None,
-        }
+fn unknown_input(name: &str, inputs: &[String], weights: &[String]) -> String {
+    let or_weight = if weights.is_empty() { "" } else { " or weight" };
+    let unknown = format!("there is no input{or_weight} `{name}`");
+    match did_you_mean(name, inputs.iter().chain(weights).map(String::as_str)) {
+        Some(guess) if !weights.is_empty() => format!("{unknown}; {guess}"),
+        _ if inputs.is_empty() => format!("{unknown}: the program has no inputs"),
+        _ => format!("{unknown}; the inputs are {}", inputs.join(", ")),
     }
 }
 
-impl From<NpyError> for Error {
-    fn from(error: NpyError) -> Error {
-        Error::Npy(error)
+fn unknown_output(name: &str, outputs: &[String]) -> String {
+    let unknown = format!("unknown output `{name}`");
+    match did_you_mean(name, outputs.iter().map(String::as_str)) {
+        Some(guess) => format!("{unknown}; {guess}"),
+        None if outputs.is_empty() => format!("{unknown}: there are no outputs left"),
+        None => format!("{unknown}; the outputs are {}", outputs.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+
+    use tile_compiler::interpret;
+
+    use super::*;
+
+    #[test]
+    fn causes_are_kept() {
+        let cause = interpret::Error::Missing { name: "X".into() };
+        let bug = Error::bug(cause.clone());
+        assert_eq!(bug.to_string(), "internal error, please report it: X is missing");
+        assert_eq!(bug.source().unwrap().downcast_ref(), Some(&cause));
+        let missing = || io::Error::from(io::ErrorKind::NotFound);
+        let weights = WeightsError { path: "w.npz".into(), what: "gone".into(), source: Some(missing().into()) };
+        for error in [
+            Error::read(Path::new("x"), missing()),
+            Error::Write { path: "x".into(), source: missing() },
+            Error::Weights(weights),
+            Error::Npy(missing().into()),
+        ] {
+            let cause = error.source().unwrap().downcast_ref::<io::Error>().unwrap();
+            assert_eq!(cause.kind(), io::ErrorKind::NotFound, "{error}");
+        }
     }
 }

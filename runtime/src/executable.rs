@@ -41,7 +41,7 @@ impl Executable {
                 HostExecutable::cpu(plan, *exact, store).map(|host| Executable::Host(Box::new(host)))
             }
             Kind::Check(_) => HostExecutable::check(plan, store).map(|host| Executable::Host(Box::new(host))),
-            Kind::Reference => Err(Error::Internal { what: "the reference device runs graphs, not plans".into() }),
+            Kind::Reference => Err(Error::internal("the reference device runs graphs, not plans")),
             #[cfg(feature = "wgpu")]
             Kind::Wgpu { gpu, checked } => {
                 GpuExecutable::new(gpu.clone(), plan, *checked, store).await.map(|gpu| Executable::Gpu(Box::new(gpu)))
@@ -78,7 +78,7 @@ impl Executable {
             #[cfg(not(target_arch = "wasm32"))]
             Executable::Staged { model, inputs } => inputs.get(number).and_then(|name| model.get(name)),
         }
-        .ok_or_else(|| Error::Internal { what: format!("there is no input or weight {number}") })
+        .ok_or_else(|| Error::internal(format!("there is no input or weight {number}")))
     }
 
     /// Runs the program once. All inputs must have been set. The outputs stay on the device.
@@ -120,7 +120,7 @@ impl Executable {
         if let Executable::Gpu(gpu) = self {
             return gpu.time(runs).await;
         }
-        Err(Error::Internal { what: format!("{runs} runs of what has no clock") })
+        Err(Error::internal(format!("{runs} runs of what has no clock")))
     }
 
     /// Returns the plan that it runs.
@@ -190,7 +190,7 @@ impl Executable {
 
     /// Returns the output with this number of the last run.
     pub async fn output(&self, number: usize) -> Result<Tensor, Error> {
-        let not_run = || Error::Internal { what: format!("there is no output {number} before a run") };
+        let not_run = || Error::internal(format!("there is no output {number} before a run"));
         match self {
             Executable::Reference(reference) => reference.outputs.get(number).cloned().ok_or_else(not_run),
             Executable::Host(host) => host.output(number),
@@ -277,7 +277,7 @@ impl ReferenceExecutable {
             interpret::Error::OutOfMemory { bytes } => {
                 Error::OutOfMemory { device: "reference".into(), what: format!("{bytes} bytes") }
             }
-            error => Error::Internal { what: error.to_string() },
+            error => Error::bug(error),
         })?;
         self.outputs = outputs.into_iter().map(|(_, tensor)| tensor).collect();
         Ok(())
@@ -333,12 +333,12 @@ pub fn narrow(mut graph: Graph, factors: Option<DType>) -> Graph {
 
 /// Returns the kernel of a routine, in a plan for shaders.
 pub fn kernel(routine: &Routine) -> Result<&Kernel, Error> {
-    routine.kernel.as_ref().ok_or_else(|| Error::Internal { what: format!("{} has no kernel", routine.name) })
+    routine.kernel.as_ref().ok_or_else(|| Error::internal(format!("{} has no kernel", routine.name)))
 }
 
 /// Emits a kernel's module for the device.
 pub fn emit(kernel: &Kernel) -> Result<naga::Module, Error> {
-    tile_compiler::emit::module(kernel).map_err(|error| Error::Internal { what: error.to_string() })
+    tile_compiler::emit::module(kernel).map_err(Error::bug)
 }
 
 #[cfg(all(test, feature = "wgpu"))]

@@ -97,7 +97,7 @@ impl HostExecutable {
         let buffer = self.plan.given().nth(number).map(|port| port.buffer);
         match buffer {
             Some(buffer) => self.fill(buffer, tensor),
-            None => Err(Error::Internal { what: format!("the plan has no input or weight {number}") }),
+            None => Err(Error::internal(format!("the plan has no input or weight {number}"))),
         }
     }
 
@@ -142,7 +142,7 @@ impl HostExecutable {
     pub fn execute(&mut self) -> Result<(), Error> {
         let HostExecutable { plan, memory, engine } = self;
         match engine {
-            Engine::Cpu(steps) => steps.run(plan, memory).map_err(|what| Error::Internal { what: what.into() }),
+            Engine::Cpu(steps) => steps.run(plan, memory).map_err(Error::internal),
             Engine::Check { modules, stale } => {
                 let mut launch = |launch: &Launch| checked::run(plan, modules, launch, memory);
                 if *stale {
@@ -159,7 +159,7 @@ impl HostExecutable {
     pub fn trace(&mut self) -> Result<Option<Trace>, Error> {
         let HostExecutable { plan, memory, engine } = self;
         let Engine::Cpu(steps) = engine else { return Ok(None) };
-        let launches = steps.trace(plan, memory).map_err(|what| Error::Internal { what: what.into() })?;
+        let launches = steps.trace(plan, memory).map_err(Error::internal)?;
         Ok(Some(Trace { launches, handing_over: None }))
     }
 

@@ -474,7 +474,7 @@ fn plan(graph: &mut Graph, device: &Device, sources: &Sources, options: &Options
     pipeline::optimise(graph);
     pipeline::plan_with(graph, &device.profile(), options).map_err(|error| match error.diagnostic(graph) {
         Some(diagnostic) => Error::Program { sources: sources.clone(), diagnostics: vec![diagnostic] },
-        None => Error::Internal { what: error.to_string() },
+        None => Error::bug(error),
     })
 }
 

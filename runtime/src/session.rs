@@ -301,7 +301,7 @@ impl Session {
 
     fn output_number(&self, name: &str) -> Result<usize, Error> {
         let number = self.outputs.iter().position(|(output, _)| output == name);
-        number.ok_or_else(|| Error::Internal { what: format!("there is no output `{name}`") })
+        number.ok_or_else(|| Error::internal(format!("there is no output `{name}`")))
     }
 
     /// Returns the outputs of the last [`Session::execute`].

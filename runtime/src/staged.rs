@@ -119,8 +119,7 @@ fn run_part(
         parts.truncate(number);
         parts.push(Part { graph: text, session });
     }
-    let part =
-        parts.get_mut(number).ok_or_else(|| Error::Internal { what: format!("part {number} comes too early") })?;
+    let part = parts.get_mut(number).ok_or_else(|| Error::internal(format!("part {number} comes too early")))?;
     let names = graph.inputs.iter().map(|&id| given_name(graph, id));
     let values = names.filter_map(|name| Some((name, imported.computed.get(name).or_else(|| given.values.get(name))?)));
     let outputs = part.session.run(values)?;

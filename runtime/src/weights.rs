@@ -32,29 +32,8 @@ use crate::data::npy;
 use crate::error::{Error, Source};
 use crate::session::Session;
 
+pub use crate::error::WeightsError;
 pub use write::write;
-
-/// The reason why a file of weights cannot be read or written.
-#[derive(Debug)]
-pub struct WeightsError {
-    /// The file.
-    pub path: String,
-    pub what: String,
-    /// The underlying error, if there is one.
-    pub source: Option<Source>,
-}
-
-impl fmt::Display for WeightsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.path, self.what)
-    }
-}
-
-impl std::error::Error for WeightsError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.source.as_ref().map(|source| source.as_ref() as _)
-    }
-}
 
 /// The format that a file's extension implies.
 enum Format {

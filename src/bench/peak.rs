@@ -63,7 +63,7 @@ fn fastest(device: &Device, program: &str, inputs: &[&str]) -> Result<(usize, f6
                 TensorType::new(tile_runtime::DType::F32, [elements]),
                 1f32.to_le_bytes().repeat(elements),
             );
-            session.set(input, &ones.ok_or_else(|| Error::Internal { what: "a tensor of another size".into() })?)?;
+            session.set(input, &ones.ok_or_else(|| Error::internal("a tensor of another size"))?)?;
         }
         session.execute()?;
         let mut fastest = f64::INFINITY;

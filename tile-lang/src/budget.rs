@@ -40,13 +40,16 @@ impl Default for Limits {
 }
 
 /// The limit that was exceeded.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum Exceeded {
     /// The work exceeds [`Limits::seconds`].
+    #[error("compiling this takes more work than the limit of {seconds} seconds allows")]
     Work { seconds: f64 },
     /// The memory exceeds [`Limits::bytes`].
+    #[error("compiling this takes more memory than the limit of {bytes} bytes")]
     Memory { bytes: u64 },
     /// The caller interrupted the compilation. See [`Budget::interrupted_by`].
+    #[error("compiling was interrupted")]
     Interrupted,
 }
 
@@ -57,20 +60,6 @@ impl Exceeded {
         Diagnostic::error("E0007", span, self.to_string()).help(help)
     }
 }
-
-impl fmt::Display for Exceeded {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Exceeded::Work { seconds } => {
-                write!(f, "compiling this takes more work than the limit of {seconds} seconds allows")
-            }
-            Exceeded::Memory { bytes } => write!(f, "compiling this takes more memory than the limit of {bytes} bytes"),
-            Exceeded::Interrupted => f.write_str("compiling was interrupted"),
-        }
-    }
-}
-
-impl std::error::Error for Exceeded {}
 
 /// The remainder of some [`Limits`]. Clones share one count.
 ///

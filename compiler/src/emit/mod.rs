@@ -20,15 +20,14 @@ mod target;
 mod tests;
 mod value;
 
-use std::fmt;
-
 pub use module::module;
 pub use target::{Listing, Target, write};
 
 use crate::kernel::Kernel;
 
 /// The reason that a kernel has no module, or no listing for a target.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("kernel `{kernel}`: {message}")]
 pub struct EmitError {
     /// Name of the kernel.
     pub kernel: String,
@@ -41,11 +40,3 @@ impl EmitError {
         EmitError { kernel: kernel.name.clone(), message: message.into() }
     }
 }
-
-impl fmt::Display for EmitError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "kernel `{}`: {}", self.kernel, self.message)
-    }
-}
-
-impl std::error::Error for EmitError {}

@@ -46,7 +46,6 @@ mod tensors;
 mod tests;
 
 use std::collections::{HashMap, HashSet};
-use std::fmt;
 
 use crate::dtype::Scalar;
 use crate::graph::{Graph, NodeId, Op};
@@ -58,29 +57,18 @@ use tensors::Tensors;
 const NODE_UNITS: u64 = 15;
 
 /// The reason why there is no gradient.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The differentiated tensor, whose type this is, is not a float with one element.
+    #[error("a gradient is that of one float, and this is {0}")]
     NotOneValue(TensorType),
     /// The gradient of a node needs index arithmetic beyond 64 bits, or a tensor beyond any memory.
+    #[error("the gradient of {value} needs more than 64-bit indices or any memory")]
     TooLarge { value: String },
     /// Its nodes exceed the budget of the graph.
+    #[error("the gradient exceeds the budget of the graph")]
     Exceeded,
 }
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::NotOneValue(ty) => write!(f, "a gradient is that of one float, and this is {ty}"),
-            Error::Exceeded => f.write_str("the gradient exceeds the budget of the graph"),
-            Error::TooLarge { value } => {
-                write!(f, "the gradient of {value} needs more than 64-bit indices or any memory")
-            }
-        }
-    }
-}
-
-impl std::error::Error for Error {}
 
 /// Adds the gradient of `of`, which has one element, with respect to each node of
 /// `with_respect_to`. The gradients have the types of these nodes. A gradient is zeros if `of` does

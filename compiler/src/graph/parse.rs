@@ -2,7 +2,6 @@
 //! spaces.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 
 use super::text::{is_plain, usual_operand};
@@ -13,21 +12,14 @@ use crate::scalar::{BinaryOp, Inst, Program, UnaryOp, Value};
 use crate::tensor::TensorType;
 
 /// The line and reason of a syntax error.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {message}")]
 pub struct ParseError {
     /// Line number, from 1, at which reading stopped.
     pub line: usize,
     /// One sentence.
     pub message: String,
 }
-
-impl fmt::Display for ParseError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: {}", self.line, self.message)
-    }
-}
-
-impl std::error::Error for ParseError {}
 
 impl Graph {
     /// Reads the text form. The graph is not verified.

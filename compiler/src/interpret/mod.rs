@@ -18,7 +18,6 @@ mod tests;
 mod walk;
 
 use std::collections::{HashMap, HashSet};
-use std::fmt;
 
 use crate::dtype::{DType, Scalar};
 use crate::graph::{Graph, NodeId, Op};
@@ -29,33 +28,24 @@ pub use random::prng_step;
 use walk::Walk;
 
 /// The reason that a graph has no results.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The graph does not verify, which is a bug in the code that built it.
+    #[error("the graph is malformed: {0}")]
     Malformed(String),
     /// An input or a weight is missing.
+    #[error("{name} is missing")]
     Missing { name: String },
     /// The graph has no input or weight with the name of a given tensor.
+    #[error("there is no input or weight {name}")]
     Unknown { name: String },
     /// A given tensor has the wrong element type or shape.
+    #[error("{name} is {given}, but must be {expected}")]
     WrongType { name: String, expected: TensorType, given: TensorType },
     /// The allocation of a tensor, or of the state to aggregate it, failed.
+    #[error("there is no memory for {bytes} bytes")]
     OutOfMemory { bytes: usize },
 }
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::Malformed(message) => write!(f, "the graph is malformed: {message}"),
-            Error::Missing { name } => write!(f, "{name} is missing"),
-            Error::Unknown { name } => write!(f, "there is no input or weight {name}"),
-            Error::WrongType { name, expected, given } => write!(f, "{name} is {given}, but must be {expected}"),
-            Error::OutOfMemory { bytes } => write!(f, "there is no memory for {bytes} bytes"),
-        }
-    }
-}
-
-impl std::error::Error for Error {}
 
 /// Returns the outputs of the graph, in its order. `given` has the inputs by name and the weights
 /// by path, in any order, each with the type of its node.

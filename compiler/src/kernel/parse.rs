@@ -1,7 +1,6 @@
 //! Reads the text form that `text.rs` describes and prints.
 
 use std::collections::HashMap;
-use std::fmt;
 
 use super::text::{LANES, MULTIPLICATIVE, infix};
 use super::{Access, Buffer, Builtin, Expr, Kernel, Matrix, Place, Role, Shared, Stmt, Type, Variable, VariableId};
@@ -9,20 +8,13 @@ use crate::dtype::{DType, Scalar};
 use crate::scalar::{BinaryOp, UnaryOp};
 
 /// The line and reason of a syntax error.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {message}")]
 pub struct ParseError {
     /// Line number, from 1.
     pub line: usize,
     pub message: String,
 }
-
-impl fmt::Display for ParseError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: {}", self.line, self.message)
-    }
-}
-
-impl std::error::Error for ParseError {}
 
 impl Type {
     /// Reads a type as it prints: `f32`, `f32x4`.

@@ -1,7 +1,6 @@
 //! Checks the invariants of kernels that [`crate::kernel`] states.
 
 use std::collections::HashSet;
-use std::fmt;
 
 use super::text::{StmtText, is_reserved};
 use super::types::{is_collective, is_native};
@@ -9,21 +8,14 @@ use super::{Access, Builtin, Expr, Kernel, Place, Role, Stmt, Type, VariableId};
 use crate::dtype::DType;
 
 /// The reason that a kernel is invalid.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("kernel `{kernel}`: {message}")]
 pub struct Invalid {
     /// Name of the kernel.
     pub kernel: String,
     /// One sentence that quotes the offending statement.
     pub message: String,
 }
-
-impl fmt::Display for Invalid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "kernel `{}`: {}", self.kernel, self.message)
-    }
-}
-
-impl std::error::Error for Invalid {}
 
 impl Kernel {
     /// Checks the invariants that the [module documentation](super) states, in time linear in the

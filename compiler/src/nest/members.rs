@@ -1,7 +1,5 @@
 //! [`Members`]: the nodes that one nest computes, and the reasons why there may be no such nest.
 
-use std::fmt;
-
 use crate::graph::NodeId;
 
 use super::Window;
@@ -24,26 +22,15 @@ pub struct Members<'a> {
 }
 
 /// The reason that a group has no nest.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum NestError {
     /// Addresses of the value overflow 64-bit arithmetic.
+    #[error("the addresses of `{value}` do not fit 64-bit arithmetic")]
     Overflow { value: String },
     /// The nest reads a value that it computes, at another place.
+    #[error("internal error while building a loop nest: `{value}` is read away from its place")]
     Away { value: String },
     /// The group breaks a rule of fusion, which is a bug in the compiler.
+    #[error("internal error while building a loop nest: {0}")]
     Internal(&'static str),
 }
-
-impl fmt::Display for NestError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            NestError::Overflow { value } => write!(f, "the addresses of `{value}` do not fit 64-bit arithmetic"),
-            NestError::Away { value } => {
-                write!(f, "internal error while building a loop nest: `{value}` is read away from its place")
-            }
-            NestError::Internal(what) => write!(f, "internal error while building a loop nest: {what}"),
-        }
-    }
-}
-
-impl std::error::Error for NestError {}

@@ -11,20 +11,13 @@ use crate::scalar::{Inst, Program};
 use super::{Inner, Leaf, Load, Nest, Output};
 
 /// A violated rule of [`crate::nest`], which is a bug in the pass that made the nest.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("nest `{nest}` is invalid: {reason}")]
 pub struct InvalidNest {
     /// Name of the nest.
     pub nest: String,
     pub reason: String,
 }
-
-impl fmt::Display for InvalidNest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "nest `{}` is invalid: {}", self.nest, self.reason)
-    }
-}
-
-impl std::error::Error for InvalidNest {}
 
 impl Nest {
     /// Checks the invariants that the [module documentation](super) states. Addresses are checked

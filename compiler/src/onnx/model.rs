@@ -1,7 +1,6 @@
 //! [`Model`]: a file that was read, and the resolution of its operators.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fmt;
 use std::sync::LazyLock;
 
 use prost::Message;
@@ -15,7 +14,8 @@ use super::{proto, tensor, weight};
 use crate::dtype::DType;
 
 /// Errors in a file or in the values given to it, one sentence each.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .0.join("\n"))]
 pub struct OnnxError(pub Vec<String>);
 
 impl OnnxError {
@@ -23,14 +23,6 @@ impl OnnxError {
         OnnxError(vec![message.into()])
     }
 }
-
-impl fmt::Display for OnnxError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.join("\n"))
-    }
-}
-
-impl std::error::Error for OnnxError {}
 
 /// A model with supported operators only.
 #[derive(Clone, Debug)]

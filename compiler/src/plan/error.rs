@@ -1,26 +1,42 @@
 //! [`PlanError`]: the reason why a graph has no plan.
 
-use std::fmt;
-
 use tile_lang::budget::Exceeded;
 use tile_lang::diagnostic::Diagnostic;
 use tile_lang::span::Span;
 
 use crate::graph::{Graph, Op};
 use crate::nest::{InvalidNest, NestError};
+use crate::schedule::ScheduleError;
 use crate::tensor::TensorType;
 
 /// The reason why a graph has no plan for a profile.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PlanError {
     /// The device lacks a type or operation that `value` needs.
+    #[error("`{value}` can't run on `{device}`: it has no {what}")]
     Unsupported { value: String, what: String, device: String },
     /// A tensor is larger than the device can hold or bind.
+    #[error("`{value}` is {ty}, {bytes} bytes: `{device}` holds at most {limit} bytes in a buffer")]
     TooLarge { value: String, ty: TensorType, bytes: u64, limit: u64, device: String },
     /// A bug in the compiler.
+    #[error("internal error: {0}")]
     Internal(String),
+    /// A group has no nest, by a bug in the compiler.
+    #[error("internal error: {0}")]
+    Nest(#[from] NestError),
+    /// A nest violates a rule, by a bug in the compiler.
+    #[error("internal error: {0}")]
+    InvalidNest(#[from] InvalidNest),
+    /// A schedule does not suit its nest, by a bug in the compiler.
+    #[error("internal error: {0}")]
+    Schedule(#[source] ScheduleError),
     /// Planning from `value` on exceeds the budget of the graph.
-    Exceeded { value: String, exceeded: Exceeded },
+    #[error("`{value}`: {exceeded}")]
+    Exceeded {
+        value: String,
+        #[source]
+        exceeded: Exceeded,
+    },
 }
 
 impl PlanError {
@@ -33,7 +49,9 @@ impl PlanError {
             PlanError::Exceeded { value, exceeded } => {
                 return Some(exceeded.at(span(graph, value).unwrap_or_default()));
             }
-            PlanError::Internal(_) => return None,
+            PlanError::Internal(_) | PlanError::Nest(_) | PlanError::InvalidNest(_) | PlanError::Schedule(_) => {
+                return None;
+            }
         };
         let span = span(graph, value);
         Some(Diagnostic::error(code, span.unwrap_or_default(), self.to_string()).help(help))
@@ -49,33 +67,4 @@ fn span(graph: &Graph, value: &str) -> Option<Span> {
             _ => None,
         })
     })
-}
-
-impl fmt::Display for PlanError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PlanError::Unsupported { value, what, device } => {
-                write!(f, "`{value}` can't run on `{device}`: it has no {what}")
-            }
-            PlanError::TooLarge { value, ty, bytes, limit, device } => {
-                write!(f, "`{value}` is {ty}, {bytes} bytes: `{device}` holds at most {limit} bytes in a buffer")
-            }
-            PlanError::Exceeded { value, exceeded } => write!(f, "`{value}`: {exceeded}"),
-            PlanError::Internal(what) => write!(f, "internal error: {what}"),
-        }
-    }
-}
-
-impl std::error::Error for PlanError {}
-
-impl From<NestError> for PlanError {
-    fn from(error: NestError) -> PlanError {
-        PlanError::Internal(error.to_string())
-    }
-}
-
-impl From<InvalidNest> for PlanError {
-    fn from(error: InvalidNest) -> PlanError {
-        PlanError::Internal(error.to_string())
-    }
 }

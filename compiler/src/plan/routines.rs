@@ -139,7 +139,7 @@ fn schedule_error(source: Source, error: ScheduleError, profile: &Profile) -> Pl
             let elements = source.graph.node(source.id).ty.elements();
             source.unsupported(profile, format!("launch large enough for {elements} elements"))
         }
-        ScheduleError::Invalid(_) | ScheduleError::Internal(_) => PlanError::Internal(error.to_string()),
+        ScheduleError::Invalid(_) | ScheduleError::Internal(_) => PlanError::Schedule(error),
     }
 }
 

@@ -206,42 +206,21 @@ impl fmt::Display for Schedule {
 }
 
 /// The reason why a schedule gives no kernel.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ScheduleError {
     /// The device lacks a type or an operation.
-    Unsupported(Unsupported),
+    #[error(transparent)]
+    Unsupported(#[from] Unsupported),
     /// The nest needs more workgroups than the device can launch.
+    #[error("more workgroups than the device can launch")]
     TooManyPlaces,
     /// The kernel is malformed: a bug in the compiler.
-    Invalid(Invalid),
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
     /// The schedule does not suit the nest: a bug in the compiler.
+    #[error("internal error while scheduling: {0}")]
     Internal(&'static str),
 }
-
-impl From<Unsupported> for ScheduleError {
-    fn from(error: Unsupported) -> ScheduleError {
-        ScheduleError::Unsupported(error)
-    }
-}
-
-impl From<Invalid> for ScheduleError {
-    fn from(error: Invalid) -> ScheduleError {
-        ScheduleError::Invalid(error)
-    }
-}
-
-impl fmt::Display for ScheduleError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ScheduleError::Unsupported(u) => write!(f, "the device has no {}", u.what),
-            ScheduleError::TooManyPlaces => write!(f, "more workgroups than the device can launch"),
-            ScheduleError::Invalid(invalid) => write!(f, "{invalid}"),
-            ScheduleError::Internal(what) => write!(f, "internal error while scheduling: {what}"),
-        }
-    }
-}
-
-impl std::error::Error for ScheduleError {}
 
 /// Writes the kernel of a nest under a schedule. Returns `None` for [`Schedule::Native`].
 pub fn kernel(nest: &Nest, schedule: &Schedule, profile: &Profile) -> Result<Option<Kernel>, ScheduleError> {

@@ -17,7 +17,8 @@ use crate::scalar::{BinaryOp, UnaryOp};
 use super::elementary;
 
 /// The reason why a nest has no kernel for a profile.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("the device has no {what}")]
 pub struct Unsupported {
     /// The unsupported type or operation in plain words, such as `sqrt of i32`.
     pub what: String,

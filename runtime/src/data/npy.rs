@@ -11,8 +11,6 @@
 //! A malformed file is an error. Memory is bounded by the file's own length, whatever its header
 //! claims. See [`crate::allowance`]. Bytes after the elements are ignored, as in NumPy.
 
-use std::error::Error;
-use std::fmt;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
@@ -30,33 +28,17 @@ const MAGIC: [u8; 6] = *b"\x93NUMPY";
 const MAX_HEADER: usize = 1 << 16;
 
 /// The reason why a file cannot be read.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum NpyError {
     /// The file cannot be read at all.
-    Io(io::Error),
+    #[error("cannot read the .npy file: {0}")]
+    Io(#[from] io::Error),
     /// The file violates the format. Has the deviation.
+    #[error("not a valid .npy file: {0}")]
     Malformed(String),
     /// The file is valid, but has no tensor type. Has the kind of the file.
+    #[error("a .npy file of a kind that is not supported: {0}")]
     Unsupported(String),
-}
-
-impl fmt::Display for NpyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            NpyError::Io(error) => write!(f, "cannot read the .npy file: {error}"),
-            NpyError::Malformed(what) => write!(f, "not a valid .npy file: {what}"),
-            NpyError::Unsupported(what) => write!(f, "a .npy file of a kind that is not supported: {what}"),
-        }
-    }
-}
-
-impl Error for NpyError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            NpyError::Io(error) => Some(error),
-            _ => None,
-        }
-    }
 }
 
 /// The parsed header.
@@ -66,12 +48,6 @@ struct Header {
     big_endian: bool,
     fortran_order: bool,
     shape: Vec<usize>,
-}
-
-impl From<io::Error> for NpyError {
-    fn from(error: io::Error) -> NpyError {
-        NpyError::Io(error)
-    }
 }
 
 /// Reads a file. It may take up to 16 times the file's size on disk, or 512 MiB if that is more.

@@ -124,7 +124,7 @@ impl Steps {
             self.steps.push(step);
             self.begin(seed)?;
         }
-        self.steps.last_mut().ok_or_else(|| Error::Internal { what: "there is no step".into() })
+        self.steps.last_mut().ok_or_else(|| Error::internal("there is no step"))
     }
 
     /// Returns the active step.

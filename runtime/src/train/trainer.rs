@@ -293,7 +293,7 @@ impl Trainer {
         let batch = data.batch(&samples)?;
         let (columns, samples) = (data.columns(), samples.len());
         self.prepared(&Begun { batch, columns, samples, number: self.step, rate: self.rate })?;
-        self.steps.into_session().ok_or_else(|| Error::Internal { what: "there is no step".into() })
+        self.steps.into_session().ok_or_else(|| Error::internal("there is no step"))
     }
 
     /// Submits a training step on a batch, with a tensor for each column of the data. Earlier steps

@@ -175,7 +175,7 @@ impl<'a> Arena<'a> {
                 self.give(contender)?;
             }
             let expected = sample::expected(self.nest, &self.operands);
-            let expected = expected.map_err(|error| Error::Internal { what: error.to_string() })?;
+            let expected = expected.map_err(Error::bug)?;
             let suffices = 2 * tells(&expected) >= expected.len();
             self.expected = Some(if suffices { expected } else { Vec::new() });
             if suffices {

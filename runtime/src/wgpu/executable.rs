@@ -129,7 +129,7 @@ impl GpuExecutable {
     /// It stays until it is set again.
     pub async fn set(&mut self, number: usize, tensor: &Tensor) -> Result<(), Error> {
         let port = self.plan.given().nth(number);
-        let missing = || Error::Internal { what: format!("the plan has no input or weight {number}") };
+        let missing = || Error::internal(format!("the plan has no input or weight {number}"));
         let id = port.ok_or_else(missing)?.buffer;
         self.stale |= number >= self.plan.inputs.len();
         self.gpu.scoped("to take an input", || upload(&self.gpu, &self.plan, &self.buffers, id, tensor)).await
@@ -137,7 +137,7 @@ impl GpuExecutable {
 
     /// Downloads the input or weight with this index in [`Plan::given`].
     pub async fn get(&self, number: usize) -> Result<Tensor, Error> {
-        let missing = || Error::Internal { what: format!("the plan has no input or weight {number}") };
+        let missing = || Error::internal(format!("the plan has no input or weight {number}"));
         self.download(self.plan.given().nth(number).ok_or_else(missing)?).await
     }
 
@@ -328,7 +328,7 @@ fn require(gpu: &Gpu, plan: &Plan, store: &Store) -> Result<(), Error> {
 
 /// Returns the memory of buffer `id` of the plan.
 fn memory(buffers: &[Option<Buffer>], id: usize) -> Result<&Buffer, Error> {
-    buffers[id].as_ref().ok_or_else(|| Error::Internal { what: "what a loop carries is used outside of it".into() })
+    buffers[id].as_ref().ok_or_else(|| Error::internal("what a loop carries is used outside of it"))
 }
 
 /// Writes `tensor` to buffer `id` of the plan.

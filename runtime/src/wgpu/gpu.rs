@@ -14,7 +14,7 @@ use wgpu::{
 
 use super::adapter;
 use super::pipeline_cache::Compiled;
-use crate::error::Error;
+use crate::error::{Error, Source};
 #[cfg(not(target_family = "wasm"))]
 use crate::{cache, tune::Kept};
 
@@ -108,7 +108,7 @@ impl Gpu {
         let (device, doing) = (self.name.clone(), doing.to_owned());
         match error {
             wgpu::Error::OutOfMemory { .. } => Error::OutOfMemory { device, what: doing },
-            error => Error::Device { device, doing, source: error.to_string().into() },
+            error => Error::Device { device, doing, source: source(error) },
         }
     }
 
@@ -173,12 +173,12 @@ impl Gpu {
     /// Returns the content of a mapped buffer when `mapping` is complete.
     pub async fn read(&self, buffer: &Buffer, mapping: Mapping) -> Result<BufferView, Error> {
         let mapped = match mapping.await {
-            Ok(()) => buffer.get_mapped_range(..).map_err(|error| error.to_string()),
-            Err(error) => Err(error.to_string()),
+            Ok(()) => buffer.get_mapped_range(..).map_err(Source::from),
+            Err(error) => Err(error.into()),
         };
         self.check_lost()?;
         let (device, doing) = (self.name.clone(), "to hand over a result".to_owned());
-        mapped.map_err(|error| self.or_lost(Error::Device { device, doing, source: error.into() }))
+        mapped.map_err(|source| self.or_lost(Error::Device { device, doing, source }))
     }
 }
 
@@ -213,6 +213,18 @@ impl Gpu {
         self.wait(submission)?;
         self.read(&target, mapping).await
     }
+}
+
+/// Returns an error of wgpu as a cause.
+#[cfg(not(target_family = "wasm"))]
+fn source(error: wgpu::Error) -> Source {
+    error.into()
+}
+
+/// Returns the text of an error of wgpu, which in a browser belongs to its thread.
+#[cfg(target_family = "wasm")]
+fn source(error: wgpu::Error) -> Source {
+    error.to_string().into()
 }
 
 /// Opens the tuned schedules of this adapter with its driver, the profile, and this version.

@@ -51,7 +51,7 @@ pub(super) async fn compile_all(gpu: &Gpu, kernels: &[&Kernel], checked: bool) -
         let helpers: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
         let mut compiled = work();
         for helper in helpers {
-            let panicked = |_| Error::Internal { what: "a thread that compiles kernels panicked".into() };
+            let panicked = |_| Error::internal("a thread that compiles kernels panicked");
             compiled.extend(helper.join().map_err(panicked)?);
         }
         Ok::<_, Error>(compiled)
