@@ -11,7 +11,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::data::write_whole;
+use crate::files::write_whole;
 
 /// The first line of every file. A change of the format changes the number.
 const MAGIC: &str = "tilec cache 1";

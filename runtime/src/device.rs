@@ -202,7 +202,6 @@ impl Device {
     }
 }
 
-#[cfg(not(target_arch = "wasm32"))]
 impl Device {
     /// Returns adapter number `n` of [`Device::list`].
     pub fn wgpu(n: usize) -> Result<Device, Error> {

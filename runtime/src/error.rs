@@ -10,7 +10,7 @@ use tile_lang::Sources;
 use tile_lang::diagnostic::Diagnostic;
 use tile_lang::did_you_mean;
 
-use crate::data::npy::NpyError;
+use crate::files::npy::NpyError;
 
 /// An error of this crate. `Display` describes it in one sentence with the names and sizes.
 #[derive(Debug, thiserror::Error)]

@@ -11,11 +11,11 @@ use tile_compiler::tensor::{Tensor, TensorType};
 use crate::device::{Device, Kind};
 use crate::error::Error;
 use crate::host::HostExecutable;
+use crate::staged::Staged;
 use crate::store::{Memory, Store, Stored};
+use crate::trace::Trace;
 #[cfg(feature = "wgpu")]
 use crate::wgpu::{GpuExecutable, GpuWatched};
-#[cfg(not(target_arch = "wasm32"))]
-use crate::{staged::Staged, trace::Trace};
 
 /// A program with its memory on a device. Its arguments (inputs, then weights) and outputs have the
 /// numbers of the graph or plan that it was made from.
@@ -25,7 +25,6 @@ pub enum Executable {
     #[cfg(feature = "wgpu")]
     Gpu(Box<GpuExecutable>),
     /// A model compiled while it runs. Its inputs have the session's numbers.
-    #[cfg(not(target_arch = "wasm32"))]
     Staged {
         model: Box<Staged>,
         inputs: Vec<String>,
@@ -60,7 +59,6 @@ impl Executable {
             Executable::Host(host) => host.set(number, tensor),
             #[cfg(feature = "wgpu")]
             Executable::Gpu(gpu) => gpu.set(number, tensor).await,
-            #[cfg(not(target_arch = "wasm32"))]
             Executable::Staged { model, inputs } => {
                 model.set(&inputs[number], tensor);
                 Ok(())
@@ -75,7 +73,6 @@ impl Executable {
             Executable::Host(host) => host.get(number),
             #[cfg(feature = "wgpu")]
             Executable::Gpu(gpu) => return gpu.get(number).await,
-            #[cfg(not(target_arch = "wasm32"))]
             Executable::Staged { model, inputs } => inputs.get(number).and_then(|name| model.get(name)),
         }
         .ok_or_else(|| Error::internal(format!("there is no input or weight {number}")))
@@ -93,14 +90,12 @@ impl Executable {
             Executable::Host(host) => (0..runs).try_for_each(|_| host.execute()),
             #[cfg(feature = "wgpu")]
             Executable::Gpu(gpu) => gpu.repeat(runs).await,
-            #[cfg(not(target_arch = "wasm32"))]
             Executable::Staged { model, .. } => (0..runs).try_for_each(|_| model.execute()),
         }
     }
 
     /// Runs the program once, and returns the time of each launch. `None` if the device cannot time
     /// launches.
-    #[cfg(not(target_arch = "wasm32"))]
     pub async fn trace(&mut self) -> Result<Option<Trace>, Error> {
         match self {
             Executable::Reference(_) | Executable::Staged { .. } => Ok(None),
@@ -114,7 +109,6 @@ impl Executable {
     ///
     /// # Errors
     /// The errors of the device, or if it has no clock.
-    #[cfg(not(target_arch = "wasm32"))]
     pub async fn time(&mut self, runs: u32) -> Result<f64, Error> {
         #[cfg(feature = "wgpu")]
         if let Executable::Gpu(gpu) = self {
@@ -130,7 +124,6 @@ impl Executable {
             Executable::Host(host) => Some(&host.plan),
             #[cfg(feature = "wgpu")]
             Executable::Gpu(gpu) => Some(&gpu.plan),
-            #[cfg(not(target_arch = "wasm32"))]
             Executable::Staged { .. } => None,
         }
     }
@@ -153,7 +146,6 @@ impl Executable {
             Executable::Host(host) => host.adopt(),
             #[cfg(feature = "wgpu")]
             Executable::Gpu(_) => {}
-            #[cfg(not(target_arch = "wasm32"))]
             Executable::Staged { .. } => {}
         }
         Ok(Watched::Here(outputs))
@@ -170,7 +162,6 @@ impl Executable {
             #[cfg(feature = "wgpu")]
             Executable::Gpu(gpu) => gpu.attach(store),
             // It has no weights to set.
-            #[cfg(not(target_arch = "wasm32"))]
             Executable::Staged { .. } => Ok(()),
         }
     }
@@ -182,7 +173,6 @@ impl Executable {
             Executable::Host(host) => host.detach(store)?,
             #[cfg(feature = "wgpu")]
             Executable::Gpu(gpu) => gpu.detach(store),
-            #[cfg(not(target_arch = "wasm32"))]
             Executable::Staged { .. } => {}
         }
         Ok(())
@@ -196,7 +186,6 @@ impl Executable {
             Executable::Host(host) => host.output(number),
             #[cfg(feature = "wgpu")]
             Executable::Gpu(gpu) => gpu.output(number).await,
-            #[cfg(not(target_arch = "wasm32"))]
             Executable::Staged { model, .. } => model.outputs().get(number).cloned().ok_or_else(not_run),
         }
     }
@@ -208,13 +197,11 @@ impl Executable {
             Executable::Host(host) => host.read(),
             #[cfg(feature = "wgpu")]
             Executable::Gpu(gpu) => gpu.read().await,
-            #[cfg(not(target_arch = "wasm32"))]
             Executable::Staged { model, .. } => Ok(model.outputs().to_vec()),
         }
     }
 
     /// Returns the outputs of the last run, without a second copy in host memory.
-    #[cfg(not(target_arch = "wasm32"))]
     pub async fn into_outputs(self) -> Result<Vec<Tensor>, Error> {
         match self {
             Executable::Host(host) => host.into_outputs(),

@@ -25,9 +25,10 @@
 //! - `cache`: results kept for the next process.
 //! - `tune`: measurement of schedules.
 
-mod allowance;
 #[cfg(feature = "ndarray")]
 pub mod array;
+mod available;
+mod builder;
 #[cfg(all(feature = "wgpu", not(target_family = "wasm")))]
 mod cache;
 pub mod check;
@@ -37,36 +38,28 @@ pub mod data;
 mod device;
 mod error;
 mod executable;
+mod files;
 mod host;
-#[cfg(not(target_arch = "wasm32"))]
-mod import;
 mod memory;
 mod model;
-#[cfg(not(target_arch = "wasm32"))]
 mod onnx;
 mod prng;
 mod session;
-#[cfg(not(target_arch = "wasm32"))]
 mod staged;
 mod storage;
 mod store;
 mod trace;
-#[cfg(not(target_arch = "wasm32"))]
 pub mod train;
-#[cfg(not(target_arch = "wasm32"))]
 pub mod tune;
 pub mod weights;
 #[cfg(feature = "wgpu")]
 mod wgpu;
 
+pub use builder::{InputType, SessionBuilder};
 pub use device::{Device, DeviceInfo};
 pub use error::{Blame, Error, Source};
-#[cfg(not(target_arch = "wasm32"))]
-pub use import::{Imports, read_program};
-#[cfg(not(target_arch = "wasm32"))]
-pub use model::Declared;
-pub use model::{InputType, Model, SessionBuilder};
-#[cfg(not(target_arch = "wasm32"))]
+pub use files::{Imports, read_program};
+pub use model::{Declared, Model};
 pub use onnx::TileProgram;
 pub use session::{Outputs, Session};
 pub use tile_compiler::dtype::{DType, Scalar};

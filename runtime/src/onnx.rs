@@ -1,21 +1,27 @@
 //! ONNX files on disk: the model file, and the files beside it with its large tensors.
+//! [`Model::open_onnx`] makes a model of one.
 
+use std::any::Any;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tile_compiler::onnx::{Evaluator, External, Given, Imported, Model, Stored, import};
+use tile_compiler::dtype::{DType, Scalar};
+use tile_compiler::lower::{Binding, Bindings, Network};
+use tile_compiler::onnx::{self, Evaluator, External, Given, Imported, Stored, import};
 use tile_compiler::tensor::Tensor;
 
-use crate::allowance::{Allowance, open_file, read_file};
+use crate::builder::SessionBuilder;
 use crate::error::Error;
+use crate::files::{Allowance, open_file, read_file};
+use crate::model::{Declared, Foreign, Model};
 use crate::session::Session;
-use crate::weights;
+use crate::staged::Staged;
 
 /// An ONNX model and the folder of its file.
 #[derive(Clone, Debug)]
 pub struct OnnxFile {
-    pub model: Model,
+    pub model: Arc<onnx::Model>,
     folder: PathBuf,
 }
 
@@ -25,7 +31,7 @@ impl OnnxFile {
         let read = open_file(path).and_then(|file| read_file(file, None));
         let (bytes, _) = read.map_err(|error| Error::read(path, error))?;
         let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
-        Ok(OnnxFile { model: Model::read(bytes)?, folder })
+        Ok(OnnxFile { model: Arc::new(onnx::Model::read(bytes)?), folder })
     }
 
     pub fn import(&self, given: &Given, evaluator: Option<Evaluator>) -> Result<Imported, Error> {
@@ -65,9 +71,104 @@ impl OnnxFile {
     }
 }
 
+impl Model {
+    /// Reads an ONNX file. Its sessions use the file's names of inputs and outputs, and have the
+    /// weights with their values.
+    ///
+    /// # Errors
+    /// Returns [`Error::Onnx`] if the file cannot be read, is not an ONNX file or uses unsupported
+    /// operators. The error lists all unsupported operators.
+    pub fn open_onnx(path: impl AsRef<Path>) -> Result<Model, Error> {
+        let mut model = Model::compile("")?;
+        model.foreign = Some(Arc::new(OnnxFile::open(path.as_ref())?));
+        Ok(model)
+    }
+
+    /// Returns the names of the required inputs of an ONNX file.
+    pub fn onnx_inputs(&self) -> Vec<&str> {
+        self.onnx().map_or(Vec::new(), |onnx| onnx.model.inputs().collect())
+    }
+
+    /// Returns the names of the input sizes of an ONNX file that the inputs in `given` do not
+    /// determine.
+    pub fn onnx_sizes(&self, given: &[&str]) -> Vec<&str> {
+        self.onnx().map_or(Vec::new(), |onnx| onnx.model.unknown_sizes(given))
+    }
+
+    fn onnx(&self) -> Option<&OnnxFile> {
+        let foreign: &dyn Any = self.foreign.as_deref()?;
+        foreign.downcast_ref()
+    }
+}
+
+impl Foreign for OnnxFile {
+    fn declared(&self, input: &str, bindings: &Bindings) -> Option<Declared> {
+        let (dtype, sizes) = self.model.input(input, &bindings.sizes)?;
+        Some(Declared { dtype, sizes, channels_last: false })
+    }
+
+    fn network(&self, builder: &SessionBuilder) -> Result<Network, Error> {
+        Ok(OnnxFile::import(self, &builder.given()?, None)?.network)
+    }
+
+    fn build(self: Arc<Self>, builder: &SessionBuilder) -> Result<Session, Error> {
+        let mut staged = Staged::new(self.clone(), builder.device.clone(), builder.factors, builder.given()?);
+        let mut imported = staged.import()?;
+        if imported.by_values {
+            return Ok(Session::staged(staged.with(imported)));
+        }
+        let graph = std::mem::take(&mut imported.network.graph);
+        let mut session = pollster::block_on(builder.session(graph))?;
+        session.seed(0, 0)?;
+        self.load(&imported, &mut session)?;
+        Ok(session)
+    }
+}
+
+impl SessionBuilder<'_> {
+    /// Returns the ONNX file as a Tile program for these inputs.
+    ///
+    /// # Errors
+    /// Returns [`Error::Onnx`] for the same reasons as [`SessionBuilder::build`], and for a model
+    /// that is not an ONNX file.
+    pub fn import(&self) -> Result<TileProgram, Error> {
+        let Some(onnx) = self.model.onnx() else { return Err(Error::Onnx { what: vec!["it is no ONNX file".into()] }) };
+        Ok(TileProgram::new(onnx.clone(), onnx.import(&self.given()?, None)?))
+    }
+
+    /// Returns the known properties of the inputs of an ONNX file.
+    fn given(&self) -> Result<Given, Error> {
+        let refuse = |what: String| Err(Error::Onnx { what: vec![what] });
+        let mut given = Given {
+            sizes: self.bindings.sizes.clone(),
+            values: self.values.clone(),
+            limits: self.bindings.limits,
+            ..Given::default()
+        };
+        for (name, binding) in &self.bindings.inputs {
+            match binding {
+                Binding::Tensor(ty) => _ = given.types.insert(name.clone(), ty.clone()),
+                Binding::Int(value) => {
+                    _ = given.numbers.insert(name.clone(), Scalar::from_i64(DType::I64, *value));
+                }
+                Binding::Float(value) => {
+                    _ = given.numbers.insert(name.clone(), Scalar::from_f64(DType::F64, *value));
+                }
+            };
+        }
+        if let Some(entry) = &self.entry {
+            return refuse(format!("an ONNX file has one graph, and no `{entry}`"));
+        }
+        if let Some(name) = self.bindings.parameters.keys().next() {
+            return refuse(format!("an ONNX file has no hyper-parameters, and `{name}` is given"));
+        }
+        Ok(given)
+    }
+}
+
 /// An ONNX file converted to a Tile program, with its weights.
 pub struct TileProgram {
-    file: Arc<OnnxFile>,
+    file: OnnxFile,
     imported: Imported,
     text: String,
     /// The weights, by their names in the program.
@@ -75,7 +176,7 @@ pub struct TileProgram {
 }
 
 impl TileProgram {
-    pub(crate) fn new(file: Arc<OnnxFile>, imported: Imported) -> TileProgram {
+    fn new(file: OnnxFile, imported: Imported) -> TileProgram {
         let (text, weights) = imported.program();
         TileProgram { file, imported, text, weights }
     }
@@ -90,16 +191,15 @@ impl TileProgram {
         !self.weights.is_empty()
     }
 
-    /// Writes the weights by their names in the program to a .safetensors or .npz file.
+    /// Reads the weights, by their names in the program.
     ///
     /// # Errors
-    /// Fails if a weight cannot be read or the file cannot be written.
-    pub fn save_weights(&self, path: impl AsRef<Path>) -> Result<(), Error> {
+    /// Fails if a weight cannot be read.
+    pub fn weights(&self) -> Result<Vec<(String, Tensor)>, Error> {
         let read = |(name, stored): &(String, Stored)| {
             let tensor = self.imported.stored(stored, &|part| self.file.read(part))?;
             Ok((name.clone(), tensor))
         };
-        let tensors = self.weights.iter().map(read).collect::<Result<Vec<(String, Tensor)>, Error>>()?;
-        weights::write(path.as_ref(), &tensors)
+        self.weights.iter().map(read).collect()
     }
 }

@@ -5,18 +5,20 @@ use std::collections::HashSet;
 
 use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::graph::{Graph, NodeId};
-use tile_compiler::lower::Network;
+use tile_compiler::lower::{Bindings, Network};
 use tile_compiler::plan::{Cost, Plan};
 use tile_compiler::tensor::{Tensor, TensorType};
+use tile_lang::Limits;
 
 use crate::device::Device;
 use crate::error::Error;
-use crate::executable::Executable;
-#[cfg(not(target_arch = "wasm32"))]
-use crate::{executable::Watched, staged::Staged, store::Store, trace::Trace, train::TrainerBuilder};
+use crate::executable::{Executable, Watched};
+use crate::model::Model;
+use crate::staged::Staged;
+use crate::store::Store;
+use crate::trace::Trace;
 
 /// The bytes of initial values computed together. The values of a larger weight are computed alone.
-#[cfg(not(target_arch = "wasm32"))]
 const INITIALISED_TOGETHER: usize = 8 << 20;
 
 /// A program compiled for its shapes and its device, with its buffers.
@@ -29,9 +31,19 @@ pub struct Session {
     executable: Executable,
     /// The graph of the weights' initial values: see [`Network::initial`].
     initial: Graph,
-    /// A builder of a trainer for the model.
-    #[cfg(not(target_arch = "wasm32"))]
-    pub(crate) origin: Option<TrainerBuilder>,
+    /// The program that the session was made from.
+    pub(crate) origin: Option<Origin>,
+}
+
+/// A program with what a session of it was built for.
+#[derive(Clone)]
+pub(crate) struct Origin {
+    pub model: Model,
+    pub device: Device,
+    pub entry: Option<String>,
+    pub bindings: Bindings,
+    /// The limits that the session was given.
+    pub limits: Option<Limits>,
 }
 
 /// An input or weight that the caller sets.
@@ -52,15 +64,7 @@ impl Session {
     ) -> Session {
         let (count, all) = (inputs.len(), inputs.into_iter().chain(weights));
         let given = all.map(|(name, ty)| Given { name, ty, kept: false }).collect();
-        Session {
-            given,
-            inputs: count,
-            outputs,
-            executable,
-            initial: Graph::default(),
-            #[cfg(not(target_arch = "wasm32"))]
-            origin: None,
-        }
+        Session { given, inputs: count, outputs, executable, initial: Graph::default(), origin: None }
     }
 
     pub(crate) fn keep_initial(&mut self, initial: Graph) {
@@ -149,10 +153,7 @@ impl Session {
     fn named(&self, tensors: Vec<Tensor>) -> Outputs {
         Outputs(self.outputs.iter().map(|(name, _)| name.clone()).zip(tensors).collect())
     }
-}
 
-#[cfg(not(target_arch = "wasm32"))]
-impl Session {
     /// Creates a session of a model that is compiled while it runs. The model must be imported
     /// once.
     pub(crate) fn staged(model: Staged) -> Session {
@@ -173,8 +174,13 @@ impl Session {
     /// Sets a weight by its path, or an input, for all later runs. It is uploaded once and stays on
     /// the device. A run can give another value, which then replaces it for later runs.
     pub fn set(&mut self, name: &str, tensor: &Tensor) -> Result<(), Error> {
+        pollster::block_on(self.set_async(name, tensor))
+    }
+
+    /// The async form of [`Session::set`].
+    pub async fn set_async(&mut self, name: &str, tensor: &Tensor) -> Result<(), Error> {
         let number = self.number(name, tensor)?;
-        pollster::block_on(self.executable.set(number, tensor))?;
+        self.executable.set(number, tensor).await?;
         self.given[number].kept = true;
         Ok(())
     }
@@ -228,11 +234,16 @@ impl Session {
     /// Sets the seed of the program's random numbers for all later runs, and the number of the
     /// step, which should differ from run to run.
     pub fn seed(&mut self, seed: u64, step: u32) -> Result<(), Error> {
+        pollster::block_on(self.seed_async(seed, step))
+    }
+
+    /// The async form of [`Session::seed`].
+    pub async fn seed_async(&mut self, seed: u64, step: u32) -> Result<(), Error> {
         if self.given[..self.inputs].iter().any(|input| input.name == Network::SEED) {
             let words = [seed as u32, ((seed >> 32) as u32).wrapping_add(step)];
             let words = words.map(|word| Scalar::from_i64(DType::U32, i64::from(word)));
             if let Some(tensor) = Tensor::from_scalars(TensorType::new(DType::U32, [2]), words) {
-                self.set(Network::SEED, &tensor)?;
+                self.set_async(Network::SEED, &tensor).await?;
             }
         }
         Ok(())
@@ -311,7 +322,6 @@ impl Session {
 }
 
 /// Returns the outputs of a graph whose only input is a seed.
-#[cfg(not(target_arch = "wasm32"))]
 pub(crate) fn first_values(graph: Graph, seed: u64) -> Result<Outputs, Error> {
     let mut session = Session::of_graph(graph, &Device::cpu())?;
     session.seed(seed, 0)?;

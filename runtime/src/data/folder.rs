@@ -27,9 +27,9 @@ use zip::result::ZipError;
 
 pub use super::images::entries;
 use super::images::{Images, has_pictures};
-use super::{idx, npy, table};
-use crate::allowance::{Allowance, open_file};
+use super::{idx, table};
 use crate::error::{Error, Source};
+use crate::files::{Allowance, npy, open_file};
 use crate::train::{Arrays, ColumnRole, Dataset};
 
 /// Samples for training and, if they are separate, for tests.

@@ -12,8 +12,8 @@ use flate2::read::GzDecoder;
 use tile_compiler::dtype::DType;
 use tile_compiler::tensor::{Tensor, TensorType};
 
-use crate::allowance::{Allowance, MOST_AXES, open_file};
 use crate::error::{Error, Source};
+use crate::files::{Allowance, MOST_AXES, open_file};
 
 /// Reads a file, as gzip if its name ends in `.gz`. Returns the remaining allowance, too.
 ///

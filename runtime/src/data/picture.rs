@@ -18,8 +18,8 @@ use image::{DynamicImage, ExtendedColorType, GrayImage, ImageDecoder, ImageError
 use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::tensor::{Tensor, TensorType, zeroed};
 
-use crate::allowance::{Allowance, Exceeded, open_file, read_file};
 use crate::error::{Error, Source};
+use crate::files::{Allowance, Exceeded, open_file, read_file};
 use crate::model::Declared;
 
 /// The scaling of pixel values and the way of resizing.

@@ -9,8 +9,8 @@ use std::path::Path;
 use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::tensor::{Tensor, TensorType};
 
-use crate::allowance::{Allowance, Counted};
 use crate::error::Error;
+use crate::files::{Allowance, Counted};
 use crate::train::{Arrays, ColumnRole};
 
 /// A header and rows of numbers. All numbers are finite as f32.

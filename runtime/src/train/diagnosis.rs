@@ -3,13 +3,15 @@
 use tile_compiler::dtype::Scalar;
 use tile_compiler::graph::{Graph, NodeId, Op};
 use tile_compiler::passes::dead;
+use tile_compiler::pipeline::Options;
 use tile_compiler::tensor::Tensor;
 use tile_lang::span::Span;
 
+use crate::builder;
 use crate::device::Device;
 use crate::error::Error;
-use crate::model;
 use crate::session::Session;
+use crate::store::Store;
 
 /// A tensor with a NaN or an infinity.
 pub struct Bad {
@@ -39,7 +41,9 @@ pub fn first_bad(
     let names: Vec<(String, Option<Span>)> =
         wanted.iter().map(|id| (graph.value_name(*id), graph.node(*id).span)).collect();
     graph.outputs = wanted.iter().enumerate().map(|(number, id)| (format!("v{number}"), *id)).collect();
-    let mut session: Session = pollster::block_on(model::session(graph, device, sources, None))?;
+    let mut store = Store::default();
+    let session = builder::session(graph, device, sources, Options::default(), &mut store);
+    let mut session: Session = pollster::block_on(session)?;
     for name in session.given_names() {
         session.set(&name, &value(&name)?)?;
     }

@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 use super::callback::Callback;
 use super::fit::{Epoch, Progress};
 use super::reading::Reading;
-use crate::data::{can_be_written, special, write_whole};
 use crate::error::Error;
+use crate::files::{can_be_written, special, write_whole};
 
 /// Writes a line for each epoch: JSON, or CSV if the file's name ends in `.csv`. The file is
 /// created with its first line. Each line is written completely or not at all.

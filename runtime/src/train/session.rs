@@ -2,12 +2,14 @@
 
 use std::collections::HashSet;
 
+use tile_compiler::lower::Binding;
+
 use super::dataset::Dataset;
 use super::fit::{Epoch, Fit};
 use super::reading::Reading;
-use super::trainer::Trainer;
+use super::trainer::{Trainer, TrainerBuilder};
 use crate::error::Error;
-use crate::session::Session;
+use crate::session::{Origin, Session};
 
 impl Session {
     /// Trains the session's model by its `train` block, from the session's weights or their initial
@@ -37,7 +39,12 @@ impl Session {
     /// Returns a trainer of the session's model that starts with the session's weights.
     fn trainer(&mut self) -> Result<Trainer, Error> {
         let missing = || Error::data("a session that was not made from a program has nothing to train".to_owned());
-        let mut trainer = self.origin.clone().ok_or_else(missing)?.build()?;
+        let Origin { model, device, entry, mut bindings, limits } = self.origin.clone().ok_or_else(missing)?;
+        // A trainer takes the inputs' shapes from the data.
+        bindings.inputs.retain(|_, binding| !matches!(binding, Binding::Tensor(_)));
+        bindings.sizes.clear();
+        let builder = TrainerBuilder::new(model, device, entry, bindings);
+        let mut trainer = limits.into_iter().fold(builder, TrainerBuilder::limits).build()?;
         let first = self.has_no_weights();
         self.initialise(trainer.settings().seed)?;
         let paths: Vec<String> = self.weights().map(|(path, _)| path.to_owned()).collect();

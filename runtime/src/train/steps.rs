@@ -12,13 +12,14 @@ use std::path::{Path, PathBuf};
 use tile_compiler::dtype::DType;
 use tile_compiler::graph::Graph;
 use tile_compiler::lower::{Binding, Network, Role, Targets, Weight, WeightKind, lower, train};
+use tile_compiler::pipeline::Options;
 use tile_compiler::tensor::{Tensor, TensorType};
 
 use super::dataset::{Column, ColumnRole};
 use super::reading::Reading;
 use super::trainer::Program;
+use crate::builder;
 use crate::error::Error;
-use crate::model;
 use crate::session::{Session, first_values};
 use crate::store::Store;
 use crate::weights::{self, Titles};
@@ -312,7 +313,10 @@ impl Steps {
             self.weights.clone_from(&weights);
         }
         let sources = program.model.sources();
-        let mut session = pollster::block_on(model::step(graph, &program.device, sources, &mut self.store))?;
+        // The session owns the store's weights from `Session::attach` to `Session::detach`.
+        let options = Options { updates: true, ..Options::default() };
+        let mut session =
+            pollster::block_on(builder::session(graph, &program.device, sources, options, &mut self.store))?;
         let metrics =
             weights.iter().filter(|weight| weight.role == Role::Metric && !self.zeros.contains_key(&weight.path));
         let metrics: HashSet<&str> = metrics.map(|weight| weight.path.as_str()).collect();

@@ -18,9 +18,9 @@ use tile_lang::diagnostic::Diagnostic;
 use crate::device::Device;
 use crate::error::Error;
 use crate::executable::Watched;
-use crate::model::{self, Model};
+use crate::model::Model;
 use crate::session::{Outputs, Session};
-use crate::tune::{Tune, Tuning};
+use crate::tune::{Tune, Tuning, tune_graph};
 
 /// The model to train, and its device.
 pub(super) struct Program {
@@ -47,7 +47,7 @@ pub struct TrainerBuilder {
 }
 
 impl TrainerBuilder {
-    pub(crate) fn new(model: Model, device: Device, entry: Option<String>, bindings: Bindings) -> TrainerBuilder {
+    pub(super) fn new(model: Model, device: Device, entry: Option<String>, bindings: Bindings) -> TrainerBuilder {
         TrainerBuilder { model, device, entry, bindings, frozen: Vec::new(), bytes: None }
     }
 
@@ -277,7 +277,7 @@ impl Trainer {
         let Program { device, model, .. } = &self.program;
         let graph = self.steps.graph(&self.program, Mode::Train, &columns, samples)?;
         let options = Options { updates: true, ..Options::default() };
-        model::tuned(graph, device, model.sources(), &options, tune)
+        tune_graph(graph, device, model.sources(), &options, tune)
     }
 
     /// Returns a session of one training step on the data's first `batch_size` samples, with all

@@ -25,17 +25,19 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use tile_compiler::graph::Graph;
 use tile_compiler::nest::Nest;
+use tile_compiler::pipeline::Options;
 use tile_compiler::plan::{Plan, Work};
 use tile_compiler::schedule::{Key, Schedule, ranked};
+use tile_lang::Sources;
 
 use self::arena::{Arena, Contender};
 #[cfg(feature = "wgpu")]
 pub(crate) use self::kept::{Entry, Kept};
+use crate::builder::{self, SessionBuilder};
 use crate::device::Device;
 use crate::error::Error;
-#[cfg(doc)]
-use crate::model::SessionBuilder;
 
 /// To win, a schedule must take less than this fraction of the best time so far. A smaller gain is
 /// noise.
@@ -160,12 +162,36 @@ impl Subject<'_> {
     }
 }
 
+impl SessionBuilder<'_> {
+    /// Measures schedules for the program's kernels, and keeps the best ones for the device. Later
+    /// builds for the device use them, in this and in other processes. See [`crate::tune`]. Does
+    /// nothing on a device that has nothing to tune.
+    ///
+    /// # Errors
+    /// Returns the errors of [`SessionBuilder::build`]. Results measured before an error are kept.
+    pub fn tune(&self, tune: Tune) -> Result<Tuning, Error> {
+        let graph = self.rounded(self.network()?.graph);
+        tune_graph(graph, self.device, self.model.sources(), &Options::default(), tune)
+    }
+}
+
+/// Tunes the kernels of the graph's plan: see [`SessionBuilder::tune`].
+pub(crate) fn tune_graph(
+    mut graph: Graph,
+    device: &Device,
+    sources: &Sources,
+    options: &Options,
+    tune: Tune,
+) -> Result<Tuning, Error> {
+    tune_plan(&builder::plan(&mut graph, device, sources, options)?, device, tune)
+}
+
 /// Tunes the kernels that each run of `plan` launches. The plan must have been made without tuned
 /// schedules.
 ///
 /// # Errors
 /// If the device fails. The results until then are kept.
-pub(crate) fn tune(plan: &Plan, device: &Device, tune: Tune) -> Result<Tuning, Error> {
+fn tune_plan(plan: &Plan, device: &Device, tune: Tune) -> Result<Tuning, Error> {
     if device.tuning().is_err() {
         return Ok(Tuning { finished: true, ..Tuning::default() });
     }

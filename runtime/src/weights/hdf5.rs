@@ -21,7 +21,7 @@ use tile_compiler::dtype::DType;
 use tile_compiler::tensor::TensorType;
 
 use super::{WeightsError, caused, error, keras2};
-use crate::allowance::Allowance;
+use crate::files::Allowance;
 
 /// The tensors of a file.
 pub struct Contents {

@@ -14,8 +14,8 @@ use tile_lang::Limits;
 use zip::ZipArchive;
 
 use super::{Content, DTYPES, WeightsError, WeightsFile, caused, error};
-use crate::allowance::{Allowance, MOST_AXES, read_file};
-use crate::data::npy;
+use crate::files::npy;
+use crate::files::{Allowance, MOST_AXES, read_file};
 
 /// The maximum length of a safetensors header or an index in bytes. It suffices for some 300,000
 /// tensors.

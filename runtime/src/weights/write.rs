@@ -11,8 +11,9 @@ use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
 use super::{DTYPES, Format, error, format};
-use crate::data::{npy, write_whole};
 use crate::error::Error;
+use crate::files::{npy, write_whole};
+use crate::onnx::TileProgram;
 
 /// Writes tensors by name to a .safetensors or .npz file. The file appears whole or not at all.
 ///
@@ -37,10 +38,19 @@ pub fn write(path: &Path, tensors: &[(String, Tensor)]) -> Result<(), Error> {
         }
         Format::Npz => &|file| write_npz(file, tensors),
         Format::Index => return Err(failed("weights are written to one file, .safetensors or .npz".into())),
-        #[cfg(not(target_arch = "wasm32"))]
         Format::Keras => return Err(failed("weights are written to .safetensors or .npz".into())),
     };
     write_whole(path, write).map_err(|source| Error::Write { path: path.to_owned(), source })
+}
+
+impl TileProgram {
+    /// Writes the weights by their names in the program to a .safetensors or .npz file.
+    ///
+    /// # Errors
+    /// Fails if a weight cannot be read or the file cannot be written.
+    pub fn save_weights(&self, path: impl AsRef<Path>) -> Result<(), Error> {
+        write(path.as_ref(), &self.weights()?)
+    }
 }
 
 /// Returns the header of a safetensors file, and the tensors in the order of their bytes. The

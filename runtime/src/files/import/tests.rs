@@ -94,5 +94,5 @@ fn a_program_may_be_anywhere() {
     assert_eq!(read(&Imports::of("main.tile"), "Cargo.toml"), fs::read_to_string("Cargo.toml").unwrap());
     assert_eq!(read(&Imports::of("src/../main.tile"), "../nothing.tile"), OUTSIDE);
     assert!(super::read_program("/dev/zero").is_err() || cfg!(not(unix)));
-    assert_eq!(crate::allowance::open_file("src".as_ref()).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    assert_eq!(crate::files::open_file("src".as_ref()).unwrap_err().kind(), io::ErrorKind::InvalidInput);
 }

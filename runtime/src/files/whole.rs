@@ -49,7 +49,7 @@ pub fn can_be_written(path: &Path) -> io::Result<()> {
 
 /// Opens a special file, such as a pipe or a device. Returns `None` if `path` is or will be a
 /// regular file.
-pub(crate) fn special(path: &Path) -> io::Result<Option<File>> {
+pub fn special(path: &Path) -> io::Result<Option<File>> {
     match Target::find(path)? {
         Target::Special(path) => open_special(&path).map(Some),
         Target::File { .. } => Ok(None),

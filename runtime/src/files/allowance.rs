@@ -15,7 +15,7 @@ use std::path::Path;
 use tile_compiler::tensor::{TensorType, zeroed};
 use tile_lang::Limits;
 
-use crate::memory::available;
+use crate::available::available;
 
 /// The bytes that any file may take. A compressed file of a few kilobytes can be an honest one.
 const LEAST: u64 = 512 << 20;

@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 
 use tile_lang::{Imported, normal};
 
-use crate::allowance::open_file;
+use super::open_file;
 
 /// The most bytes of a program's text.
 const LONGEST: u64 = 1 << 26;

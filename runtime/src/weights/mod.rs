@@ -6,11 +6,8 @@
 //! session as it was. Its tensors are read one by one, so there is never a second copy of all of
 //! them.
 
-#[cfg(not(target_arch = "wasm32"))]
 mod hdf5;
-#[cfg(not(target_arch = "wasm32"))]
 mod keras;
-#[cfg(not(target_arch = "wasm32"))]
 mod keras2;
 mod open;
 mod write;
@@ -27,9 +24,9 @@ use tile_compiler::tensor::{Tensor, TensorType};
 use tile_lang::{Limits, did_you_mean};
 use zip::ZipArchive;
 
-use crate::allowance::{Allowance, open_file};
-use crate::data::npy;
 use crate::error::{Error, Source};
+use crate::files::npy;
+use crate::files::{Allowance, open_file};
 use crate::session::Session;
 
 pub use crate::error::WeightsError;
@@ -41,7 +38,6 @@ enum Format {
     Npz,
     /// An index that maps each tensor to one of several safetensors files beside it.
     Index,
-    #[cfg(not(target_arch = "wasm32"))]
     Keras,
 }
 
@@ -50,7 +46,6 @@ fn format(path: &Path) -> Result<Format, WeightsError> {
         Some("safetensors") => Ok(Format::SafeTensors),
         Some("npz") => Ok(Format::Npz),
         Some("json") => Ok(Format::Index),
-        #[cfg(not(target_arch = "wasm32"))]
         Some("h5" | "hdf5") => Ok(Format::Keras),
         _ => Err(error(
             path,
@@ -101,12 +96,10 @@ enum Content {
     /// The files, and for each tensor the indices of its file and of the tensor in that file.
     Shards(Vec<WeightsFile>, Vec<(usize, usize)>),
     /// One dataset for each tensor, and the Keras names of the layers.
-    #[cfg(not(target_arch = "wasm32"))]
     Keras(Vec<hdf5_reader::Dataset>, Titles),
 }
 
 /// The Keras names of layers, by their paths in the file.
-#[cfg(not(target_arch = "wasm32"))]
 pub(crate) type Titles = BTreeMap<String, String>;
 
 impl WeightsFile {
@@ -134,7 +127,6 @@ impl WeightsFile {
             Format::SafeTensors => open::safetensors(&path, file, allowance.clone())?,
             Format::Npz => open::npz(&path, file, allowance.clone())?,
             Format::Index => open::index(&path, file, limits)?,
-            #[cfg(not(target_arch = "wasm32"))]
             Format::Keras => {
                 let hdf5::Contents { tensors, datasets, titles } = hdf5::open(&path, file, &allowance)?;
                 (tensors, Content::Keras(datasets, titles))
@@ -149,7 +141,6 @@ impl WeightsFile {
     }
 
     /// Returns the Keras names of the layers, for a Keras file.
-    #[cfg(not(target_arch = "wasm32"))]
     pub(crate) fn titles(&self) -> Option<&Titles> {
         match &self.content {
             Content::Keras(_, titles) => Some(titles),
@@ -180,7 +171,6 @@ impl WeightsFile {
                 Tensor::from_bytes(ty.clone(), bytes)
                     .ok_or_else(|| failed(&"it has not as many bytes as its shape says"))
             }
-            #[cfg(not(target_arch = "wasm32"))]
             Content::Keras(datasets, _) => {
                 let mut bytes = zeros().map_err(|e| by(e.into()))?;
                 hdf5::read(&datasets[number], ty.dtype.size(), &mut bytes).map_err(|e| failed(&e))?;
@@ -219,7 +209,6 @@ const DTYPES: [(DType, Dtype); 13] = [
 
 /// Returns the program's paths of a file's tensors. They are the names in the file, except for a
 /// Keras file.
-#[cfg(not(target_arch = "wasm32"))]
 pub(crate) fn paths(
     file: &Path,
     expected: &[(String, TensorType)],
@@ -316,7 +305,6 @@ pub(crate) fn converted(tensor: Tensor, dtype: DType) -> Option<Tensor> {
     Tensor::from_scalars(TensorType::new(dtype, tensor.shape()), tensor.scalars())
 }
 
-#[cfg(not(target_arch = "wasm32"))]
 impl Session {
     /// Loads all weights from a .safetensors or .npz file by their paths, or from a .h5 file by its
     /// layers. Floats are converted to the weight's type. Returns the entries that no weight takes:

@@ -9,7 +9,7 @@
 //! `numpy.load(f).view(ml_dtypes.bfloat16)` reads it. `V2` is read as bf16.
 //!
 //! A malformed file is an error. Memory is bounded by the file's own length, whatever its header
-//! claims. See [`crate::allowance`]. Bytes after the elements are ignored, as in NumPy.
+//! claims. See [`super::allowance`]. Bytes after the elements are ignored, as in NumPy.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
@@ -18,7 +18,7 @@ use std::path::Path;
 use tile_compiler::dtype::DType;
 use tile_compiler::tensor::{Tensor, TensorType, with_room};
 
-use crate::allowance::{Allowance, MOST_AXES};
+use super::{Allowance, MOST_AXES};
 
 mod header;
 

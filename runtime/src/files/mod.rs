@@ -1,0 +1,10 @@
+//! Files: the memory that reading one may take, and writing that leaves a whole file or none.
+
+mod allowance;
+mod import;
+pub mod npy;
+mod whole;
+
+pub use allowance::{Allowance, Counted, Exceeded, MOST_AXES, open_file, read_file};
+pub use import::{Imports, read_program};
+pub use whole::{can_be_written, special, write_whole};
