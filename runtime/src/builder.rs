@@ -3,18 +3,15 @@
 use std::collections::BTreeMap;
 
 use tile_compiler::dtype::{DType, Scalar};
-use tile_compiler::graph::{Graph, NodeId};
-use tile_compiler::interpret;
+use tile_compiler::graph::Graph;
 use tile_compiler::lower::{Binding, Bindings, Network, Setting, lower};
-use tile_compiler::pipeline::{self, Options};
-use tile_compiler::plan::{Plan, Port};
+use tile_compiler::passes;
+use tile_compiler::pipeline::Options;
 use tile_compiler::tensor::{Tensor, TensorType};
 use tile_lang::{Limits, Sources};
 
-use crate::device::{Device, Kind};
+use crate::device::Device;
 use crate::error::Error;
-use crate::executable::{Executable, ReferenceExecutable, given_name, narrow};
-use crate::memory;
 use crate::model::Model;
 use crate::session::{Origin, Session};
 use crate::store::Store;
@@ -169,35 +166,21 @@ impl Session {
 /// Builds a session on the device for a graph made from `sources`. It shares the weights of
 /// `store`: it owns them from [`Session::attach`] to [`Session::detach`], the store otherwise.
 pub(crate) async fn session(
-    mut graph: Graph,
+    graph: Graph,
     device: &Device,
     sources: &Sources,
     options: Options,
     store: &mut Store,
 ) -> Result<Session, Error> {
-    if let Kind::Reference = device.0 {
-        memory::require(device.name(), interpret::memory(&graph), store.limit)?;
-        let named = |id: NodeId| (given_name(&graph, id).to_owned(), graph.node(id).ty.clone());
-        let inputs = graph.inputs.iter().map(|&id| named(id)).collect();
-        let weights = graph.weights.iter().map(|&id| named(id)).collect();
-        let outputs = graph.outputs.iter().map(|(name, id)| (name.clone(), graph.node(*id).ty.clone())).collect();
-        return Ok(Session::new(inputs, weights, outputs, Executable::Reference(ReferenceExecutable::new(graph))));
-    }
-    let options = Options { tuned: device.tuned(), ..options };
-    let plan = plan(&mut graph, device, sources, &options)?;
-    device.note_unsuited(&plan);
-    let ports = |ports: &[Port]| ports.iter().map(|p| (p.name.clone(), p.ty.clone())).collect();
-    let (inputs, weights, outputs) = (ports(&plan.inputs), ports(&plan.weights), ports(&plan.outputs));
-    Ok(Session::new(inputs, weights, outputs, Executable::new(device, plan, store).await?))
+    device.0.build(graph, sources, options, store).await.map(Session::new)
 }
 
-/// Plans the graph for the device.
-pub(crate) fn plan(graph: &mut Graph, device: &Device, sources: &Sources, options: &Options) -> Result<Plan, Error> {
-    pipeline::optimise(graph);
-    pipeline::plan_with(graph, &device.profile(), options).map_err(|error| match error.diagnostic(graph) {
-        Some(diagnostic) => Error::Program { sources: sources.clone(), diagnostics: vec![diagnostic] },
-        None => Error::bug(error),
-    })
+/// Rounds the operands of the graph's contractions to a 16-bit float, if `factors` is one.
+pub(crate) fn narrow(mut graph: Graph, factors: Option<DType>) -> Graph {
+    if let Some(dtype) = factors.filter(|dtype| dtype.is_float() && dtype.bits() < 32) {
+        passes::narrow(&mut graph, dtype);
+    }
+    graph
 }
 
 /// A type that describes an input: a [`TensorType`], or a shape with f32 elements.

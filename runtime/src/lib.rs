@@ -28,16 +28,17 @@
 #[cfg(feature = "ndarray")]
 pub mod array;
 mod available;
+mod backend;
+mod backends;
 mod builder;
 #[cfg(all(feature = "wgpu", not(target_family = "wasm")))]
 mod cache;
 pub mod check;
-mod checked;
 pub mod cpu;
 pub mod data;
 mod device;
+mod device_info;
 mod error;
-mod executable;
 mod files;
 mod host;
 mod memory;
@@ -56,7 +57,8 @@ pub mod weights;
 mod wgpu;
 
 pub use builder::{InputType, SessionBuilder};
-pub use device::{Device, DeviceInfo};
+pub use device::Device;
+pub use device_info::DeviceInfo;
 pub use error::{Blame, Error, Source};
 pub use files::{Imports, read_program};
 pub use model::{Declared, Model};

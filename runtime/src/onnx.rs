@@ -115,7 +115,7 @@ impl Foreign for OnnxFile {
         let mut staged = Staged::new(self.clone(), builder.device.clone(), builder.factors, builder.given()?);
         let mut imported = staged.import()?;
         if imported.by_values {
-            return Ok(Session::staged(staged.with(imported)));
+            return Ok(staged.with(imported).session());
         }
         let graph = std::mem::take(&mut imported.network.graph);
         let mut session = pollster::block_on(builder.session(graph))?;

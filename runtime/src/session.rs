@@ -10,11 +10,10 @@ use tile_compiler::plan::{Cost, Plan};
 use tile_compiler::tensor::{Tensor, TensorType};
 use tile_lang::Limits;
 
+use crate::backend::{Executable, Ports, Watched};
 use crate::device::Device;
 use crate::error::Error;
-use crate::executable::{Executable, Watched};
 use crate::model::Model;
-use crate::staged::Staged;
 use crate::store::Store;
 use crate::trace::Trace;
 
@@ -28,7 +27,7 @@ pub struct Session {
     /// The number of inputs in `given`.
     inputs: usize,
     outputs: Vec<(String, TensorType)>,
-    executable: Executable,
+    executable: Box<dyn Executable>,
     /// The graph of the weights' initial values: see [`Network::initial`].
     initial: Graph,
     /// The program that the session was made from.
@@ -56,12 +55,8 @@ struct Given {
 }
 
 impl Session {
-    pub(crate) fn new(
-        inputs: Vec<(String, TensorType)>,
-        weights: Vec<(String, TensorType)>,
-        outputs: Vec<(String, TensorType)>,
-        executable: Executable,
-    ) -> Session {
+    pub(crate) fn new(executable: Box<dyn Executable>) -> Session {
+        let Ports { inputs, weights, outputs } = executable.ports();
         let (count, all) = (inputs.len(), inputs.into_iter().chain(weights));
         let given = all.map(|(name, ty)| Given { name, ty, kept: false }).collect();
         Session { given, inputs: count, outputs, executable, initial: Graph::default(), origin: None }
@@ -152,14 +147,6 @@ impl Session {
 
     fn named(&self, tensors: Vec<Tensor>) -> Outputs {
         Outputs(self.outputs.iter().map(|(name, _)| name.clone()).zip(tensors).collect())
-    }
-
-    /// Creates a session of a model that is compiled while it runs. The model must be imported
-    /// once.
-    pub(crate) fn staged(model: Staged) -> Session {
-        let [inputs, outputs] = model.types();
-        let names = inputs.iter().map(|(name, _)| name.clone()).collect();
-        Session::new(inputs, Vec::new(), outputs, Executable::Staged { model: Box::new(model), inputs: names })
     }
 
     /// Runs the program. `inputs` must give every input not set by [`Session::set`], by name, in

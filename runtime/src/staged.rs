@@ -8,14 +8,16 @@ use std::sync::Arc;
 
 use tile_compiler::dtype::DType;
 use tile_compiler::onnx::{Given, Imported, OnnxError};
-use tile_compiler::tensor::{Tensor, TensorType};
+use tile_compiler::tensor::Tensor;
 
+use crate::backend::{Executable, Pending, Ports, given_name, ready};
+use crate::builder::narrow;
 use crate::device::Device;
 use crate::error::Error;
-use crate::executable::{given_name, narrow};
 use crate::onnx::OnnxFile;
 use crate::session::Session;
 
+/// A model that is compiled while it runs.
 pub struct Staged {
     file: Arc<OnnxFile>,
     device: Device,
@@ -26,6 +28,8 @@ pub struct Staged {
     imported: Option<Imported>,
     /// The compiled parts, in the order in which they run.
     parts: Vec<Part>,
+    /// The names of the inputs, by number.
+    inputs: Vec<String>,
     outputs: Vec<Tensor>,
 }
 
@@ -37,7 +41,8 @@ struct Part {
 
 impl Staged {
     pub fn new(file: Arc<OnnxFile>, device: Device, factors: Option<DType>, given: Given) -> Staged {
-        Staged { file, device, factors, given, imported: None, parts: Vec::new(), outputs: Vec::new() }
+        let (imported, parts, inputs, outputs) = Default::default();
+        Staged { file, device, factors, given, imported, parts, inputs, outputs }
     }
 
     /// Imports the model for the current values. Runs the parts whose values determine shapes.
@@ -62,28 +67,14 @@ impl Staged {
         Staged { imported: Some(imported), ..self }
     }
 
-    /// Returns the names and types of the inputs, and of the outputs for the current values.
-    pub fn types(&self) -> [Vec<(String, TensorType)>; 2] {
-        let Some(imported) = &self.imported else { return Default::default() };
-        let graph = &imported.network.graph;
-        let outputs = graph.outputs.iter().map(|(name, id)| (name.clone(), graph.node(*id).ty.clone()));
-        [imported.inputs().map(|(name, ty)| (name.to_owned(), ty.clone())).collect(), outputs.collect()]
-    }
-
-    /// Sets the value of an input.
-    pub fn set(&mut self, name: &str, tensor: &Tensor) {
-        if self.given.values.get(name) != Some(tensor) {
-            self.imported = None;
-            self.given.values.insert(name.to_owned(), tensor.clone());
-        }
-    }
-
-    pub fn get(&self, name: &str) -> Option<Tensor> {
-        self.given.values.get(name).cloned()
+    /// Returns a session of the model, which must be imported.
+    pub fn session(self) -> Session {
+        let inputs = self.ports().inputs.into_iter().map(|(name, _)| name).collect();
+        Session::new(Box::new(Staged { inputs, ..self }))
     }
 
     /// Runs the model. All inputs must have been set.
-    pub fn execute(&mut self) -> Result<(), Error> {
+    fn execute(&mut self) -> Result<(), Error> {
         let imported = match self.imported.take() {
             Some(imported) => imported,
             None => self.import()?,
@@ -94,9 +85,43 @@ impl Staged {
         self.outputs = run_part(file, device, *factors, given, parts, last, &imported)?;
         Ok(())
     }
+}
 
-    pub fn outputs(&self) -> &[Tensor] {
-        &self.outputs
+impl Executable for Staged {
+    /// Returns the inputs, and the outputs for the current values.
+    fn ports(&self) -> Ports {
+        let Some(imported) = &self.imported else { return Ports::default() };
+        let graph = &imported.network.graph;
+        let outputs = graph.outputs.iter().map(|(name, id)| (name.clone(), graph.node(*id).ty.clone())).collect();
+        let inputs = imported.inputs().map(|(name, ty)| (name.to_owned(), ty.clone())).collect();
+        Ports { inputs, weights: Vec::new(), outputs }
+    }
+
+    fn set<'a>(&'a mut self, number: usize, tensor: &'a Tensor) -> Pending<'a, ()> {
+        let name = &self.inputs[number];
+        if self.given.values.get(name) != Some(tensor) {
+            self.imported = None;
+            self.given.values.insert(name.clone(), tensor.clone());
+        }
+        ready(Ok(()))
+    }
+
+    fn get(&self, number: usize) -> Pending<'_, Tensor> {
+        let value = self.inputs.get(number).and_then(|name| self.given.values.get(name)).cloned();
+        ready(value.ok_or_else(|| Error::internal(format!("there is no input or weight {number}"))))
+    }
+
+    fn repeat(&mut self, runs: u32) -> Pending<'_, ()> {
+        ready((0..runs).try_for_each(|_| self.execute()))
+    }
+
+    fn output(&self, number: usize) -> Pending<'_, Tensor> {
+        let output = self.outputs.get(number).cloned();
+        ready(output.ok_or_else(|| Error::internal(format!("there is no output {number} before a run"))))
+    }
+
+    fn read(&self) -> Pending<'_, Vec<Tensor>> {
+        ready(Ok(self.outputs.clone()))
     }
 }
 

@@ -5,18 +5,16 @@
 //! activation costs nothing. In host memory the active executable owns the weights' blocks, and
 //! returns them afterwards.
 
+use std::any::Any;
 use std::collections::HashMap;
-#[cfg(feature = "wgpu")]
-use std::sync::Arc;
 
 use tile_compiler::dtype::DType;
 use tile_compiler::tensor::{Tensor, TensorType};
 
+use crate::backend::{Pending, Shared};
 use crate::error::Error;
 use crate::host::Block;
 use crate::storage::from_storage;
-#[cfg(feature = "wgpu")]
-use crate::wgpu::Gpu;
 
 /// Weights by path.
 #[derive(Default)]
@@ -41,8 +39,14 @@ pub enum Memory {
     /// A tensor of the reference interpreter.
     Tensor(Tensor),
     Block(Block),
-    #[cfg(feature = "wgpu")]
-    Buffer(Arc<Gpu>, wgpu::Buffer),
+    /// Memory of a device.
+    Device(Box<dyn DeviceMemory>),
+}
+
+/// The memory of a weight on a device. Executables of the device know its type.
+pub trait DeviceMemory: Any + Shared {
+    /// Returns the weight, which is stored as `storage`. `None` if there is no memory for it.
+    fn read<'a>(&'a self, storage: DType, ty: &'a TensorType) -> Pending<'a, Option<Tensor>>;
 }
 
 impl Store {
@@ -55,7 +59,6 @@ impl Store {
         self.weights.get(path)
     }
 
-    #[cfg(feature = "wgpu")]
     pub fn get_mut(&mut self, path: &str) -> Option<&mut Stored> {
         self.weights.get_mut(path)
     }
@@ -93,8 +96,7 @@ impl Store {
         let value = match memory {
             Memory::Tensor(tensor) => Some(tensor.clone()),
             Memory::Block(block) => from_storage(block.bytes(), *storage, ty),
-            #[cfg(feature = "wgpu")]
-            Memory::Buffer(gpu, buffer) => from_storage(&gpu.download(buffer).await?, *storage, ty),
+            Memory::Device(memory) => memory.read(*storage, ty).await?,
         };
         value.map(Some).ok_or_else(|| Error::unstorable(ty, *storage))
     }

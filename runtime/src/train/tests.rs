@@ -3,8 +3,9 @@ use std::sync::atomic::Ordering;
 use tile_compiler::tensor::Tensor;
 
 use super::dataset::{Arrays, Dataset};
-use crate::device::{Device, Kind};
+use crate::device::Device;
 use crate::model::Model;
+use crate::wgpu::Gpu;
 
 const PROGRAM: &str = "
 model Network(X[N, 3]) -> (Y) { Y = X |> Dense(8, activation = tanh) |> BatchNormalization() |> Dense(2); }
@@ -16,7 +17,7 @@ train Network { loss = MeanSquaredError(); optimizer = Adam(0.01); metrics = [Me
 #[test]
 fn a_step_is_one_submission() {
     let Ok(device) = Device::wgpu(0) else { return };
-    let Kind::Wgpu { gpu, .. } = &device.0 else { return };
+    let Some(gpu) = Gpu::of(&device) else { return };
     let value = |n: usize| ((n * 7919 + 13) % 101) as f32 / 50.0 - 1.0;
     let tensor =
         |columns: usize| Tensor::from_f32([12, columns], &(0..12 * columns).map(value).collect::<Vec<_>>()).unwrap();

@@ -15,9 +15,9 @@ use super::steps::{Mode, Step, Steps};
 use tile_lang::Limits;
 use tile_lang::diagnostic::Diagnostic;
 
+use crate::backend::Watched;
 use crate::device::Device;
 use crate::error::Error;
-use crate::executable::Watched;
 use crate::model::Model;
 use crate::session::{Outputs, Session};
 use crate::tune::{Tune, Tuning, tune_graph};

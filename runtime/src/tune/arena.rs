@@ -14,9 +14,9 @@ use tile_compiler::schedule::{Choice, Schedule, kernel};
 use tile_compiler::tensor::{Tensor, TensorType};
 
 use super::sample::{self, Floats};
+use crate::backend::Executable;
 use crate::device::Device;
 use crate::error::Error;
-use crate::executable::Executable;
 use crate::store::Store;
 
 /// The seconds of a sample: long beside the resolution of the clocks.
@@ -54,7 +54,7 @@ pub struct Contender {
     pub schedule: Schedule,
     /// The seconds of a launch, as last measured.
     pub seconds: f64,
-    executable: Executable,
+    executable: Box<dyn Executable>,
     /// The runs of a sample.
     runs: u32,
 }
@@ -77,7 +77,7 @@ impl<'a> Arena<'a> {
     /// If the device is lost or has no memory.
     pub fn compile(&mut self, schedule: &Schedule) -> Result<Option<Contender>, Error> {
         let Some(plan) = plan(self.nest, schedule, &self.profile) else { return Ok(None) };
-        let executable = match pollster::block_on(Executable::new(&self.device, plan, &mut self.store)) {
+        let executable = match pollster::block_on(self.device.0.compile(plan, &mut self.store)) {
             Ok(executable) => executable,
             // A kernel that the driver's compiler rejects, for example as too large, is the
             // schedule's fault.

@@ -14,8 +14,6 @@
 
 mod arena;
 mod device;
-#[cfg(feature = "wgpu")]
-mod kept;
 mod sample;
 mod search;
 #[cfg(test)]
@@ -33,9 +31,8 @@ use tile_compiler::schedule::{Key, Schedule, ranked};
 use tile_lang::Sources;
 
 use self::arena::{Arena, Contender};
-#[cfg(feature = "wgpu")]
-pub(crate) use self::kept::{Entry, Kept};
-use crate::builder::{self, SessionBuilder};
+use crate::backend;
+use crate::builder::SessionBuilder;
 use crate::device::Device;
 use crate::error::Error;
 
@@ -183,7 +180,7 @@ pub(crate) fn tune_graph(
     options: &Options,
     tune: Tune,
 ) -> Result<Tuning, Error> {
-    tune_plan(&builder::plan(&mut graph, device, sources, options)?, device, tune)
+    tune_plan(&backend::plan(&mut graph, &device.profile(), sources, options)?, device, tune)
 }
 
 /// Tunes the kernels that each run of `plan` launches. The plan must have been made without tuned

@@ -13,8 +13,9 @@ use tile_compiler::tensor::{Tensor, TensorType};
 use super::arena::Arena;
 use super::*;
 use crate::Model;
-use crate::executable::Executable;
 use crate::store::Store;
+#[cfg(feature = "wgpu")]
+use crate::wgpu::{Gpu, Kept, lock};
 
 /// Programs with the shapes of their inputs: every template, every kind of epilogue, and difficult
 /// cases for error bounds.
@@ -149,7 +150,7 @@ fn tables_are_used_where_they_suit() {
             assert_eq!(routine.choice, Choice::Tuned, "{routine}");
         }
         let device = Device::check(profile());
-        let mut executable = pollster::block_on(Executable::new(&device, plan, &mut Store::default())).unwrap();
+        let mut executable = pollster::block_on(device.0.compile(plan, &mut Store::default())).unwrap();
         for (number, (_, tensor)) in given.iter().enumerate() {
             pollster::block_on(executable.set(number, tensor)).unwrap();
         }
@@ -186,8 +187,8 @@ fn what_has_nothing_to_tune() {
 #[cfg(feature = "wgpu")]
 fn adapter() -> Option<Device> {
     let device = Device::wgpu(0).ok()?;
-    if let crate::device::Kind::Wgpu { gpu, .. } = &device.0 {
-        *crate::wgpu::lock(&gpu.tuned) = Kept::default();
+    if let Some(gpu) = Gpu::of(&device) {
+        *lock(&gpu.tuned) = Kept::default();
     }
     Some(device)
 }

@@ -9,7 +9,7 @@ use wgpu::{
 
 use super::confirm::confirm;
 use super::gpu::Gpu;
-use crate::device::DeviceInfo;
+use crate::device_info::DeviceInfo;
 use crate::error::Error;
 
 /// The optional features that kernels use, with the names that users see.

@@ -5,6 +5,7 @@
 //! buffers that they share. The iterations of a loop are recorded one after the other. The kernel
 //! reads the iteration number from a uniform buffer with all numbers, at a dynamic offset.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -21,11 +22,11 @@ use wgpu::{
 
 use super::gpu::{Gpu, Mapping, aligned};
 use super::pipeline::pipelines;
+use crate::backend::{Pending, kernel};
 use crate::error::Error;
-use crate::executable::kernel;
 use crate::memory as host;
 use crate::storage::{from_storage, to_storage};
-use crate::store::{self, Store, Stored};
+use crate::store::{self, DeviceMemory, Store, Stored};
 
 /// A plan compiled and bound for a GPU.
 pub struct GpuExecutable {
@@ -39,6 +40,18 @@ pub struct GpuExecutable {
     /// Whether the prelude must run before the next run.
     stale: bool,
     readbacks: Vec<Readback>,
+}
+
+/// The buffer of a weight in the store.
+struct StoredBuffer {
+    gpu: Arc<Gpu>,
+    buffer: Buffer,
+}
+
+impl DeviceMemory for StoredBuffer {
+    fn read<'a>(&'a self, storage: DType, ty: &'a TensorType) -> Pending<'a, Option<Tensor>> {
+        Box::pin(async move { Ok(from_storage(&self.gpu.download(&self.buffer).await?, storage, ty)) })
+    }
 }
 
 /// A step at one iteration of each enclosing loop.
@@ -113,7 +126,8 @@ impl GpuExecutable {
         for port in &plan.weights {
             if store.get(&port.name).is_none() {
                 let storage = plan.buffers[port.buffer].storage;
-                let memory = store::Memory::Buffer(gpu.clone(), memory(&buffers, port.buffer)?.clone());
+                let buffer = memory(&buffers, port.buffer)?.clone();
+                let memory = store::Memory::Device(Box::new(StoredBuffer { gpu: gpu.clone(), buffer }));
                 store.put(&port.name, Stored { ty: port.ty.clone(), storage, memory, given: false });
             }
         }
@@ -292,7 +306,9 @@ fn allocate(gpu: &Gpu, plan: &Plan, store: &Store) -> Result<Vec<Option<Buffer>>
     let slots: Vec<Buffer> = plan.slots.iter().map(|&bytes| create(bytes)).collect();
     let mut stored: HashMap<BufferId, &Buffer> = HashMap::new();
     for port in &plan.weights {
-        if let Some(Stored { memory: store::Memory::Buffer(_, buffer), .. }) = store.get(&port.name) {
+        if let Some(Stored { memory: store::Memory::Device(memory), .. }) = store.get(&port.name)
+            && let Some(StoredBuffer { buffer, .. }) = (&**memory as &dyn Any).downcast_ref()
+        {
             stored.insert(port.buffer, buffer);
         }
     }

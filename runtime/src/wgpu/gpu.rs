@@ -16,7 +16,7 @@ use super::adapter;
 use super::pipeline_cache::Compiled;
 use crate::error::{Error, Source};
 #[cfg(not(target_family = "wasm"))]
-use crate::{cache, tune::Kept};
+use {super::kept::Kept, crate::cache};
 
 /// An open device with its queue.
 pub struct Gpu {

@@ -6,11 +6,14 @@
 //! All reports of the device, by error scope, callback or panic, become an [`Error`].
 
 mod adapter;
+mod backend;
 #[cfg(not(target_family = "wasm"))]
 mod clock;
 mod confirm;
 mod executable;
 mod gpu;
+#[cfg(not(target_family = "wasm"))]
+mod kept;
 mod pipeline;
 mod pipeline_cache;
 #[cfg(test)]
@@ -19,6 +22,8 @@ mod tests;
 mod trace;
 
 pub use adapter::{list, open};
+pub use backend::WgpuBackend;
 pub use confirm::confirm;
-pub use executable::{GpuExecutable, GpuWatched};
-pub use gpu::{Gpu, lock};
+pub use gpu::Gpu;
+#[cfg(test)]
+pub use {gpu::lock, kept::Kept};

@@ -12,8 +12,8 @@ use wgpu::{
 };
 
 use super::gpu::Gpu;
+use crate::backend::kernel;
 use crate::error::Error;
-use crate::executable::{emit, kernel};
 
 /// Compiles a pipeline for each of the plan's routines. With `checked`, kernels check their
 /// accesses.
@@ -64,7 +64,7 @@ pub(super) async fn compile_all(gpu: &Gpu, kernels: &[&Kernel], checked: bool) -
 const DOING: &str = "to compile the program's kernels";
 
 fn compile(gpu: &Gpu, kernel: &Kernel, checked: bool) -> Result<ComputePipeline, Error> {
-    let module = emit(kernel)?;
+    let module = tile_compiler::emit::module(kernel).map_err(Error::bug)?;
     let label = Some(kernel.name.as_str());
     let descriptor = ShaderModuleDescriptor { label, source: ShaderSource::Naga(Cow::Owned(module)) };
     let checks = if checked { ShaderRuntimeChecks::checked() } else { ShaderRuntimeChecks::unchecked() };

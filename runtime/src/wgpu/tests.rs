@@ -4,7 +4,8 @@ use pollster::block_on;
 use tile_compiler::tensor::Tensor;
 
 use super::executable::GpuExecutable;
-use crate::device::{Device, Kind};
+use super::gpu::Gpu;
+use crate::device::Device;
 use crate::error::Error;
 use crate::model::Model;
 use crate::store::Store;
@@ -20,7 +21,7 @@ fn executable() -> Option<(wgpu::Device, GpuExecutable)> {
     let device = Device::from_wgpu(raw.clone(), queue);
     let model = Model::compile("function f(X[N]) -> (Y) { Y = X + 1; }").unwrap();
     let plan = model.on(&device).input("X", [64]).build().unwrap().plan()?.clone();
-    let Kind::Wgpu { gpu, .. } = &device.0 else { return None };
+    let gpu = Gpu::of(&device)?;
     let mut executable = block_on(GpuExecutable::new(gpu.clone(), plan, false, &mut Store::default())).unwrap();
     block_on(executable.set(0, &Tensor::from_f32([64], &[1.0; 64]).unwrap())).unwrap();
     Some((raw, executable))

@@ -5,9 +5,9 @@ use tile_compiler::profile::Profile;
 use tile_compiler::schedule::Choice;
 use tile_compiler::tensor::{Tensor, TensorType};
 
-use super::Executable;
 use crate::Device;
 use crate::store::Store;
+use crate::wgpu::Gpu;
 
 /// The devices that run kernels: the checker, and whichever adapter is there.
 fn devices() -> Vec<Device> {
@@ -108,7 +108,7 @@ fn plan() -> Plan {
 #[test]
 fn a_plan_runs_the_same_on_every_device() {
     for device in devices() {
-        let mut executable = pollster::block_on(Executable::new(&device, plan(), &mut Store::default())).unwrap();
+        let mut executable = pollster::block_on(device.0.compile(plan(), &mut Store::default())).unwrap();
         for x in [[1.0, 2.0, 3.0, 4.0, 255.0], [9.0, 0.0, 1.0, 1.0, 1.0]] {
             pollster::block_on(executable.set(0, &tensor(DType::U8, &x))).unwrap();
             let outputs = pollster::block_on(executable.run()).unwrap();
@@ -129,7 +129,7 @@ fn a_plan_runs_the_same_on_every_device() {
 #[test]
 fn a_device_that_fails_says_why() {
     let error = |device: &Device, plan: Plan| {
-        let executable = pollster::block_on(Executable::new(device, plan, &mut Store::default()));
+        let executable = pollster::block_on(device.0.compile(plan, &mut Store::default()));
         executable.and_then(|mut executable| pollster::block_on(executable.run())).unwrap_err().to_string()
     };
     let mut unwritten = plan();
@@ -153,12 +153,12 @@ fn a_device_that_fails_says_why() {
 #[test]
 fn a_lost_device_is_an_error() {
     let Ok(device) = Device::wgpu(0) else { return };
-    let crate::device::Kind::Wgpu { gpu, .. } = &device.0 else { return };
-    let mut executable = pollster::block_on(Executable::new(&device, plan(), &mut Store::default())).unwrap();
+    let Some(gpu) = Gpu::of(&device) else { return };
+    let mut executable = pollster::block_on(device.0.compile(plan(), &mut Store::default())).unwrap();
     gpu.device.destroy();
     for _ in 0..2 {
         let _ = pollster::block_on(executable.set(0, &tensor(DType::U8, &[0.0; 5])));
         assert!(pollster::block_on(executable.run()).is_err());
     }
-    assert!(pollster::block_on(Executable::new(&device, plan(), &mut Store::default())).is_err());
+    assert!(pollster::block_on(device.0.compile(plan(), &mut Store::default())).is_err());
 }

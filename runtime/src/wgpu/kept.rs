@@ -11,20 +11,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tile_compiler::schedule::{Key, Schedule, Tuned};
+use tile_compiler::schedule::{Key, Tuned};
 
+use crate::backend::TunedEntry as Entry;
 use crate::cache::CacheFile;
-
-/// The result for one kernel.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
-    /// The seconds of a launch under the default schedule, and under the tuned one.
-    pub default_seconds: f64,
-    pub seconds: f64,
-    /// Whether the search finished, so that another one is not expected to find anything better.
-    pub finished: bool,
-    pub schedule: Schedule,
-}
 
 /// The tuned schedules of a device, and the file that keeps them.
 #[derive(Default)]

@@ -4,17 +4,18 @@
 use std::fmt::Display;
 
 use naga::Module;
+use tile_compiler::emit;
 use tile_compiler::nest::{Nest, Output};
 use tile_compiler::plan::{Launch, Plan, Work};
 
+use crate::backend::kernel;
 use crate::check::{self, Unwritten};
 use crate::error::Error;
-use crate::executable::{emit, kernel};
 use crate::host::Memory;
 
 /// Emits the modules of a plan's kernels, by routine.
 pub fn modules(plan: &Plan) -> Result<Vec<Module>, Error> {
-    plan.routines.iter().map(|routine| emit(kernel(routine)?)).collect()
+    plan.routines.iter().map(|routine| emit::module(kernel(routine)?).map_err(Error::bug)).collect()
 }
 
 /// Runs a launch's kernel. `modules` are the plan's.
