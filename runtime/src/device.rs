@@ -6,7 +6,9 @@ use tile_compiler::profile::Profile;
 use tile_compiler::schedule::Tuned;
 
 use crate::backend::Backend;
-use crate::backends::{Check, Cpu, Reference, describe_cpu};
+#[cfg(feature = "check")]
+use crate::backends::Check;
+use crate::backends::{Cpu, Reference, describe_cpu};
 use crate::device_info::DeviceInfo;
 use crate::error::Error;
 #[cfg(feature = "wgpu")]
@@ -36,6 +38,7 @@ impl Device {
     }
 
     /// Returns the kernel checker for the kernels of a device with this shader profile.
+    #[cfg(feature = "check")]
     pub fn check(profile: Profile) -> Device {
         Device::of(Check { profile })
     }
@@ -74,7 +77,12 @@ impl Device {
         match name {
             "cpu" => Ok(Device::cpu()),
             "reference" => Ok(Device::reference()),
+            #[cfg(feature = "check")]
             "check" => Ok(Device::check(Profile::generic())),
+            #[cfg(not(feature = "check"))]
+            "check" => {
+                Err(Error::NoDevice { name: name.into(), reason: "this build is without the kernel checker".into() })
+            }
             "wgpu" => open(None).await,
             _ => match name.strip_prefix("wgpu:").and_then(|number| number.parse().ok()) {
                 Some(number) => open(Some(number)).await,

@@ -4,7 +4,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use tile_compiler::dtype::DType;
-use tile_compiler::onnx::OnnxError;
 use tile_compiler::tensor::TensorType;
 use tile_lang::Sources;
 use tile_lang::diagnostic::Diagnostic;
@@ -177,12 +176,6 @@ impl Error {
     /// Returns the error for a tensor that the plan's storage type cannot hold.
     pub(crate) fn unstorable(ty: &TensorType, storage: DType) -> Error {
         Error::internal(format!("{ty} is to be stored as {storage}"))
-    }
-}
-
-impl From<OnnxError> for Error {
-    fn from(OnnxError(what): OnnxError) -> Error {
-        Error::Onnx { what }
     }
 }
 

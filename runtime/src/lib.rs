@@ -16,14 +16,20 @@
 //! A [`Model`] is a checked program, a [`Device`] runs programs, and a [`Session`] is a program
 //! compiled for given shapes on one device, with its memory there.
 //!
+//! From the ground up, each using those before it:
+//!
+//! - `files`: reading within bounds, and writing whole files.
 //! - `error`: errors.
-//! - `data`: files with tensors.
-//! - `wgpu`, `cpu` and `check`: the devices.
-//! - `host`: plans on host memory.
-//! - `storage`: conversion to the types that devices store.
-//! - `store`: weights shared by sessions.
-//! - `cache`: results kept for the next process.
-//! - `tune`: measurement of schedules.
+//! - `host`, `store`, `storage`, `memory`: the memory of programs, and weights that they share.
+//! - `backend`: what a device does. `cpu`, `check`, `wgpu` and `backends`: the devices.
+//! - `device`, `model`, `builder`, `session`, `trace`, `onnx`: what an app sees.
+//! - `weights`, `tune`, `train`, `data`: upper floors, each behind a feature of its name.
+
+// Each feature uses its part of the modules that all share.
+#![cfg_attr(
+    not(all(feature = "check", feature = "data", feature = "keras", feature = "onnx", feature = "wgpu")),
+    allow(dead_code)
+)]
 
 #[cfg(feature = "ndarray")]
 pub mod array;
@@ -33,6 +39,7 @@ mod backends;
 mod builder;
 #[cfg(all(feature = "wgpu", not(target_family = "wasm")))]
 mod cache;
+#[cfg(feature = "check")]
 pub mod check;
 pub mod cpu;
 pub mod data;
@@ -43,15 +50,20 @@ mod files;
 mod host;
 mod memory;
 mod model;
+#[cfg(feature = "onnx")]
 mod onnx;
 mod prng;
 mod session;
+#[cfg(feature = "onnx")]
 mod staged;
 mod storage;
 mod store;
 mod trace;
+#[cfg(feature = "train")]
 pub mod train;
+#[cfg(feature = "tune")]
 pub mod tune;
+#[cfg(feature = "weights")]
 pub mod weights;
 #[cfg(feature = "wgpu")]
 mod wgpu;
@@ -62,6 +74,7 @@ pub use device_info::DeviceInfo;
 pub use error::{Blame, Error, Source};
 pub use files::{Imports, read_program};
 pub use model::{Declared, Model};
+#[cfg(feature = "onnx")]
 pub use onnx::TileProgram;
 pub use session::{Outputs, Session};
 pub use tile_compiler::dtype::{DType, Scalar};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::lower::{Binding, Bindings, Network};
-use tile_compiler::onnx::{self, Evaluator, External, Given, Imported, Stored, import};
+use tile_compiler::onnx::{self, Evaluator, External, Given, Imported, OnnxError, Stored, import};
 use tile_compiler::tensor::Tensor;
 
 use crate::builder::SessionBuilder;
@@ -17,6 +17,12 @@ use crate::files::{Allowance, open_file, read_file};
 use crate::model::{Declared, Foreign, Model};
 use crate::session::Session;
 use crate::staged::Staged;
+
+impl From<OnnxError> for Error {
+    fn from(OnnxError(what): OnnxError) -> Error {
+        Error::Onnx { what }
+    }
+}
 
 /// An ONNX model and the folder of its file.
 #[derive(Clone, Debug)]

@@ -1,6 +1,7 @@
 //! Tests with small files that claim to be large, or expand to be. Each is an error that states the
 //! size, within 2 seconds of processor time and a gigabyte in a release build. Files that are large
 //! on disk are read.
+#![cfg(all(feature = "data", feature = "keras"))]
 
 use std::fs::{self, File};
 use std::io::{Read, Write};

@@ -1,5 +1,6 @@
 //! Tests of every public function of the runtime with nonsensical values. None panics or aborts.
 //! Impossible requests give an error or nothing.
+#![cfg(all(feature = "data", feature = "keras", feature = "onnx"))]
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};

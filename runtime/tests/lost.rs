@@ -1,7 +1,7 @@
 //! Tests of devices that an app destroys at random moments. Each later use returns the same error,
 //! which names the device. A newly opened device continues bit for bit. `TILE_LOST_ROUNDS` is the
 //! number of devices destroyed in each test.
-#![cfg(feature = "wgpu")]
+#![cfg(all(feature = "train", feature = "wgpu"))]
 
 use std::path::PathBuf;
 use std::thread;

@@ -1,5 +1,6 @@
 //! Tests with damaged files. Every reader returns a tensor or an error, in bounded memory and time,
 //! for any bytes.
+#![cfg(all(feature = "data", feature = "keras", feature = "onnx"))]
 
 use std::fs;
 use std::path::{Path, PathBuf};

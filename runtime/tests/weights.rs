@@ -1,4 +1,5 @@
 //! Tests of weights through the public API, on every device of this machine.
+#![cfg(feature = "weights")]
 
 use tile_compiler::graph::Graph;
 use tile_runtime::{Blame, Device, Error, Session, Tensor};

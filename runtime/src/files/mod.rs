@@ -3,8 +3,10 @@
 mod allowance;
 mod import;
 pub mod npy;
+#[cfg(feature = "write")]
 mod whole;
 
 pub use allowance::{Allowance, Counted, Exceeded, MOST_AXES, open_file, read_file};
 pub use import::{Imports, read_program};
+#[cfg(feature = "write")]
 pub use whole::{can_be_written, special, write_whole};

@@ -6,8 +6,10 @@
 //! session as it was. Its tensors are read one by one, so there is never a second copy of all of
 //! them.
 
+#[cfg(feature = "keras")]
 mod hdf5;
 mod keras;
+#[cfg(feature = "keras")]
 mod keras2;
 mod open;
 mod write;
@@ -38,6 +40,7 @@ enum Format {
     Npz,
     /// An index that maps each tensor to one of several safetensors files beside it.
     Index,
+    #[cfg(feature = "keras")]
     Keras,
 }
 
@@ -46,7 +49,10 @@ fn format(path: &Path) -> Result<Format, WeightsError> {
         Some("safetensors") => Ok(Format::SafeTensors),
         Some("npz") => Ok(Format::Npz),
         Some("json") => Ok(Format::Index),
+        #[cfg(feature = "keras")]
         Some("h5" | "hdf5") => Ok(Format::Keras),
+        #[cfg(not(feature = "keras"))]
+        Some("h5" | "hdf5") => Err(error(path, "this build is without the files of Keras")),
         _ => Err(error(
             path,
             "the name of a file of weights ends in .safetensors, .safetensors.index.json, .npz, .h5 or .hdf5",
@@ -96,6 +102,7 @@ enum Content {
     /// The files, and for each tensor the indices of its file and of the tensor in that file.
     Shards(Vec<WeightsFile>, Vec<(usize, usize)>),
     /// One dataset for each tensor, and the Keras names of the layers.
+    #[cfg(feature = "keras")]
     Keras(Vec<hdf5_reader::Dataset>, Titles),
 }
 
@@ -127,6 +134,7 @@ impl WeightsFile {
             Format::SafeTensors => open::safetensors(&path, file, allowance.clone())?,
             Format::Npz => open::npz(&path, file, allowance.clone())?,
             Format::Index => open::index(&path, file, limits)?,
+            #[cfg(feature = "keras")]
             Format::Keras => {
                 let hdf5::Contents { tensors, datasets, titles } = hdf5::open(&path, file, &allowance)?;
                 (tensors, Content::Keras(datasets, titles))
@@ -143,6 +151,7 @@ impl WeightsFile {
     /// Returns the Keras names of the layers, for a Keras file.
     pub(crate) fn titles(&self) -> Option<&Titles> {
         match &self.content {
+            #[cfg(feature = "keras")]
             Content::Keras(_, titles) => Some(titles),
             _ => None,
         }
@@ -171,6 +180,7 @@ impl WeightsFile {
                 Tensor::from_bytes(ty.clone(), bytes)
                     .ok_or_else(|| failed(&"it has not as many bytes as its shape says"))
             }
+            #[cfg(feature = "keras")]
             Content::Keras(datasets, _) => {
                 let mut bytes = zeros().map_err(|e| by(e.into()))?;
                 hdf5::read(&datasets[number], ty.dtype.size(), &mut bytes).map_err(|e| failed(&e))?;

@@ -13,7 +13,6 @@ use zip::{CompressionMethod, ZipWriter};
 use super::{DTYPES, Format, error, format};
 use crate::error::Error;
 use crate::files::{npy, write_whole};
-use crate::onnx::TileProgram;
 
 /// Writes tensors by name to a .safetensors or .npz file. The file appears whole or not at all.
 ///
@@ -38,12 +37,14 @@ pub fn write(path: &Path, tensors: &[(String, Tensor)]) -> Result<(), Error> {
         }
         Format::Npz => &|file| write_npz(file, tensors),
         Format::Index => return Err(failed("weights are written to one file, .safetensors or .npz".into())),
+        #[cfg(feature = "keras")]
         Format::Keras => return Err(failed("weights are written to .safetensors or .npz".into())),
     };
     write_whole(path, write).map_err(|source| Error::Write { path: path.to_owned(), source })
 }
 
-impl TileProgram {
+#[cfg(feature = "onnx")]
+impl crate::onnx::TileProgram {
     /// Writes the weights by their names in the program to a .safetensors or .npz file.
     ///
     /// # Errors
