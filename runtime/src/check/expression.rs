@@ -9,15 +9,44 @@ use super::machine::{Frame, Machine};
 use super::value::{Column, Number, Pointer, Value, Word, literal};
 
 impl<'a> Machine<'a> {
+    /// Returns the value of an expression, from those of its operands.
     pub fn evaluate(&mut self, frame: &Frame<'a>, handle: Handle<Expression>, lanes: &[usize]) -> Result<Value> {
         let expression = &frame.body.expressions[handle];
-        let column = match *expression {
-            Expression::Literal(value) => Column::splat(self.lanes, &[literal(value)]),
+        let pointer = |memory: usize, lanes: usize| Value::Pointer(Pointer { memory, offsets: vec![0; lanes] });
+        match *expression {
             Expression::Constant(constant) => {
                 let init = self.module.constants[constant].init;
                 let value = self.constants.get(init.index()).cloned();
-                return Ok(value.ok_or_else(|| Kind::unsupported(expression))?);
+                Ok(value.ok_or_else(|| Kind::unsupported(expression))?)
             }
+            Expression::FunctionArgument(index) => Ok(frame.arguments[index as usize].clone()),
+            Expression::GlobalVariable(global) => {
+                let memory = self.bound(global).ok_or_else(|| Kind::unsupported(expression))?;
+                Ok(pointer(memory, self.lanes))
+            }
+            Expression::LocalVariable(local) => Ok(pointer(frame.locals[local.index()], self.lanes)),
+            Expression::Access { base, index } => {
+                let scalar = frame.scalar(index)?;
+                let indices = frame.data(index)?.component(0);
+                let index = |lane: usize| match Number::of(indices[lane], scalar) {
+                    Number::Integer(index) => index,
+                    Number::Float(index) => index as i128,
+                };
+                self.access(frame, base, index, lanes)
+            }
+            Expression::AccessIndex { base, index } => match &frame.layout(base)?.shape {
+                Shape::Struct(members) => member(frame, base, members, index as usize, lanes),
+                _ => self.access(frame, base, |_| i128::from(index), lanes),
+            },
+            _ => self.compute(frame, handle, lanes).map(Value::Data),
+        }
+    }
+
+    /// Returns the value of an expression that is neither a pointer nor a part of a value.
+    fn compute(&mut self, frame: &Frame<'a>, handle: Handle<Expression>, lanes: &[usize]) -> Result<Column> {
+        let expression = &frame.body.expressions[handle];
+        Ok(match *expression {
+            Expression::Literal(value) => Column::splat(self.lanes, &[literal(value)]),
             Expression::ZeroValue(_) => Column::zero(self.lanes, frame.layout(handle)?.leaves().len()),
             Expression::Compose { ref components, .. } => {
                 let parts = components.iter().map(|&part| frame.data(part)).collect::<Result<Vec<_>>>()?;
@@ -32,31 +61,6 @@ impl<'a> Machine<'a> {
                 let parts = pattern[..size as usize].iter().map(|&part| vector.slice(part as usize, 1));
                 Column::concatenate(self.lanes, parts.collect::<Vec<_>>().iter())
             }
-            Expression::FunctionArgument(index) => return Ok(frame.arguments[index as usize].clone()),
-            Expression::GlobalVariable(global) => {
-                let memory = self.bound(global).ok_or_else(|| Kind::unsupported(expression))?;
-                return Ok(Value::Pointer(Pointer { memory, offsets: vec![0; self.lanes] }));
-            }
-            Expression::LocalVariable(local) => {
-                let memory = frame.locals[local.index()];
-                return Ok(Value::Pointer(Pointer { memory, offsets: vec![0; self.lanes] }));
-            }
-            Expression::Access { base, index } => {
-                let scalar = frame.scalar(index)?;
-                let indices = frame.data(index)?.component(0);
-                let index = |lane: usize| match Number::of(indices[lane], scalar) {
-                    Number::Integer(index) => index,
-                    Number::Float(index) => index as i128,
-                };
-                return self.access(frame, base, index, lanes);
-            }
-            Expression::AccessIndex { base, index } => {
-                let layout = frame.layout(base)?;
-                if let Shape::Struct(members) = &layout.shape {
-                    return member(frame, base, members, index as usize, lanes);
-                }
-                return self.access(frame, base, |_| i128::from(index), lanes);
-            }
             Expression::Load { pointer } => {
                 let layout = frame.layout(pointer)?;
                 self.load(frame.pointer(pointer)?, layout, lanes)?
@@ -70,57 +74,33 @@ impl<'a> Machine<'a> {
                 let operands = [frame.data(condition)?, frame.data(accept)?, frame.data(reject)?];
                 Column::map(lanes, operands, |[condition, accept, reject]| if condition != 0 { accept } else { reject })
             }
-            Expression::Relational { fun, argument } => {
-                let scalar = frame.scalar(argument)?;
-                let argument = frame.data(argument)?;
-                let float = |word: u64| match Number::of(word, scalar) {
-                    Number::Float(value) => value,
-                    Number::Integer(value) => value as f64,
-                };
-                let fold = |f: fn(u64, u64) -> u64| {
-                    (1..argument.components()).fold(argument.slice(0, 1), |folded, index| {
-                        Column::map(lanes, [&folded, &argument.slice(index, 1)], |[a, b]| f(a, b))
-                    })
-                };
-                match fun {
-                    RelationalFunction::All => fold(|a, b| a & b),
-                    RelationalFunction::Any => fold(|a, b| a | b),
-                    RelationalFunction::IsNan => Column::map(lanes, [argument], |[word]| float(word).is_nan().word()),
-                    RelationalFunction::IsInf => {
-                        Column::map(lanes, [argument], |[word]| float(word).is_infinite().word())
-                    }
-                }
-            }
+            Expression::Relational { fun, argument } => relational(frame, fun, argument, lanes)?,
             Expression::Math { fun, arg, arg1, arg2, arg3 } => self.math(frame, fun, arg, [arg1, arg2, arg3], lanes)?,
-            Expression::As { expr, kind, convert } => {
-                let from = frame.scalar(expr)?;
-                match convert {
-                    // A bit cast between scalars of one width.
-                    None => frame.data(expr)?.clone(),
-                    Some(width) => {
-                        let to = naga::Scalar { kind, width };
-                        Column::map(lanes, [frame.data(expr)?], |[word]| Number::of(word, from).word(to))
-                    }
-                }
+            // A bit cast between scalars of one width.
+            Expression::As { expr, convert: None, .. } => frame.data(expr)?.clone(),
+            Expression::As { expr, kind, convert: Some(width) } => {
+                let (from, to) = (frame.scalar(expr)?, naga::Scalar { kind, width });
+                Column::map(lanes, [frame.data(expr)?], |[word]| Number::of(word, from).word(to))
             }
-            Expression::ArrayLength(pointer) => {
-                let layout = frame.layout(pointer)?;
-                let pointer = frame.pointer(pointer)?;
-                let memory = &self.memories[pointer.memory];
-                let mut column = Column::zero(self.lanes, 1);
-                for &lane in lanes {
-                    let length = layout.length(memory.bytes_after(pointer.offsets[lane]));
-                    column.component_mut(0)[lane] = length.unwrap_or(0) as u64;
-                }
-                column
-            }
+            Expression::ArrayLength(pointer) => self.array_length(frame, pointer, lanes)?,
             Expression::CooperativeLoad { columns, rows, ref data, .. } => {
                 self.load_matrix(frame, [rows as usize, columns as usize], data, lanes)?
             }
             Expression::CooperativeMultiplyAdd { a, b, c } => self.multiply_add(frame, [a, b, c], lanes)?,
             _ => return Err(Kind::unsupported(expression).into()),
-        };
-        Ok(Value::Data(column))
+        })
+    }
+
+    fn array_length(&self, frame: &Frame, pointer: Handle<Expression>, lanes: &[usize]) -> Result<Column> {
+        let layout = frame.layout(pointer)?;
+        let pointer = frame.pointer(pointer)?;
+        let memory = &self.memories[pointer.memory];
+        let mut column = Column::zero(self.lanes, 1);
+        for &lane in lanes {
+            let length = layout.length(memory.bytes_after(pointer.offsets[lane]));
+            column.component_mut(0)[lane] = length.unwrap_or(0) as u64;
+        }
+        Ok(column)
     }
 
     /// Returns an element of a vector, matrix or array, or a pointer to it. Checks that the index
@@ -198,6 +178,32 @@ impl<'a> Machine<'a> {
         }
         Ok(Column::map(lanes, [left, right], |[a, b]| f(a, b)))
     }
+}
+
+/// Returns whether all, or any, components of a vector are true, or which are NaN or infinite.
+fn relational(
+    frame: &Frame,
+    function: RelationalFunction,
+    argument: Handle<Expression>,
+    lanes: &[usize],
+) -> Result<Column> {
+    let scalar = frame.scalar(argument)?;
+    let argument = frame.data(argument)?;
+    let float = |word: u64| match Number::of(word, scalar) {
+        Number::Float(value) => value,
+        Number::Integer(value) => value as f64,
+    };
+    let fold = |f: fn(u64, u64) -> u64| {
+        (1..argument.components()).fold(argument.slice(0, 1), |folded, index| {
+            Column::map(lanes, [&folded, &argument.slice(index, 1)], |[a, b]| f(a, b))
+        })
+    };
+    Ok(match function {
+        RelationalFunction::All => fold(|a, b| a & b),
+        RelationalFunction::Any => fold(|a, b| a | b),
+        RelationalFunction::IsNan => Column::map(lanes, [argument], |[word]| float(word).is_nan().word()),
+        RelationalFunction::IsInf => Column::map(lanes, [argument], |[word]| float(word).is_infinite().word()),
+    })
 }
 
 /// Returns a member of a struct, or a pointer to it.

@@ -27,6 +27,17 @@ impl Validation<'_> {
     pub fn kept_back(fraction: f64, samples: usize) -> usize {
         samples.saturating_sub((samples as f64 * (1.0 - fraction)).floor() as usize)
     }
+
+    /// Returns the number of samples that training leaves out.
+    fn samples(&self, samples: usize) -> Result<usize, Error> {
+        match *self {
+            Validation::Fraction(fraction) if !(0.0..1.0).contains(&fraction) => Err(Error::data(format!(
+                "a fraction of {fraction} is kept back for validation: it is at least 0, and below 1"
+            ))),
+            Validation::Fraction(fraction) => Ok(Validation::kept_back(fraction, samples)),
+            Validation::Set(_) => Ok(0),
+        }
+    }
 }
 
 /// Options of training.
@@ -129,34 +140,25 @@ impl<'a> Fit<'a> {
         self
     }
 
-    pub(super) fn run(mut self, trainer: &mut Trainer, data: &dyn Dataset) -> Result<Vec<Epoch>, Error> {
+    pub(super) fn run(self, trainer: &mut Trainer, data: &dyn Dataset) -> Result<Vec<Epoch>, Error> {
+        let Fit { epochs, batch_size, shuffle, validation, class_weights, mut callbacks } = self;
         let settings = trainer.settings();
-        let epochs = self.epochs.unwrap_or(settings.epochs);
-        let batch_size = self.batch_size.unwrap_or(settings.batch_size);
-        let shuffle = self.shuffle.unwrap_or(settings.shuffle);
+        let batch_size = batch_size.unwrap_or(settings.batch_size);
         if batch_size == 0 {
             return Err(Error::data("a batch has at least one sample".to_owned()));
         }
         let data: &dyn Dataset = &trainer.typed(data, batch_size);
-        let kept_back = match self.validation {
-            Some(Validation::Fraction(fraction)) if !(0.0..1.0).contains(&fraction) => {
-                let message =
-                    format!("a fraction of {fraction} is kept back for validation: it is at least 0, and below 1");
-                return Err(Error::data(message));
-            }
-            Some(Validation::Fraction(fraction)) => Validation::kept_back(fraction, data.len()),
-            _ => 0,
-        };
+        let kept_back = validation.as_ref().map_or(Ok(0), |validation| validation.samples(data.len()))?;
         let part = Part::new(data, 0, data.len() - kept_back);
         let weighted;
-        let trained: &dyn Dataset = if self.class_weights.is_empty() {
+        let trained: &dyn Dataset = if class_weights.is_empty() {
             &part
         } else {
-            weighted = ClassWeighted::new(&part, &self.class_weights)?;
+            weighted = ClassWeighted::new(&part, &class_weights)?;
             &weighted
         };
         let rest = Part::new(data, data.len() - kept_back, kept_back);
-        let validated: Option<&dyn Dataset> = match &self.validation {
+        let validated: Option<&dyn Dataset> = match &validation {
             Some(Validation::Set(set)) => Some(*set),
             Some(Validation::Fraction(_)) if kept_back > 0 => Some(&rest),
             _ => None,
@@ -165,75 +167,96 @@ impl<'a> Fit<'a> {
             return Err(Error::data("there are no samples to train on".to_owned()));
         }
         trainer.adapt(trained, batch_size)?;
-        let steps = trained.len().div_ceil(batch_size);
-        let begun = (trained.len(), batch_size);
         for epoch in trainer.history.iter().take(trainer.epoch) {
-            self.callbacks.iter_mut().for_each(|callback| callback.resumed(epoch));
+            callbacks.iter_mut().for_each(|callback| callback.resumed(epoch));
         }
-        self.callbacks.iter_mut().try_for_each(|callback| callback.begin())?;
+        callbacks.iter_mut().try_for_each(|callback| callback.begin())?;
+        let (epochs, shuffle) = (epochs.unwrap_or(settings.epochs), shuffle.unwrap_or(settings.shuffle));
+        let mut run = Run { trained, validated, epochs, batch_size, shuffle, callbacks };
         let first = trainer.epoch;
-        let mut stop = false;
-        while trainer.epoch < epochs && !stop {
-            let began = Instant::now();
-            let epoch = trainer.epoch;
-            let order = order(trained.len(), shuffle.then_some((trainer.seed, epoch as u64)))?;
-            trainer.begin_epoch(trained, batch_size)?;
-            let tell = |callbacks: &mut [Box<dyn Callback + 'a>],
-                        trainer: &mut Trainer,
-                        step: usize,
-                        results: Option<&Epoch>|
-             -> Result<bool, Error> {
-                let elapsed = began.elapsed();
-                let mut state = Progress { epoch, epochs, step, steps, elapsed, stop: false, trainer };
-                for callback in callbacks.iter_mut() {
-                    match results {
-                        Some(results) => callback.epoch(&mut state, results)?,
-                        None => callback.step(&mut state)?,
-                    }
-                }
-                Ok(state.stop)
-            };
-            if trainer.seen > 0 && trainer.begun != begun {
-                let ((samples, batch), (before, batch_before)) = (begun, trainer.begun);
-                let message = format!(
-                    "training was stopped within an epoch of {before} samples in batches of {batch_before}, and can go on with \
-                     these alone: there are {samples} in batches of {batch}"
-                );
-                return Err(Error::data(message));
-            }
-            trainer.begun = begun;
-            // A resumed run continues within its epoch.
-            let rest = order.get(trainer.seen..).unwrap_or_default();
-            let mut done = trainer.seen.div_ceil(batch_size);
-            with_batches(trained, rest.chunks(batch_size), |batch| {
-                trainer.train_on(trained, batch)?;
-                done += 1;
-                stop = tell(&mut self.callbacks, trainer, done, None)?;
-                Ok(!stop)
-            })?;
-            // A stop after the last step completes the epoch first.
-            if stop && done < steps {
-                trainer.wait()?;
-                break;
-            }
-            trainer.check_weights()?;
-            // An epoch stopped in its validation already has its training results.
-            if trainer.history.get(epoch).is_none() {
-                let training = trainer.results()?;
-                trainer.history.push(Epoch { epoch, training, validation: Vec::new(), seconds: 0.0 });
-            }
-            let validation = match validated {
-                Some(set) => trainer.evaluate_until(set, batch_size, &|| self.callbacks.iter().any(|c| c.stops()))?,
-                None => Some(Vec::new()),
-            };
-            let Some(validation) = validation else { break };
-            (trainer.epoch, trainer.seen) = (epoch + 1, 0);
-            let Some(results) = trainer.history.last_mut() else { break };
-            (results.validation, results.seconds) = (validation, began.elapsed().as_secs_f64());
-            let results = results.clone();
-            stop |= tell(&mut self.callbacks, trainer, steps, Some(&results))?;
-        }
+        while trainer.epoch < epochs && run.epoch(trainer)? {}
         Ok(trainer.history().get(first..).unwrap_or_default().to_vec())
+    }
+}
+
+/// A call of [`Trainer::fit`], with its settings decided.
+struct Run<'d, 'c> {
+    trained: &'d dyn Dataset,
+    validated: Option<&'d dyn Dataset>,
+    epochs: usize,
+    batch_size: usize,
+    shuffle: bool,
+    callbacks: Vec<Box<dyn Callback + 'c>>,
+}
+
+impl Run<'_, '_> {
+    /// Makes an epoch, or completes the one that a resumed run stopped in. Returns false if a
+    /// callback stopped training.
+    fn epoch(&mut self, trainer: &mut Trainer) -> Result<bool, Error> {
+        let began = Instant::now();
+        let (epoch, trained, batch_size) = (trainer.epoch, self.trained, self.batch_size);
+        let order = order(trained.len(), self.shuffle.then_some((trainer.seed, epoch as u64)))?;
+        trainer.begin_epoch(trained, batch_size)?;
+        self.check_resumed(trainer)?;
+        trainer.begun = (trained.len(), batch_size);
+        // A resumed run continues within its epoch.
+        let rest = order.get(trainer.seen..).unwrap_or_default();
+        let mut done = trainer.seen.div_ceil(batch_size);
+        let mut stop = false;
+        with_batches(trained, rest.chunks(batch_size), |batch| {
+            trainer.train_on(trained, batch)?;
+            done += 1;
+            let mut progress = self.progress(trainer, epoch, done, began);
+            self.callbacks.iter_mut().try_for_each(|callback| callback.step(&mut progress))?;
+            stop = progress.stop;
+            Ok(!stop)
+        })?;
+        // A stop after the last step completes the epoch first.
+        if stop && done < self.steps() {
+            trainer.wait()?;
+            return Ok(false);
+        }
+        trainer.check_weights()?;
+        // An epoch stopped in its validation already has its training results.
+        if trainer.history.get(epoch).is_none() {
+            let training = trainer.results()?;
+            trainer.history.push(Epoch { epoch, training, validation: Vec::new(), seconds: 0.0 });
+        }
+        let validation = match self.validated {
+            Some(set) => trainer.evaluate_until(set, batch_size, &|| self.callbacks.iter().any(|c| c.stops()))?,
+            None => Some(Vec::new()),
+        };
+        let Some(validation) = validation else { return Ok(false) };
+        (trainer.epoch, trainer.seen) = (epoch + 1, 0);
+        let Some(results) = trainer.history.last_mut() else { return Ok(false) };
+        (results.validation, results.seconds) = (validation, began.elapsed().as_secs_f64());
+        let results = results.clone();
+        let mut progress = self.progress(trainer, epoch, self.steps(), began);
+        self.callbacks.iter_mut().try_for_each(|callback| callback.epoch(&mut progress, &results))?;
+        Ok(!stop && !progress.stop)
+    }
+
+    /// Returns the steps of an epoch.
+    fn steps(&self) -> usize {
+        self.trained.len().div_ceil(self.batch_size)
+    }
+
+    fn progress<'t>(&self, trainer: &'t mut Trainer, epoch: usize, step: usize, began: Instant) -> Progress<'t> {
+        let (epochs, steps, elapsed) = (self.epochs, self.steps(), began.elapsed());
+        Progress { epoch, epochs, step, steps, elapsed, stop: false, trainer }
+    }
+
+    /// Checks that a run that was stopped within an epoch has the same samples and batches again.
+    fn check_resumed(&self, trainer: &Trainer) -> Result<(), Error> {
+        let (samples, batch) = (self.trained.len(), self.batch_size);
+        if trainer.seen == 0 || trainer.begun == (samples, batch) {
+            return Ok(());
+        }
+        let (before, batch_before) = trainer.begun;
+        Err(Error::data(format!(
+            "training was stopped within an epoch of {before} samples in batches of {batch_before}, and can go on with \
+             these alone: there are {samples} in batches of {batch}"
+        )))
     }
 }
 

@@ -9,16 +9,18 @@ fn fault(source: &str, workgroups: u32, buffers: &mut [Vec<u8>], options: &Optio
     run_wgsl(source, [workgroups, 1, 1], buffers, options).expect_err("a fault").to_string()
 }
 
-/// Runs the body of a kernel of 8 invocations. `out` and `x` are buffers of 16 words, `shared` has
+/// A kernel of 8 invocations.
+const KERNEL: &str = "
+    @group(0) @binding(0) var<storage, read_write> out: array<i32>;
+    @group(0) @binding(1) var<storage, read> x: array<i32>;
+    var<workgroup> tile: array<i32, 8>;
+    @compute @workgroup_size(8)
+    fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(local_invocation_index) lane: u32) { BODY }";
+
+/// Runs the body of a kernel of 8 invocations. `out` and `x` are buffers of 16 words, `tile` has
 /// 8.
 fn body_fault(body: &str) -> String {
-    let source = format!(
-        "@group(0) @binding(0) var<storage, read_write> out: array<i32>;
-        @group(0) @binding(1) var<storage, read> x: array<i32>;
-        var<workgroup> tile: array<i32, 8>;
-        @compute @workgroup_size(8)
-        fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(local_invocation_index) lane: u32) {{ {body} }}"
-    );
+    let source = KERNEL.replacen("BODY", body, 1);
     let options = Options { undefined: vec![0], loop_limit: 100, subgroup_size: 4, ..Options::default() };
     fault(&source, 2, &mut [vec![0; 64], vec![0; 64]], &options)
 }
