@@ -1,5 +1,6 @@
 //! `tilec devices`: lists the devices of this machine.
 
+use serde::Serialize;
 use tile_runtime::{Device, DeviceInfo, Error};
 
 use crate::json;
@@ -59,7 +60,7 @@ pub fn devices(arguments: &Devices, terminal: &Terminal) -> Result<(), Failure> 
         devices.iter_mut().for_each(|device| device.default = device.name == chosen);
     }
     let text = if arguments.json {
-        json::list(devices.iter().map(json_text)) + "\n"
+        json::line(&devices.iter().map(described).collect::<Vec<_>>())
     } else {
         devices.iter().map(line).collect()
     };
@@ -86,23 +87,36 @@ fn line(device: &DeviceInfo) -> String {
     text
 }
 
-fn json_text(device: &DeviceInfo) -> String {
-    let profile = &device.profile;
-    format!(
-        "{{\"name\":{},\"adapter\":{},\"backend\":{},\"kind\":{},\"default\":{},\"memory\":{},\"features\":{},\
-         \"limits\":{{\"max_invocations\":{},\"max_shared_bytes\":{},\"max_buffers\":{},\"max_binding_bytes\":{},\
-         \"max_buffer_bytes\":{}}}}}",
-        json::string(&device.name),
-        json::string(&device.adapter),
-        json::string(&device.backend),
-        json::string(device.kind),
-        device.default,
-        device.memory.map_or("null".into(), |bytes| bytes.to_string()),
-        json::list(device.features.iter().map(|feature| json::string(feature))),
-        profile.max_invocations,
-        profile.max_shared_bytes,
-        profile.max_buffers,
-        profile.max_binding_bytes,
-        profile.max_buffer_bytes,
-    )
+/// The JSON object of a device.
+#[derive(Serialize)]
+struct Described<'a> {
+    name: &'a str,
+    adapter: &'a str,
+    backend: &'a str,
+    kind: &'a str,
+    default: bool,
+    memory: Option<u64>,
+    features: &'a [&'static str],
+    limits: Limits,
+}
+
+#[derive(Serialize)]
+struct Limits {
+    max_invocations: u32,
+    max_shared_bytes: u32,
+    max_buffers: u32,
+    max_binding_bytes: u64,
+    max_buffer_bytes: u64,
+}
+
+fn described(device: &DeviceInfo) -> Described<'_> {
+    let DeviceInfo { name, adapter, backend, kind, memory, features, profile, default } = device;
+    let limits = Limits {
+        max_invocations: profile.max_invocations,
+        max_shared_bytes: profile.max_shared_bytes,
+        max_buffers: profile.max_buffers,
+        max_binding_bytes: profile.max_binding_bytes,
+        max_buffer_bytes: profile.max_buffer_bytes,
+    };
+    Described { name, adapter, backend, kind, default: *default, memory: *memory, features, limits }
 }

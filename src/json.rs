@@ -1,22 +1,15 @@
-//! JSON text, for `--json`.
+//! JSON text, for `--json`. Keys are in the order of a struct's fields.
 
-/// Quotes and escapes a string.
-pub fn string(text: &str) -> String {
-    let mut quoted = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' => quoted.push_str("\\\""),
-            '\\' => quoted.push_str("\\\\"),
-            '\n' => quoted.push_str("\\n"),
-            c if c.is_control() => quoted.push_str(&format!("\\u{:04x}", c as u32)),
-            c => quoted.push(c),
-        }
-    }
-    quoted.push('"');
-    quoted
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+/// Formats a value and a newline.
+pub fn line(value: &impl Serialize) -> String {
+    // Only keys that are no strings could fail.
+    serde_json::to_string(value).map_or_else(|error| error.to_string(), |text| text + "\n")
 }
 
-/// Formats `[a, b]` from items that are already JSON.
-pub fn list(items: impl IntoIterator<Item = String>) -> String {
-    format!("[{}]", items.into_iter().collect::<Vec<_>>().join(","))
+/// Returns a number by its text, or null.
+pub fn number(text: String) -> Box<RawValue> {
+    RawValue::from_string(text).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }

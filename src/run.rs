@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use serde::Serialize;
+use serde_json::value::RawValue;
 use tile_compiler::dtype::DType;
 use tile_compiler::lower::Binding;
 use tile_runtime::data::picture::{self, is_picture};
@@ -249,21 +251,37 @@ fn write_output(arguments: &Run, source: &Source, path: &Path, tensor: &Tensor) 
     write_whole(path, |file| npy::write(tensor, file)).map_err(|error| Failure::writing(path, &error))
 }
 
-/// Formats `{"device", "outputs": [{"name", "dtype", "shape", "file" or "values"}]}`. Values are in
-/// row-major order. Those without a JSON number (NaN, infinities) are strings.
+/// Formats `{"device", "outputs": [{"name", "dtype", "shape", "file" or "values"}]}`.
 fn json_text(device: &Device, outputs: &Outputs, files: &[Option<PathBuf>]) -> String {
-    let outputs = outputs.iter().zip(files).map(|((name, tensor), file)| {
-        let shape = json::list(tensor.shape().iter().map(usize::to_string));
-        let content = match file {
-            Some(file) => format!("\"file\":{}", json::string(&file.display().to_string())),
-            None => format!("\"values\":{}", json::list(tensor.scalars().map(json_number))),
-        };
-        let name = json::string(name);
-        format!("{{\"name\":{name},\"dtype\":\"{}\",\"shape\":{shape},{content}}}", tensor.dtype())
+    let outputs = outputs.iter().zip(files).map(|((name, tensor), file)| JsonOutput {
+        name,
+        dtype: tensor.dtype().to_string(),
+        shape: tensor.shape(),
+        file: file.as_ref().map(|file| file.display().to_string()),
+        values: file.is_none().then(|| tensor.scalars().map(json_number).collect()),
     });
-    format!("{{\"device\":{},\"outputs\":{}}}\n", json::string(device.name()), json::list(outputs))
+    json::line(&JsonOutputs { device: device.name(), outputs: outputs.collect() })
 }
 
-fn json_number(value: Scalar) -> String {
-    if value.to_f64().is_finite() { value.to_string() } else { json::string(&value.to_string()) }
+#[derive(Serialize)]
+struct JsonOutputs<'a> {
+    device: &'a str,
+    outputs: Vec<JsonOutput<'a>>,
+}
+
+#[derive(Serialize)]
+struct JsonOutput<'a> {
+    name: &'a str,
+    dtype: String,
+    shape: &'a [usize],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
+    /// The values in row-major order. Those without a JSON number (NaN, infinities) are strings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    values: Option<Vec<Box<RawValue>>>,
+}
+
+fn json_number(value: Scalar) -> Box<RawValue> {
+    let text = value.to_string();
+    json::number(if value.to_f64().is_finite() { text } else { format!("{text:?}") })
 }

@@ -7,7 +7,7 @@ use std::io::{BufRead, IsTerminal};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use etcetera::BaseStrategy;
+use etcetera::base_strategy::{BaseStrategy, choose_native_strategy};
 use tile_runtime::{Device, DeviceInfo, Error, Model, Tensor};
 
 use crate::bench::report::time;
@@ -83,8 +83,7 @@ pub fn saved(terminal: &Terminal) -> Option<String> {
 
 /// Returns the file of the saved device.
 fn file() -> Result<PathBuf, Failure> {
-    let folders = etcetera::choose_base_strategy();
-    let folders = folders.map_err(|_| Failure::machine("the folder for settings is unknown: the user has no home"))?;
+    let folders = choose_native_strategy().map_err(|_| Failure::machine("the folder for settings is unknown: the user has no home"))?;
     Ok(folders.config_dir().join("tilec").join("device"))
 }
 

@@ -1,5 +1,7 @@
 //! The time of each step of a run: the table and the JSON lines of `tilec bench WHAT --profile`.
 
+use serde::Serialize;
+use serde_json::value::RawValue;
 use tile_compiler::plan::{self, Plan};
 use tile_compiler::schedule::Choice;
 use tile_runtime::{Error, Session, Trace};
@@ -121,30 +123,48 @@ impl Profile {
         let line = |step: &Step| {
             let rate = |count: u64| number(Some(count as f64 / step.seconds * 1e-9));
             let roofline = row.peak.map(|peak| peak.least(step.flops, step.bytes) / step.seconds);
-            let each = self.handing_over;
-            let fields = [
-                ("workload", json::string(&measurement.workload)),
-                ("device", json::string(&measurement.device)),
-                ("variant", json::string(&measurement.variant)),
-                ("step", step.number.to_string()),
-                ("value", json::string(&step.value)),
-                ("kernel", json::string(&step.kernel)),
-                ("tuned", step.tuned.to_string()),
-                ("launches", step.launches.to_string()),
-                ("time_s", number(Some(step.seconds))),
-                ("share", number(Some(step.seconds / self.seconds()))),
-                ("gflops", rate(step.flops)),
-                ("gbs", rate(step.bytes)),
-                ("flops", step.flops.to_string()),
-                ("bytes", step.bytes.to_string()),
-                ("share_of_roofline", number(roofline)),
-                ("handing_over_s", number(each)),
-            ];
-            let fields: Vec<String> = fields.iter().map(|(key, value)| format!("\"{key}\":{value}")).collect();
-            format!("{{{}}}\n", fields.join(","))
+            json::line(&Line {
+                workload: &measurement.workload,
+                device: &measurement.device,
+                variant: &measurement.variant,
+                step: step.number,
+                value: &step.value,
+                kernel: &step.kernel,
+                tuned: step.tuned,
+                launches: step.launches,
+                time_s: number(Some(step.seconds)),
+                share: number(Some(step.seconds / self.seconds())),
+                gflops: rate(step.flops),
+                gbs: rate(step.bytes),
+                flops: step.flops,
+                bytes: step.bytes,
+                share_of_roofline: number(roofline),
+                handing_over_s: number(self.handing_over),
+            })
         };
         self.steps.iter().map(line).collect()
     }
+}
+
+/// The JSON object of a step.
+#[derive(Serialize)]
+struct Line<'a> {
+    workload: &'a str,
+    device: &'a str,
+    variant: &'a str,
+    step: usize,
+    value: &'a str,
+    kernel: &'a str,
+    tuned: bool,
+    launches: u64,
+    time_s: Box<RawValue>,
+    share: Box<RawValue>,
+    gflops: Box<RawValue>,
+    gbs: Box<RawValue>,
+    flops: u64,
+    bytes: u64,
+    share_of_roofline: Box<RawValue>,
+    handing_over_s: Box<RawValue>,
 }
 
 fn median(times: &mut [f64]) -> f64 {

@@ -1,5 +1,8 @@
 //! Measurements as lines of text and of JSON.
 
+use serde::Serialize;
+use serde_json::value::RawValue;
+
 use super::measure::Measurement;
 use super::peak::Peak;
 use crate::json;
@@ -42,32 +45,51 @@ impl Row {
 
     /// Formats a JSON object and a newline. Scripts rely on the first seven keys.
     pub fn json(&self) -> String {
-        let measurement = &self.measurement;
+        let Measurement { workload, device, variant, cost, .. } = &self.measurement;
         let (compute, bandwidth) = self.shares();
         let billions = |value: Option<f64>| number(value.map(|value| value * 1e-9));
-        let count = |value: Option<u64>| value.map_or("null".into(), |value| value.to_string());
-        let fields = [
-            ("workload", json::string(&measurement.workload)),
-            ("device", json::string(&measurement.device)),
-            ("variant", json::string(&measurement.variant)),
-            ("first_result_s", number(Some(measurement.first_result))),
-            ("median_s", number(Some(measurement.median))),
-            ("gflops", billions(measurement.flops())),
-            ("reps", measurement.repetitions.to_string()),
-            ("min_s", number(Some(measurement.fastest))),
-            ("gbs", billions(measurement.bandwidth())),
-            ("flops", count(measurement.cost.map(|cost| cost.flops))),
-            ("bytes", count(measurement.cost.map(|cost| cost.bytes))),
-            ("peak_gflops", billions(self.peak.map(|peak| peak.flops))),
-            ("peak_gbs", billions(self.peak.map(|peak| peak.bandwidth))),
-            ("share_of_peak_gflops", number(compute)),
-            ("share_of_peak_gbs", number(bandwidth)),
-            ("peak_memory_bytes", count(measurement.peak_memory)),
-            ("adapter", json::string(&self.adapter)),
-        ];
-        let fields: Vec<String> = fields.iter().map(|(key, value)| format!("\"{key}\":{value}")).collect();
-        format!("{{{}}}\n", fields.join(","))
+        json::line(&Line {
+            workload,
+            device,
+            variant,
+            first_result_s: number(Some(self.measurement.first_result)),
+            median_s: number(Some(self.measurement.median)),
+            gflops: billions(self.measurement.flops()),
+            reps: self.measurement.repetitions,
+            min_s: number(Some(self.measurement.fastest)),
+            gbs: billions(self.measurement.bandwidth()),
+            flops: cost.map(|cost| cost.flops),
+            bytes: cost.map(|cost| cost.bytes),
+            peak_gflops: billions(self.peak.map(|peak| peak.flops)),
+            peak_gbs: billions(self.peak.map(|peak| peak.bandwidth)),
+            share_of_peak_gflops: number(compute),
+            share_of_peak_gbs: number(bandwidth),
+            peak_memory_bytes: self.measurement.peak_memory,
+            adapter: &self.adapter,
+        })
     }
+}
+
+/// The JSON object of a measurement.
+#[derive(Serialize)]
+struct Line<'a> {
+    workload: &'a str,
+    device: &'a str,
+    variant: &'a str,
+    first_result_s: Box<RawValue>,
+    median_s: Box<RawValue>,
+    gflops: Box<RawValue>,
+    reps: usize,
+    min_s: Box<RawValue>,
+    gbs: Box<RawValue>,
+    flops: Option<u64>,
+    bytes: Option<u64>,
+    peak_gflops: Box<RawValue>,
+    peak_gbs: Box<RawValue>,
+    share_of_peak_gflops: Box<RawValue>,
+    share_of_peak_gbs: Box<RawValue>,
+    peak_memory_bytes: Option<u64>,
+    adapter: &'a str,
 }
 
 /// Formats the hardware of a device, and the peak that the shares refer to.
@@ -79,10 +101,10 @@ pub fn footer(device: &str, adapter: &str, peak: Option<Peak>) -> String {
     format!("{device}: {adapter}{peak}\n")
 }
 
-/// Formats six significant digits.
-pub fn number(value: Option<f64>) -> String {
+/// Returns a number of six significant digits, or null.
+pub fn number(value: Option<f64>) -> Box<RawValue> {
     let rounded = value.and_then(|value| format!("{value:.5e}").parse::<f64>().ok());
-    rounded.filter(|value| value.is_finite()).map_or("null".into(), |value| value.to_string())
+    json::number(rounded.unwrap_or(f64::NAN).to_string())
 }
 
 /// Formats three significant digits, or all before the decimal point.

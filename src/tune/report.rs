@@ -2,6 +2,8 @@
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
+use serde::Serialize;
+use serde_json::value::RawValue;
 use tile_runtime::Device;
 use tile_runtime::tune::{Timed, TunedKernel, Tuning};
 
@@ -75,22 +77,37 @@ pub fn summary(tuning: &Tuning) -> String {
 
 pub fn json(tuning: &Tuning, device: &Device) -> String {
     let line = |kernel: &TunedKernel| {
-        let fields = [
-            ("kernel", json::string(&kernel.name)),
-            ("device", json::string(device.name())),
-            ("launches", kernel.launches.to_string()),
-            ("default", json::string(&kernel.default.schedule.to_string())),
-            ("default_s", number(Some(kernel.default.seconds))),
-            ("tuned", json::string(&kernel.tuned.schedule.to_string())),
-            ("tuned_s", number(Some(kernel.tuned.seconds))),
-            ("ratio", number(Some(kernel.default.seconds / kernel.tuned.seconds))),
-            ("measured", kernel.measured.to_string()),
-            ("candidates", kernel.candidates.to_string()),
-            ("finished", kernel.finished.to_string()),
-            ("known", kernel.known.to_string()),
-        ];
-        let fields: Vec<String> = fields.iter().map(|(key, value)| format!("\"{key}\":{value}")).collect();
-        format!("{{{}}}\n", fields.join(","))
+        json::line(&Line {
+            kernel: &kernel.name,
+            device: device.name(),
+            launches: kernel.launches,
+            default: kernel.default.schedule.to_string(),
+            default_s: number(Some(kernel.default.seconds)),
+            tuned: kernel.tuned.schedule.to_string(),
+            tuned_s: number(Some(kernel.tuned.seconds)),
+            ratio: number(Some(kernel.default.seconds / kernel.tuned.seconds)),
+            measured: kernel.measured,
+            candidates: kernel.candidates,
+            finished: kernel.finished,
+            known: kernel.known,
+        })
     };
     tuning.kernels.iter().map(line).collect()
+}
+
+/// The JSON object of a kernel.
+#[derive(Serialize)]
+struct Line<'a> {
+    kernel: &'a str,
+    device: &'a str,
+    launches: u64,
+    default: String,
+    default_s: Box<RawValue>,
+    tuned: String,
+    tuned_s: Box<RawValue>,
+    ratio: Box<RawValue>,
+    measured: usize,
+    candidates: usize,
+    finished: bool,
+    known: bool,
 }
