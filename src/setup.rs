@@ -83,7 +83,8 @@ pub fn saved(terminal: &Terminal) -> Option<String> {
 
 /// Returns the file of the saved device.
 fn file() -> Result<PathBuf, Failure> {
-    let folders = choose_native_strategy().map_err(|_| Failure::machine("the folder for settings is unknown: the user has no home"))?;
+    let folders = choose_native_strategy()
+        .map_err(|_| Failure::machine("the folder for settings is unknown: the user has no home"))?;
     Ok(folders.config_dir().join("tilec").join("device"))
 }
 
