@@ -28,7 +28,7 @@
 // Each feature uses its part of the modules that all share.
 #![cfg_attr(
     not(all(feature = "check", feature = "data", feature = "keras", feature = "onnx", feature = "wgpu")),
-    allow(dead_code)
+    allow(dead_code, unused_imports)
 )]
 
 #[cfg(feature = "ndarray")]
