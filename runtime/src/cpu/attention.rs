@@ -2,11 +2,9 @@
 //! after the other as plain nests. The tensors between them stay in the cache of the thread that
 //! runs them.
 
-use super::memory::{Operand, Output};
-use super::needs::bytes;
-use super::pool;
+use super::memory::{Operand, Output, bytes, scratch};
 use super::prepared::{Packed, Prepared};
-use super::scratch;
+use super::threads::pool;
 use std::ops::Range;
 use tile_compiler::nest::{Nest, Stages};
 

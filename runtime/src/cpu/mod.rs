@@ -13,49 +13,32 @@
 //! - `reduction`: any other reduction, by vector loops.
 //! - `job`: a nest without a reduction.
 //!
-//! The vector loops run the nest's scalar programs over chunks of points, one instruction at a time
-//! (`tape`, `machine`), with the loops of `vector`. Every implementation ends with the nest's
-//! epilogue, which runs in the same way (`job`).
+//! Every implementation ends with the nest's epilogue, which is a job of the vector loops.
+//!
+//! The rooms, from the ground up. Each uses only those before it:
+//!
+//! - `memory`: buffers, operands and outputs.
+//! - `vector`: registers and loops over chunks, for each vector unit.
+//! - `threads`: the pool.
+//! - `loops`: nests of any kind, by vector loops.
+//! - `product`: sums of products, in registers.
 //!
 //! Always true: results do not depend on the number of threads.
 
 mod attention;
-mod caches;
-mod chain;
-mod contraction;
-mod direct;
-#[cfg(test)]
-mod emulated;
-mod fused;
-mod idle;
-mod job;
-mod lanes;
-mod machine;
-mod math;
+mod loops;
 mod memory;
-mod narrow;
 pub(crate) mod needs;
-mod number;
-mod pool;
-mod prepared;
-mod reduction;
-mod scatter;
-mod scratch;
-mod shared;
-mod simd;
-mod space;
-mod steps;
-mod strip;
-mod tape;
-mod vector;
-mod winograd;
-
-pub mod gemm;
 pub mod peak;
-mod places;
+mod prepared;
+mod product;
+mod steps;
+mod threads;
+mod vector;
 
 pub use memory::{Operand, Output};
 pub use prepared::{Packed, Prepared, RunError, run};
+pub use product::gemm;
 pub(crate) use steps::Steps;
 
 #[cfg(test)]

@@ -4,8 +4,8 @@
 //! Each is an upper bound for what grows with the sizes of the nest; what is small whatever they
 //! are is left out.
 
-use super::contraction::oriented;
-use super::places::size;
+use super::product::contraction::oriented;
+use super::product::places::size;
 use tile_compiler::nest::{Leaf, Nest};
 
 /// The entries below which tables are not worth counting.
@@ -29,9 +29,4 @@ pub fn tables(nest: &Nest) -> u64 {
     // more hold the places of results, and how many neighbours are evenly spaced.
     let tables = 2 * (1 + guards) + 2 + 4;
     (entries as u64).saturating_mul(8 * tables as u64)
-}
-
-/// Returns the bytes of `elements` of `size` bytes each, or the greatest number if they are more.
-pub fn bytes(elements: &[usize], size: usize) -> u64 {
-    elements.iter().fold(size as u64, |bytes, &count| bytes.saturating_mul(count as u64))
 }

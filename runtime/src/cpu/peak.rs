@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use super::simd::{Portable, Vector};
+use super::vector::register::{Portable, Vector};
 
 /// Independent multiply-add chains: enough to hide the latency of the instruction on any processor,
 /// few enough for its registers.

@@ -1,15 +1,15 @@
 //! Nests that are analysed once, to run any number of times.
 
 use super::attention::Attention;
-use super::contraction::{Contraction, PackedRight};
-use super::direct::Direct;
-use super::job::{Job, Position};
+use super::loops::job::{Job, Position};
+use super::loops::reduction::Reduction;
+use super::loops::scatter::Scatter;
+use super::loops::space::Space;
+use super::loops::tape::Tape;
 use super::memory::{Launch, Operand, Output, Register};
-use super::reduction::Reduction;
-use super::scatter::Scatter;
-use super::space::Space;
-use super::tape::Tape;
-use super::winograd::Winograd;
+use super::product::contraction::{Contraction, PackedRight};
+use super::product::direct::Direct;
+use super::product::winograd::Winograd;
 use std::fmt;
 use tile_compiler::nest::Nest;
 use tile_compiler::scalar::Program;

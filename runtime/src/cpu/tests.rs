@@ -6,8 +6,8 @@ mod convolutions;
 mod operations;
 mod updates;
 
-use super::emulated::Emulated;
 use super::memory::Register;
+use super::vector::emulated::Emulated;
 use super::*;
 use proptest::prelude::RngExt as _;
 use proptest::test_runner::{TestRng, TestRunner};

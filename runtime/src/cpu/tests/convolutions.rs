@@ -1,7 +1,7 @@
-//! Convolutions of images and their gradients, as nests, for the windows of [`crate::cpu::gemm`].
+//! Convolutions of images and their gradients, as nests, for the windows of [`crate::cpu::product::gemm`].
 
 use super::*;
-use crate::cpu::contraction::Contraction;
+use crate::cpu::product::contraction::Contraction;
 
 /// The axes of a convolution: images, lines, pixels, channels, taps in both directions, filters.
 const NAMES: [&str; 7] = ["n", "y", "x", "c", "i", "j", "f"];

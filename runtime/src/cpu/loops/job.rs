@@ -1,0 +1,234 @@
+//! A run of a nest: its buffers, and the epilogue with which every implementation ends.
+
+use super::machine::{Machine, Sink};
+use super::space::{Lines, Space};
+use super::tape::{CHUNK, Tape};
+use crate::cpu::memory::{CACHES, Launch, Output, Shared, bytes_of, elements, elements_mut};
+use crate::cpu::threads::idle::Idle;
+use crate::cpu::threads::pool;
+use crate::cpu::vector::number::Number;
+use crate::cpu::vector::strip::{self, Place};
+use std::ops::Range;
+use tile_compiler::affine::Affine;
+use tile_compiler::nest::Nest;
+use tile_compiler::scalar::Value;
+
+/// The most operations counted for one element. However long the program is, a piece has at least
+/// 512 points.
+const LONGEST: usize = GRAIN / 512;
+
+/// The least work of a piece, in operations: some microseconds of one thread.
+const GRAIN: usize = 1 << 15;
+
+/// The positions of the places' elements in an output.
+pub enum Position {
+    /// In the order of the places, shifted by the expression, which only the loops around the nest
+    /// decide.
+    InOrder(Affine),
+    Lines(Lines),
+    /// One element for each row. The space numbers the rows.
+    Rows(Lines, Space),
+}
+
+impl Position {
+    /// Finds the positions of the nest's output of this number.
+    pub fn new(nest: &Nest, output: usize) -> Self {
+        let position = &nest.outputs[output].position;
+        if nest.is_of_rows(output) {
+            let rows = Space::new(nest, 0..nest.rows);
+            return Position::Rows(Lines::new(nest, &rows, [position]), rows);
+        }
+        let shift = position.sub(&nest.place()).filter(|shift| shift.variables().all(|v| nest.loops().contains(&v)));
+        let lines = || Lines::new(nest, &Space::new(nest, 0..nest.free), [position]);
+        shift.map_or_else(|| Position::Lines(lines()), Position::InOrder)
+    }
+}
+
+/// One run of a nest.
+pub struct Job<'a> {
+    pub nest: &'a Nest,
+    pub epilogue: &'a Tape,
+    pub launch: Launch<'a>,
+    pub outputs: &'a [Output<'a>],
+    pub positions: &'a [Position],
+}
+
+impl<'a> Job<'a> {
+    /// Creates a thread's machine for the epilogue.
+    pub fn finisher(&self) -> Machine<'a> {
+        self.epilogue.machine(self.launch)
+    }
+
+    /// Returns the part of an output, as a range of bytes, that holds the elements of consecutive
+    /// places. `None` if they are not contiguous there.
+    fn part(&self, output: usize, places: Range<usize>, size: usize) -> Option<(&'a Shared<'a, u8>, Range<usize>)> {
+        let Position::InOrder(shift) = &self.positions[output] else { return None };
+        let Output { bytes, first } = &self.outputs[output];
+        let loops = self.nest.loops().start;
+        let steps = self.launch.steps;
+        let shift = shift.terms().iter().fold(shift.offset(), |sum, (v, c)| sum + c * steps[v - loops] as i64);
+        let at = |place: usize| place.wrapping_add_signed(shift as isize).wrapping_sub(*first).wrapping_mul(size);
+        Some((bytes, at(places.start)..at(places.end)))
+    }
+
+    /// Runs the epilogue for a chunk of places and stores the results. The values that the epilogue
+    /// is given must already be in `epilogue`.
+    ///
+    /// Each place must be finished by one thread only.
+    pub fn finish(&self, epilogue: &mut Machine, places: Range<usize>) {
+        let part = |output: usize, result: Value| self.part(output, places.clone(), self.epilogue.dtype(result).size());
+        epilogue.sinks.clear();
+        for (output, &result) in self.epilogue.results.iter().enumerate() {
+            if let Some((bytes, range)) = part(output, result) {
+                if self.epilogue.longest_chain.is_none() {
+                    bytes.prefetch(range.clone());
+                }
+                if self.epilogue.direct[output] {
+                    let is_read = self.nest.outputs[output].over.is_some();
+                    let place = Place::elements(bytes.part(&range));
+                    epilogue.sinks.push(Sink { output, value: result, place, bytes: range.len(), is_read });
+                }
+            }
+        }
+        epilogue.run_into_sinks(places.start, places.len());
+        for (output, &result) in self.epilogue.results.iter().enumerate() {
+            if epilogue.is_in_sink(output) {
+                continue;
+            }
+            match part(output, result) {
+                // SAFETY: each place is finished by one thread only, so no other part in use shares
+                // these elements. The result is not in its sink, so `epilogue.bytes` is other
+                // memory.
+                Some((bytes, range)) => unsafe { bytes.slice(range) }.copy_from_slice(epilogue.bytes(result)),
+                None => self.scatter(epilogue, output, places.clone()),
+            }
+        }
+    }
+
+    /// Stores the results of a chunk of places at their positions in an output.
+    fn scatter(&self, epilogue: &mut Machine, output: usize, places: Range<usize>) {
+        let lines = match &self.positions[output] {
+            Position::InOrder(_) => return,
+            Position::Lines(lines) => lines,
+            Position::Rows(lines, rows) => return self.scatter_rows(epilogue, output, lines, rows, places),
+        };
+        let Output { bytes, first } = &self.outputs[output];
+        let result = self.epilogue.results[output];
+        let size = self.epilogue.dtype(result).size();
+        let mut walker = epilogue.walker.clone();
+        let values = epilogue.bytes(result);
+        lines.walk(&self.epilogue.space, &mut walker, places.start, places.len(), |piece| {
+            let values = &values[piece.at * size..(piece.at + piece.length) * size];
+            let step = lines.steps[0];
+            let run = if step == 1 { piece.length } else { 1 };
+            for (number, values) in values.chunks_exact(run * size).enumerate() {
+                let Ok(start) = usize::try_from(piece.values[0] + number as i64 * step - *first as i64) else { return };
+                // SAFETY: each place is finished by one thread only, and no two places share a
+                // position, so no other part in use shares these elements.
+                unsafe { bytes.slice(start * size..(start + run) * size) }.copy_from_slice(values);
+            }
+        });
+    }
+
+    /// Stores one result for each row of a chunk.
+    fn scatter_rows(&self, epilogue: &mut Machine, output: usize, lines: &Lines, rows: &Space, places: Range<usize>) {
+        let Output { bytes, first } = &self.outputs[output];
+        let result = self.epilogue.results[output];
+        let (size, length) = (self.epilogue.dtype(result).size(), self.nest.row_length());
+        let mut walker = epilogue.walker.clone();
+        let (values, step) = epilogue.bytes_of_rows(result, length);
+        lines.walk(rows, &mut walker, places.start / length, places.len() / length, |piece| {
+            for row in 0..piece.length {
+                let at = piece.values[0] + row as i64 * lines.steps[0] - *first as i64;
+                let Ok(at) = usize::try_from(at) else { return };
+                // SAFETY: threads get whole rows, and no two rows share a position, so no other
+                // part in use shares this element.
+                let to = unsafe { bytes.slice(at * size..(at + 1) * size) };
+                to.copy_from_slice(&values[(piece.at + row) * step * size..][..size]);
+            }
+        });
+    }
+
+    /// Runs the epilogue on the accumulated values of consecutive places and stores the results. At
+    /// least one point must have counted at each place.
+    ///
+    /// Each place must be finished by one thread only.
+    pub fn complete<T: Number>(&self, epilogue: &mut Machine, place: usize, values: &[T]) {
+        for (start, values) in (place..).step_by(CHUNK).zip(values.chunks(CHUNK)) {
+            let part = || self.part(0, start..start + values.len(), size_of::<T>());
+            match self.epilogue.fused.as_ref().and_then(|fused| Some((fused, part()?))) {
+                Some((fused, (bytes, range))) => {
+                    // SAFETY: each place is finished by one thread only, so no other part in use
+                    // shares these elements.
+                    let out = unsafe { bytes.slice(range) };
+                    epilogue.run_fused(fused, start, elements(bytes_of(values)), elements_mut(out));
+                }
+                None => {
+                    epilogue.lend(values);
+                    self.finish(epilogue, start..start + values.len());
+                }
+            }
+        }
+    }
+
+    /// Returns a pointer to the elements of consecutive places, if the accumulated values are
+    /// stored unchanged: contiguous, in one output, without an epilogue.
+    ///
+    /// Each place must be written by one thread only.
+    pub fn direct<T>(&self, places: Range<usize>) -> Option<*mut T> {
+        let is_plain = self.outputs.len() == 1 && self.nest.outputs[0].over.is_none() && self.epilogue.is_accumulator();
+        let (bytes, range) = self.part(0, places, size_of::<T>()).filter(|_| is_plain)?;
+        let fits = range.start <= range.end && range.end <= bytes.len();
+        let start = bytes.start().wrapping_add(range.start).cast::<T>();
+        (fits && start.is_aligned()).then_some(start)
+    }
+
+    /// Runs a nest without aggregation at some places.
+    pub fn pointwise(&self, places: Range<usize>) {
+        // With statistics, threads get whole rows.
+        let unit = self.epilogue.row_length.unwrap_or(1);
+        // A long program takes long to set up, so its pieces keep a minimum number of points.
+        let work = (self.epilogue.len() + 1).min(LONGEST);
+        // Most of an output this large would leave the caches before it is read.
+        let past = matches!(self.outputs, [output] if output.bytes.len() >= CACHES.last / 2);
+        let machine = || {
+            let mut machine = self.finisher();
+            machine.past = past;
+            machine
+        };
+        parallel(places.start / unit..places.end / unit, work * unit, machine, |machine, units| {
+            let places = units.start * unit..units.end * unit;
+            self.epilogue.chunks(places).for_each(|chunk| self.finish(machine, chunk));
+            if past {
+                strip::fence();
+            }
+        });
+    }
+}
+
+/// Calls `f` with ranges that make up `range`, with a worker made by `new` that serves several
+/// ranges in turn. Several threads are used if the work, `work` operations for each element, is
+/// worth it.
+pub fn parallel<W: Send>(
+    range: Range<usize>,
+    work: usize,
+    new: impl Fn() -> W + Sync,
+    f: impl Fn(&mut W, Range<usize>) + Sync,
+) {
+    let total = range.len();
+    let threads = pool::threads();
+    // Many pieces, since threads are not equally fast.
+    let pieces = (threads * 16).min(total.saturating_mul(work) / GRAIN).min(total);
+    if threads == 1 || pieces < 2 {
+        return f(&mut new(), range);
+    }
+    let idle = Idle::new();
+    let size = total.div_ceil(pieces);
+    let size = if size > CHUNK { size.next_multiple_of(CHUNK) } else { size };
+    pool::run(total.div_ceil(size), |piece| {
+        let start = range.start + piece * size;
+        let mut worker = idle.take(|| Box::new(new()));
+        f(&mut worker, start..range.end.min(start + size));
+        idle.give(worker);
+    });
+}

@@ -1,0 +1,169 @@
+//! Loads of a chunk: in place if the elements are contiguous, else into a register.
+
+use super::{At, Machine};
+use crate::cpu::loops::space::{Lines, Piece};
+use crate::cpu::loops::tape::Reader;
+use crate::cpu::memory::{Output, elements, prefetch};
+use crate::cpu::vector;
+use crate::cpu::vector::number::{Number, typed};
+use crate::cpu::vector::strip::{Code, Place};
+use tile_compiler::dtype::DType;
+use tile_compiler::scalar::Value;
+
+impl Machine<'_> {
+    /// Returns the position of a chunk's first element, if the lines have all of it in one piece.
+    fn one_piece(&mut self, lines: &Lines, start: usize, length: usize) -> Option<usize> {
+        let mut place = None;
+        if lines.run - start % lines.run >= length {
+            lines.walk(&self.tape.space, &mut self.walker, start, length, |piece| {
+                place = Some(piece.values[0] as usize)
+            });
+        }
+        place
+    }
+
+    /// Reads a chunk of an operand that an output overwrites. It is read at the places that are
+    /// written, as [`tile_compiler::nest::Nest::may_overwrite`] checks.
+    fn load_own<T: Number>(
+        &mut self,
+        reader: &Reader,
+        output: &Output,
+        start: usize,
+        value: Value,
+        out: &mut [T],
+    ) -> usize {
+        let lines = &reader.offset;
+        if reader.in_place
+            && lines.steps[0] == 1
+            && let Some(first) = self.one_piece(lines, start, out.len())
+        {
+            let first = (first - output.first) * size_of::<T>();
+            let place = Place::elements(output.bytes.part(&(first..first + size_of_val(out))));
+            if self.tape.longest_chain.is_some() && size_of::<T>() == size_of::<f32>() {
+                let next = Place::elements(place.start.wrapping_add(size_of_val(out)));
+                self.ahead.push((Code::Fetch, next));
+            }
+            self.at[value] = At::Own(place);
+            return out.len();
+        }
+        let step = if lines.steps[0] == 1 { usize::MAX } else { 1 };
+        lines.walk(&self.tape.space, &mut self.walker, start, out.len(), |piece| {
+            for (number, out) in out[piece.at..][..piece.length].chunks_mut(step).enumerate() {
+                let at = (piece.values[0] + number as i64 * lines.steps[0]) as usize - output.first;
+                // SAFETY: only this thread computes these places, and it writes each of them after
+                // it has read it.
+                let own = unsafe { output.bytes.slice(at * size_of::<T>()..(at + out.len()) * size_of::<T>()) };
+                out.copy_from_slice(elements(own));
+            }
+        });
+        out.len()
+    }
+
+    /// Reads a chunk: in place if its elements are contiguous, else into `out`. Returns the number
+    /// of elements read: 1 if they are all the same.
+    pub(super) fn load<T: Number>(&mut self, reader: &Reader, start: usize, value: Value, out: &mut [T]) -> usize {
+        let (space, length) = (&self.tape.space, out.len());
+        let operand = self.operands[reader.operand];
+        if let Some(output) = operand.over {
+            return self.load_own(reader, output, start, value, out);
+        }
+        let data: &[T] = elements(operand.bytes);
+        let first = operand.first as i64;
+        let whole = reader.conditions.all_hold(space, &mut self.walker, start, length);
+        let lines = if whole { &reader.offset } else { &reader.guarded };
+        let step = lines.steps[0];
+        // The part of a piece in which every condition holds.
+        let holds = |piece: &Piece| piece.where_at_least_zero(1, &lines.steps);
+        if whole
+            && reader.dynamic.is_empty()
+            && matches!(step, 0 | 1)
+            && let Some(place) = self.one_piece(lines, start, length)
+        {
+            let local = place - operand.first;
+            if step == 0 {
+                out[0] = data[local];
+                return 1;
+            }
+            let next = data.get(local + length..(local + 2 * length).min(data.len())).unwrap_or_default();
+            // The longest chain prefetches element by element as it goes, where that pays.
+            if self.tape.longest_chain.is_some() && next.len() == length && size_of::<T>() == size_of::<f32>() {
+                self.ahead.push((Code::Fetch, Place::elements(next.as_ptr().cast_mut().cast())));
+            } else {
+                prefetch(next);
+            }
+            self.at[value] = At::Operand(reader.operand, place);
+            return length;
+        }
+        let row = length / self.rows;
+        if self.rows > 1 && step == 0 && lines.run.is_multiple_of(row) && whole && reader.dynamic.is_empty() {
+            lines.walk(space, &mut self.walker, start, length, |piece| {
+                out[piece.at / row..][..piece.length / row].fill(data[(piece.values[0] - first) as usize]);
+            });
+            return self.rows;
+        }
+        if reader.dynamic.is_empty() && whole {
+            lines.walk_tables(space, &mut self.walker, start, length, usize::MAX, |piece, pieces| {
+                let out = &mut out[piece.at..][..pieces * piece.length];
+                vector::gather_table(data, piece.values[0] - first, [lines.beside[0], step], piece.length, out);
+            });
+            return length;
+        }
+        if reader.dynamic.is_empty() {
+            lines.walk(space, &mut self.walker, start, length, |piece| {
+                let part = holds(&piece);
+                let out = &mut out[piece.at..][..piece.length];
+                if part.len() < out.len() {
+                    out.fill(T::default());
+                }
+                if !part.is_empty() {
+                    let from = piece.values[0] + part.start as i64 * step - first;
+                    vector::gather_strided(data, from, step, &mut out[part]);
+                }
+            });
+            return length;
+        }
+        // Indices that are the same all over the chunk shift all addresses.
+        let is_uniform = |(index, ..): &&(Value, DType, i64)| self.is_uniform(*index);
+        let move_of = |(index, dtype, stride): &(Value, DType, i64)| {
+            typed!(*dtype, D => self.value::<D>(*index)[0].to_i64()) * stride
+        };
+        let moved: i64 = reader.dynamic.iter().filter(is_uniform).map(move_of).sum();
+        let indices: Vec<_> = reader.dynamic.iter().filter(|dynamic| !is_uniform(dynamic)).collect();
+        let space = &self.tape.space;
+        if indices.is_empty()
+            && whole
+            && step == 1
+            && let Some(place) = self.one_piece(lines, start, length)
+        {
+            let place = place as i64 + moved;
+            let local = usize::try_from(place - first).unwrap_or(usize::MAX);
+            if local.checked_add(length).is_some_and(|end| end <= data.len()) {
+                self.at[value] = At::Operand(reader.operand, place as usize);
+                return length;
+            }
+        }
+        let mut moves = std::mem::take(&mut self.moves);
+        moves.clear();
+        moves.resize(length, moved - first);
+        for (index, dtype, stride) in indices {
+            self.widen(*index, length);
+            typed!(*dtype, D => {
+                let indices = self.value::<D>(*index);
+                moves.iter_mut().zip(indices).for_each(|(to, index)| {
+                    *to = to.wrapping_add(index.to_i64().wrapping_mul(*stride));
+                });
+            });
+        }
+        lines.walk(space, &mut self.walker, start, length, |piece| {
+            let part = holds(&piece);
+            let (out, moves) = (&mut out[piece.at..][..piece.length], &moves[piece.at..][part.clone()]);
+            if part.len() < out.len() {
+                out.fill(T::default());
+            }
+            let from = piece.values[0] + part.start as i64 * step;
+            vector::gather_moved(data, from, step, moves, &mut out[part]);
+        });
+        self.moves = moves;
+        length
+    }
+}

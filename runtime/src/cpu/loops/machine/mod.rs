@@ -1,0 +1,474 @@
+//! Execution of a [`Tape`] by one thread.
+
+mod bind;
+mod load;
+
+use super::fused::{Fused, Term};
+use super::space::Walker;
+use super::tape::{ACCUMULATOR, Action, CHUNK, Step, Tape};
+use crate::cpu::memory::{Launch, Operand, Plain, Register, bytes_of, elements_mut};
+use crate::cpu::vector;
+use crate::cpu::vector::lanes::MOST_LANES;
+use crate::cpu::vector::number::{Bool, Number, from_scalar, typed};
+use crate::cpu::vector::strip::{self, Code, Place};
+use bind::Bench;
+use tile_compiler::dtype::DType;
+use tile_compiler::graph::Aggregation;
+use tile_compiler::scalar::{BinaryOp, Value};
+
+/// The place of a value's elements for the current chunk.
+#[derive(Clone, Copy)]
+enum At {
+    Register(usize),
+    /// One element for the whole chunk, in a register.
+    Uniform(usize, Spread),
+    /// One element for each row of the chunk: the first elements of a register.
+    OfRows(usize),
+    /// In a register, from this element on.
+    Steady(usize, usize),
+    /// In an operand, from this element on.
+    Operand(usize, usize),
+    /// In memory that only this thread uses during the chunk: sums that were lent, or an output's
+    /// part for the chunk.
+    Own(Place),
+}
+
+/// The elements of a register that are set, for a value that is the same for the whole chunk.
+#[derive(Clone, Copy, PartialEq)]
+enum Spread {
+    /// Only the first element of the register is set.
+    First,
+    /// All elements of the register are set.
+    All,
+    /// All elements are set, and no other value ever uses the register.
+    Kept,
+}
+
+/// The memory of an output that receives a result's elements of the chunk directly.
+pub struct Sink {
+    pub output: usize,
+    pub value: Value,
+    pub place: Place,
+    pub bytes: usize,
+    /// Whether the chunk reads the memory that the output overwrites.
+    pub is_read: bool,
+}
+
+/// The state of a machine that is kept between uses.
+pub struct State {
+    registers: Vec<Register>,
+    at: Vec<At>,
+    moves: Vec<i64>,
+    bench: Bench,
+    walker: Walker,
+}
+
+/// A thread's state while it runs a tape. The tape keeps it for the next machine.
+pub struct Machine<'t> {
+    tape: &'t Tape,
+    operands: &'t [Operand<'t>],
+    registers: Vec<Register>,
+    at: Vec<At>,
+    moves: Vec<i64>,
+    bench: Bench,
+    /// The prefetches that the next chain is to issue.
+    ahead: Vec<(Code, Place)>,
+    /// The sinks of the next chunk.
+    pub sinks: Vec<Sink>,
+    /// The walker. Variables outside the tape's space must be set in it.
+    pub walker: Walker,
+    /// The points of the chunk.
+    length: usize,
+    /// The rows of the chunk, if the tape has statistics of rows, or 1.
+    rows: usize,
+    /// Whether chains use non-temporal stores for aligned sinks. Other threads see the values after
+    /// [`strip::fence`].
+    pub past: bool,
+    /// Whether chains do so for the current chunk.
+    goes_past: bool,
+}
+
+impl Drop for Machine<'_> {
+    fn drop(&mut self) {
+        let state = State {
+            registers: std::mem::take(&mut self.registers),
+            at: std::mem::take(&mut self.at),
+            moves: std::mem::take(&mut self.moves),
+            bench: std::mem::take(&mut self.bench),
+            walker: std::mem::replace(&mut self.walker, Walker::new(0)),
+        };
+        self.tape.idle.give(state);
+    }
+}
+
+impl<'t> Machine<'t> {
+    /// Creates a machine for this launch.
+    pub fn new(tape: &'t Tape, Launch { operands, steps }: Launch<'t>) -> Self {
+        let State { registers, at, moves, bench, mut walker } = tape.idle.take(|| State::new(tape));
+        walker.point[tape.loops..].iter_mut().zip(steps).for_each(|(variable, &step)| *variable = step as i64);
+        let mut machine = Self {
+            tape,
+            operands,
+            registers,
+            at,
+            moves,
+            bench,
+            ahead: Vec::new(),
+            sinks: Vec::new(),
+            walker,
+            length: 0,
+            rows: 1,
+            past: false,
+            goes_past: false,
+        };
+        for (step, period) in &tape.steady {
+            machine.repeat(step, *period);
+        }
+        machine
+    }
+
+    /// Returns a register for the caller to fill.
+    pub fn given<T: Plain>(&mut self, register: usize) -> &mut [T] {
+        for (value, _) in self.tape.given.iter().filter(|(_, given)| *given == register) {
+            self.at[*value] = At::Register(register);
+        }
+        self.registers[register].elements_mut()
+    }
+
+    /// Makes the next chunk read accumulated values where they are; at each place at least one
+    /// point has counted. `sums` must stay borrowed until the chunk is done.
+    pub fn lend<T: Plain>(&mut self, sums: &[T]) {
+        for (value, register) in &self.tape.given {
+            match *register {
+                ACCUMULATOR => self.at[*value] = At::Own(Place::elements(sums.as_ptr().cast_mut().cast())),
+                register => self.registers[register].elements_mut::<u8>()[..sums.len()].fill(1),
+            }
+        }
+    }
+
+    /// Returns the elements of a value in the last chunk, or one for each row if it has only these.
+    pub fn value<T: Number>(&self, value: Value) -> &[T] {
+        match self.at[value] {
+            At::Register(register) | At::Uniform(register, _) => &self.registers[register].elements()[..self.length],
+            At::OfRows(register) => &self.registers[register].elements()[..self.rows],
+            At::Steady(register, start) => &self.registers[register].elements()[start..start + self.length],
+            At::Operand(operand, start) => &self.operands[operand].after(start)[..self.length],
+            // SAFETY: the memory holds the chunk's elements. Nobody writes it while the slice is in
+            // use: chains take places, not slices, and a step that stores to a sink reads no part
+            // of it.
+            At::Own(place) => unsafe { std::slice::from_raw_parts(place.start.cast(), self.length) },
+        }
+    }
+
+    /// Returns the bytes of all elements of a result in the last chunk.
+    pub fn bytes(&mut self, result: Value) -> &[u8] {
+        self.widen(result, self.length);
+        typed!(self.tape.dtypes[result], T => bytes_of(self.value::<T>(result)))
+    }
+
+    /// Returns the bytes of a result of the last chunk that is the same all over each row, and the
+    /// number of elements there for each row.
+    pub fn bytes_of_rows(&mut self, result: Value, row_length: usize) -> (&[u8], usize) {
+        let length = if self.extent(result) == self.length { row_length } else { 1 };
+        self.widen(result, self.rows);
+        (typed!(self.tape.dtypes[result], T => bytes_of(self.value::<T>(result))), length)
+    }
+
+    /// Evaluates `length` points from `start` on: one of the tape's chunks, or a part of it.
+    pub fn run(&mut self, start: usize, length: usize) {
+        self.run_into_sinks(start, length);
+        let tape = self.tape;
+        tape.results.iter().for_each(|result| self.widen(*result, length));
+    }
+
+    /// Evaluates as [`Machine::run`] does, but writes results directly to their sinks where
+    /// possible. Results may still have one element for each row.
+    pub fn run_into_sinks(&mut self, start: usize, length: usize) {
+        let tape = self.tape;
+        self.length = length;
+        self.rows = tape.row_length.map_or(1, |row| length / row.max(1)).max(1);
+        self.ahead.clear();
+        let whole_registers = self.rows == 1 || (length / self.rows).is_multiple_of(MOST_LANES);
+        let is_aligned = |sink: &Sink| sink.place.start.addr().is_multiple_of(strip::ALIGNED);
+        self.goes_past = self.past && whole_registers && self.sinks.iter().all(is_aligned);
+        if !self.goes_past && tape.longest_chain.is_some() {
+            let asked = self.sinks.iter().filter(|sink| !sink.is_read && sink.bytes == length * size_of::<f32>());
+            self.ahead.extend(asked.map(|sink| (Code::FetchToWrite, sink.place)));
+        }
+        for (step, period) in &tape.steady {
+            self.at[step.value] = match period {
+                1 => At::Uniform(step.register, Spread::Kept),
+                _ => At::Steady(step.register, start % period),
+            };
+        }
+        for (number, step) in tape.steps.iter().enumerate() {
+            if let Action::Chain(chain) = &step.action {
+                // Only the last chain may bypass the caches, since nothing reads its results
+                // afterwards.
+                let past = self.goes_past && number + 1 == tape.steps.len();
+                self.run_chain(chain, tape.longest_chain <= Some(number), past);
+                continue;
+            }
+            // Only the last step may write to its sink: earlier results may be uniform, and later
+            // steps need to know that. A load writes all elements only if they are apart; otherwise
+            // it may be read in place, or be one element.
+            let makes_all = match &step.action {
+                Action::Load(reader) => reader.dynamic.is_empty() && !matches!(reader.offset.steps[0], 0 | 1),
+                _ => true,
+            };
+            let stores = number + 1 == tape.steps.len() && makes_all;
+            let sink = self.sink(step.value).filter(|sink| stores && !sink.is_read);
+            if let Some(&Sink { place, bytes, .. }) = sink {
+                // SAFETY: the sink has `bytes` bytes, which only this thread uses during the chunk.
+                // The step reads none of them: the overwritten operand is not read (`is_read`), and
+                // values stored there before the result are read by chains only.
+                let out = unsafe { std::slice::from_raw_parts_mut(place.start, bytes) };
+                let made = self.step(step, start, out);
+                spread(tape.dtypes[step.value], out, made, length);
+                self.at[step.value] = At::Own(place);
+                continue;
+            }
+            if let Action::Select(c, a, b) = step.action
+                && self.is_uniform(c)
+            {
+                // A choice for the whole chunk aliases the chosen value, whose register the tape
+                // keeps for as long.
+                let chosen = self.at[if self.value::<Bool>(c)[0].0 != 0 { a } else { b }];
+                if !matches!(chosen, At::OfRows(_)) {
+                    self.at[step.value] = chosen;
+                    continue;
+                }
+            }
+            // The register of an instruction is none of those that it reads.
+            let mut register = std::mem::take(&mut self.registers[step.register]);
+            self.at[step.value] = At::Register(step.register);
+            let made = self.step(step, start, register.elements_mut());
+            if made < length {
+                let whole = At::Uniform(step.register, Spread::First);
+                self.at[step.value] = if made == 1 { whole } else { self.whole_rows(step.register) };
+            }
+            self.registers[step.register] = register;
+        }
+    }
+
+    /// Returns the sink of a value, if it has one.
+    fn sink(&self, value: Value) -> Option<&Sink> {
+        self.sinks.iter().find(|sink| sink.value == value)
+    }
+
+    /// Returns whether the elements of an output are in its sink after the chunk.
+    pub fn is_in_sink(&self, output: usize) -> bool {
+        let is_there = |sink: &Sink| matches!(self.at[sink.value], At::Own(place) if place.start == sink.place.start);
+        self.sinks.iter().any(|sink| sink.output == output && is_there(sink))
+    }
+
+    /// Runs one step into `out`, which is like its register. Returns the number of elements
+    /// written: 1 if they are all the same.
+    fn step(&mut self, step: &Step, start: usize, out: &mut [u8]) -> usize {
+        let tape = self.tape;
+        let dtype = tape.dtypes[step.value];
+        let length = match &step.action {
+            Action::Load(reader) => {
+                let length = self.length;
+                return typed!(dtype, T => self.load::<T>(reader, start, step.value, &mut elements_mut(out)[..length]));
+            }
+            Action::Statistic(aggregation, a) => {
+                self.widen(*a, self.length);
+                return typed!(dtype, T => self.statistic::<T>(*aggregation, *a, elements_mut(out)));
+            }
+            Action::Index(_) | Action::Chain(_) => self.length,
+            Action::Unary(_, a) | Action::Cast(a) => self.together(&[*a]),
+            Action::Binary(op, a, b) => {
+                if let Some(length) = self.with_scalar(*op, *a, *b, dtype, out) {
+                    return length;
+                }
+                self.together(&[*a, *b])
+            }
+            Action::Compare(_, a, b) => self.together(&[*a, *b]),
+            Action::Select(c, a, b) if self.is_uniform(*c) => {
+                let chosen = if self.value::<Bool>(*c)[0].0 != 0 { *a } else { *b };
+                let length = self.together(&[chosen]);
+                typed!(dtype, T => elements_mut::<T>(out)[..length].copy_from_slice(&self.value(chosen)[..length]));
+                return length;
+            }
+            Action::Select(c, a, b) => self.together(&[*c, *a, *b]),
+        };
+        macro_rules! value {
+            ($value:expr) => {
+                &self.value(*$value)[..length]
+            };
+        }
+        match &step.action {
+            Action::Load(_) | Action::Statistic(..) | Action::Chain(_) => {}
+            Action::Index(lines) => {
+                let out = &mut elements_mut::<i32>(out)[..length];
+                lines.walk(&tape.space, &mut self.walker, start, length, |piece| {
+                    vector::count(piece.values[0], lines.steps[0], &mut out[piece.at..][..piece.length]);
+                });
+            }
+            Action::Unary(op, a) => typed!(dtype, T => vector::unary::<T>(*op, value!(a), elements_mut(out))),
+            Action::Binary(op, a, b) => {
+                typed!(dtype, T => vector::binary::<T>(*op, value!(a), value!(b), elements_mut(out)));
+            }
+            Action::Compare(op, a, b) => {
+                typed!(tape.dtypes[*a], T => vector::compare::<T>(*op, value!(a), value!(b), elements_mut(out)));
+            }
+            Action::Select(c, a, b) => {
+                typed!(dtype, T => vector::select::<T>(value!(c), value!(a), value!(b), elements_mut(out)));
+            }
+            Action::Cast(a) => typed!(tape.dtypes[*a], A => typed!(dtype, B => {
+                vector::cast::<A, B>(value!(a), &mut elements_mut(out)[..length])
+            })),
+        }
+        length
+    }
+
+    /// Aggregates a value over each row of the chunk. Returns the number of elements written.
+    fn statistic<T: Number>(&self, aggregation: Aggregation, a: Value, out: &mut [T]) -> usize {
+        let identity = from_scalar(aggregation.identity(self.tape.dtypes[a]));
+        let rows = self.value::<T>(a).chunks(self.length / self.rows);
+        out.iter_mut().zip(rows).for_each(|(out, row)| *out = vector::fold(aggregation, identity, row, None));
+        self.rows
+    }
+
+    /// Returns the place of a value whose register holds one element for each row.
+    fn whole_rows(&self, register: usize) -> At {
+        match self.rows {
+            1 => At::Uniform(register, Spread::First),
+            rows if rows == self.length => At::Register(register),
+            _ => At::OfRows(register),
+        }
+    }
+
+    fn is_uniform(&self, value: Value) -> bool {
+        matches!(self.at[value], At::Uniform(..))
+    }
+
+    /// Returns the number of a value's elements: 1, one for each row, or one for each point.
+    fn extent(&self, value: Value) -> usize {
+        match self.at[value] {
+            At::Uniform(..) => 1,
+            At::OfRows(_) => self.rows,
+            At::Register(_) | At::Steady(..) | At::Operand(..) | At::Own(_) => self.length,
+        }
+    }
+
+    /// Returns the elements that [`Machine::extent`] counts.
+    fn distinct<T: Number>(&self, value: Value) -> &[T] {
+        &self.value(value)[..self.extent(value)]
+    }
+
+    /// Returns the number of elements of a result made from `values`: the most that any of them
+    /// has. Makes at least as many of each readable.
+    fn together(&mut self, values: &[Value]) -> usize {
+        let most = values.iter().map(|value| self.extent(*value)).max().unwrap_or(1);
+        if most > 1 {
+            values.iter().for_each(|&value| self.widen(value, most));
+        }
+        most
+    }
+
+    /// Expands a value that has one element for the chunk, or one for each row, to at least
+    /// `length` elements.
+    fn widen(&mut self, value: Value, length: usize) {
+        let dtype = self.tape.dtypes[value];
+        match self.at[value] {
+            At::Uniform(register, Spread::First) if length > 1 => {
+                spread(dtype, self.registers[register].elements_mut(), 1, self.length);
+                self.at[value] = At::Uniform(register, Spread::All);
+            }
+            At::OfRows(register) if length > self.rows => {
+                spread(dtype, self.registers[register].elements_mut(), self.rows, length);
+                self.at[value] = At::Register(register);
+            }
+            _ => {}
+        }
+    }
+
+    /// Applies an f32 operation with one operand that is the same for the whole chunk, if there is
+    /// a loop for that.
+    fn with_scalar(&self, op: BinaryOp, a: Value, b: Value, dtype: DType, out: &mut [u8]) -> Option<usize> {
+        let swapped = match (self.is_uniform(a), self.is_uniform(b)) {
+            _ if dtype != DType::F32 => return None,
+            (false, true) => false,
+            (true, false) => true,
+            _ => return None,
+        };
+        let (vector, scalar) = if swapped { (b, a) } else { (a, b) };
+        let scalar = self.value::<f32>(scalar)[0];
+        let vector = self.value(vector);
+        let out = &mut elements_mut(out)[..vector.len()];
+        vector::binary_scalar(op, vector, scalar, swapped, out).then_some(vector.len())
+    }
+
+    /// Runs a step over one period of its value, and repeats that as far as chunks reach.
+    fn repeat(&mut self, step: &Step, period: usize) {
+        let dtype = self.tape.dtypes[step.value];
+        let size = dtype.size();
+        let mut register = std::mem::take(&mut self.registers[step.register]);
+        let bytes: &mut [u8] = register.elements_mut();
+        self.rows = 1;
+        for start in (0..period).step_by(CHUNK) {
+            self.length = CHUNK.min(period - start);
+            for (other, period) in self.tape.steady.iter().filter(|(other, _)| other.value < step.value) {
+                self.at[other.value] = At::Steady(other.register, start % period);
+            }
+            self.at[step.value] = At::Register(step.register);
+            let to = &mut bytes[start * size..];
+            let made = self.step(step, start, to);
+            spread(dtype, to, made, self.length);
+            if let At::Operand(operand, place) = self.at[step.value] {
+                let Operand { bytes: from, first, .. } = self.operands[operand];
+                to[..self.length * size].copy_from_slice(&from[(place - first) * size..][..self.length * size]);
+            }
+        }
+        let (mut done, all) = (period * size, (period + self.tape.longest) * size);
+        while done < all {
+            let more = done.min(all - done);
+            bytes.copy_within(..more, done);
+            done += more;
+        }
+        self.registers[step.register] = register;
+    }
+
+    /// Runs the fused epilogue on `given`, the accumulated values of at most [`CHUNK`] places from
+    /// `place` on.
+    pub fn run_fused(&self, fused: &Fused, place: usize, given: &[f32], out: &mut [f32]) {
+        let n = given.len();
+        let terms = fused.terms.map(|term| {
+            term.map(|term| match term {
+                Term::Kept { register, period } => &self.registers[register].elements()[place % period..][..n],
+                Term::AtPlace(operand) => &self.operands[operand].after(place)[..n],
+            })
+        });
+        fused.apply(given, terms, out);
+    }
+}
+
+impl State {
+    fn new(tape: &Tape) -> Self {
+        let mut registers: Vec<Register> = tape.registers.iter().map(|&bytes| Register::zeroed(bytes)).collect();
+        let mut at = vec![At::Register(0); tape.dtypes.len()];
+        for &(value, register, scalar) in &tape.constants {
+            typed!(scalar.dtype, T => registers[register].elements_mut::<T>().fill(from_scalar(scalar)));
+            at[value] = At::Uniform(register, Spread::Kept);
+        }
+        for &(value, register) in &tape.given {
+            at[value] = At::Register(register);
+        }
+        Self { registers, at, moves: Vec::new(), bench: Bench::default(), walker: Walker::new(tape.variables) }
+    }
+}
+
+/// Repeats each of the first `made` elements of type `dtype`, in place, so that there are `length`.
+fn spread(dtype: DType, bytes: &mut [u8], made: usize, length: usize) {
+    typed!(dtype, T => {
+        let elements = &mut elements_mut::<T>(bytes)[..length];
+        let row = length / made.max(1);
+        // From the last to the first: each element is read before it is overwritten.
+        for number in (0..if row > 1 { made } else { 0 }).rev() {
+            let element = elements[number];
+            elements[number * row..(number + 1) * row].fill(element);
+        }
+    });
+}

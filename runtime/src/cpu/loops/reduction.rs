@@ -1,0 +1,393 @@
+//! Aggregations by vector loops.
+//!
+//! Consecutive places are computed in chunks, in parallel. An estimate of the cost chooses one of
+//! two loop orders:
+//! - *across* places: for each reduction point in turn, its values at a chunk of places are added
+//!   to as many sums;
+//! - *along* the reduction: for each place, chunks of reduction points are folded to one value.
+//!
+//! Either way, a float sum is made of partial sums of bounded length, so that its error stays small
+//! however many terms it has. With few places, the reduction is divided into blocks for the
+//! threads, in a way that depends on sizes alone.
+
+use super::job::{Job, parallel};
+use super::machine::Machine;
+use super::space::{Guards, Lines, Piece, Space};
+use super::tape::{ACCUMULATOR, CHUNK, Tape, WRITTEN};
+use crate::cpu::memory::{Shared, bytes};
+use crate::cpu::vector::number::{Bool, Number, from_scalar, typed};
+use crate::cpu::vector::{self, Best};
+use std::ops::Range;
+use tile_compiler::dtype::DType;
+use tile_compiler::graph::Aggregation;
+use tile_compiler::nest::Nest;
+
+/// The most partial results of blocks of a reduction that are kept at once.
+const MOST_PARTIALS: usize = 1 << 20;
+
+/// A nest with an aggregation, ready to run.
+pub struct Reduction {
+    pub aggregation: Aggregation,
+    /// The type of the values that are aggregated.
+    pub dtype: DType,
+    places: Space,
+    points: Space,
+    /// The nest's body, over the places if `across`, else over the points.
+    pub body: Tape,
+    across: bool,
+}
+
+impl Reduction {
+    /// Prepares a nest that aggregates values of type `dtype`.
+    pub fn new(nest: &Nest, aggregation: Aggregation, dtype: DType) -> Self {
+        let mut reduction = Self::across(nest, aggregation, dtype);
+        let over_points = Tape::new(nest, &nest.body, &nest.body.results, reduction.points.clone(), &nest.guards);
+        if cost(&over_points) < cost(&reduction.body) && aggregation != Aggregation::Assign {
+            (reduction.body, reduction.across) = (over_points, false);
+        }
+        reduction
+    }
+
+    /// Prepares the nest to run *across* places in any case.
+    pub fn across(nest: &Nest, aggregation: Aggregation, dtype: DType) -> Self {
+        let places = Space::new(nest, 0..nest.free);
+        let points = Space::new(nest, nest.reduction());
+        let body = Tape::new(nest, &nest.body, &nest.body.results, places.clone(), &nest.guards);
+        Self { aggregation, dtype, places, points, body, across: true }
+    }
+
+    /// Returns the bytes of partial results that a run keeps.
+    pub fn working_bytes(&self) -> u64 {
+        let places = if self.across { self.places.size.min(16 * CHUNK) } else { self.places.size.min(64) };
+        let partials = bytes(&[self.points.size.div_ceil(CHUNK), places], 1).min(MOST_PARTIALS as u64);
+        partials.saturating_mul(size_of::<Partial<f64>>() as u64)
+    }
+
+    /// Computes some places.
+    pub fn run(&self, job: &Job, places: Range<usize>) {
+        typed!(self.dtype, T => {
+            let identity = from_scalar(self.aggregation.identity(self.dtype));
+            let run = Run::<T> { reduction: self, job, aggregation: self.aggregation, identity };
+            if self.across { run.across(places) } else { run.along(places) }
+        })
+    }
+}
+
+/// Estimates the cost of one point, in operations on an element.
+pub fn cost(body: &Tape) -> f64 {
+    /// The cost of starting a vector operation, in elements.
+    const START: f64 = 64.0;
+    let length = body.points().min(CHUNK) as f64;
+    let loads: f64 = body
+        .strides()
+        .map(|(step, run)| START / (run as f64).min(length) + if (0..=1).contains(&step) { 1.0 } else { 6.0 })
+        .sum();
+    loads + (body.len() + 1) as f64 * (1.0 + START / length)
+}
+
+/// The points of a chunk that count.
+struct Counting {
+    guards: Guards,
+    counts: Vec<Bool>,
+}
+
+impl Counting {
+    fn new(nest: &Nest, space: &Space) -> Self {
+        Self { guards: Guards::new(nest, space.clone(), &nest.guards), counts: vec![Bool(0); CHUNK] }
+    }
+
+    /// Returns which points of the last chunk, which `machine` has evaluated, count. `None` if all
+    /// do.
+    fn of(&mut self, machine: &mut Machine, body: &Tape, chunk: &Range<usize>) -> Option<&[Bool]> {
+        let all = self.guards.hold(&mut machine.walker, chunk, &mut self.counts);
+        let counts = &mut self.counts[..chunk.len()];
+        match (all, body.results.get(1)) {
+            (true, None) => return None,
+            (true, Some(&valid)) => counts.copy_from_slice(machine.value(valid)),
+            (false, None) => {}
+            (false, Some(&valid)) => {
+                counts.iter_mut().zip(machine.value::<Bool>(valid)).for_each(|(c, valid)| c.0 &= (valid.0 != 0) as u8);
+            }
+        }
+        Some(counts)
+    }
+}
+
+/// A partial result for one place: the aggregated value and whether a point counted, or the best
+/// point for the arg forms.
+type Partial<T> = Best<T>;
+
+/// One run, with values of type T.
+pub struct Run<'a, T> {
+    pub reduction: &'a Reduction,
+    pub job: &'a Job<'a>,
+    pub aggregation: Aggregation,
+    pub identity: T,
+}
+
+impl<T: Number> Run<'_, T> {
+    fn arg(&self) -> bool {
+        matches!(self.aggregation, Aggregation::ArgMax | Aggregation::ArgMin)
+    }
+
+    fn nothing(&self) -> Partial<T> {
+        Partial { value: self.identity, position: 0, found: false }
+    }
+
+    /// Takes all points of the reduction in turn, each for a chunk of places at once.
+    fn across(&self, places: Range<usize>) {
+        /// The points of a block of the reduction, and the most places for which it is divided into
+        /// blocks.
+        const BLOCK: usize = 1024;
+        const FEW: usize = 16 * CHUNK;
+        let Reduction { body, points, .. } = self.reduction;
+        // Blocks are longer where there would be too many partial results.
+        let most = (MOST_PARTIALS / places.len().max(1)).max(1);
+        let block_size = BLOCK.max(points.size.div_ceil(most));
+        let blocks = points.size.div_ceil(block_size);
+        let assigns = self.aggregation == Aggregation::Assign;
+        if blocks == 1 || places.len() > FEW || self.arg() || assigns {
+            let work = (body.len() + 1).saturating_mul(points.size);
+            let worker = || (self.job.finisher(), Sums::new(self));
+            return parallel(places, work, worker, |(epilogue, sums), places| {
+                self.across_places(epilogue, sums, places)
+            });
+        }
+        // For each chunk of places, the sums of each block.
+        let chunks: Vec<Range<usize>> = body.chunks(places.clone()).collect();
+        let mut partials = vec![self.nothing(); blocks * places.len()];
+        let shared = Shared::new(&mut partials);
+        let work = (body.len() + 1).saturating_mul(block_size.saturating_mul(chunks[0].len()));
+        let worker = || Sums::new(self);
+        parallel(0..blocks * chunks.len(), work, worker, |sums, units| {
+            for unit in units {
+                let (block, chunk) = (unit / chunks.len(), &chunks[unit % chunks.len()]);
+                let some = block * block_size..points.size.min((block + 1) * block_size);
+                sums.sum(chunk.clone(), some);
+                let start = block * places.len() + chunk.start - places.start;
+                // SAFETY: each unit has its own range of `partials`, since it is one block and one
+                // chunk, and one thread runs it.
+                let to = unsafe { shared.slice(start..start + chunk.len()) };
+                for (i, to) in to.iter_mut().enumerate() {
+                    *to = Partial { value: sums.total[i], position: 0, found: sums.written[i].0 != 0 };
+                }
+            }
+        });
+        let part = |place: usize, block: usize| partials[block * places.len() + place - places.start];
+        self.join(places.clone(), blocks, part);
+    }
+
+    fn across_places(&self, epilogue: &mut Machine, sums: &mut Sums<T>, places: Range<usize>) {
+        for chunk in self.reduction.body.chunks(places) {
+            let length = chunk.len();
+            sums.sum(chunk.clone(), 0..self.reduction.points.size);
+            epilogue.given::<Bool>(WRITTEN)[..length].copy_from_slice(&sums.written[..length]);
+            if self.arg() {
+                let to = epilogue.given::<i32>(ACCUMULATOR);
+                to.iter_mut().zip(&sums.best[..length]).for_each(|(to, best)| *to = best.position);
+            } else {
+                epilogue.given::<T>(ACCUMULATOR)[..length].copy_from_slice(&sums.total[..length]);
+            }
+            self.job.finish(epilogue, chunk);
+        }
+    }
+
+    /// Takes chunks of reduction points at once, place by place.
+    fn along(&self, places: Range<usize>) {
+        /// The points of a block that one thread reduces, if places are few.
+        const BLOCK: usize = 16 * CHUNK;
+        let Reduction { body, points, .. } = self.reduction;
+        let blocks =
+            if self.reduction.places.size < 64 { points.size.div_ceil(BLOCK).clamp(1, MOST_PARTIALS / 64) } else { 1 };
+        let block = points.size.div_ceil(blocks);
+        let work = (body.len() + 1).saturating_mul(block);
+        if blocks == 1 {
+            let worker = || (self.job.finisher(), Fold::new(self));
+            return parallel(places, work, worker, |(epilogue, fold), places| {
+                for chunk in self.job.epilogue.chunks(places) {
+                    self.finish(epilogue, chunk, |place| fold.fold(place, 0..points.size));
+                }
+            });
+        }
+        let mut partials = vec![self.nothing(); places.len() * blocks];
+        let shared = Shared::new(&mut partials);
+        let worker = || Fold::new(self);
+        parallel(0..places.len() * blocks, work, worker, |fold, units| {
+            for unit in units {
+                let (place, start) = (places.start + unit / blocks, unit % blocks * block);
+                let partial = fold.fold(place, start..points.size.min(start + block));
+                // SAFETY: each unit has its own element, and one thread runs it.
+                let to = unsafe { shared.slice(unit..unit + 1) };
+                to[0] = partial;
+            }
+        });
+        self.join(places.clone(), blocks, |place, block| partials[(place - places.start) * blocks + block]);
+    }
+
+    /// Finishes places whose partial results are those of the blocks `0..blocks`.
+    fn join(&self, places: Range<usize>, blocks: usize, part: impl Fn(usize, usize) -> Partial<T> + Sync) {
+        let worker = || self.job.finisher();
+        parallel(places, self.job.epilogue.len() + blocks, worker, |epilogue, places| {
+            for chunk in self.job.epilogue.chunks(places) {
+                self.finish(epilogue, chunk, |place| {
+                    (0..blocks).fold(self.nothing(), |sum, block| self.combine(sum, part(place, block)))
+                });
+            }
+        });
+    }
+
+    /// Runs the epilogue for a chunk of places. `whole` returns the aggregated value of a place.
+    fn finish(&self, epilogue: &mut Machine, chunk: Range<usize>, mut whole: impl FnMut(usize) -> Partial<T>) {
+        for (i, place) in chunk.clone().enumerate() {
+            let whole = whole(place);
+            epilogue.given::<Bool>(WRITTEN)[i] = Bool(whole.found as u8);
+            if self.arg() {
+                epilogue.given::<i32>(ACCUMULATOR)[i] = whole.position;
+            } else {
+                epilogue.given::<T>(ACCUMULATOR)[i] = whole.value;
+            }
+        }
+        self.job.finish(epilogue, chunk);
+    }
+
+    fn combine(&self, mut a: Partial<T>, b: Partial<T>) -> Partial<T> {
+        if self.arg() {
+            a.take(b, self.aggregation == Aggregation::ArgMax);
+            return a;
+        }
+        let value = vector::combine(self.aggregation, a.value, b.value);
+        Partial { value, position: 0, found: a.found | b.found }
+    }
+}
+
+/// Returns the partial result that is point number `i` of a piece, for the arg forms: value,
+/// position, and whether it counts.
+fn point_of<T: Number>(piece: &Piece, i: usize, step: i64, values: &[T], counts: Option<&[Bool]>) -> Partial<T> {
+    let found = counts.is_none_or(|counts| counts[piece.at + i].0 != 0);
+    let position = (piece.values[0] + i as i64 * step) as i32;
+    Partial { value: values[piece.at + i], position, found }
+}
+
+/// The sums over points for a chunk of places at once.
+pub struct Sums<'a, T> {
+    run: &'a Run<'a, T>,
+    machine: Machine<'a>,
+    counting: Counting,
+    positions: super::space::Walker,
+    position: Lines,
+    block: Vec<T>,
+    /// The results. Those of the arg forms are in `best`.
+    pub total: Vec<T>,
+    /// For each place, whether any point counted.
+    pub written: Vec<Bool>,
+    best: Vec<Partial<T>>,
+}
+
+impl<'a, T: Number> Sums<'a, T> {
+    pub fn new(run: &'a Run<'a, T>) -> Self {
+        let Reduction { body, places, .. } = run.reduction;
+        let nest = run.job.nest;
+        let machine = body.machine(run.job.launch);
+        Self {
+            run,
+            counting: Counting::new(nest, places),
+            positions: machine.walker.clone(),
+            machine,
+            position: Lines::new(nest, places, &nest.position),
+            block: vec![run.identity; CHUNK],
+            total: vec![run.identity; CHUNK],
+            written: vec![Bool(0); CHUNK],
+            best: vec![run.nothing(); if run.arg() { CHUNK } else { 0 }],
+        }
+    }
+
+    /// Sums the points with these numbers, at the places of a chunk.
+    pub fn sum(&mut self, chunk: Range<usize>, points: impl ExactSizeIterator<Item = usize>) {
+        /// The terms of a partial sum.
+        const BLOCK: usize = 256;
+        let run = self.run;
+        let Reduction { body, points: space, places, .. } = run.reduction;
+        let Self { machine, counting, positions, position, block, total, written, best, .. } = self;
+        let (length, count) = (chunk.len(), points.len());
+        let blocked = T::FLOAT && run.aggregation == Aggregation::Sum && count > BLOCK;
+        written[..length].fill(Bool(0));
+        block[..length].fill(run.identity);
+        total[..length].fill(run.identity);
+        best.fill(run.nothing());
+        for (number, point) in points.enumerate() {
+            space.locate(point, &mut machine.walker.point);
+            machine.run(chunk.start, length);
+            let counts = counting.of(machine, body, &chunk);
+            let values = machine.value::<T>(body.results[0]);
+            match counts {
+                None => written[..length].fill(Bool(1)),
+                Some(counts) => written.iter_mut().zip(counts).for_each(|(w, c)| w.0 |= c.0),
+            }
+            if run.arg() {
+                space.locate(point, &mut positions.point);
+                position.walk(places, positions, chunk.start, length, |piece| {
+                    for i in 0..piece.length {
+                        let point = point_of(&piece, i, position.steps[0], values, counts);
+                        best[piece.at + i].take(point, run.aggregation == Aggregation::ArgMax);
+                    }
+                });
+                continue;
+            }
+            if !blocked {
+                vector::accumulate(run.aggregation, &mut total[..length], values, counts);
+                continue;
+            }
+            vector::accumulate(run.aggregation, &mut block[..length], values, counts);
+            if (number + 1).is_multiple_of(BLOCK) || number + 1 == count {
+                vector::accumulate(run.aggregation, &mut total[..length], &block[..length], None);
+                block[..length].fill(run.identity);
+            }
+        }
+    }
+}
+
+/// The fold over points for one place.
+struct Fold<'a, T> {
+    run: &'a Run<'a, T>,
+    machine: Machine<'a>,
+    counting: Counting,
+    positions: super::space::Walker,
+    position: Lines,
+}
+
+impl<'a, T: Number> Fold<'a, T> {
+    fn new(run: &'a Run<'a, T>) -> Self {
+        let Reduction { body, points, .. } = run.reduction;
+        let nest = run.job.nest;
+        let machine = body.machine(run.job.launch);
+        let positions = machine.walker.clone();
+        let position = Lines::new(nest, points, &nest.position);
+        Self { run, counting: Counting::new(nest, points), positions, machine, position }
+    }
+
+    fn fold(&mut self, place: usize, points: Range<usize>) -> Partial<T> {
+        let run = self.run;
+        let Reduction { body, points: space, places, .. } = run.reduction;
+        let Self { machine, counting, positions, position, .. } = self;
+        places.locate(place, &mut machine.walker.point);
+        places.locate(place, &mut positions.point);
+        let mut whole = run.nothing();
+        for chunk in body.chunks(points) {
+            machine.run(chunk.start, chunk.len());
+            let counts = counting.of(machine, body, &chunk);
+            let values = machine.value::<T>(body.results[0]);
+            if run.arg() {
+                position.walk(space, positions, chunk.start, chunk.len(), |piece| {
+                    for i in 0..piece.length {
+                        whole = run.combine(whole, point_of(&piece, i, position.steps[0], values, counts));
+                    }
+                });
+            } else {
+                let value = vector::fold(run.aggregation, run.identity, values, counts);
+                let found = counts.is_none_or(|counts| counts.iter().any(|c| c.0 != 0));
+                whole = run.combine(whole, Partial { value, position: 0, found });
+            }
+        }
+        whole
+    }
+}

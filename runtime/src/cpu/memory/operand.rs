@@ -1,0 +1,51 @@
+//! The tensors that a nest reads and writes.
+
+use super::elements::{Plain, elements};
+use super::shared::Shared;
+
+/// An operand of a nest: a tensor, or the part of one that the nest's places need.
+#[derive(Clone, Copy)]
+pub struct Operand<'a> {
+    pub bytes: &'a [u8],
+    /// The position in the tensor of the first element of `bytes`.
+    pub first: usize,
+    /// The output that overwrites this operand. Such an operand has no bytes of its own.
+    pub over: Option<&'a Output<'a>>,
+}
+
+/// An output of a nest: a tensor, or the part of one that holds the places to be computed.
+#[derive(Clone)]
+pub struct Output<'a> {
+    pub bytes: Shared<'a, u8>,
+    /// The position in the tensor of the first element of `bytes`.
+    pub first: usize,
+}
+
+impl<'a> Output<'a> {
+    /// Creates an output whose `bytes` start with element number `first` of the tensor.
+    pub fn new(bytes: &'a mut [u8], first: usize) -> Self {
+        Self { bytes: Shared::new(bytes), first }
+    }
+}
+
+/// The inputs of one launch of a nest.
+#[derive(Clone, Copy)]
+pub struct Launch<'a> {
+    /// The operands, in the nest's order.
+    pub operands: &'a [Operand<'a>],
+    /// The current step of each loop around the nest.
+    pub steps: &'a [usize],
+}
+
+impl<'a> Operand<'a> {
+    /// Returns the elements from number `start` of the tensor on.
+    pub fn after<T: Plain>(&self, start: usize) -> &'a [T] {
+        &elements(self.bytes)[start - self.first..]
+    }
+}
+
+impl<'a> From<&'a [u8]> for Operand<'a> {
+    fn from(bytes: &'a [u8]) -> Self {
+        Self { bytes, first: 0, over: None }
+    }
+}

@@ -1,0 +1,42 @@
+//! Scratch memory that a thread keeps and reuses, so that a kernel's buffers are not paged in anew
+//! on every call.
+
+use super::{Line, Plain};
+use std::cell::RefCell;
+
+thread_local! {
+    /// This thread's unused buffers. It is a stack because uses nest.
+    static IDLE: RefCell<Vec<Vec<Line>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The largest buffer kept after use, in lines (32 MiB). Larger ones go back to the system.
+const KEEP_LINES: usize = 1 << 19;
+
+/// Calls `f` with a buffer of `len` elements, aligned to 64 bytes. The content is *unspecified*:
+/// write before reading.
+pub fn with<T: Plain, R>(len: usize, f: impl FnOnce(&mut [T]) -> R) -> R {
+    let lines = (len * size_of::<T>()).div_ceil(size_of::<Line>());
+    let mut buffer = IDLE.with_borrow_mut(Vec::pop).unwrap_or_default();
+    if buffer.len() < lines {
+        buffer = vec![Line([0; 64]); lines];
+    }
+    // SAFETY: the buffer holds at least `len` elements. Its lines are initialised and aligned to 64
+    // bytes, which is enough for every `Plain`, and any bit pattern is a value of a `Plain`.
+    let slice = unsafe { std::slice::from_raw_parts_mut(buffer.as_mut_ptr().cast::<T>(), len) };
+    let result = f(slice);
+    if buffer.len() <= KEEP_LINES {
+        IDLE.with_borrow_mut(|idle| idle.push(buffer));
+    }
+    result
+}
+
+/// Calls `f` with three such buffers.
+pub fn with3<T: Plain, R>(lens: [usize; 3], f: impl FnOnce([&mut [T]; 3]) -> R) -> R {
+    // Each buffer starts on a cache line.
+    let padded = lens.map(|len| len.next_multiple_of(size_of::<Line>() / size_of::<T>()));
+    with(padded.iter().sum(), |all: &mut [T]| {
+        let (a, rest) = all.split_at_mut(padded[0]);
+        let (b, c) = rest.split_at_mut(padded[1]);
+        f([&mut a[..lens[0]], &mut b[..lens[1]], &mut c[..lens[2]]])
+    })
+}

@@ -1,0 +1,228 @@
+//! The kernels: `out[t][v] (op)= Σ over taps of x[tap][t][v] · w[tap][v]`, for a tile of `T` rows ×
+//! `U` vectors in registers.
+//!
+//! A tap is one point of the reduction: an offset into each operand. `x` moves with the rows, `w`
+//! is the same for all of them. Each is a vector along `v`, or one number for all of `v`.
+
+#[cfg(test)]
+use crate::cpu::vector::emulated::Emulated;
+use crate::cpu::vector::register::{Portable, Vector};
+
+/// The operation of a kernel, and the form of its operands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// The sum of products of two vectors.
+    Products,
+    /// The sum of products of the vector x and the number w.
+    ByNumber,
+    /// The sum of products of the number x and the vector w.
+    OfNumber,
+    /// The sum of the vector x alone, or its maximum or minimum.
+    Sum,
+    Max,
+    Min,
+}
+
+/// The offsets of one tap into x and w.
+pub type Tap = [isize; 2];
+
+/// The addresses that a kernel reads and writes.
+#[derive(Clone, Copy)]
+pub struct Place {
+    pub x: *const f32,
+    /// The elements between rows of x.
+    pub x_step: isize,
+    /// Unused by forms with one operand.
+    pub w: *const f32,
+    pub out: *mut f32,
+    pub out_step: usize,
+}
+
+/// A kernel for one tile of rows × vectors. `first` overwrites the tile with the aggregate of the
+/// taps; otherwise that is combined with the tile.
+///
+/// # Safety
+/// For a kernel of T rows and N columns:
+/// - x: at each tap and in each row, N elements must be readable (one for [`Form::OfNumber`]).
+/// - w: at each tap, N elements must be readable (one for [`Form::ByNumber`], none for forms with
+///   one operand).
+/// - out: T rows of N elements must be writable, and also readable unless `first`.
+/// - The processor must have the kernel's instructions.
+pub type Kernel = unsafe fn(taps: &[Tap], place: Place, first: bool);
+
+/// The kernels of one instruction set.
+#[derive(Clone, Copy)]
+pub struct Kernels {
+    pub lanes: usize,
+    /// The kernels: `table[form][log2 of rows][log2 of vectors]`.
+    table: [[[Kernel; 3]; 3]; 6],
+}
+
+impl Kernels {
+    /// Returns the kernel of 1, 2 or 4 rows and 1, 2 or 4 vectors.
+    pub fn get(&self, form: Form, rows: usize, vectors: usize) -> Kernel {
+        self.table[form as usize][rows.ilog2() as usize][vectors.ilog2() as usize]
+    }
+}
+
+const PRODUCTS: u8 = Form::Products as u8;
+const BY_NUMBER: u8 = Form::ByNumber as u8;
+const OF_NUMBER: u8 = Form::OfNumber as u8;
+const SUM: u8 = Form::Sum as u8;
+const MAX: u8 = Form::Max as u8;
+const MIN: u8 = Form::Min as u8;
+
+/// Returns the aggregate of no values.
+const fn identity(form: u8) -> f32 {
+    match form {
+        MAX => f32::NEG_INFINITY,
+        MIN => f32::INFINITY,
+        _ => 0.0,
+    }
+}
+
+/// The body of every kernel, of T rows and U vectors.
+///
+/// # Safety
+/// The contract of [`Kernel`].
+#[inline(always)]
+unsafe fn body<V: Vector<Scalar = f32>, const FORM: u8, const T: usize, const U: usize>(
+    taps: &[Tap],
+    place: Place,
+    first: bool,
+) {
+    let Place { x, x_step, w, out, out_step } = place;
+    // SAFETY: the caller guarantees that the elements at all taps are readable, that the tile is
+    // accessible, and that the processor has the vector's instructions.
+    unsafe {
+        let combine = |a: V, b: V| match FORM {
+            MAX => a.max(b),
+            MIN => a.min(b),
+            _ => a.add(b),
+        };
+        // A maximum ignores NaN, even as its first value.
+        let mut sums = [[V::splat(identity(FORM)); U]; T];
+        for (number, &[to_x, to_w]) in taps.iter().enumerate() {
+            let (x, w) = (x.offset(to_x), w.wrapping_offset(to_w));
+            let mut ws = [V::splat(0.0); U];
+            match FORM {
+                PRODUCTS | OF_NUMBER => {
+                    ws.iter_mut().enumerate().for_each(|(u, to)| *to = V::load(w.add(u * V::LANES)))
+                }
+                BY_NUMBER => ws = [V::splat(*w); U],
+                _ => {}
+            }
+            for (t, sums) in sums.iter_mut().enumerate() {
+                let x = x.offset(t as isize * x_step);
+                let number_x = if FORM == OF_NUMBER { V::splat(*x) } else { V::splat(0.0) };
+                for (u, sum) in sums.iter_mut().enumerate() {
+                    let x = if FORM == OF_NUMBER { number_x } else { V::load(x.add(u * V::LANES)) };
+                    *sum = match FORM {
+                        PRODUCTS | BY_NUMBER | OF_NUMBER => sum.fma(x, ws[u]),
+                        SUM if number == 0 => x,
+                        _ => combine(*sum, x),
+                    };
+                }
+            }
+        }
+        for (t, sums) in sums.iter().enumerate() {
+            for (u, sum) in sums.iter().enumerate() {
+                let at = out.add(t * out_step + u * V::LANES);
+                if first { *sum } else { combine(V::load(at), *sum) }.store(at);
+            }
+        }
+    }
+}
+
+/// Lists the kernels `$run` over vector `$v`.
+macro_rules! kernels {
+    ($run:ident, $v:ty) => {
+        Kernels {
+            lanes: <$v as Vector>::LANES,
+            table: [
+                kernels!(@form $run, $v, { Form::Products as u8 }),
+                kernels!(@form $run, $v, { Form::ByNumber as u8 }),
+                kernels!(@form $run, $v, { Form::OfNumber as u8 }),
+                kernels!(@form $run, $v, { Form::Sum as u8 }),
+                kernels!(@form $run, $v, { Form::Max as u8 }),
+                kernels!(@form $run, $v, { Form::Min as u8 }),
+            ],
+        }
+    };
+    (@form $run:ident, $v:ty, $form:tt) => {
+        [
+            [$run::<$v, $form, 1, 1>, $run::<$v, $form, 1, 2>, $run::<$v, $form, 1, 4>],
+            [$run::<$v, $form, 2, 1>, $run::<$v, $form, 2, 2>, $run::<$v, $form, 2, 4>],
+            [$run::<$v, $form, 4, 1>, $run::<$v, $form, 4, 2>, $run::<$v, $form, 4, 4>],
+        ]
+    };
+}
+
+/// Defines a function that compiles [`body`] with an instruction set's features.
+macro_rules! compiled {
+    ($run:ident $(, $feature:literal)?) => {
+        /// # Safety
+        /// The contract of [`Kernel`].
+        $(#[target_feature(enable = $feature)])?
+        unsafe fn $run<V: Vector<Scalar = f32>, const FORM: u8, const T: usize, const U: usize>(
+            taps: &[Tap],
+            place: Place,
+            first: bool,
+        ) {
+            // SAFETY: the contract is the same, and this function enables the features.
+            unsafe { body::<V, FORM, T, U>(taps, place, first) }
+        }
+    };
+}
+compiled!(portable);
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::*;
+    use std::arch::x86_64::{__m256, __m512};
+    compiled!(avx512, "avx512f");
+    compiled!(avx2, "avx2,fma");
+    pub const AVX512: Kernels = kernels!(avx512, __m512);
+    pub const AVX2: Kernels = kernels!(avx2, __m256);
+}
+
+#[cfg(target_arch = "aarch64")]
+mod arm {
+    use super::*;
+    use std::arch::aarch64::float32x4_t;
+    compiled!(neon, "neon");
+    pub const NEON: Kernels = kernels!(neon, float32x4_t);
+}
+
+const PORTABLE: Kernels = kernels!(portable, Portable<f32, 4>);
+#[cfg(test)]
+const PORTABLE8: Kernels = kernels!(portable, Portable<f32, 8>);
+#[cfg(test)]
+const PORTABLE16: Kernels = kernels!(portable, Portable<f32, 16>);
+
+/// Returns the kernels for rows of this length: the widest of this machine whose vector is no
+/// longer than such a row. Rows of fewer than 4 numbers have none.
+pub fn kernels(length: usize) -> Option<Kernels> {
+    #[cfg(test)]
+    if let Some(set) = Emulated::current() {
+        return match set {
+            Emulated::Avx512 if length >= 16 => Some(PORTABLE16),
+            Emulated::Avx512 | Emulated::Avx2 if length >= 8 => Some(PORTABLE8),
+            _ => (length >= 4).then_some(PORTABLE),
+        };
+    }
+    #[cfg(target_arch = "x86_64")]
+    {
+        if length >= 16 && is_x86_feature_detected!("avx512f") {
+            return Some(x86::AVX512);
+        }
+        if length >= 8 && is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            return Some(x86::AVX2);
+        }
+    }
+    #[cfg(target_arch = "aarch64")]
+    if length >= 4 && std::arch::is_aarch64_feature_detected!("neon") {
+        return Some(arm::NEON);
+    }
+    (length >= 4).then_some(PORTABLE)
+}

@@ -1,0 +1,352 @@
+//! The micro-kernels: `C[M × N·lanes] (+)= A[M × k] · B[k × N·lanes]` with the whole of C in
+//! registers.
+//!
+//! There is one generic body, written over a [`Vector`]. Each instruction set compiles it for every
+//! panel height that its registers can hold, so that edges need no padding in rows. Columns come in
+//! whole vectors (packing pads B with zeros), rows one at a time. For each step of k, M broadcasts
+//! of A and N loads of B feed M·N multiply-adds. Any further instruction takes issue slots from
+//! these if another thread shares the core.
+
+use super::BLOCK_BYTES;
+use crate::cpu::memory::Plain;
+#[cfg(test)]
+use crate::cpu::vector::emulated::Emulated;
+use crate::cpu::vector::register::{Portable, Vector};
+
+/// A number type that the micro-kernels multiply: f32 or f64.
+pub trait Float: Plain + Default + Send + Sync + std::ops::Add<Output = Self> {
+    /// Returns the kernels for this machine.
+    fn kernels() -> Kernels<Self>;
+}
+
+/// Elements between the rows of a packed panel with contiguous rows. Since it is a constant,
+/// kernels need not compute row addresses, and rows at this distance do not displace each other
+/// from L1.
+pub const fn panel_stride<T>() -> usize {
+    (BLOCK_BYTES + 64) / size_of::<T>()
+}
+
+/// The memory layout of a panel of A.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Layout {
+    /// `panel[m * stride + k]`: the terms of one row are contiguous.
+    KContiguous,
+    /// `panel[k * stride + m]`: the rows of one term are contiguous.
+    RowContiguous,
+}
+
+/// A panel: a pointer to its first element, and the elements between rows ([`Layout::KContiguous`]
+/// panels of A) or between steps of k (all others).
+#[derive(Clone, Copy)]
+pub struct Strided<T> {
+    pub start: *const T,
+    pub stride: usize,
+}
+
+/// Steps of k whose elements of A are contiguous, `offset` elements after the panel's start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    pub offset: usize,
+    pub length: usize,
+}
+
+/// A micro-kernel. It multiplies a panel of A, in `runs` of k, by a panel of B
+/// (`b[k * stride + n]`, with k counting through all runs), into rows of C that are `ldc` elements
+/// apart. `first` overwrites C; otherwise the product is added to C.
+///
+/// # Safety
+/// For a kernel of M rows and N columns:
+/// - A: in each run, the elements of M rows must be readable at every step, in the layout and at
+///   the stride that the kernel was chosen for.
+/// - B: N elements must be readable at every step of k.
+/// - C: M rows of N elements must be writable, and also readable unless `first`. They must not
+///   overlap A or B.
+/// - The processor must have the kernel's instructions.
+pub type Kernel<T> = unsafe fn(runs: &[Run], a: Strided<T>, b: Strided<T>, c: *mut T, ldc: usize, first: bool);
+
+/// The micro-kernels of one instruction set.
+#[derive(Clone, Copy)]
+pub struct Kernels<T: 'static> {
+    /// The elements of a vector.
+    pub lanes: usize,
+    /// The rows of the tallest kernel.
+    pub rows: usize,
+    /// The vectors of a row of the widest kernel.
+    pub vectors: usize,
+    /// The kernels: `tables[panel of A][vectors - 1][rows - 1]`.
+    tables: [&'static [&'static [Kernel<T>]]; 3],
+}
+
+/// Indices into [`Kernels::tables`]: the two layouts of a panel of A, and packed panels, whose rows
+/// are [`panel_stride`] elements apart.
+const K_CONTIGUOUS: usize = Layout::KContiguous as usize;
+const ROW_CONTIGUOUS: usize = Layout::RowContiguous as usize;
+const PACKED: usize = 2;
+
+impl<T> Kernels<T> {
+    /// Returns the kernel of `rows` rows and `vectors` vectors of columns, for a panel of A with
+    /// this layout and stride.
+    pub fn get(&self, layout: Layout, stride: usize, rows: usize, vectors: usize) -> Kernel<T> {
+        let is_packed = layout == Layout::KContiguous && stride == panel_stride::<T>();
+        self.tables[if is_packed { PACKED } else { layout as usize }][vectors - 1][rows - 1]
+    }
+
+    /// Returns the columns of the widest kernel.
+    pub fn columns(&self) -> usize {
+        self.lanes * self.vectors
+    }
+}
+
+/// How many steps of k ahead elements of B are prefetched. They come from L2.
+const AHEAD: usize = 16;
+
+/// The body of every kernel, of M rows and N vectors. `PANEL` says how A lies.
+///
+/// # Safety
+/// The contract of [`Kernel`].
+#[inline(always)]
+unsafe fn body<V: Vector, const M: usize, const N: usize, const PANEL: usize>(
+    runs: &[Run],
+    a: Strided<V::Scalar>,
+    b: Strided<V::Scalar>,
+    c: *mut V::Scalar,
+    ldc: usize,
+    first: bool,
+) {
+    // SAFETY: the caller guarantees that all elements of the panels and of C are accessible, and
+    // that the processor has the vector's instructions. A prefetch may have any address.
+    unsafe {
+        let zero = V::splat(V::Scalar::default());
+        let mut sums = [[zero; N]; M];
+        // C is in L2 at best. The prefetched lines arrive before the sums are complete.
+        for m in 0..M {
+            for n in 0..N {
+                V::prefetch(c.wrapping_add(m * ldc + n * V::LANES));
+            }
+        }
+        let mut b_row = b.start;
+        for run in runs {
+            let a_run = a.start.add(run.offset);
+            for p in 0..run.length {
+                let mut columns = [zero; N];
+                for n in 0..N {
+                    V::prefetch(b_row.wrapping_add(n * V::LANES + AHEAD * b.stride));
+                }
+                for (n, column) in columns.iter_mut().enumerate() {
+                    *column = V::load(b_row.add(n * V::LANES));
+                }
+                b_row = b_row.wrapping_add(b.stride);
+                for (m, row) in sums.iter_mut().enumerate() {
+                    let at = match PANEL {
+                        K_CONTIGUOUS => m * a.stride + p,
+                        ROW_CONTIGUOUS => p * a.stride + m,
+                        _ => m * panel_stride::<V::Scalar>() + p,
+                    };
+                    let x = V::splat(*a_run.add(at));
+                    for (sum, column) in row.iter_mut().zip(columns) {
+                        *sum = sum.fma(x, column);
+                    }
+                }
+            }
+        }
+        for (m, row) in sums.iter().enumerate() {
+            for (n, sum) in row.iter().enumerate() {
+                let at = c.add(m * ldc + n * V::LANES);
+                if first { *sum } else { V::load(at).add(*sum) }.store(at);
+            }
+        }
+    }
+}
+
+/// Lists the kernels `$run` of one instruction set over vector `$v`, for each given number of
+/// vectors and each given height.
+macro_rules! kernels {
+    ($run:ident, $v:ty, $vectors:tt, $rows:tt) => {
+        Kernels {
+            lanes: <$v as Vector>::LANES,
+            rows: $rows.len(),
+            vectors: $vectors.len(),
+            tables: [
+                kernels!(@panel $run, $v, K_CONTIGUOUS, $vectors, $rows),
+                kernels!(@panel $run, $v, ROW_CONTIGUOUS, $vectors, $rows),
+                kernels!(@panel $run, $v, PACKED, $vectors, $rows),
+            ],
+        }
+    };
+    (@panel $run:ident, $v:ty, $panel:ident, [$($n:literal),*], $rows:tt) => {
+        &[$(kernels!(@rows $run, $v, $panel, $n, $rows)),*]
+    };
+    (@rows $run:ident, $v:ty, $panel:ident, $n:literal, [$($m:literal),*]) => {
+        &[$($run::<$v, $m, $n, $panel>),*]
+    };
+}
+
+/// Defines a function that compiles [`body`] with an instruction set's features.
+macro_rules! compiled {
+    ($run:ident $(, $feature:literal)?) => {
+        /// # Safety
+        /// The contract of [`Kernel`].
+        $(#[target_feature(enable = $feature)])?
+        unsafe fn $run<V: Vector, const M: usize, const N: usize, const PANEL: usize>(
+            runs: &[Run],
+            a: Strided<V::Scalar>,
+            b: Strided<V::Scalar>,
+            c: *mut V::Scalar,
+            ldc: usize,
+            first: bool,
+        ) {
+            // SAFETY: the contract is the same, and this function enables the features.
+            unsafe { body::<V, M, N, PANEL>(runs, a, b, c, ldc, first) }
+        }
+    };
+}
+
+compiled!(portable);
+
+// The kernels of each instruction set, compiled as `$run` over its vector `$v`.
+
+/// For 32 registers: 14 × 2 sums, 2 vectors of columns and a broadcast.
+#[cfg(any(test, target_arch = "x86_64"))]
+macro_rules! avx512 {
+    ($run:ident, $v:ty) => {
+        kernels!($run, $v, [1, 2], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14])
+    };
+}
+
+/// For 16 registers: 6 × 2 sums, 2 vectors of columns and a broadcast.
+#[cfg(any(test, target_arch = "x86_64"))]
+macro_rules! avx2 {
+    ($run:ident, $v:ty) => {
+        kernels!($run, $v, [1, 2], [1, 2, 3, 4, 5, 6])
+    };
+}
+
+/// For 32 registers: 8 × 3 sums, 3 vectors of columns and a broadcast.
+#[cfg(any(test, target_arch = "aarch64"))]
+macro_rules! neon {
+    ($run:ident, $v:ty) => {
+        kernels!($run, $v, [1, 2, 3], [1, 2, 3, 4, 5, 6, 7, 8])
+    };
+}
+
+/// For the 16 registers that nearly every processor has: 4 × 2 sums, 2 vectors of columns and a
+/// broadcast.
+macro_rules! any {
+    ($run:ident, $v:ty) => {
+        kernels!($run, $v, [1, 2], [1, 2, 3, 4])
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::*;
+    use std::arch::x86_64::{__m256, __m256d, __m512, __m512d};
+
+    compiled!(avx512, "avx512f");
+    compiled!(avx2, "avx2,fma");
+
+    pub const AVX512_F32: Kernels<f32> = avx512!(avx512, __m512);
+    pub const AVX512_F64: Kernels<f64> = avx512!(avx512, __m512d);
+    pub const AVX2_F32: Kernels<f32> = avx2!(avx2, __m256);
+    pub const AVX2_F64: Kernels<f64> = avx2!(avx2, __m256d);
+}
+
+#[cfg(target_arch = "aarch64")]
+mod arm {
+    use super::*;
+    use std::arch::aarch64::{float32x4_t, float64x2_t};
+
+    compiled!(neon, "neon");
+
+    pub const NEON_F32: Kernels<f32> = neon!(neon, float32x4_t);
+    pub const NEON_F64: Kernels<f64> = neon!(neon, float64x2_t);
+}
+
+const PORTABLE_F32: Kernels<f32> = any!(portable, Portable<f32, 4>);
+const PORTABLE_F64: Kernels<f64> = any!(portable, Portable<f64, 2>);
+
+/// Kernels with the panels of every instruction set, for any processor.
+#[cfg(test)]
+mod emulation {
+    use super::*;
+
+    /// Computes one row after the other, so that the compiler need not find registers for all of C.
+    ///
+    /// # Safety
+    /// The contract of [`Kernel`].
+    unsafe fn by_rows<V: Vector, const M: usize, const N: usize, const PANEL: usize>(
+        runs: &[Run],
+        a: Strided<V::Scalar>,
+        b: Strided<V::Scalar>,
+        c: *mut V::Scalar,
+        ldc: usize,
+        first: bool,
+    ) {
+        let apart = match PANEL {
+            K_CONTIGUOUS => a.stride,
+            ROW_CONTIGUOUS => 1,
+            _ => panel_stride::<V::Scalar>(),
+        };
+        for m in 0..M {
+            // SAFETY: row `m` of the panel of A, at the distance that its layout implies, and of C
+            // is accessible by the caller's guarantee; `portable` needs no special instructions.
+            unsafe {
+                let a = Strided { start: a.start.add(m * apart), ..a };
+                portable::<V, 1, N, PANEL>(runs, a, b, c.add(m * ldc), ldc, first);
+            }
+        }
+    }
+
+    pub const AVX512_F32: Kernels<f32> = avx512!(by_rows, Portable<f32, 16>);
+    pub const AVX512_F64: Kernels<f64> = avx512!(by_rows, Portable<f64, 8>);
+    pub const AVX2_F32: Kernels<f32> = avx2!(by_rows, Portable<f32, 8>);
+    pub const AVX2_F64: Kernels<f64> = avx2!(by_rows, Portable<f64, 4>);
+    pub const NEON_F32: Kernels<f32> = neon!(by_rows, Portable<f32, 4>);
+    pub const NEON_F64: Kernels<f64> = neon!(by_rows, Portable<f64, 2>);
+}
+
+macro_rules! float {
+    ($scalar:ty, $avx512:ident, $avx2:ident, $neon:ident, $portable:ident) => {
+        impl Float for $scalar {
+            fn kernels() -> Kernels<Self> {
+                #[cfg(test)]
+                match Emulated::current() {
+                    Some(Emulated::Avx512) => return emulation::$avx512,
+                    Some(Emulated::Avx2) => return emulation::$avx2,
+                    Some(Emulated::Neon) => return emulation::$neon,
+                    Some(Emulated::Portable) => return $portable,
+                    None => {}
+                }
+                #[cfg(target_arch = "x86_64")]
+                {
+                    if is_x86_feature_detected!("avx512f") {
+                        return x86::$avx512;
+                    }
+                    if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+                        return x86::$avx2;
+                    }
+                }
+                #[cfg(target_arch = "aarch64")]
+                if std::arch::is_aarch64_feature_detected!("neon") {
+                    return arm::$neon;
+                }
+                $portable
+            }
+        }
+    };
+}
+float!(f32, AVX512_F32, AVX2_F32, NEON_F32, PORTABLE_F32);
+float!(f64, AVX512_F64, AVX2_F64, NEON_F64, PORTABLE_F64);
+
+/// Returns the f32 kernels of every instruction set: native where this processor has it, else
+/// emulated.
+#[cfg(test)]
+pub fn every_f32() -> Vec<Kernels<f32>> {
+    let mut all = vec![f32::kernels()];
+    all.extend(Emulated::ALL.map(|set| set.during(f32::kernels)));
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+        all.push(x86::AVX2_F32);
+    }
+    all
+}

@@ -1,0 +1,12 @@
+//! Sums of products, with the sums in vector registers.
+//!
+//! [`gemm`] is the packed matrix product: it knows nothing of nests. [`contraction`] runs a nest by
+//! it, whose operands [`places`] describes. [`winograd`] runs convolutions with fewer
+//! multiplications, and [`direct`] short reductions without packing. Each ends with the nest's
+//! epilogue, a job of the vector loops.
+
+pub mod contraction;
+pub mod direct;
+pub mod gemm;
+pub mod places;
+pub mod winograd;

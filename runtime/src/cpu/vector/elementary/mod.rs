@@ -1,0 +1,499 @@
+//! Elementary functions of f32 that compile to vector code: straight-line, without calls. The only
+//! tables are those that fit a register.
+//!
+//! `FUSED` says whether the processor has a fused multiply-add.
+//!
+//! Always true: NaN gives NaN, except where a function says otherwise. Errors are at most 2 units
+//! in the last place; the tests measure them against f64.
+
+use super::lanes::{Lanes, WordOp};
+#[cfg(target_arch = "x86_64")]
+use super::register::Vector;
+
+/// Returns `a * b + c`, rounded once if `FUSED`.
+#[inline(always)]
+fn fma<const FUSED: bool>(a: f32, b: f32, c: f32) -> f32 {
+    if FUSED { a.mul_add(b, c) } else { a * b + c }
+}
+
+/// Evaluates the polynomial in `x` with these coefficients, highest power first.
+#[inline(always)]
+fn polynomial<const FUSED: bool, const N: usize>(x: f32, coefficients: [f32; N]) -> f32 {
+    coefficients.into_iter().reduce(|sum, next| fma::<FUSED>(sum, x, next)).unwrap_or(0.0)
+}
+
+/// Evaluates an expression for each of `K` registers `L`.
+macro_rules! each {
+    ($k:ident => $e:expr) => {{
+        let mut all = [L::splat(0.0); K];
+        for $k in 0..K {
+            all[$k] = $e;
+        }
+        all
+    }};
+}
+
+/// Evaluates [`polynomial`] in each lane.
+///
+/// Functions on [`Lanes`] in this module take several registers and apply each operation to all of
+/// them before the next one. Within one register each operation waits for the one before, and a
+/// processor looks ahead only so far for other work.
+///
+/// # Safety
+/// The processor must have the register's instructions. All functions on [`Lanes`] in this module
+/// have this contract.
+#[inline(always)]
+unsafe fn series<L: Lanes, const K: usize, const N: usize>(x: [L; K], coefficients: [f32; N]) -> [L; K] {
+    // SAFETY: the caller guarantees that the processor has the instructions.
+    unsafe {
+        let mut sum = [L::splat(coefficients[0]); K];
+        for coefficient in &coefficients[1..] {
+            let coefficient = L::splat(*coefficient);
+            sum = each!(k => coefficient.fma(sum[k], x[k]));
+        }
+        sum
+    }
+}
+
+/// Evaluates [`series`] by pairs of neighbouring coefficients, which are combined by powers of
+/// x². That takes one operation more, but shortens the chain of dependent ones. `N` must be
+/// odd. Where products are rounded it would be less accurate, so [`series`] is used.
+///
+/// # Safety
+/// The contract of [`series`].
+#[inline(always)]
+unsafe fn series_of_pairs<L: Lanes, const K: usize, const N: usize>(x: [L; K], coefficients: [f32; N]) -> [L; K] {
+    const { assert!(N % 2 == 1) };
+    // SAFETY: the caller guarantees that the processor has the instructions.
+    unsafe {
+        if !L::FUSED {
+            return series(x, coefficients);
+        }
+        let square = each!(k => x[k].mul(x[k]));
+        let mut sum = [L::splat(coefficients[0]); K];
+        for pair in coefficients[1..].as_chunks::<2>().0 {
+            let [slope, constant] = pair.map(|c| L::splat(c));
+            let pair = each!(k => constant.fma(slope, x[k]));
+            sum = each!(k => pair[k].fma(sum[k], square[k]));
+        }
+        sum
+    }
+}
+
+/// Returns 2ⁿ for n in -126..=127.
+#[inline(always)]
+fn power_of_two(n: i32) -> f32 {
+    f32::from_bits(((n + 127) as u32) << 23)
+}
+
+/// Scales as [`Lanes::scale`] does: in two steps, so that subnormal results are rounded once and
+/// the largest results do not overflow early.
+#[inline(always)]
+pub fn scale(x: f32, n: f32) -> f32 {
+    let n = n as i32;
+    let half = n >> 1;
+    x * power_of_two(half) * power_of_two(n - half)
+}
+
+/// Adding this to a float of magnitude below 2²² leaves the nearest integer in the low bits of the
+/// sum.
+const ROUNDER: f32 = 12_582_912.0; // 1.5 · 2²³
+
+/// 2^(k/16) for k in 0..16.
+pub const SIXTEENTHS: [f32; 16] = [
+    1.0,
+    1.044_273_7,
+    1.090_507_7,
+    1.138_788_6,
+    1.189_207_1,
+    1.241_857_8,
+    1.296_839_6,
+    1.354_255_6,
+    std::f32::consts::SQRT_2,
+    1.476_826_2,
+    1.542_210_8,
+    1.610_490_3,
+    1.681_792_9,
+    1.756_252_2,
+    1.834_008_1,
+    1.915_206_6,
+];
+
+/// Computes eˣ.
+///
+/// # Safety
+/// The contract of [`series`].
+#[inline(always)]
+pub unsafe fn exp<L: Lanes, const K: usize>(x: [L; K]) -> [L; K] {
+    // SAFETY: the caller guarantees that the processor has the instructions.
+    unsafe {
+        if L::SATURATES {
+            return exp_by_table(x);
+        }
+        // Beyond these bounds the result is 0 or infinity.
+        let x = each!(k => x[k].max(L::splat(-104.0)).min(L::splat(89.0)));
+        if L::EIGHTHS {
+            let (sum, more) = exp_by_eighths(x);
+            // The root without a power of two: [`Lanes::scale`] applies that in two steps.
+            let eighths = each!(k => sum[k].word(WordOp::And, word(7)).word(WordOp::ShiftLeft, word(20)));
+            let root = each!(k => sum[k].eighth().word(WordOp::Add, eighths[k]));
+            // n is the floor of the sum. Subtracting 7/16 before rounding to nearest gives the
+            // floor, since no multiple of 1/8 then lies halfway between two integers.
+            let n = each!(k => sum[k].sub(L::splat(ROUNDER / 8.0)).sub(L::splat(0.4375)));
+            let n = each!(k => n[k].add(L::splat(ROUNDER)).sub(L::splat(ROUNDER)));
+            return each!(k => root[k].fma(root[k], more[k]).scale(n[k]));
+        }
+        let sum = each!(k => L::splat(ROUNDER).fma(x[k], L::splat(std::f32::consts::LOG2_E)));
+        let power = exp_of_rest(x, sum);
+        each!(k => power[k].scale(sum[k].sub(L::splat(ROUNDER))))
+    }
+}
+
+/// The greatest |x| for which eˣ is known to be finite and not subnormal.
+#[cfg(any(test, target_arch = "x86_64"))]
+pub const NEAR: f32 = 87.0;
+
+/// Computes eˣ for |x| up to [`NEAR`], with fewer operations. NaN gives NaN with
+/// [`Lanes::SATURATES`] or [`Lanes::EIGHTHS`], and any value otherwise.
+///
+/// # Safety
+/// The contract of [`series`].
+#[inline(always)]
+pub unsafe fn exp_near<L: Lanes, const K: usize>(x: [L; K]) -> [L; K] {
+    // SAFETY: the caller guarantees that the processor has the instructions.
+    unsafe {
+        if L::SATURATES {
+            return exp_by_table(x);
+        }
+        if L::EIGHTHS {
+            let (sum, more) = exp_by_eighths(x);
+            // The sum's bits above the last three go to the exponent, which begins three bits above
+            // bit 20. The table makes up for the last three.
+            let root = each!(k => sum[k].eighth().word(WordOp::Add, sum[k].word(WordOp::ShiftLeft, word(20))));
+            return each!(k => root[k].fma(root[k], more[k]));
+        }
+        let sum = each!(k => L::splat(ROUNDER).fma(x[k], L::splat(std::f32::consts::LOG2_E)));
+        times_power(exp_of_rest(x, sum), sum)
+    }
+}
+
+/// Returns a register with this word in every lane.
+///
+/// # Safety
+/// The contract of [`series`].
+#[inline(always)]
+unsafe fn word<L: Lanes>(word: u32) -> L {
+    // SAFETY: the caller guarantees that the processor has the instructions.
+    unsafe { L::splat(f32::from_bits(word)) }
+}
+
+/// Splits x into n/8 · ln 2 + r. Returns n/8 plus an eighth of [`ROUNDER`], and exp(r) − 1.
+///
+/// # Safety
+/// The contract of [`series`].
+#[inline(always)]
+unsafe fn exp_by_eighths<L: Lanes, const K: usize>(x: [L; K]) -> ([L; K], [L; K]) {
+    // SAFETY: the caller guarantees that the processor has the instructions.
+    unsafe {
+        let rounder = L::splat(ROUNDER / 8.0);
+        let sum = each!(k => rounder.fma(x[k], L::splat(std::f32::consts::LOG2_E)));
+        let n = each!(k => sum[k].sub(rounder));
+        // ln 2 is split in two parts, the first short enough for exact multiples. |r| ≤ ln 2 / 16.
+        let r = each!(k => x[k].fma(n[k], L::splat(-0.693_359_4)).fma(n[k], L::splat(2.121_944_4e-4)));
+        // A polynomial fitted to (exp(r) − 1) / r.
+        let quotient = series(r, [0.166_668_6, 0.500_064_55, 1.0]);
+        (sum, each!(k => r[k].mul(quotient[k])))
+    }
+}
+
+/// Computes exp(r), where r = x − n·ln 2 is the reduced argument and `sum` is n plus [`ROUNDER`].
+///
+/// # Safety
+/// The contract of [`series`].
+#[inline(always)]
+unsafe fn exp_of_rest<L: Lanes, const K: usize>(x: [L; K], sum: [L; K]) -> [L; K] {
+    // SAFETY: the caller guarantees that the processor has the instructions.
+    unsafe {
+        // |r| ≤ ln 2 / 2. ln 2 is split in two parts, the first short enough for exact multiples.
+        let n = each!(k => sum[k].sub(L::splat(ROUNDER)));
+        let r = each!(k => x[k].fma(n[k], L::splat(-0.693_359_4)).fma(n[k], L::splat(2.121_944_4e-4)));
+        // The coefficients above the powers 0 and 1 are fitted to (exp(r) − 1 − r) / r².
+        series(r, [0.001_392_621_3, 0.008_363_203, 0.041_666_556, 0.166_665_77, 0.5, 1.0, 1.0])
+    }
+}
+
+/// Returns x · 2ⁿ, where `sum` is n plus [`ROUNDER`]. Both x and the result must be normal.
+///
+/// # Safety
+/// The contract of [`series`].
+#[inline(always)]
+unsafe fn times_power<L: Lanes, const K: usize>(x: [L; K], sum: [L; K]) -> [L; K] {
+    // SAFETY: the caller guarantees that the processor has the instructions. (The sum is added to
+    // the exponent: a float's exponent begins at bit 23, and the last bits of the rounder are 0.)
+    unsafe { each!(k => x[k].word(WordOp::Add, sum[k].word(WordOp::ShiftLeft, word(23)))) }
+}
+
+/// Computes eˣ where [`Lanes::SATURATES`], with fewer multiplications.
+///
+/// # Safety
+/// The contract of [`series`].
+#[inline(always)]
+unsafe fn exp_by_table<L: Lanes, const K: usize>(x: [L; K]) -> [L; K] {
+    // SAFETY: the caller guarantees that the processor has the instructions.
+    unsafe {
+        // x = (n + k / 16) ln 2 + r with |r| ≤ ln 2 / 32, where k is the last four bits of the sum.
+        let rounder = L::splat(ROUNDER / 16.0);
+        let sum = each!(k => rounder.fma(x[k], L::splat(std::f32::consts::LOG2_E)));
+        let n = each!(k => sum[k].sub(rounder));
+        let r = each!(k => x[k].fma(n[k], L::splat(-0.693_359_4)).fma(n[k], L::splat(2.121_944_4e-4)));
+        // If |x| is so large that n alone gives 0 or infinity, r may be anything; the limit keeps
+        // the result positive.
+        let r = each!(k => r[k].within(L::splat(0.03)));
+        // exp(r) − 1 = r (1 + r / 2 + r² / 6), with an error of r⁴ / 24 < 2⁻²⁶.
+        let root = each!(k => sum[k].root());
+        let quotient = series(r, [1.0 / 6.0, 0.5, 1.0]);
+        each!(k => root[k].fma(root[k], r[k].mul(quotient[k])).scale(n[k]))
+    }
+}
+
+/// Computes ln x.
+#[inline(always)]
+pub fn log<const FUSED: bool>(x: f32) -> f32 {
+    const SQRT_HALF: u32 = 0x3f35_04f3;
+    let tiny = x < f32::MIN_POSITIVE;
+    let bits = (if tiny { x * 8_388_608.0 } else { x }).to_bits().wrapping_sub(SQRT_HALF);
+    let e = ((bits as i32) >> 23) as f32 - if tiny { 23.0 } else { 0.0 };
+    // x = 2ᵉ (1 + f) with 1 + f in √½..√2; ln(1 + f) = 2 artanh(s).
+    let f = f32::from_bits((bits & 0x007f_ffff).wrapping_add(SQRT_HALF)) - 1.0;
+    let s = f / (2.0 + f);
+    let z = s * s;
+    let series = z * polynomial::<FUSED, _>(z, [2.0 / 9.0, 2.0 / 7.0, 2.0 / 5.0, 2.0 / 3.0]);
+    let half_square = 0.5 * f * f;
+    let near = e * 0.693_359_4 + (f - (half_square - (s * (half_square + series) + e * -2.121_944_4e-4)));
+    let result = if x == f32::INFINITY { x } else { near };
+    let result = if x == 0.0 { f32::NEG_INFINITY } else { result };
+    if x >= 0.0 { result } else { f32::NAN }
+}
+
+/// Computes the hyperbolic tangent.
+///
+/// # Safety
+/// The contract of [`series`].
+#[inline(always)]
+pub unsafe fn tanh<L: Lanes, const K: usize>(x: [L; K]) -> [L; K] {
+    // SAFETY: the caller guarantees that the processor has the instructions.
+    unsafe {
+        let a = each!(k => x[k].abs());
+        // Below 0.55: a polynomial in x² fitted to (tanh(x) / x − 1) / x².
+        let z = each!(k => x[k].mul(x[k]));
+        let p = series(z, [-0.006_615_756, 0.021_312_745, -0.053_910_066, 0.133_331_18, -0.333_333_3]);
+        let small = each!(k => x[k].fma(x[k], z[k].mul(p[k])));
+        let one = L::splat(1.0);
+        // From 10 on, 1 is the nearest float.
+        let power = exp_near(each!(k => a[k].add(a[k]).min(L::splat(20.0))));
+        let large = each!(k => one.sub(L::splat(2.0).div(power[k].add(one))).copysign(x[k]));
+        each!(k => large[k].if_less(L::splat(0.55), a[k], small[k]))
+    }
+}
+
+/// Computes the error function.
+///
+/// # Safety
+/// The contract of [`series`].
+#[inline(always)]
+pub unsafe fn erf<L: Lanes, const K: usize>(x: [L; K]) -> [L; K] {
+    // SAFETY: the caller guarantees that the processor has the instructions.
+    unsafe {
+        let a = each!(k => x[k].abs());
+        // Up to 0.6: x times a polynomial in x² fitted to erf(x) / x.
+        let z = each!(k => x[k].mul(x[k]));
+        let p = series(z, [0.004_512_362_6, -0.026_646_99, 0.112_809_92, -0.376_125_13, 0.128_379_15]);
+        let small = each!(k => x[k].fma(x[k], p[k]));
+        // From there to 4: 1 − 2^p, with p fitted to log₂ erfc. Beyond 4, 1 is the nearest float.
+        let p = series_of_pairs(
+            each!(k => a[k].min(L::splat(4.0))),
+            [3.188_234e-4, -0.004_724_716_3, 0.033_318_15, -0.152_371_06, -0.916_677_83, -1.628_318, 3.797_488_5e-5],
+        );
+        let sum = each!(k => L::splat(ROUNDER).add(p[k]));
+        let r = each!(k => p[k].sub(sum[k].sub(L::splat(ROUNDER))));
+        // A polynomial fitted to 2^r for |r| ≤ ½.
+        let power = series_of_pairs(
+            r,
+            [1.535_336_2e-4, 0.001_339_887_5, 0.009_618_437, 0.055_503_324, 0.240_226_48, std::f32::consts::LN_2, 1.0],
+        );
+        let power = times_power(power, sum);
+        let large = each!(k => L::splat(1.0).sub(power[k]).copysign(x[k]));
+        each!(k => large[k].if_less(L::splat(0.6), a[k], small[k]))
+    }
+}
+
+/// The number of pieces of the error function, of a quarter each, and the coefficients of a piece.
+#[cfg(target_arch = "x86_64")]
+const PIECES: usize = 16;
+#[cfg(target_arch = "x86_64")]
+const TERMS: usize = 6;
+
+/// The table of [`erf_by_table`]. Column i has the coefficients, highest power first, of a
+/// polynomial in t, from -½ to ½, that interpolates erf(a) at the Chebyshev points, where a = (i +
+/// t) / 4. The last row is a multiple of a that is added. It is 0 except in the first piece: there
+/// it leaves little for the polynomial, whose coefficients are rounded.
+#[cfg(target_arch = "x86_64")]
+static ERF: std::sync::LazyLock<[[f32; PIECES]; TERMS + 1]> = std::sync::LazyLock::new(|| {
+    let mut table = [[0.0; PIECES]; TERMS + 1];
+    for i in 0..PIECES {
+        let multiple = if i == 0 { 1.125 } else { 0.0 };
+        let point = |n: usize| 0.5 * (std::f64::consts::PI * (n as f64 + 0.5) / TERMS as f64).cos();
+        let rest = |t: f64| {
+            let a = (i as f64 + t) / 4.0;
+            libm::erf(a) - multiple * a
+        };
+        // Newton's divided differences, then the coefficients of the powers of t.
+        let mut differences: [f64; TERMS] = std::array::from_fn(|n| rest(point(n)));
+        for order in 1..TERMS {
+            for n in (order..TERMS).rev() {
+                differences[n] = (differences[n] - differences[n - 1]) / (point(n) - point(n - order));
+            }
+        }
+        let mut powers = [0.0; TERMS];
+        for n in (0..TERMS).rev() {
+            for power in (1..TERMS).rev() {
+                powers[power] = powers[power - 1] - point(n) * powers[power];
+            }
+            powers[0] = differences[n] - point(n) * powers[0];
+        }
+        if i == 0 {
+            powers[0] = 0.0;
+        }
+        powers.iter().rev().chain([&multiple]).zip(&mut table).for_each(|(power, row)| row[i] = *power as f32);
+    }
+    table
+});
+
+/// Computes [`erf`] of each register by a table: one of 16 polynomials of degree 5, whose
+/// coefficients one instruction looks up.
+///
+/// # Safety
+/// The processor must have AVX-512 F and DQ.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub unsafe fn erf_by_table(all: &mut [std::arch::x86_64::__m512]) {
+    use std::arch::x86_64::{__m512, _mm512_castps_si512, _mm512_permutexvar_ps};
+    let table = &*ERF;
+    // SAFETY: the caller guarantees that the processor has the instructions. A row of the table has
+    // as many numbers as a register.
+    unsafe {
+        let splat = <__m512 as Vector>::splat;
+        // All rows stay in registers.
+        let [first, middle @ .., constant, multiple] =
+            table.each_ref().map(|row| <__m512 as Vector>::load(row.as_ptr()));
+        // Beyond the limit, the nearest float is 1 or the one before it.
+        let (one, limit, rounder) = (splat(1.0), splat(3.87), splat(ROUNDER));
+        for x in all {
+            let a = x.abs().min(limit);
+            let shifted = rounder.fma(a, splat(4.0));
+            let t = rounder.sub(shifted).fma(a, splat(4.0));
+            // The low bits of the rounded sum are the number of the piece.
+            let piece = _mm512_castps_si512(shifted);
+            let mut slope = _mm512_permutexvar_ps(piece, first);
+            for row in middle {
+                slope = _mm512_permutexvar_ps(piece, row).fma(slope, t);
+            }
+            let near = _mm512_permutexvar_ps(piece, constant).fma(a, _mm512_permutexvar_ps(piece, multiple));
+            let near = near.fma(slope, t).min(one);
+            *x = one.if_less(limit, x.abs(), near).copysign(*x);
+        }
+    }
+}
+
+/// The greatest magnitude that [`sin`] and [`cos`] reduce accurately enough.
+pub const TRIGONOMETRIC_LIMIT: f32 = 1e6;
+
+/// Returns sine and cosine of `x - n π/2`, and n, for |x| ≤ [`TRIGONOMETRIC_LIMIT`]. Computes in
+/// f64, which makes the reduction simple.
+#[inline(always)]
+fn quadrant(x: f32) -> (f64, f64, i64) {
+    const ROUNDER: f64 = 6_755_399_441_055_744.0; // 1.5 · 2⁵²
+    // π/2 in two parts, the first of 33 bits, so that its multiples are exact.
+    const HIGH: f64 = f64::from_bits(std::f64::consts::FRAC_PI_2.to_bits() & !0xf_ffff);
+    const LOW: f64 = (std::f64::consts::FRAC_PI_2 - HIGH) + 6.123_233_995_736_766e-17;
+    let x = x as f64;
+    let shifted = x * std::f64::consts::FRAC_2_PI + ROUNDER;
+    let n = shifted - ROUNDER;
+    let r = (x - n * HIGH) - n * LOW;
+    let z = r * r;
+    let sine = r * (1.0 + z * (-1.0 / 6.0 + z * (1.0 / 120.0 + z * (-1.0 / 5040.0 + z * (1.0 / 362_880.0)))));
+    let p = 1.0 / 24.0 + z * (-1.0 / 720.0 + z * (1.0 / 40_320.0 + z * (-1.0 / 3_628_800.0)));
+    (sine, 1.0 + z * (-0.5 + z * p), shifted.to_bits() as i64)
+}
+
+/// Computes sin x for |x| ≤ [`TRIGONOMETRIC_LIMIT`].
+#[inline(always)]
+pub fn sin(x: f32) -> f32 {
+    let (sine, cosine, n) = quadrant(x);
+    let y = if n & 1 == 0 { sine } else { cosine };
+    let y = (if n & 2 == 0 { y } else { -y }) as f32;
+    // Keeps the sign of -0.
+    if x == 0.0 { x } else { y }
+}
+
+/// Computes cos x for |x| ≤ [`TRIGONOMETRIC_LIMIT`].
+#[inline(always)]
+pub fn cos(x: f32) -> f32 {
+    let (sine, cosine, n) = quadrant(x);
+    let y = if n & 1 == 0 { cosine } else { sine };
+    (if (n + 1) & 2 == 0 { y } else { -y }) as f32
+}
+
+/// Computes log₂ of a positive finite f64 that is no smaller than the least f32.
+#[inline(always)]
+fn log2(a: f64) -> f64 {
+    const SQRT_HALF: u64 = std::f64::consts::FRAC_1_SQRT_2.to_bits();
+    let bits = a.to_bits().wrapping_sub(SQRT_HALF);
+    // The exponent becomes a float by adding to the bits of one: not every vector unit converts
+    // 64-bit integers.
+    let e = f64::from_bits(((bits as i64 >> 52) as u64).wrapping_add(6_755_399_441_055_744f64.to_bits()))
+        - 6_755_399_441_055_744.0;
+    // a = 2ᵉ (1 + f) with 1 + f in √½..√2; ln(1 + f) = 2 artanh(s).
+    let f = f64::from_bits((bits & 0x000f_ffff_ffff_ffff).wrapping_add(SQRT_HALF)) - 1.0;
+    let s = f / (2.0 + f);
+    let z = s * s;
+    let p = 1.0 / 9.0 + z * (1.0 / 11.0 + z * (1.0 / 13.0 + z * (1.0 / 15.0)));
+    let series = 1.0 + z * (1.0 / 3.0 + z * (1.0 / 5.0 + z * (1.0 / 7.0 + z * p)));
+    e + 2.0 * std::f64::consts::LOG2_E * s * series
+}
+
+/// Computes 2ᵗ for |t| < 1022.
+#[inline(always)]
+fn exp2(t: f64) -> f64 {
+    const ROUNDER: f64 = 6_755_399_441_055_744.0; // 1.5 · 2⁵²
+    let shifted = t + ROUNDER;
+    let n = shifted.to_bits().wrapping_sub(ROUNDER.to_bits());
+    let r = (t - (shifted - ROUNDER)) * std::f64::consts::LN_2;
+    let p = 1.0 / 5040.0 + r * (1.0 / 40_320.0 + r * (1.0 / 362_880.0 + r * (1.0 / 3_628_800.0)));
+    let p = 1.0 / 6.0 + r * (1.0 / 24.0 + r * (1.0 / 120.0 + r * (1.0 / 720.0 + r * p)));
+    (1.0 + r * (1.0 + r * (0.5 + r * p))) * f64::from_bits(n.wrapping_add(1023) << 52)
+}
+
+/// Computes x to the power of y in f64, with the special cases of IEEE 754.
+#[inline(always)]
+pub fn pow(x: f32, y: f32) -> f32 {
+    let a = x.abs() as f64;
+    let positive = if a > 0.0 && a < f64::INFINITY { a } else { 1.0 };
+    let log = if a == 0.0 { f64::NEG_INFINITY } else { log2(positive) };
+    let log = if a == f64::INFINITY { a } else { log };
+    let t = y as f64 * log;
+    // Beyond these bounds the result is 0 or infinity.
+    let near = if t < -200.0 { -200.0 } else { t };
+    let near = if near > 200.0 { 200.0 } else { near };
+    let magnitude = exp2(near) as f32;
+    let half = 0.5 * y;
+    let whole = y == y.trunc();
+    let odd = whole && half != half.trunc();
+    let signed = if odd { magnitude.copysign(x) } else { magnitude };
+    let result = if x < 0.0 && x > f32::NEG_INFINITY && !whole { f32::NAN } else { signed };
+    let result = if x.is_nan() || y.is_nan() { f32::NAN } else { result };
+    if y == 0.0 || x == 1.0 || (x == -1.0 && y.abs() == f32::INFINITY) { 1.0 } else { result }
+}
+
+#[cfg(test)]
+mod tests;

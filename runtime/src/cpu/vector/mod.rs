@@ -1,0 +1,28 @@
+//! Arithmetic on this processor's vector units, without threads and without nests.
+//!
+//! [`register`] is one register behind a trait that every instruction set implements, and [`lanes`]
+//! adds to it what f32 needs beyond products. [`elementary`] has exp, tanh and the like, on scalars
+//! and on registers. [`number`] and [`narrow`] define the element types and each scalar operation on
+//! them. On these stand the loops over chunks of elements: `operation`, `gather` and `aggregate` run
+//! one operation at a time, [`strip`] a whole chain of them in registers. [`level`](level()) says
+//! which instructions there are.
+
+mod aggregate;
+pub mod elementary;
+#[cfg(test)]
+pub mod emulated;
+mod gather;
+pub mod lanes;
+mod level;
+mod narrow;
+pub mod number;
+mod operation;
+pub mod register;
+pub mod strip;
+
+pub use aggregate::{Best, accumulate, accumulate_f32, combine, fold, fold_f32};
+pub use gather::{gather_moved, gather_strided, gather_table};
+pub use level::{Level, is_fused, level};
+pub use operation::{
+    binary, binary_f32, binary_scalar, cast, compare, count, from_f32, reciprocal, select, to_f32, unary, unary_f32,
+};

@@ -1,0 +1,116 @@
+//! f16 and bf16 as [`Number`]s. Each operation computes in f32 and rounds to the type. Chunks are
+//! converted to f32, computed by its loops, and converted back.
+
+use super::number::Number;
+use crate::cpu::vector;
+use half::{bf16, f16};
+use tile_compiler::scalar::{BinaryOp, UnaryOp};
+
+/// Converts the bits of an f16 to f32.
+#[inline(always)]
+fn f16_to_f32(bits: u16) -> f32 {
+    let magnitude = ((bits & 0x7fff) as u32) << 13;
+    // The exponent is 112 too small; the product corrects it, for subnormals too. Infinities and
+    // NaNs get their exponent below.
+    let finite = (f32::from_bits(magnitude) * f32::from_bits((127 + 112) << 23)).to_bits();
+    let magnitude = if magnitude >= 0x7c00 << 13 { magnitude | 0x7f80_0000 } else { finite };
+    f32::from_bits(magnitude | ((bits & 0x8000) as u32) << 16)
+}
+
+/// Returns the bits of the nearest f16, ties to even.
+#[inline(always)]
+fn f32_to_f16(x: f32) -> u16 {
+    let bits = x.to_bits();
+    let magnitude = bits & 0x7fff_ffff;
+    let normal = magnitude.wrapping_sub(112 << 23).wrapping_add(0xfff + (magnitude >> 13 & 1)) >> 13;
+    // The last place of ½ is that of an f16 below 2⁻¹⁴, so adding ½ rounds to it.
+    let subnormal = (f32::from_bits(magnitude) + 0.5).to_bits().wrapping_sub(0.5f32.to_bits());
+    let special = if magnitude > 0x7f80_0000 { 0x7e00 } else { 0x7c00 };
+    let rounded = if magnitude < 113 << 23 { subnormal } else { normal };
+    let rounded = if magnitude >= 0x477f_f000 { special } else { rounded };
+    (rounded | (bits >> 16 & 0x8000)) as u16
+}
+
+#[inline(always)]
+fn bf16_to_f32(bits: u16) -> f32 {
+    f32::from_bits((bits as u32) << 16)
+}
+
+/// Returns the bits of the nearest bf16, ties to even.
+#[inline(always)]
+fn f32_to_bf16(x: f32) -> u16 {
+    let bits = x.to_bits();
+    let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
+    (if x.is_nan() { bits >> 16 | 0x40 } else { rounded }) as u16
+}
+
+macro_rules! half_float {
+    ($t:ty, $to_f32:ident, $from_f32:ident, $from_f64:expr) => {
+        impl Number for $t {
+            const FLOAT: bool = true;
+            const NARROW_FLOAT: bool = true;
+            #[inline(always)]
+            fn unary(op: UnaryOp, x: Self) -> Self {
+                Self::from_f32(f32::unary(op, Number::to_f32(x)))
+            }
+            #[inline(always)]
+            fn binary(op: BinaryOp, a: Self, b: Self) -> Self {
+                Self::from_f32(f32::binary(op, Number::to_f32(a), Number::to_f32(b)))
+            }
+            fn unary_chunk(op: UnaryOp, x: &[Self], out: &mut [Self]) -> bool {
+                let mut wide = [0.0f32; 256];
+                let mut results = [0.0f32; 256];
+                for (x, out) in x.chunks(256).zip(out.chunks_mut(256)) {
+                    vector::to_f32(x, &mut wide);
+                    vector::unary(op, &wide[..x.len()], &mut results);
+                    vector::from_f32(&results, out);
+                }
+                true
+            }
+            fn binary_chunk(op: BinaryOp, a: &[Self], b: &[Self], out: &mut [Self]) -> bool {
+                let (mut left, mut right, mut results) = ([0.0f32; 256], [0.0f32; 256], [0.0f32; 256]);
+                for ((a, b), out) in a.chunks(256).zip(b.chunks(256)).zip(out.chunks_mut(256)) {
+                    vector::to_f32(a, &mut left);
+                    vector::to_f32(b, &mut right);
+                    vector::binary(op, &left[..a.len()], &right[..a.len()], &mut results);
+                    vector::from_f32(&results, out);
+                }
+                true
+            }
+            #[inline(always)]
+            fn less(a: Self, b: Self) -> bool {
+                Number::to_f32(a) < Number::to_f32(b)
+            }
+            #[inline(always)]
+            fn equal(a: Self, b: Self) -> bool {
+                Number::to_f32(a) == Number::to_f32(b)
+            }
+            #[inline(always)]
+            fn to_f64(self) -> f64 {
+                Number::to_f32(self) as f64
+            }
+            #[inline(always)]
+            fn from_f64(x: f64) -> Self {
+                $from_f64(x)
+            }
+            #[inline(always)]
+            fn to_f32(self) -> f32 {
+                $to_f32(self.to_bits())
+            }
+            #[inline(always)]
+            fn from_f32(x: f32) -> Self {
+                Self::from_bits($from_f32(x))
+            }
+            #[inline(always)]
+            fn to_i64(self) -> i64 {
+                Number::to_f32(self) as i64
+            }
+            #[inline(always)]
+            fn from_i64(x: i64) -> Self {
+                $from_f64(x as f64)
+            }
+        }
+    };
+}
+half_float!(f16, f16_to_f32, f32_to_f16, f16::from_f64);
+half_float!(bf16, bf16_to_f32, f32_to_bf16, bf16::from_f64);

@@ -1,0 +1,199 @@
+//! One operation over a chunk of elements: the loops in which the cpu device spends its time
+//! outside of matrix products.
+//!
+//! Each loop is written once, over slices of one length, and compiled for the baseline, for AVX2
+//! and, where it pays, for AVX-512. The features that the processor reports decide which version
+//! runs.
+
+use super::elementary;
+use super::level::{vectorised, widest};
+use super::number::{Bool, Number};
+use tile_compiler::scalar::{BinaryOp, UnaryOp};
+
+#[inline(always)]
+fn map<A: Copy, B>(a: &[A], out: &mut [B], f: impl Fn(A) -> B) {
+    for (out, a) in out.iter_mut().zip(a) {
+        *out = f(*a);
+    }
+}
+
+#[inline(always)]
+fn zip<A: Copy, B>(a: &[A], b: &[A], out: &mut [B], f: impl Fn(A, A) -> B) {
+    for (out, (a, b)) in out.iter_mut().zip(a.iter().zip(b)) {
+        *out = f(*a, *b);
+    }
+}
+
+vectorised! {
+    /// Computes `out = op(a)` elementwise.
+    pub fn unary<T: Number>(op: UnaryOp, a: &[T], out: &mut [T]) {
+        macro_rules! each {
+            ($($name:ident)*) => { match op { $(UnaryOp::$name => map(a, out, |x| T::unary(UnaryOp::$name, x))),* } };
+        }
+        if T::unary_chunk(op, a, out) {
+            return;
+        }
+        each!(Neg BitNot Abs Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Erf Exp Floor Log Recip Round Rsqrt Sin Sinh Sqrt Tan Tanh)
+    }
+}
+
+widest! {
+    /// Computes `out = op(a)` for operations without branches. Returns false for others and leaves
+    /// `out` unchanged.
+    pub fn unary_f32(op: UnaryOp, a: &[f32], out: &mut [f32]) -> bool {
+        macro_rules! simple {
+            ($($name:ident)*) => { match op {
+                UnaryOp::Log => map(a, out, elementary::log::<FUSED>),
+                UnaryOp::Sin => map(a, out, elementary::sin),
+                UnaryOp::Cos => map(a, out, elementary::cos),
+                $(UnaryOp::$name => map(a, out, |x| f32::unary(UnaryOp::$name, x)),)*
+                _ => return false,
+            } };
+        }
+        simple!(Neg Abs Recip Sqrt Rsqrt);
+        true
+    }
+}
+
+/// The magnitudes of divisors whose two-part reciprocals neither overflow nor lose digits.
+const EVEN_DIVISORS: std::ops::RangeInclusive<f32> = 1e-18..=1e18;
+
+/// Returns the reciprocal of a divisor as a sum of two parts, or `None` if the divisor is too large
+/// or too small. The first part is rounded towards 0. The second has the same sign and is never 0.
+///
+/// Then `x * high + x * low`, where the product with `high` is not rounded, is within 0.500001
+/// units in the last place of `x / by`. It is the quotient itself where that is a float, infinite
+/// where the quotient is infinite, and 0 with the quotient's sign. Quotients below 1e-32, for which
+/// `x * low` loses digits, may be one unit off.
+pub fn reciprocal(by: f32) -> Option<[f32; 2]> {
+    let exact = 1.0 / f64::from(by);
+    let near = exact as f32;
+    let high = if f64::from(near.abs()) > exact.abs() { f32::from_bits(near.to_bits() - 1) } else { near };
+    let low = (exact - f64::from(high)) as f32;
+    let low = if low == 0.0 { high * f32::powi(0.5, 60) } else { low };
+    EVEN_DIVISORS.contains(&by.abs()).then_some([high, low])
+}
+
+widest! {
+    /// Computes `out = op(a, b)` with one operand the same for all elements: `b`, or the left one
+    /// if `swapped`. Covers the f32 operations that matter most. Returns false for others and
+    /// leaves `out` unchanged.
+    pub fn binary_scalar(op: BinaryOp, a: &[f32], b: f32, swapped: bool, out: &mut [f32]) -> bool {
+        if FUSED && op == BinaryOp::Div && !swapped && let Some([high, low]) = reciprocal(b) {
+            map(a, out, |x| x.mul_add(high, x * low));
+            return true;
+        }
+        macro_rules! each {
+            ($($name:ident)*) => { match (op, swapped) {
+                $((BinaryOp::$name, false) => map(a, out, |x| f32::binary(BinaryOp::$name, x, b)),
+                (BinaryOp::$name, true) => map(a, out, |x| f32::binary(BinaryOp::$name, b, x)),)*
+                _ => return false,
+            } };
+        }
+        each!(Add Sub Mul Div Max Min);
+        true
+    }
+}
+
+widest! {
+    /// Computes `out = op(a, b)` of f32s. Returns false for operations that are not arithmetic and
+    /// leaves `out` unchanged.
+    pub fn binary_f32(op: BinaryOp, a: &[f32], b: &[f32], out: &mut [f32]) -> bool {
+        macro_rules! each {
+            ($($name:ident)*) => { match op {
+                $(BinaryOp::$name => zip(a, b, out, |x, y| f32::binary(BinaryOp::$name, x, y)),)*
+                BinaryOp::Pow => zip(a, b, out, elementary::pow),
+                _ => return false,
+            } };
+        }
+        each!(Add Sub Mul Div Max Min);
+        true
+    }
+}
+
+vectorised! {
+    /// Computes `out = op(a, b)` elementwise for an `op` that is not a comparison.
+    pub fn binary<T: Number>(op: BinaryOp, a: &[T], b: &[T], out: &mut [T]) {
+        if T::binary_chunk(op, a, b, out) {
+            return;
+        }
+        macro_rules! each {
+            ($($name:ident)*) => { match op {
+                $(BinaryOp::$name => zip(a, b, out, |x, y| T::binary(BinaryOp::$name, x, y)),)*
+                BinaryOp::Eq | BinaryOp::Ne | BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge => {}
+            } };
+        }
+        each!(Add Sub Mul Div Max Min Pow Rem BitAnd BitOr BitXor ShiftLeft ShiftRight)
+    }
+}
+
+vectorised! {
+    /// Computes `out = op(a, b)` elementwise for a comparison.
+    pub fn compare<T: Number>(op: BinaryOp, a: &[T], b: &[T], out: &mut [Bool]) {
+        match op {
+            BinaryOp::Eq => zip(a, b, out, |a, b| Bool(T::equal(a, b) as u8)),
+            BinaryOp::Ne => zip(a, b, out, |a, b| Bool(!T::equal(a, b) as u8)),
+            BinaryOp::Lt => zip(a, b, out, |a, b| Bool(T::less(a, b) as u8)),
+            BinaryOp::Le => zip(a, b, out, |a, b| Bool((T::less(a, b) | T::equal(a, b)) as u8)),
+            BinaryOp::Gt => zip(a, b, out, |a, b| Bool(T::less(b, a) as u8)),
+            _ => zip(a, b, out, |a, b| Bool((T::less(b, a) | T::equal(a, b)) as u8)),
+        }
+    }
+}
+
+vectorised! {
+    /// Writes `out[i] = first + i * step` as i32, which wraps.
+    pub fn count<>(first: i64, step: i64, out: &mut [i32]) {
+        for (i, out) in out.iter_mut().enumerate() {
+            *out = (first as i32).wrapping_add((i as i32).wrapping_mul(step as i32));
+        }
+    }
+}
+
+vectorised! {
+    /// Computes `out = condition ? a : b` elementwise.
+    pub fn select<T: Number>(condition: &[Bool], a: &[T], b: &[T], out: &mut [T]) {
+        for ((out, condition), (a, b)) in out.iter_mut().zip(condition).zip(a.iter().zip(b)) {
+            *out = if condition.0 != 0 { *a } else { *b };
+        }
+    }
+}
+
+macro_rules! conversions {
+    ($($name:ident: $from:ident -> $to:ident, $method:expr;)*) => { $(
+        vectorised! {
+            /// Converts `a` to `out`, up to the shorter length, as [`Number`] does.
+            pub fn $name<T: Number>(a: &[$from], out: &mut [$to]) {
+                map(a, out, $method);
+            }
+        }
+    )* };
+}
+conversions! {
+    to_f32: T -> f32, |x| x.to_f32();
+    to_f64: T -> f64, |x| x.to_f64();
+    to_i64: T -> i64, |x| x.to_i64();
+    from_f32: f32 -> T, T::from_f32;
+    from_f64: f64 -> T, T::from_f64;
+    from_i64: i64 -> T, T::from_i64;
+}
+
+/// Converts `a` to another type, as [`tile_compiler::dtype::Scalar::cast`] does: by way of a type
+/// that holds every value of the first one.
+pub fn cast<A: Number, B: Number>(a: &[A], out: &mut [B]) {
+    for (a, out) in a.chunks(256).zip(out.chunks_mut(256)) {
+        if A::NARROW_FLOAT {
+            let mut wide = [0.0; 256];
+            to_f32(a, &mut wide);
+            from_f32(&wide, out);
+        } else if A::FLOAT || (A::U64 && B::FLOAT) {
+            let mut wide = [0.0; 256];
+            to_f64(a, &mut wide);
+            from_f64(&wide, out);
+        } else {
+            let mut wide = [0; 256];
+            to_i64(a, &mut wide);
+            from_i64(&wide, out);
+        }
+    }
+}

@@ -1,0 +1,120 @@
+use super::*;
+use crate::cpu::memory::Register;
+use crate::cpu::vector::emulated::Emulated;
+use crate::cpu::vector::register::Portable;
+
+/// Computes `a` times a factor for each row, minus a number, with each row's sum and maximum.
+/// Compares [`run`] with plain loops.
+fn rows_equal_their_definition(strips: unsafe fn(Place, &mut [Op], usize, usize)) {
+    for (length, rows) in [(1, 7), (5, 4), (16, 3), (31, 2), (32, 3), (47, 3), (64, 2), (100, 3), (128, 2), (333, 4)] {
+        let mut a: Vec<f32> = (0..length * rows).map(|i| ((i * 37) % 101) as f32 - 50.0).collect();
+        let mut factors: Vec<f32> = (0..rows * MOST_LANES).map(|i| (1 + i / MOST_LANES) as f32).collect();
+        let (mut numbers, mut registers) = (vec![0.5f32; MOST_LANES], vec![[0f32; MOST_LANES]; 2]);
+        let (mut out, mut wholes) = (vec![0f32; length * rows], vec![vec![0f32; rows]; 2]);
+        let place = |x: &mut [f32]| x.as_mut_ptr().cast::<u8>();
+        let op = Op::new;
+        let row = MOST_LANES * size_of::<f32>();
+        let mut past = Register::zeroed(length * rows * size_of::<f32>());
+        let past_or_not = match length.is_multiple_of(MOST_LANES) {
+            true => op(Code::KeepPast, Place::elements(past.start()), Place::NONE),
+            false => Op { keep: Place::elements(past.start()), ..op(Code::Nothing, Place::NONE, Place::NONE) },
+        };
+        let mut aggregate = |code, number: usize| {
+            let to = Place::rows(place(&mut wholes[number]), size_of::<f32>());
+            op(code, Place::rows(place(&mut registers[number]), 0), to)
+        };
+        let mut ops = [
+            op(Code::Mul, Place::rows(place(&mut factors), row), Place::NONE),
+            Op {
+                keep: Place::elements(place(&mut out)),
+                ..op(Code::Sub, Place::rows(place(&mut numbers), 0), Place::NONE)
+            },
+            past_or_not,
+            aggregate(Code::Sum, 0),
+            aggregate(Code::Greatest, 1),
+        ];
+        // SAFETY: every place has room for this many rows, and nothing overlaps.
+        unsafe { strips(Place::elements(place(&mut a)), &mut ops, length, rows) };
+        fence();
+        assert_eq!(&past.elements::<f32>()[..out.len()], out, "past the caches, {rows} rows of {length}");
+        for (row, (out, a)) in out.chunks(length).zip(a.chunks(length)).enumerate() {
+            let expected: Vec<f32> = a.iter().map(|a| a * (row + 1) as f32 - 0.5).collect();
+            assert_eq!(out, expected, "{rows} rows of {length}");
+            // The numbers are halves, few enough that every sum is exact.
+            assert_eq!(wholes[0][row], expected.iter().sum::<f32>(), "{rows} rows of {length}");
+            assert_eq!(wholes[1][row], expected.iter().copied().fold(f32::MIN, f32::max), "{rows} rows of {length}");
+        }
+    }
+}
+
+/// Runs chains of one operation, with and without an aggregate, and compares them with plain loops.
+fn loops_equal_their_definition(strips: unsafe fn(Place, &mut [Op], usize, usize)) {
+    for (length, rows) in [(64, 1), (128, 3), (300, 2), (1024, 4)] {
+        let mut x: Vec<f32> = (0..length * rows).map(|i| ((i * 37) % 101) as f32 - 50.0).collect();
+        let (mut parts, mut registers) = (vec![[0f32; MOST_LANES]; 2 * rows], vec![0f32; MOST_LANES]);
+        for (row, parts) in parts.chunks_mut(2).enumerate() {
+            let [high, low] = crate::cpu::vector::reciprocal((row + 1) as f32).unwrap();
+            (parts[0], parts[1]) = ([high; MOST_LANES], [low; MOST_LANES]);
+        }
+        let part = |at: usize| Place::rows(parts[at].as_ptr().cast_mut().cast(), 2 * size_of::<[f32; MOST_LANES]>());
+        for code in [Code::DivEvenly, Code::Nothing] {
+            for aggregate in [None, Some(Code::Sum), Some(Code::Greatest), Some(Code::Least)] {
+                let (mut out, mut wholes) = (vec![0f32; length * rows], vec![0f32; rows]);
+                let keep = Place::elements(out.as_mut_ptr().cast());
+                let mut ops = vec![Op { keep, ..Op::new(code, part(0), part(1)) }];
+                let whole = Place::rows(wholes.as_mut_ptr().cast(), size_of::<f32>());
+                let sums = Place::rows(registers.as_mut_ptr().cast(), 0);
+                ops.extend(aggregate.map(|code| Op::new(code, sums, whole)));
+                assert!(lone(&ops).is_some());
+                // SAFETY: every place has room for this many rows, and nothing overlaps.
+                unsafe { strips(Place::elements(x.as_mut_ptr().cast()), &mut ops, length, rows) };
+                for (row, (out, x)) in out.chunks(length).zip(x.chunks(length)).enumerate() {
+                    let by = if code == Code::Nothing { 1.0 } else { (row + 1) as f32 };
+                    let expected: Vec<f32> = x.iter().map(|x| x / by).collect();
+                    let far = |a: f32, b: f32| (a - b).abs() > 1e-5 * (1.0 + b.abs());
+                    let differ = out.iter().zip(&expected).any(|(a, b)| far(*a, *b));
+                    assert!(!differ, "{code:?} of {rows} rows of {length}");
+                    let whole = match aggregate {
+                        Some(Code::Sum) => expected.iter().sum(),
+                        Some(Code::Greatest) => expected.iter().copied().fold(f32::MIN, f32::max),
+                        Some(_) => expected.iter().copied().fold(f32::MAX, f32::min),
+                        None => 0.0,
+                    };
+                    let size: f32 = expected.iter().map(|x| x.abs()).sum();
+                    assert!(
+                        (wholes[row] - whole).abs() <= 1e-6 * size,
+                        "{aggregate:?} after {code:?}, {rows} rows of {length}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Returns [`strips`] with the emulated vectors of an instruction set.
+pub fn emulated(set: Emulated) -> unsafe fn(Place, &mut [Op], usize, usize) {
+    match set {
+        Emulated::Avx512 => strips::<Portable<f32, 16>>,
+        Emulated::Avx2 => strips::<Portable<f32, 8>>,
+        Emulated::Neon | Emulated::Portable => strips::<Portable<f32, 4>>,
+    }
+}
+
+#[test]
+fn every_vector_unit() {
+    for set in Emulated::ALL {
+        loops_equal_their_definition(emulated(set));
+        rows_equal_their_definition(emulated(set));
+    }
+    #[cfg(target_arch = "x86_64")]
+    {
+        if level() >= Level::Avx2 {
+            rows_equal_their_definition(x86::avx2);
+            loops_equal_their_definition(x86::avx2);
+        }
+        if level() >= Level::Avx512 {
+            rows_equal_their_definition(x86::avx512);
+            loops_equal_their_definition(x86::avx512);
+        }
+    }
+}
