@@ -3,7 +3,14 @@
 use std::hint::black_box;
 use std::time::Instant;
 
+use super::vector::level::{self, Level, level};
+#[cfg(target_arch = "aarch64")]
+use super::vector::register::F32x4;
+#[cfg(target_arch = "x86_64")]
+use super::vector::register::{F32x8, F32x16};
 use super::vector::register::{Portable, Vector};
+#[cfg(target_arch = "x86_64")]
+use super::vector::{Avx2, Avx512};
 
 /// Independent multiply-add chains: enough to hide the latency of the instruction on any processor,
 /// few enough for its registers.
@@ -59,72 +66,59 @@ fn fastest<P: Send>(parts: &mut [P], work: impl Fn(&mut P) + Sync) -> f64 {
     fastest
 }
 
-/// A function that runs [`body`] for a number of iterations, in one instruction set.
-type Chains = fn(usize) -> f32;
+/// A function that runs [`body`] for a number of iterations, with the widest registers of this
+/// processor.
+type Chains = Box<dyn Fn(usize) -> f32 + Sync>;
 
-/// Returns the chains for the widest registers of this processor, and the lanes of one register.
+/// Returns the chains, and the lanes of one register.
 fn chains() -> (Chains, usize) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{__m256, __m512};
-
-        #[target_feature(enable = "avx512f")]
-        fn avx512(turns: usize) -> f32 {
-            // SAFETY: this function enables the vector's instructions.
-            unsafe { body::<__m512>(turns) }
+    match level() {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512(proof) => {
+            level::avx512! {
+                fn run(proof: Avx512, turns: usize) -> f32 {
+                    body::<F32x16>(proof, turns)
+                }
+            }
+            // SAFETY: the proof says that the processor has the function's features.
+            (Box::new(move |turns| unsafe { run(proof, turns) }), F32x16::LANES)
         }
-        #[target_feature(enable = "avx2,fma")]
-        fn avx2(turns: usize) -> f32 {
-            // SAFETY: this function enables the vector's instructions.
-            unsafe { body::<__m256>(turns) }
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2(proof) => {
+            level::avx2! {
+                fn run(proof: Avx2, turns: usize) -> f32 {
+                    body::<F32x8>(proof, turns)
+                }
+            }
+            // SAFETY: the proof says that the processor has the function's features.
+            (Box::new(move |turns| unsafe { run(proof, turns) }), F32x8::LANES)
         }
-        if is_x86_feature_detected!("avx512f") {
-            // SAFETY: the feature was detected just above.
-            return (|turns| unsafe { avx512(turns) }, __m512::LANES);
-        }
-        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-            // SAFETY: the features were detected just above.
-            return (|turns| unsafe { avx2(turns) }, __m256::LANES);
-        }
+        #[cfg(target_arch = "aarch64")]
+        Level::Neon(proof) => (Box::new(move |turns| body::<F32x4>(proof, turns)), F32x4::LANES),
+        Level::Baseline => (Box::new(|turns| body::<Portable<f32, 4>>((), turns)), Portable::<f32, 4>::LANES),
     }
-    #[cfg(target_arch = "aarch64")]
-    if std::arch::is_aarch64_feature_detected!("neon") {
-        use std::arch::aarch64::float32x4_t;
-        // SAFETY: the feature was detected just above; every target of this architecture with a
-        // standard library has it.
-        return (|turns| unsafe { body::<float32x4_t>(turns) }, float32x4_t::LANES);
-    }
-    // SAFETY: these registers need no special instructions.
-    (|turns| unsafe { body::<Portable<f32, 4>>(turns) }, Portable::<f32, 4>::LANES)
 }
 
 /// Runs `turns` iterations of [`CHAINS`] multiply-adds, each of which depends on its result in the
 /// iteration before.
-///
-/// # Safety
-/// The processor must have the vector's instructions.
 #[inline(always)]
-unsafe fn body<V: Vector<Scalar = f32>>(turns: usize) -> f32 {
+fn body<V: Vector<Scalar = f32>>(proof: V::Proof, turns: usize) -> f32 {
     // Values that the compiler cannot see and that keep the sums finite: each chain converges to 1.
-    let (factor, term) = (black_box(0.999), black_box(0.001));
-    // SAFETY: the caller guarantees that the processor has the vector's instructions. `numbers` has
-    // room for one register.
-    unsafe {
-        let (factor, term) = (V::splat(factor), V::splat(term));
-        let mut sums = [V::splat(0.5); CHAINS];
-        for _ in 0..turns {
-            for sum in &mut sums {
-                *sum = term.fma(*sum, factor);
-            }
+    let (factor, term) = (V::splat(proof, black_box(0.999)), V::splat(proof, black_box(0.001)));
+    let mut sums = [V::splat(proof, 0.5); CHAINS];
+    for _ in 0..turns {
+        for sum in &mut sums {
+            *sum = term.fma(*sum, factor);
         }
-        let mut total = sums[0];
-        for sum in &sums[1..] {
-            total = total.add(*sum);
-        }
-        let mut numbers = vec![0.0; V::LANES];
-        total.store(numbers.as_mut_ptr());
-        numbers.iter().sum()
     }
+    let mut total = sums[0];
+    for sum in &sums[1..] {
+        total = total.add(*sum);
+    }
+    let mut numbers = vec![0.0; V::LANES];
+    // SAFETY: `numbers` has room for one register.
+    unsafe { total.store(numbers.as_mut_ptr()) };
+    numbers.iter().sum()
 }
 
 #[cfg(test)]

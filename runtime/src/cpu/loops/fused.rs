@@ -4,7 +4,7 @@
 //! Always true: it computes what the program says, operation by operation, in its order.
 
 use super::tape::{Action, Tape};
-use crate::cpu::vector::{Level, level};
+use crate::cpu::vector::level::{self, Level, level};
 use tile_compiler::dtype::DType;
 use tile_compiler::scalar::{BinaryOp, Value};
 
@@ -114,23 +114,29 @@ impl Fused {
         let x = &x[..n];
         let terms = terms.map(|term| term.map_or(x, |term| &term[..n]));
         let bounds = [self.low.unwrap_or(f32::NEG_INFINITY), self.high.unwrap_or(f32::INFINITY)];
-        let table = match level() {
-            Level::Baseline => &BASELINE,
+        match level() {
+            Level::Baseline => BASELINE[form](x, terms, bounds, out),
+            #[cfg(target_arch = "aarch64")]
+            Level::Neon(_) => BASELINE[form](x, terms, bounds, out),
+            // SAFETY: the proof says that the processor has the features of these functions.
             #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => &AVX2,
+            Level::Avx2(_) => unsafe { AVX2[form](x, terms, bounds, out) },
+            // SAFETY: the proof says that the processor has the features of these functions.
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => &AVX512,
-        };
-        // SAFETY: `level` detected the level's instructions.
-        unsafe { table[form](x, terms, bounds, out) };
+            Level::Avx512(_) => unsafe { AVX512[form](x, terms, bounds, out) },
+        }
     }
 }
+
+/// An instance of [`pass`], compiled for any processor.
+type Pass = fn(x: &[f32], terms: [&[f32]; 4], bounds: [f32; 2], out: &mut [f32]);
 
 /// An instance of [`pass`], compiled for an instruction set.
 ///
 /// # Safety
-/// The processor must have that instruction set.
-type Pass = unsafe fn(x: &[f32], terms: [&[f32]; 4], bounds: [f32; 2], out: &mut [f32]);
+/// - The processor must have that instruction set.
+#[cfg(target_arch = "x86_64")]
+type PassOf = unsafe fn(x: &[f32], terms: [&[f32]; 4], bounds: [f32; 2], out: &mut [f32]);
 
 /// One pass. The bits of `FORM` say which terms there are, and the fifth bit whether there are
 /// bounds. All slices have at least the length of `out`.
@@ -174,22 +180,20 @@ macro_rules! passes {
 static BASELINE: [Pass; 32] = passes!(pass);
 
 #[cfg(target_arch = "x86_64")]
-mod x86 {
-    use super::pass;
-
-    #[target_feature(enable = "avx2")]
-    pub fn avx2<const FORM: usize>(x: &[f32], terms: [&[f32]; 4], bounds: [f32; 2], out: &mut [f32]) {
-        pass::<FORM>(x, terms, bounds, out)
-    }
-
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2")]
-    pub fn avx512<const FORM: usize>(x: &[f32], terms: [&[f32]; 4], bounds: [f32; 2], out: &mut [f32]) {
+level::avx2! {
+    fn avx2<const FORM: usize>(x: &[f32], terms: [&[f32]; 4], bounds: [f32; 2], out: &mut [f32]) {
         pass::<FORM>(x, terms, bounds, out)
     }
 }
+
 #[cfg(target_arch = "x86_64")]
-use x86::{avx2, avx512};
+level::avx512! {
+    fn avx512<const FORM: usize>(x: &[f32], terms: [&[f32]; 4], bounds: [f32; 2], out: &mut [f32]) {
+        pass::<FORM>(x, terms, bounds, out)
+    }
+}
+
 #[cfg(target_arch = "x86_64")]
-static AVX2: [Pass; 32] = passes!(avx2);
+static AVX2: [PassOf; 32] = passes!(avx2);
 #[cfg(target_arch = "x86_64")]
-static AVX512: [Pass; 32] = passes!(avx512);
+static AVX512: [PassOf; 32] = passes!(avx512);

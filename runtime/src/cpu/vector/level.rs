@@ -1,38 +1,147 @@
-//! The vector units that loops are compiled for, and the macros that compile a loop for each.
+//! The vector units that code is compiled for, proofs that this processor has them, and the macros
+//! that compile a loop for each.
 
-/// The vector units that loops are compiled for.
-#[derive(Clone, Copy, PartialEq, PartialOrd)]
+/// Compiles a function with the features that [`Avx512`] proves.
+#[cfg(target_arch = "x86_64")]
+macro_rules! avx512 {
+    ($($function:tt)*) => {
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
+        $($function)*
+    };
+}
+
+/// Compiles a function with the features that [`Avx2`] proves.
+#[cfg(target_arch = "x86_64")]
+macro_rules! avx2 {
+    ($($function:tt)*) => {
+        #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
+        $($function)*
+    };
+}
+
+/// Compiles a function with the features that [`Neon`] proves.
+#[cfg(target_arch = "aarch64")]
+macro_rules! neon {
+    ($($function:tt)*) => {
+        #[target_feature(enable = "neon")]
+        $($function)*
+    };
+}
+
+/// Compiles a function for any processor.
+macro_rules! baseline {
+    ($($function:tt)*) => { $($function)* };
+}
+
+/// Proof that this processor has AVX2, FMA, BMI1, BMI2, LZCNT and POPCNT.
+#[cfg(target_arch = "x86_64")]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Avx2(());
+
+/// Proof that this processor has AVX-512 F, BW, DQ and VL, and what [`Avx2`] proves.
+#[cfg(target_arch = "x86_64")]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Avx512(());
+
+/// Proof that this processor has Neon.
+#[cfg(target_arch = "aarch64")]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Neon(());
+
+// Each proof has one constructor. It is safe in functions that are compiled with the features, and
+// unsafe elsewhere.
+
+#[cfg(target_arch = "x86_64")]
+impl Avx2 {
+    avx2! {
+        /// Creates the proof, which the caller's features are.
+        #[inline]
+        pub fn here() -> Self {
+            Self(())
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Avx512 {
+    avx512! {
+        /// Creates the proof, which the caller's features are.
+        #[inline]
+        pub fn here() -> Self {
+            Self(())
+        }
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+impl Neon {
+    neon! {
+        /// Creates the proof, which the caller's features are.
+        #[inline]
+        pub fn here() -> Self {
+            Self(())
+        }
+    }
+}
+
+/// The widest vector unit of a processor, with its proof.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Level {
+    /// No vector unit that is not part of the target.
     Baseline,
     #[cfg(target_arch = "x86_64")]
-    Avx2,
+    Avx2(Avx2),
     #[cfg(target_arch = "x86_64")]
-    Avx512,
+    Avx512(Avx512),
+    #[cfg(target_arch = "aarch64")]
+    Neon(Neon),
+}
+
+impl Level {
+    /// Returns the proof of AVX2, which a processor with AVX-512 has, too.
+    #[cfg(target_arch = "x86_64")]
+    pub fn avx2(self) -> Option<Avx2> {
+        match self {
+            Level::Baseline => None,
+            Level::Avx2(proof) => Some(proof),
+            Level::Avx512(Avx512(())) => Some(Avx2(())),
+        }
+    }
 }
 
 /// Returns the level of this processor, which is detected once.
+#[cfg(target_arch = "x86_64")]
 pub fn level() -> Level {
-    #[cfg(target_arch = "x86_64")]
-    {
-        static LEVEL: std::sync::OnceLock<Level> = std::sync::OnceLock::new();
-        *LEVEL.get_or_init(|| {
-            macro_rules! all { ($($feature:tt)*) => { $(is_x86_feature_detected!($feature))&&* } }
-            if !all!("avx2" "fma" "bmi1" "bmi2" "lzcnt" "popcnt") {
-                Level::Baseline
-            } else if all!("avx512f" "avx512bw" "avx512dq" "avx512vl") {
-                Level::Avx512
-            } else {
-                Level::Avx2
-            }
-        })
-    }
-    #[cfg(not(target_arch = "x86_64"))]
+    static LEVEL: std::sync::OnceLock<Level> = std::sync::OnceLock::new();
+    *LEVEL.get_or_init(|| {
+        macro_rules! all { ($($feature:tt)*) => { $(is_x86_feature_detected!($feature))&&* } }
+        if !all!("avx2" "fma" "bmi1" "bmi2" "lzcnt" "popcnt") {
+            Level::Baseline
+        } else if all!("avx512f" "avx512bw" "avx512dq" "avx512vl") {
+            // SAFETY: all of the features were detected just above.
+            Level::Avx512(unsafe { Avx512::here() })
+        } else {
+            // SAFETY: all of the features were detected just above.
+            Level::Avx2(unsafe { Avx2::here() })
+        }
+    })
+}
+
+/// Returns the level of this processor.
+#[cfg(target_arch = "aarch64")]
+pub fn level() -> Level {
+    Level::Neon(Neon::here())
+}
+
+/// Returns the level of this processor.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub fn level() -> Level {
     Level::Baseline
 }
 
 /// Returns whether this processor has a fused multiply-add.
 pub fn is_fused() -> bool {
-    cfg!(target_arch = "aarch64") || level() > Level::Baseline
+    level() != Level::Baseline
 }
 
 /// Defines a function whose body is also compiled with AVX2. That version runs where the processor
@@ -49,12 +158,13 @@ macro_rules! vectorised {
 
             #[cfg(target_arch = "x86_64")]
             {
-                #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-                fn wide<$($g: $bound),*>($($arg: $ty),*) $(-> $ret)? {
-                    body::<$($g),*>($($arg),*)
+                $crate::cpu::vector::level::avx2! {
+                    fn wide<$($g: $bound),*>($($arg: $ty),*) $(-> $ret)? {
+                        body::<$($g),*>($($arg),*)
+                    }
                 }
-                if $crate::cpu::vector::level() >= $crate::cpu::vector::Level::Avx2 {
-                    // SAFETY: `level` detected these features.
+                if let Some(_proof) = $crate::cpu::vector::level().avx2() {
+                    // SAFETY: the proof says that the processor has the function's features.
                     return unsafe { wide::<$($g),*>($($arg),*) };
                 }
             }
@@ -74,24 +184,33 @@ macro_rules! widest {
 
             #[cfg(target_arch = "x86_64")]
             {
-                #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
-                fn widest($($arg: $ty),*) $(-> $ret)? {
-                    body::<true>($($arg),*)
+                use $crate::cpu::vector::{Level, level};
+                $crate::cpu::vector::level::avx512! {
+                    fn widest($($arg: $ty),*) $(-> $ret)? {
+                        body::<true>($($arg),*)
+                    }
                 }
-                #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
-                fn wide($($arg: $ty),*) $(-> $ret)? {
-                    body::<true>($($arg),*)
+                $crate::cpu::vector::level::avx2! {
+                    fn wide($($arg: $ty),*) $(-> $ret)? {
+                        body::<true>($($arg),*)
+                    }
                 }
-                match $crate::cpu::vector::level() {
-                    // SAFETY: `level` detected these features.
-                    $crate::cpu::vector::Level::Avx512 => return unsafe { widest($($arg),*) },
-                    // SAFETY: `level` detected these features.
-                    $crate::cpu::vector::Level::Avx2 => return unsafe { wide($($arg),*) },
-                    $crate::cpu::vector::Level::Baseline => {}
+                match level() {
+                    // SAFETY: the proof says that the processor has the function's features.
+                    Level::Avx512(_) => return unsafe { widest($($arg),*) },
+                    // SAFETY: the proof says that the processor has the function's features.
+                    Level::Avx2(_) => return unsafe { wide($($arg),*) },
+                    Level::Baseline => {}
                 }
             }
             body::<{ cfg!(target_arch = "aarch64") }>($($arg),*)
         }
     };
 }
+
+pub(in crate::cpu) use baseline;
+#[cfg(target_arch = "aarch64")]
+pub(in crate::cpu) use neon;
+#[cfg(target_arch = "x86_64")]
+pub(in crate::cpu) use {avx2, avx512};
 pub(super) use {vectorised, widest};

@@ -5,7 +5,7 @@
 //! and on registers. [`number`] and [`narrow`] define the element types and each scalar operation on
 //! them. On these stand the loops over chunks of elements: `operation`, `gather` and `aggregate` run
 //! one operation at a time, [`strip`] a whole chain of them in registers. [`level`](level()) says
-//! which instructions there are.
+//! which instructions there are, and gives the proof that registers carry.
 
 mod aggregate;
 pub mod elementary;
@@ -13,7 +13,7 @@ pub mod elementary;
 pub mod emulated;
 mod gather;
 pub mod lanes;
-mod level;
+pub mod level;
 mod narrow;
 pub mod number;
 mod operation;
@@ -22,6 +22,10 @@ pub mod strip;
 
 pub use aggregate::{Best, accumulate, accumulate_f32, combine, fold, fold_f32};
 pub use gather::{gather_moved, gather_strided, gather_table};
+#[cfg(target_arch = "aarch64")]
+pub use level::Neon;
+#[cfg(target_arch = "x86_64")]
+pub use level::{Avx2, Avx512};
 pub use level::{Level, is_fused, level};
 pub use operation::{
     binary, binary_f32, binary_scalar, cast, compare, count, from_f32, reciprocal, select, to_f32, unary, unary_f32,

@@ -6,27 +6,32 @@ use crate::cpu::memory::Plain;
 /// A register of `LANES` numbers. Each method compiles to one instruction where the caller enables
 /// the target features.
 ///
-/// # Safety of the methods
-/// - The processor must have the vector's instructions.
-/// - `load`: `p` must be readable for `LANES` numbers, with any alignment.
-/// - `store`: `p` must be writable for `LANES` numbers, with any alignment.
-/// - `prefetch`: `p` may be any address.
+/// Every register carries the proof that the processor has its instructions, so that only access to
+/// memory is unsafe.
 pub trait Vector: Copy {
+    /// The proof that the processor has the instructions.
+    type Proof: Copy;
     type Scalar: Plain + Default;
     const LANES: usize;
-    unsafe fn splat(x: Self::Scalar) -> Self;
-    unsafe fn load(p: *const Self::Scalar) -> Self;
+    /// Returns the register's proof.
+    fn proof(self) -> Self::Proof;
+    fn splat(proof: Self::Proof, x: Self::Scalar) -> Self;
+    /// # Safety
+    /// - `p` must be readable for `LANES` numbers, with any alignment.
+    unsafe fn load(proof: Self::Proof, p: *const Self::Scalar) -> Self;
+    /// # Safety
+    /// - `p` must be writable for `LANES` numbers, with any alignment.
     unsafe fn store(self, p: *mut Self::Scalar);
     /// Returns `self + a * b`.
-    unsafe fn fma(self, a: Self, b: Self) -> Self;
-    unsafe fn add(self, other: Self) -> Self;
+    fn fma(self, a: Self, b: Self) -> Self;
+    fn add(self, other: Self) -> Self;
     /// Returns `self < other ? other : self`.
-    unsafe fn max(self, other: Self) -> Self;
+    fn max(self, other: Self) -> Self;
     /// Returns `other < self ? other : self`.
-    unsafe fn min(self, other: Self) -> Self;
+    fn min(self, other: Self) -> Self;
     /// Prefetches the cache line at `p`, which may be any address.
     #[inline(always)]
-    unsafe fn prefetch(p: *const Self::Scalar) {
+    fn prefetch(p: *const Self::Scalar) {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: a prefetch has no effect on memory, whatever the address.
         unsafe {
@@ -37,56 +42,69 @@ pub trait Vector: Copy {
     }
 }
 
+/// A register of the processor, with the proof that it has the instructions.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[derive(Clone, Copy)]
+pub struct Proven<R, P>(pub(super) R, pub(super) P);
+
 /// Implements [`Vector`] for a register type, by its intrinsics.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! vector {
     (
-        $register:ty, $scalar:ty, $lanes:literal, $splat:ident, $load:ident, $store:ident, $add:ident,
+        $name:ident, $register:ty, $proof:ty, $scalar:ty, $lanes:literal,
+        $splat:ident, $load:ident, $store:ident, $add:ident,
         |$a:ident, $b:ident, $c:ident| $fma:expr, $max:expr, $min:expr
     ) => {
+        pub type $name = Proven<$register, $proof>;
+
         #[allow(unused_unsafe, reason = "where the target has the instructions by default, most intrinsics are safe")]
-        impl Vector for $register {
+        impl Vector for $name {
+            type Proof = $proof;
             type Scalar = $scalar;
             const LANES: usize = $lanes;
             #[inline(always)]
-            unsafe fn splat(x: $scalar) -> Self {
-                // SAFETY: the caller guarantees that the processor has the vector's instructions.
-                unsafe { $splat(x) }
+            fn proof(self) -> $proof {
+                self.1
             }
             #[inline(always)]
-            unsafe fn load(p: *const $scalar) -> Self {
-                // SAFETY: the caller guarantees the instructions, and that `p` is readable for
-                // `LANES` numbers.
-                unsafe { $load(p) }
+            fn splat(proof: $proof, x: $scalar) -> Self {
+                // SAFETY: the proof says that the processor has the instruction.
+                Self(unsafe { $splat(x) }, proof)
+            }
+            #[inline(always)]
+            unsafe fn load(proof: $proof, p: *const $scalar) -> Self {
+                // SAFETY: the proof says that the processor has the instruction. The caller
+                // guarantees that `p` is readable for `LANES` numbers.
+                Self(unsafe { $load(p) }, proof)
             }
             #[inline(always)]
             unsafe fn store(self, p: *mut $scalar) {
-                // SAFETY: the caller guarantees the instructions, and that `p` is writable for
-                // `LANES` numbers.
-                unsafe { $store(p, self) }
+                // SAFETY: the proof says that the processor has the instruction. The caller
+                // guarantees that `p` is writable for `LANES` numbers.
+                unsafe { $store(p, self.0) }
             }
             #[inline(always)]
-            unsafe fn add(self, other: Self) -> Self {
-                // SAFETY: the caller guarantees that the processor has the vector's instructions.
-                unsafe { $add(self, other) }
+            fn add(self, other: Self) -> Self {
+                // SAFETY: the proof says that the processor has the instruction.
+                Self(unsafe { $add(self.0, other.0) }, self.1)
             }
             #[inline(always)]
-            unsafe fn fma(self, $a: Self, $b: Self) -> Self {
-                let $c = self;
-                // SAFETY: the caller guarantees that the processor has the vector's instructions.
-                unsafe { $fma }
+            fn fma(self, a: Self, b: Self) -> Self {
+                let ($a, $b, $c) = (a.0, b.0, self.0);
+                // SAFETY: the proof says that the processor has the instruction.
+                Self(unsafe { $fma }, self.1)
             }
             #[inline(always)]
-            unsafe fn max(self, $b: Self) -> Self {
-                let $a = self;
-                // SAFETY: the caller guarantees that the processor has the vector's instructions.
-                unsafe { $max }
+            fn max(self, other: Self) -> Self {
+                let ($a, $b) = (self.0, other.0);
+                // SAFETY: the proof says that the processor has the instruction.
+                Self(unsafe { $max }, self.1)
             }
             #[inline(always)]
-            unsafe fn min(self, $b: Self) -> Self {
-                let $a = self;
-                // SAFETY: the caller guarantees that the processor has the vector's instructions.
-                unsafe { $min }
+            fn min(self, other: Self) -> Self {
+                let ($a, $b) = (self.0, other.0);
+                // SAFETY: the proof says that the processor has the instruction.
+                Self(unsafe { $min }, self.1)
             }
         }
     };
@@ -100,14 +118,17 @@ pub struct Portable<T, const LANES: usize>([T; LANES]);
 macro_rules! portable {
     ($scalar:ty, $lanes:literal) => {
         impl Vector for Portable<$scalar, $lanes> {
+            type Proof = ();
             type Scalar = $scalar;
             const LANES: usize = $lanes;
             #[inline(always)]
-            unsafe fn splat(x: $scalar) -> Self {
+            fn proof(self) {}
+            #[inline(always)]
+            fn splat((): (), x: $scalar) -> Self {
                 Self([x; $lanes])
             }
             #[inline(always)]
-            unsafe fn load(p: *const $scalar) -> Self {
+            unsafe fn load((): (), p: *const $scalar) -> Self {
                 // SAFETY: the caller guarantees that `p` is readable for `LANES` numbers; the read
                 // is unaligned.
                 Self(unsafe { p.cast::<[$scalar; $lanes]>().read_unaligned() })
@@ -119,19 +140,19 @@ macro_rules! portable {
                 unsafe { p.cast::<[$scalar; $lanes]>().write_unaligned(self.0) }
             }
             #[inline(always)]
-            unsafe fn add(self, other: Self) -> Self {
+            fn add(self, other: Self) -> Self {
                 Self(std::array::from_fn(|i| self.0[i] + other.0[i]))
             }
             #[inline(always)]
-            unsafe fn fma(self, a: Self, b: Self) -> Self {
+            fn fma(self, a: Self, b: Self) -> Self {
                 Self(std::array::from_fn(|i| self.0[i] + a.0[i] * b.0[i]))
             }
             #[inline(always)]
-            unsafe fn max(self, other: Self) -> Self {
+            fn max(self, other: Self) -> Self {
                 Self(std::array::from_fn(|i| if self.0[i] < other.0[i] { other.0[i] } else { self.0[i] }))
             }
             #[inline(always)]
-            unsafe fn min(self, other: Self) -> Self {
+            fn min(self, other: Self) -> Self {
                 Self(std::array::from_fn(|i| if other.0[i] < self.0[i] { other.0[i] } else { self.0[i] }))
             }
         }
@@ -151,12 +172,15 @@ portable!(f64, 8);
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::Vector;
+    use super::{Proven, Vector};
+    use crate::cpu::vector::{Avx2, Avx512};
     use std::arch::x86_64::*;
 
     // These instructions return their second operand if either one is NaN.
     vector!(
+        F32x16,
         __m512,
+        Avx512,
         f32,
         16,
         _mm512_set1_ps,
@@ -168,7 +192,9 @@ mod x86 {
         _mm512_min_ps(b, a)
     );
     vector!(
+        F64x8,
         __m512d,
+        Avx512,
         f64,
         8,
         _mm512_set1_pd,
@@ -180,7 +206,9 @@ mod x86 {
         _mm512_min_pd(b, a)
     );
     vector!(
+        F32x8,
         __m256,
+        Avx2,
         f32,
         8,
         _mm256_set1_ps,
@@ -192,7 +220,9 @@ mod x86 {
         _mm256_min_ps(b, a)
     );
     vector!(
+        F64x4,
         __m256d,
+        Avx2,
         f64,
         4,
         _mm256_set1_pd,
@@ -205,13 +235,19 @@ mod x86 {
     );
 }
 
+#[cfg(target_arch = "x86_64")]
+pub use x86::{F32x8, F32x16, F64x4, F64x8};
+
 #[cfg(target_arch = "aarch64")]
 mod arm {
-    use super::Vector;
+    use super::{Proven, Vector};
+    use crate::cpu::vector::Neon;
     use std::arch::aarch64::*;
 
     vector!(
+        F32x4,
         float32x4_t,
+        Neon,
         f32,
         4,
         vdupq_n_f32,
@@ -223,7 +259,9 @@ mod arm {
         vbslq_f32(vcltq_f32(b, a), b, a)
     );
     vector!(
+        F64x2,
         float64x2_t,
+        Neon,
         f64,
         2,
         vdupq_n_f64,
@@ -235,3 +273,6 @@ mod arm {
         vbslq_f64(vcltq_f64(b, a), b, a)
     );
 }
+
+#[cfg(target_arch = "aarch64")]
+pub use arm::{F32x4, F64x2};

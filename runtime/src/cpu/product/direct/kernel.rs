@@ -6,6 +6,7 @@
 
 #[cfg(test)]
 use crate::cpu::vector::emulated::Emulated;
+use crate::cpu::vector::level::{self, Level, level};
 use crate::cpu::vector::register::{Portable, Vector};
 
 /// The operation of a kernel, and the form of its operands.
@@ -47,10 +48,10 @@ pub struct Place {
 /// - w: at each tap, N elements must be readable (one for [`Form::ByNumber`], none for forms with
 ///   one operand).
 /// - out: T rows of N elements must be writable, and also readable unless `first`.
-/// - The processor must have the kernel's instructions.
+/// - Instructions: the kernel must be one of [`kernels`].
 pub type Kernel = unsafe fn(taps: &[Tap], place: Place, first: bool);
 
-/// The kernels of one instruction set.
+/// The kernels of one instruction set, which the processor has.
 #[derive(Clone, Copy)]
 pub struct Kernels {
     pub lanes: usize,
@@ -87,13 +88,14 @@ const fn identity(form: u8) -> f32 {
 /// The contract of [`Kernel`].
 #[inline(always)]
 unsafe fn body<V: Vector<Scalar = f32>, const FORM: u8, const T: usize, const U: usize>(
+    proof: V::Proof,
     taps: &[Tap],
     place: Place,
     first: bool,
 ) {
     let Place { x, x_step, w, out, out_step } = place;
-    // SAFETY: the caller guarantees that the elements at all taps are readable, that the tile is
-    // accessible, and that the processor has the vector's instructions.
+    // SAFETY: the caller guarantees that the elements at all taps are readable, and that the tile is
+    // accessible.
     unsafe {
         let combine = |a: V, b: V| match FORM {
             MAX => a.max(b),
@@ -101,22 +103,22 @@ unsafe fn body<V: Vector<Scalar = f32>, const FORM: u8, const T: usize, const U:
             _ => a.add(b),
         };
         // A maximum ignores NaN, even as its first value.
-        let mut sums = [[V::splat(identity(FORM)); U]; T];
+        let mut sums = [[V::splat(proof, identity(FORM)); U]; T];
         for (number, &[to_x, to_w]) in taps.iter().enumerate() {
             let (x, w) = (x.offset(to_x), w.wrapping_offset(to_w));
-            let mut ws = [V::splat(0.0); U];
+            let mut ws = [V::splat(proof, 0.0); U];
             match FORM {
                 PRODUCTS | OF_NUMBER => {
-                    ws.iter_mut().enumerate().for_each(|(u, to)| *to = V::load(w.add(u * V::LANES)))
+                    ws.iter_mut().enumerate().for_each(|(u, to)| *to = V::load(proof, w.add(u * V::LANES)))
                 }
-                BY_NUMBER => ws = [V::splat(*w); U],
+                BY_NUMBER => ws = [V::splat(proof, *w); U],
                 _ => {}
             }
             for (t, sums) in sums.iter_mut().enumerate() {
                 let x = x.offset(t as isize * x_step);
-                let number_x = if FORM == OF_NUMBER { V::splat(*x) } else { V::splat(0.0) };
+                let number_x = if FORM == OF_NUMBER { V::splat(proof, *x) } else { V::splat(proof, 0.0) };
                 for (u, sum) in sums.iter_mut().enumerate() {
-                    let x = if FORM == OF_NUMBER { number_x } else { V::load(x.add(u * V::LANES)) };
+                    let x = if FORM == OF_NUMBER { number_x } else { V::load(proof, x.add(u * V::LANES)) };
                     *sum = match FORM {
                         PRODUCTS | BY_NUMBER | OF_NUMBER => sum.fma(x, ws[u]),
                         SUM if number == 0 => x,
@@ -128,7 +130,7 @@ unsafe fn body<V: Vector<Scalar = f32>, const FORM: u8, const T: usize, const U:
         for (t, sums) in sums.iter().enumerate() {
             for (u, sum) in sums.iter().enumerate() {
                 let at = out.add(t * out_step + u * V::LANES);
-                if first { *sum } else { combine(V::load(at), *sum) }.store(at);
+                if first { *sum } else { combine(V::load(proof, at), *sum) }.store(at);
             }
         }
     }
@@ -158,40 +160,48 @@ macro_rules! kernels {
     };
 }
 
-/// Defines a function that compiles [`body`] with an instruction set's features.
+/// Defines a function that compiles [`body`] with the features that a proof needs.
 macro_rules! compiled {
-    ($run:ident $(, $feature:literal)?) => {
-        /// # Safety
-        /// The contract of [`Kernel`].
-        $(#[target_feature(enable = $feature)])?
-        unsafe fn $run<V: Vector<Scalar = f32>, const FORM: u8, const T: usize, const U: usize>(
-            taps: &[Tap],
-            place: Place,
-            first: bool,
-        ) {
-            // SAFETY: the contract is the same, and this function enables the features.
-            unsafe { body::<V, FORM, T, U>(taps, place, first) }
+    ($run:ident, $enable:ident, $proof:ty, $here:expr) => {
+        level::$enable! {
+            /// # Safety
+            /// The contract of [`Kernel`].
+            unsafe fn $run<
+                V: Vector<Scalar = f32, Proof = $proof>,
+                const FORM: u8,
+                const T: usize,
+                const U: usize,
+            >(
+                taps: &[Tap],
+                place: Place,
+                first: bool,
+            ) {
+                // SAFETY: the contract is the same.
+                unsafe { body::<V, FORM, T, U>($here, taps, place, first) }
+            }
         }
     };
 }
-compiled!(portable);
+compiled!(portable, baseline, (), ());
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::*;
-    use std::arch::x86_64::{__m256, __m512};
-    compiled!(avx512, "avx512f");
-    compiled!(avx2, "avx2,fma");
-    pub const AVX512: Kernels = kernels!(avx512, __m512);
-    pub const AVX2: Kernels = kernels!(avx2, __m256);
+    use crate::cpu::vector::register::{F32x8, F32x16};
+    use crate::cpu::vector::{Avx2, Avx512};
+    compiled!(avx512, avx512, Avx512, Avx512::here());
+    compiled!(avx2, avx2, Avx2, Avx2::here());
+    pub const AVX512: Kernels = kernels!(avx512, F32x16);
+    pub const AVX2: Kernels = kernels!(avx2, F32x8);
 }
 
 #[cfg(target_arch = "aarch64")]
 mod arm {
     use super::*;
-    use std::arch::aarch64::float32x4_t;
-    compiled!(neon, "neon");
-    pub const NEON: Kernels = kernels!(neon, float32x4_t);
+    use crate::cpu::vector::Neon;
+    use crate::cpu::vector::register::F32x4;
+    compiled!(neon, neon, Neon, Neon::here());
+    pub const NEON: Kernels = kernels!(neon, F32x4);
 }
 
 const PORTABLE: Kernels = kernels!(portable, Portable<f32, 4>);
@@ -211,18 +221,13 @@ pub fn kernels(length: usize) -> Option<Kernels> {
             _ => (length >= 4).then_some(PORTABLE),
         };
     }
-    #[cfg(target_arch = "x86_64")]
-    {
-        if length >= 16 && is_x86_feature_detected!("avx512f") {
-            return Some(x86::AVX512);
-        }
-        if length >= 8 && is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-            return Some(x86::AVX2);
-        }
+    match level() {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512(_) if length >= 16 => Some(x86::AVX512),
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512(_) | Level::Avx2(_) if length >= 8 => Some(x86::AVX2),
+        #[cfg(target_arch = "aarch64")]
+        Level::Neon(_) if length >= 4 => Some(arm::NEON),
+        _ => (length >= 4).then_some(PORTABLE),
     }
-    #[cfg(target_arch = "aarch64")]
-    if length >= 4 && std::arch::is_aarch64_feature_detected!("neon") {
-        return Some(arm::NEON);
-    }
-    (length >= 4).then_some(PORTABLE)
 }

@@ -215,8 +215,8 @@ impl<'a> Tile<'a> {
                 };
                 for (number, taps) in taps.chunks(BLOCK).enumerate() {
                     // SAFETY: the asserts above check that all elements at the taps lie in the
-                    // operands, and the tile in `sums`. `kernels` was chosen by this processor's
-                    // detected features.
+                    // operands, and the tile in `sums`. The kernel is one of
+                    // `kernels`.
                     unsafe { kernel(taps, place, number == 0) };
                 }
                 column += vectors * kernels.lanes;

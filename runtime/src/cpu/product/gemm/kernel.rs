@@ -11,6 +11,7 @@ use super::BLOCK_BYTES;
 use crate::cpu::memory::Plain;
 #[cfg(test)]
 use crate::cpu::vector::emulated::Emulated;
+use crate::cpu::vector::level::{self, Level, level};
 use crate::cpu::vector::register::{Portable, Vector};
 
 /// A number type that the micro-kernels multiply: f32 or f64.
@@ -61,10 +62,10 @@ pub struct Run {
 /// - B: N elements must be readable at every step of k.
 /// - C: M rows of N elements must be writable, and also readable unless `first`. They must not
 ///   overlap A or B.
-/// - The processor must have the kernel's instructions.
+/// - Instructions: the kernel must be one of [`Float::kernels`].
 pub type Kernel<T> = unsafe fn(runs: &[Run], a: Strided<T>, b: Strided<T>, c: *mut T, ldc: usize, first: bool);
 
-/// The micro-kernels of one instruction set.
+/// The micro-kernels of one instruction set, which the processor has.
 #[derive(Clone, Copy)]
 pub struct Kernels<T: 'static> {
     /// The elements of a vector.
@@ -106,6 +107,7 @@ const AHEAD: usize = 16;
 /// The contract of [`Kernel`].
 #[inline(always)]
 unsafe fn body<V: Vector, const M: usize, const N: usize, const PANEL: usize>(
+    proof: V::Proof,
     runs: &[Run],
     a: Strided<V::Scalar>,
     b: Strided<V::Scalar>,
@@ -113,10 +115,9 @@ unsafe fn body<V: Vector, const M: usize, const N: usize, const PANEL: usize>(
     ldc: usize,
     first: bool,
 ) {
-    // SAFETY: the caller guarantees that all elements of the panels and of C are accessible, and
-    // that the processor has the vector's instructions. A prefetch may have any address.
+    // SAFETY: the caller guarantees that all elements of the panels and of C are accessible.
     unsafe {
-        let zero = V::splat(V::Scalar::default());
+        let zero = V::splat(proof, V::Scalar::default());
         let mut sums = [[zero; N]; M];
         // C is in L2 at best. The prefetched lines arrive before the sums are complete.
         for m in 0..M {
@@ -133,7 +134,7 @@ unsafe fn body<V: Vector, const M: usize, const N: usize, const PANEL: usize>(
                     V::prefetch(b_row.wrapping_add(n * V::LANES + AHEAD * b.stride));
                 }
                 for (n, column) in columns.iter_mut().enumerate() {
-                    *column = V::load(b_row.add(n * V::LANES));
+                    *column = V::load(proof, b_row.add(n * V::LANES));
                 }
                 b_row = b_row.wrapping_add(b.stride);
                 for (m, row) in sums.iter_mut().enumerate() {
@@ -142,7 +143,7 @@ unsafe fn body<V: Vector, const M: usize, const N: usize, const PANEL: usize>(
                         ROW_CONTIGUOUS => p * a.stride + m,
                         _ => m * panel_stride::<V::Scalar>() + p,
                     };
-                    let x = V::splat(*a_run.add(at));
+                    let x = V::splat(proof, *a_run.add(at));
                     for (sum, column) in row.iter_mut().zip(columns) {
                         *sum = sum.fma(x, column);
                     }
@@ -152,7 +153,7 @@ unsafe fn body<V: Vector, const M: usize, const N: usize, const PANEL: usize>(
         for (m, row) in sums.iter().enumerate() {
             for (n, sum) in row.iter().enumerate() {
                 let at = c.add(m * ldc + n * V::LANES);
-                if first { *sum } else { V::load(at).add(*sum) }.store(at);
+                if first { *sum } else { V::load(proof, at).add(*sum) }.store(at);
             }
         }
     }
@@ -181,33 +182,34 @@ macro_rules! kernels {
     };
 }
 
-/// Defines a function that compiles [`body`] with an instruction set's features.
+/// Defines a function that compiles [`body`] with the features that a proof needs.
 macro_rules! compiled {
-    ($run:ident $(, $feature:literal)?) => {
-        /// # Safety
-        /// The contract of [`Kernel`].
-        $(#[target_feature(enable = $feature)])?
-        unsafe fn $run<V: Vector, const M: usize, const N: usize, const PANEL: usize>(
-            runs: &[Run],
-            a: Strided<V::Scalar>,
-            b: Strided<V::Scalar>,
-            c: *mut V::Scalar,
-            ldc: usize,
-            first: bool,
-        ) {
-            // SAFETY: the contract is the same, and this function enables the features.
-            unsafe { body::<V, M, N, PANEL>(runs, a, b, c, ldc, first) }
+    ($run:ident, $enable:ident, $proof:ty, $here:expr) => {
+        level::$enable! {
+            /// # Safety
+            /// The contract of [`Kernel`].
+            unsafe fn $run<V: Vector<Proof = $proof>, const M: usize, const N: usize, const PANEL: usize>(
+                runs: &[Run],
+                a: Strided<V::Scalar>,
+                b: Strided<V::Scalar>,
+                c: *mut V::Scalar,
+                ldc: usize,
+                first: bool,
+            ) {
+                // SAFETY: the contract is the same.
+                unsafe { body::<V, M, N, PANEL>($here, runs, a, b, c, ldc, first) }
+            }
         }
     };
 }
 
-compiled!(portable);
+compiled!(portable, baseline, (), ());
 
 // The kernels of each instruction set, compiled as `$run` over its vector `$v`.
 
 /// For 32 registers: 14 × 2 sums, 2 vectors of columns and a broadcast.
 #[cfg(any(test, target_arch = "x86_64"))]
-macro_rules! avx512 {
+macro_rules! avx512_panels {
     ($run:ident, $v:ty) => {
         kernels!($run, $v, [1, 2], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14])
     };
@@ -215,7 +217,7 @@ macro_rules! avx512 {
 
 /// For 16 registers: 6 × 2 sums, 2 vectors of columns and a broadcast.
 #[cfg(any(test, target_arch = "x86_64"))]
-macro_rules! avx2 {
+macro_rules! avx2_panels {
     ($run:ident, $v:ty) => {
         kernels!($run, $v, [1, 2], [1, 2, 3, 4, 5, 6])
     };
@@ -223,7 +225,7 @@ macro_rules! avx2 {
 
 /// For 32 registers: 8 × 3 sums, 3 vectors of columns and a broadcast.
 #[cfg(any(test, target_arch = "aarch64"))]
-macro_rules! neon {
+macro_rules! neon_panels {
     ($run:ident, $v:ty) => {
         kernels!($run, $v, [1, 2, 3], [1, 2, 3, 4, 5, 6, 7, 8])
     };
@@ -231,7 +233,7 @@ macro_rules! neon {
 
 /// For the 16 registers that nearly every processor has: 4 × 2 sums, 2 vectors of columns and a
 /// broadcast.
-macro_rules! any {
+macro_rules! any_panels {
     ($run:ident, $v:ty) => {
         kernels!($run, $v, [1, 2], [1, 2, 3, 4])
     };
@@ -240,30 +242,32 @@ macro_rules! any {
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::*;
-    use std::arch::x86_64::{__m256, __m256d, __m512, __m512d};
+    use crate::cpu::vector::register::{F32x8, F32x16, F64x4, F64x8};
+    use crate::cpu::vector::{Avx2, Avx512};
 
-    compiled!(avx512, "avx512f");
-    compiled!(avx2, "avx2,fma");
+    compiled!(avx512, avx512, Avx512, Avx512::here());
+    compiled!(avx2, avx2, Avx2, Avx2::here());
 
-    pub const AVX512_F32: Kernels<f32> = avx512!(avx512, __m512);
-    pub const AVX512_F64: Kernels<f64> = avx512!(avx512, __m512d);
-    pub const AVX2_F32: Kernels<f32> = avx2!(avx2, __m256);
-    pub const AVX2_F64: Kernels<f64> = avx2!(avx2, __m256d);
+    pub const AVX512_F32: Kernels<f32> = avx512_panels!(avx512, F32x16);
+    pub const AVX512_F64: Kernels<f64> = avx512_panels!(avx512, F64x8);
+    pub const AVX2_F32: Kernels<f32> = avx2_panels!(avx2, F32x8);
+    pub const AVX2_F64: Kernels<f64> = avx2_panels!(avx2, F64x4);
 }
 
 #[cfg(target_arch = "aarch64")]
 mod arm {
     use super::*;
-    use std::arch::aarch64::{float32x4_t, float64x2_t};
+    use crate::cpu::vector::Neon;
+    use crate::cpu::vector::register::{F32x4, F64x2};
 
-    compiled!(neon, "neon");
+    compiled!(neon, neon, Neon, Neon::here());
 
-    pub const NEON_F32: Kernels<f32> = neon!(neon, float32x4_t);
-    pub const NEON_F64: Kernels<f64> = neon!(neon, float64x2_t);
+    pub const NEON_F32: Kernels<f32> = neon_panels!(neon, F32x4);
+    pub const NEON_F64: Kernels<f64> = neon_panels!(neon, F64x2);
 }
 
-const PORTABLE_F32: Kernels<f32> = any!(portable, Portable<f32, 4>);
-const PORTABLE_F64: Kernels<f64> = any!(portable, Portable<f64, 2>);
+const PORTABLE_F32: Kernels<f32> = any_panels!(portable, Portable<f32, 4>);
+const PORTABLE_F64: Kernels<f64> = any_panels!(portable, Portable<f64, 2>);
 
 /// Kernels with the panels of every instruction set, for any processor.
 #[cfg(test)]
@@ -274,7 +278,7 @@ mod emulation {
     ///
     /// # Safety
     /// The contract of [`Kernel`].
-    unsafe fn by_rows<V: Vector, const M: usize, const N: usize, const PANEL: usize>(
+    unsafe fn by_rows<V: Vector<Proof = ()>, const M: usize, const N: usize, const PANEL: usize>(
         runs: &[Run],
         a: Strided<V::Scalar>,
         b: Strided<V::Scalar>,
@@ -289,7 +293,7 @@ mod emulation {
         };
         for m in 0..M {
             // SAFETY: row `m` of the panel of A, at the distance that its layout implies, and of C
-            // is accessible by the caller's guarantee; `portable` needs no special instructions.
+            // is accessible by the caller's guarantee.
             unsafe {
                 let a = Strided { start: a.start.add(m * apart), ..a };
                 portable::<V, 1, N, PANEL>(runs, a, b, c.add(m * ldc), ldc, first);
@@ -297,12 +301,12 @@ mod emulation {
         }
     }
 
-    pub const AVX512_F32: Kernels<f32> = avx512!(by_rows, Portable<f32, 16>);
-    pub const AVX512_F64: Kernels<f64> = avx512!(by_rows, Portable<f64, 8>);
-    pub const AVX2_F32: Kernels<f32> = avx2!(by_rows, Portable<f32, 8>);
-    pub const AVX2_F64: Kernels<f64> = avx2!(by_rows, Portable<f64, 4>);
-    pub const NEON_F32: Kernels<f32> = neon!(by_rows, Portable<f32, 4>);
-    pub const NEON_F64: Kernels<f64> = neon!(by_rows, Portable<f64, 2>);
+    pub const AVX512_F32: Kernels<f32> = avx512_panels!(by_rows, Portable<f32, 16>);
+    pub const AVX512_F64: Kernels<f64> = avx512_panels!(by_rows, Portable<f64, 8>);
+    pub const AVX2_F32: Kernels<f32> = avx2_panels!(by_rows, Portable<f32, 8>);
+    pub const AVX2_F64: Kernels<f64> = avx2_panels!(by_rows, Portable<f64, 4>);
+    pub const NEON_F32: Kernels<f32> = neon_panels!(by_rows, Portable<f32, 4>);
+    pub const NEON_F64: Kernels<f64> = neon_panels!(by_rows, Portable<f64, 2>);
 }
 
 macro_rules! float {
@@ -317,20 +321,15 @@ macro_rules! float {
                     Some(Emulated::Portable) => return $portable,
                     None => {}
                 }
-                #[cfg(target_arch = "x86_64")]
-                {
-                    if is_x86_feature_detected!("avx512f") {
-                        return x86::$avx512;
-                    }
-                    if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-                        return x86::$avx2;
-                    }
+                match level() {
+                    #[cfg(target_arch = "x86_64")]
+                    Level::Avx512(_) => x86::$avx512,
+                    #[cfg(target_arch = "x86_64")]
+                    Level::Avx2(_) => x86::$avx2,
+                    #[cfg(target_arch = "aarch64")]
+                    Level::Neon(_) => arm::$neon,
+                    Level::Baseline => $portable,
                 }
-                #[cfg(target_arch = "aarch64")]
-                if std::arch::is_aarch64_feature_detected!("neon") {
-                    return arm::$neon;
-                }
-                $portable
             }
         }
     };
@@ -345,7 +344,7 @@ pub fn every_f32() -> Vec<Kernels<f32>> {
     let mut all = vec![f32::kernels()];
     all.extend(Emulated::ALL.map(|set| set.during(f32::kernels)));
     #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+    if level().avx2().is_some() {
         all.push(x86::AVX2_F32);
     }
     all

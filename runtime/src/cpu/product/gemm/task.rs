@@ -220,7 +220,7 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
             // - B: the slice has `vectors * lanes` elements at each step of the block.
             // - C: a strip of scratch memory, whose rows are padded to whole vectors, or memory
             //   that the store has given to this task, whose columns are whole vectors.
-            // - `kernels` was chosen by the features detected on this processor.
+            // - Instructions: the kernel is one of `Float::kernels`.
             unsafe { kernel(runs, left.panel, b, c, stride, ks.start == 0) };
         }
     }

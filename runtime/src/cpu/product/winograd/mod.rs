@@ -182,7 +182,7 @@ impl Winograd {
                         let (stride, to_stride) = (CHANNELS * padded, channels * padded);
                         // SAFETY: the asserts above check that `taps` has a row of `padded`
                         // elements for each tap, and `points` for each point. `transforms` and
-                        // `lanes` are those of this processor's detected features.
+                        // `lanes` are those of this processor.
                         unsafe {
                             let (taps, points) = (taps.as_ptr(), points.as_mut_ptr());
                             (self.transforms.kernel)(taps, stride, padded / lanes, points, to_stride);

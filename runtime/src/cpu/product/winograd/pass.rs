@@ -120,7 +120,7 @@ impl Winograd {
                 //   in a copy, or zeros.
                 // - Points: the assert above checks that the last one has `length` elements. No
                 //   other thread writes this tile's.
-                // - `transforms` is that of this processor's detected features.
+                // - `transforms` is one of this processor's.
                 unsafe { (self.transforms.input)(&places, vectors, v.start().add(at * size.tile), size.point) };
             }
         });
@@ -153,8 +153,8 @@ impl Winograd {
             let mut machine = job.finisher();
             for (number, tile) in tiles.enumerate() {
                 // SAFETY: `m` has `length` elements for each point of this tile, `stride` apart,
-                // and `results` has them for each result of a tile. `transforms` is that of this
-                // processor's detected features.
+                // and `results` has them for each result of a tile. `transforms` is one of this
+                // processor's.
                 unsafe {
                     let (from, to) = (m[number * length..].as_ptr(), results.as_mut_ptr());
                     (self.transforms.output)(from, stride, length / lanes, to, length);
@@ -213,7 +213,7 @@ impl Winograd {
                     let run = [Run { offset: 0, length: count }];
                     // SAFETY: the kernel's contract holds. `a`, `b` and `c` are slices of exactly
                     // the rows × columns that the kernel accesses, at these strides, and the kernel
-                    // is that of this processor's detected features.
+                    // is one of `Float::kernels`.
                     unsafe { kernel(&run, a, b, c.as_mut_ptr(), length, terms == 0) };
                 }
             }

@@ -20,28 +20,28 @@
 //! and b = 3/2 it is 1.6 times that of the direct sum, for the same number of operations. Tiles of
 //! 4, with the points 0, ±1, lose nothing.
 
+#[cfg(target_arch = "aarch64")]
+use crate::cpu::vector::Neon;
 #[cfg(test)]
 use crate::cpu::vector::emulated::Emulated;
+use crate::cpu::vector::level::{self, Level, level};
+#[cfg(target_arch = "aarch64")]
+use crate::cpu::vector::register::F32x4;
+#[cfg(target_arch = "x86_64")]
+use crate::cpu::vector::register::{F32x8, F32x16};
 use crate::cpu::vector::register::{Portable, Vector};
+#[cfg(target_arch = "x86_64")]
+use crate::cpu::vector::{Avx2, Avx512};
 
 /// One side of an algorithm on tiles of `T` by `T`, with results of `M` by `M`, for kernels of `R`
 /// by `R`.
 trait Algorithm<const M: usize, const R: usize, const T: usize> {
     /// Transforms one side of an input tile.
-    ///
-    /// # Safety
-    /// The processor must have the vector's instructions.
-    unsafe fn input<V: Vector<Scalar = f32>>(x: [V; T]) -> [V; T];
+    fn input<V: Vector<Scalar = f32>>(x: [V; T]) -> [V; T];
     /// Transforms one side of the kernel.
-    ///
-    /// # Safety
-    /// The processor must have the vector's instructions.
-    unsafe fn kernel<V: Vector<Scalar = f32>>(w: [V; R]) -> [V; T];
+    fn kernel<V: Vector<Scalar = f32>>(w: [V; R]) -> [V; T];
     /// Transforms one side of the points to results.
-    ///
-    /// # Safety
-    /// The processor must have the vector's instructions.
-    unsafe fn output<V: Vector<Scalar = f32>>(m: [V; T]) -> [V; M];
+    fn output<V: Vector<Scalar = f32>>(m: [V; T]) -> [V; M];
 }
 
 /// F(2, 3), with the points 0, 1, -1.
@@ -49,28 +49,23 @@ struct Two;
 
 impl Algorithm<2, 3, 4> for Two {
     #[inline(always)]
-    unsafe fn input<V: Vector<Scalar = f32>>([x0, x1, x2, x3]: [V; 4]) -> [V; 4] {
-        // SAFETY: the caller guarantees that the processor has the instructions.
-        unsafe {
-            let minus = V::splat(-1.0);
-            [x0.fma(x2, minus), x1.add(x2), x2.fma(x1, minus), x3.fma(x1, minus)]
-        }
+    fn input<V: Vector<Scalar = f32>>([x0, x1, x2, x3]: [V; 4]) -> [V; 4] {
+        let proof = x0.proof();
+        let minus = V::splat(proof, -1.0);
+        [x0.fma(x2, minus), x1.add(x2), x2.fma(x1, minus), x3.fma(x1, minus)]
     }
 
     #[inline(always)]
-    unsafe fn kernel<V: Vector<Scalar = f32>>([w0, w1, w2]: [V; 3]) -> [V; 4] {
-        // SAFETY: the caller guarantees that the processor has the instructions.
-        unsafe {
-            let (zero, half) = (V::splat(0.0), V::splat(0.5));
-            let even = zero.fma(w0.add(w2), half);
-            [w0, even.fma(w1, half), even.fma(w1, V::splat(-0.5)), w2]
-        }
+    fn kernel<V: Vector<Scalar = f32>>([w0, w1, w2]: [V; 3]) -> [V; 4] {
+        let proof = w0.proof();
+        let (zero, half) = (V::splat(proof, 0.0), V::splat(proof, 0.5));
+        let even = zero.fma(w0.add(w2), half);
+        [w0, even.fma(w1, half), even.fma(w1, V::splat(proof, -0.5)), w2]
     }
 
     #[inline(always)]
-    unsafe fn output<V: Vector<Scalar = f32>>([m0, m1, m2, m3]: [V; 4]) -> [V; 2] {
-        // SAFETY: the caller guarantees that the processor has the instructions.
-        unsafe { [m0.add(m1.add(m2)), m3.add(m1.fma(m2, V::splat(-1.0)))] }
+    fn output<V: Vector<Scalar = f32>>([m0, m1, m2, m3]: [V; 4]) -> [V; 2] {
+        [m0.add(m1.add(m2)), m3.add(m1.fma(m2, V::splat(m0.proof(), -1.0)))]
     }
 }
 
@@ -87,88 +82,79 @@ const B2: f32 = B * B;
 
 impl Algorithm<4, 3, 6> for Four {
     #[inline(always)]
-    unsafe fn input<V: Vector<Scalar = f32>>([x0, x1, x2, x3, x4, x5]: [V; 6]) -> [V; 6] {
-        // SAFETY: the caller guarantees that the processor has the instructions.
-        unsafe {
-            let (product, sum) = (V::splat(A2 * B2), V::splat(-A2 - B2));
-            let pair = |p: f32, other: f32| {
-                let even = x4.fma(x2, V::splat(-other));
-                let odd = x3.fma(x1, V::splat(-other));
-                (even.fma(odd, V::splat(p)), even.fma(odd, V::splat(-p)))
-            };
-            let (a, minus_a) = pair(A, B2);
-            let (b, minus_b) = pair(B, A2);
-            [x4.fma(x2, sum).fma(x0, product), a, minus_a, b, minus_b, x5.fma(x3, sum).fma(x1, product)]
-        }
+    fn input<V: Vector<Scalar = f32>>([x0, x1, x2, x3, x4, x5]: [V; 6]) -> [V; 6] {
+        let proof = x0.proof();
+        let (product, sum) = (V::splat(proof, A2 * B2), V::splat(proof, -A2 - B2));
+        let pair = |p: f32, other: f32| {
+            let even = x4.fma(x2, V::splat(proof, -other));
+            let odd = x3.fma(x1, V::splat(proof, -other));
+            (even.fma(odd, V::splat(proof, p)), even.fma(odd, V::splat(proof, -p)))
+        };
+        let (a, minus_a) = pair(A, B2);
+        let (b, minus_b) = pair(B, A2);
+        [x4.fma(x2, sum).fma(x0, product), a, minus_a, b, minus_b, x5.fma(x3, sum).fma(x1, product)]
     }
 
     #[inline(always)]
-    unsafe fn kernel<V: Vector<Scalar = f32>>([w0, w1, w2]: [V; 3]) -> [V; 6] {
-        // SAFETY: the caller guarantees that the processor has the instructions.
-        unsafe {
-            let zero = V::splat(0.0);
-            let pair = |p: f32, other: f32| {
-                let scale = 1.0 / (2.0 * p * p * (p * p - other));
-                let even = zero.fma(w0, V::splat(scale)).fma(w2, V::splat(scale * p * p));
-                (even.fma(w1, V::splat(scale * p)), even.fma(w1, V::splat(-scale * p)))
-            };
-            let (a, minus_a) = pair(A, B2);
-            let (b, minus_b) = pair(B, A2);
-            [zero.fma(w0, V::splat(1.0 / (A2 * B2))), a, minus_a, b, minus_b, w2]
-        }
+    fn kernel<V: Vector<Scalar = f32>>([w0, w1, w2]: [V; 3]) -> [V; 6] {
+        let proof = w0.proof();
+        let zero = V::splat(proof, 0.0);
+        let pair = |p: f32, other: f32| {
+            let scale = 1.0 / (2.0 * p * p * (p * p - other));
+            let even = zero.fma(w0, V::splat(proof, scale)).fma(w2, V::splat(proof, scale * p * p));
+            (even.fma(w1, V::splat(proof, scale * p)), even.fma(w1, V::splat(proof, -scale * p)))
+        };
+        let (a, minus_a) = pair(A, B2);
+        let (b, minus_b) = pair(B, A2);
+        [zero.fma(w0, V::splat(proof, 1.0 / (A2 * B2))), a, minus_a, b, minus_b, w2]
     }
 
     #[inline(always)]
-    unsafe fn output<V: Vector<Scalar = f32>>([m0, a, minus_a, b, minus_b, last]: [V; 6]) -> [V; 4] {
-        // SAFETY: the caller guarantees that the processor has the instructions.
-        unsafe {
-            let (zero, minus) = (V::splat(0.0), V::splat(-1.0));
-            let (even_a, odd_a) = (a.add(minus_a), a.fma(minus_a, minus));
-            let (even_b, odd_b) = (b.add(minus_b), b.fma(minus_b, minus));
-            [
-                m0.add(even_a).add(even_b),
-                zero.fma(odd_a, V::splat(A)).fma(odd_b, V::splat(B)),
-                zero.fma(even_a, V::splat(A2)).fma(even_b, V::splat(B2)),
-                last.fma(odd_a, V::splat(A2 * A)).fma(odd_b, V::splat(B2 * B)),
-            ]
-        }
+    fn output<V: Vector<Scalar = f32>>([m0, a, minus_a, b, minus_b, last]: [V; 6]) -> [V; 4] {
+        let proof = m0.proof();
+        let (zero, minus) = (V::splat(proof, 0.0), V::splat(proof, -1.0));
+        let (even_a, odd_a) = (a.add(minus_a), a.fma(minus_a, minus));
+        let (even_b, odd_b) = (b.add(minus_b), b.fma(minus_b, minus));
+        [
+            m0.add(even_a).add(even_b),
+            zero.fma(odd_a, V::splat(proof, A)).fma(odd_b, V::splat(proof, B)),
+            zero.fma(even_a, V::splat(proof, A2)).fma(even_b, V::splat(proof, B2)),
+            last.fma(odd_a, V::splat(proof, A2 * A)).fma(odd_b, V::splat(proof, B2 * B)),
+        ]
     }
 }
 
 impl Algorithm<2, 5, 6> for TwoOfFive {
     #[inline(always)]
-    unsafe fn input<V: Vector<Scalar = f32>>(x: [V; 6]) -> [V; 6] {
-        // SAFETY: the caller guarantees that the processor has the instructions.
-        unsafe { Four::input(x) }
+    fn input<V: Vector<Scalar = f32>>(x: [V; 6]) -> [V; 6] {
+        Four::input(x)
     }
 
     #[inline(always)]
-    unsafe fn kernel<V: Vector<Scalar = f32>>([w0, w1, w2, w3, w4]: [V; 5]) -> [V; 6] {
-        // SAFETY: the caller guarantees that the processor has the instructions.
-        unsafe {
-            let zero = V::splat(0.0);
-            let pair = |p: f32, other: f32| {
-                let (p2, scale) = (p * p, 1.0 / (2.0 * p * p * (p * p - other)));
-                let even =
-                    zero.fma(w0, V::splat(scale)).fma(w2, V::splat(scale * p2)).fma(w4, V::splat(scale * p2 * p2));
-                let odd = zero.fma(w1, V::splat(scale * p)).fma(w3, V::splat(scale * p * p2));
-                (even.add(odd), even.fma(odd, V::splat(-1.0)))
-            };
-            let (a, minus_a) = pair(A, B2);
-            let (b, minus_b) = pair(B, A2);
-            [zero.fma(w0, V::splat(1.0 / (A2 * B2))), a, minus_a, b, minus_b, w4]
-        }
+    fn kernel<V: Vector<Scalar = f32>>([w0, w1, w2, w3, w4]: [V; 5]) -> [V; 6] {
+        let proof = w0.proof();
+        let zero = V::splat(proof, 0.0);
+        let pair = |p: f32, other: f32| {
+            let (p2, scale) = (p * p, 1.0 / (2.0 * p * p * (p * p - other)));
+            let even = zero
+                .fma(w0, V::splat(proof, scale))
+                .fma(w2, V::splat(proof, scale * p2))
+                .fma(w4, V::splat(proof, scale * p2 * p2));
+            let odd = zero.fma(w1, V::splat(proof, scale * p)).fma(w3, V::splat(proof, scale * p * p2));
+            (even.add(odd), even.fma(odd, V::splat(proof, -1.0)))
+        };
+        let (a, minus_a) = pair(A, B2);
+        let (b, minus_b) = pair(B, A2);
+        [zero.fma(w0, V::splat(proof, 1.0 / (A2 * B2))), a, minus_a, b, minus_b, w4]
     }
 
     #[inline(always)]
-    unsafe fn output<V: Vector<Scalar = f32>>([m0, a, minus_a, b, minus_b, last]: [V; 6]) -> [V; 2] {
-        // SAFETY: the caller guarantees that the processor has the instructions.
-        unsafe {
-            let minus = V::splat(-1.0);
-            let (odd_a, odd_b) = (a.fma(minus_a, minus), b.fma(minus_b, minus));
-            let even = m0.add(a.add(minus_a)).add(b.add(minus_b));
-            [even, last.fma(odd_a, V::splat(A)).fma(odd_b, V::splat(B))]
-        }
+    fn output<V: Vector<Scalar = f32>>([m0, a, minus_a, b, minus_b, last]: [V; 6]) -> [V; 2] {
+        let proof = m0.proof();
+        let minus = V::splat(proof, -1.0);
+        let (odd_a, odd_b) = (a.fma(minus_a, minus), b.fma(minus_b, minus));
+        let even = m0.add(a.add(minus_a)).add(b.add(minus_b));
+        [even, last.fma(odd_a, V::splat(proof, A)).fma(odd_b, V::splat(proof, B))]
     }
 }
 
@@ -176,8 +162,7 @@ impl Algorithm<2, 5, 6> for TwoOfFive {
 /// channels or filters. Pixels, taps and points are in row-major order.
 ///
 /// # Safety of the functions
-/// The processor must have the instruction set. `vectors` vectors must be accessible at each
-/// address:
+/// They must be those of [`transforms`]. `vectors` vectors must be accessible at each address:
 /// - `input`: `pixels` are `side²` addresses, readable; `side²` points, writable.
 /// - `kernel`: `taps²` taps, readable; `side²` points, writable.
 /// - `output`: `side²` points, readable; `outputs²` pixels, writable.
@@ -202,9 +187,9 @@ pub struct Transforms {
 /// # Safety
 /// - Each of the T² `pixels` must be readable for `vectors` vectors.
 /// - Each of the T² points, `stride` elements apart, must be writable for `vectors` vectors.
-/// - The processor must have the vector's instructions.
 #[inline(always)]
 unsafe fn input<V: Vector<Scalar = f32>, F: Algorithm<M, R, T>, const M: usize, const R: usize, const T: usize>(
+    proof: V::Proof,
     pixels: &[*const f32],
     vectors: usize,
     points: *mut f32,
@@ -212,12 +197,12 @@ unsafe fn input<V: Vector<Scalar = f32>, F: Algorithm<M, R, T>, const M: usize, 
 ) {
     let (rows, _) = pixels.as_chunks::<T>();
     for at in (0..vectors).map(|vector| vector * V::LANES) {
-        // SAFETY: the caller guarantees the pixels, the points and the instructions. `at` is less
-        // than the elements of `vectors` vectors.
+        // SAFETY: the caller guarantees the pixels and the points. `at` is less than the elements of
+        // `vectors` vectors.
         unsafe {
-            let mut half = [[V::splat(0.0); T]; T];
+            let mut half = [[V::splat(proof, 0.0); T]; T];
             for x in 0..T {
-                let column = F::input(std::array::from_fn(|y| V::load(rows[y][x].add(at))));
+                let column = F::input(std::array::from_fn(|y| V::load(proof, rows[y][x].add(at))));
                 (0..T).for_each(|y| half[y][x] = column[y]);
             }
             for (y, row) in half.into_iter().enumerate() {
@@ -233,9 +218,9 @@ unsafe fn input<V: Vector<Scalar = f32>, F: Algorithm<M, R, T>, const M: usize, 
 /// # Safety
 /// - Each of the R² taps, `stride` elements apart, must be readable for `vectors` vectors.
 /// - Each of the T² points, `to_stride` elements apart, must be writable for `vectors` vectors.
-/// - The processor must have the vector's instructions.
 #[inline(always)]
 unsafe fn kernel<V: Vector<Scalar = f32>, F: Algorithm<M, R, T>, const M: usize, const R: usize, const T: usize>(
+    proof: V::Proof,
     taps: *const f32,
     stride: usize,
     vectors: usize,
@@ -243,12 +228,12 @@ unsafe fn kernel<V: Vector<Scalar = f32>, F: Algorithm<M, R, T>, const M: usize,
     to_stride: usize,
 ) {
     for at in (0..vectors).map(|vector| vector * V::LANES) {
-        // SAFETY: the caller guarantees the taps, the points and the instructions. `at` is less
-        // than the elements of `vectors` vectors.
+        // SAFETY: the caller guarantees the taps and the points. `at` is less than the elements of
+        // `vectors` vectors.
         unsafe {
-            let mut half = [[V::splat(0.0); R]; T];
+            let mut half = [[V::splat(proof, 0.0); R]; T];
             (0..R).for_each(|x| {
-                let column = F::kernel(std::array::from_fn(|y| V::load(taps.add((y * R + x) * stride + at))));
+                let column = F::kernel(std::array::from_fn(|y| V::load(proof, taps.add((y * R + x) * stride + at))));
                 (0..T).for_each(|y| half[y][x] = column[y]);
             });
             for (y, row) in half.into_iter().enumerate() {
@@ -264,9 +249,9 @@ unsafe fn kernel<V: Vector<Scalar = f32>, F: Algorithm<M, R, T>, const M: usize,
 /// # Safety
 /// - Each of the T² points, `stride` elements apart, must be readable for `vectors` vectors.
 /// - Each of the M² pixels, `to_stride` elements apart, must be writable for `vectors` vectors.
-/// - The processor must have the vector's instructions.
 #[inline(always)]
 unsafe fn output<V: Vector<Scalar = f32>, F: Algorithm<M, R, T>, const M: usize, const R: usize, const T: usize>(
+    proof: V::Proof,
     points: *const f32,
     stride: usize,
     vectors: usize,
@@ -274,12 +259,12 @@ unsafe fn output<V: Vector<Scalar = f32>, F: Algorithm<M, R, T>, const M: usize,
     to_stride: usize,
 ) {
     for at in (0..vectors).map(|vector| vector * V::LANES) {
-        // SAFETY: the caller guarantees the points, the pixels and the instructions. `at` is less
-        // than the elements of `vectors` vectors.
+        // SAFETY: the caller guarantees the points and the pixels. `at` is less than the elements of
+        // `vectors` vectors.
         unsafe {
-            let mut half = [[V::splat(0.0); T]; M];
+            let mut half = [[V::splat(proof, 0.0); T]; M];
             (0..T).for_each(|x| {
-                let column = F::output(std::array::from_fn(|y| V::load(points.add((y * T + x) * stride + at))));
+                let column = F::output(std::array::from_fn(|y| V::load(proof, points.add((y * T + x) * stride + at))));
                 (0..M).for_each(|y| half[y][x] = column[y]);
             });
             for (y, row) in half.into_iter().enumerate() {
@@ -290,51 +275,54 @@ unsafe fn output<V: Vector<Scalar = f32>, F: Algorithm<M, R, T>, const M: usize,
     }
 }
 
-/// Compiles the transforms of each algorithm with an instruction set's features.
+/// Compiles the transforms of each algorithm with the features that a proof needs.
 macro_rules! compiled {
-    ($module:ident, $v:ty $(, $feature:literal)?) => {
+    ($module:ident, $v:ty, $enable:ident, $here:expr) => {
         mod $module {
             use super::*;
 
-            /// # Safety
-            /// The contract of [`super::input`], with the instructions enabled here.
-            $(#[target_feature(enable = $feature)])?
-            unsafe fn input<F: Algorithm<M, R, T>, const M: usize, const R: usize, const T: usize>(
-                pixels: &[*const f32],
-                vectors: usize,
-                points: *mut f32,
-                stride: usize,
-            ) {
-                // SAFETY: the contract is the same, and this function enables the features.
-                unsafe { super::input::<$v, F, M, R, T>(pixels, vectors, points, stride) }
+            level::$enable! {
+                /// # Safety
+                /// The contract of [`super::input`].
+                unsafe fn input<F: Algorithm<M, R, T>, const M: usize, const R: usize, const T: usize>(
+                    pixels: &[*const f32],
+                    vectors: usize,
+                    points: *mut f32,
+                    stride: usize,
+                ) {
+                    // SAFETY: the contract is the same.
+                    unsafe { super::input::<$v, F, M, R, T>($here, pixels, vectors, points, stride) }
+                }
             }
 
-            /// # Safety
-            /// The contract of [`super::kernel`], with the instructions enabled here.
-            $(#[target_feature(enable = $feature)])?
-            unsafe fn kernel<F: Algorithm<M, R, T>, const M: usize, const R: usize, const T: usize>(
-                taps: *const f32,
-                stride: usize,
-                vectors: usize,
-                points: *mut f32,
-                to_stride: usize,
-            ) {
-                // SAFETY: the contract is the same, and this function enables the features.
-                unsafe { super::kernel::<$v, F, M, R, T>(taps, stride, vectors, points, to_stride) }
+            level::$enable! {
+                /// # Safety
+                /// The contract of [`super::kernel`].
+                unsafe fn kernel<F: Algorithm<M, R, T>, const M: usize, const R: usize, const T: usize>(
+                    taps: *const f32,
+                    stride: usize,
+                    vectors: usize,
+                    points: *mut f32,
+                    to_stride: usize,
+                ) {
+                    // SAFETY: the contract is the same.
+                    unsafe { super::kernel::<$v, F, M, R, T>($here, taps, stride, vectors, points, to_stride) }
+                }
             }
 
-            /// # Safety
-            /// The contract of [`super::output`], with the instructions enabled here.
-            $(#[target_feature(enable = $feature)])?
-            unsafe fn output<F: Algorithm<M, R, T>, const M: usize, const R: usize, const T: usize>(
-                points: *const f32,
-                stride: usize,
-                vectors: usize,
-                pixels: *mut f32,
-                to_stride: usize,
-            ) {
-                // SAFETY: the contract is the same, and this function enables the features.
-                unsafe { super::output::<$v, F, M, R, T>(points, stride, vectors, pixels, to_stride) }
+            level::$enable! {
+                /// # Safety
+                /// The contract of [`super::output`].
+                unsafe fn output<F: Algorithm<M, R, T>, const M: usize, const R: usize, const T: usize>(
+                    points: *const f32,
+                    stride: usize,
+                    vectors: usize,
+                    pixels: *mut f32,
+                    to_stride: usize,
+                ) {
+                    // SAFETY: the contract is the same.
+                    unsafe { super::output::<$v, F, M, R, T>($here, points, stride, vectors, pixels, to_stride) }
+                }
             }
 
             const TWO: Transforms = Transforms {
@@ -366,17 +354,17 @@ macro_rules! compiled {
     };
 }
 
-compiled!(portable, Portable<f32, 4>);
+compiled!(portable, Portable<f32, 4>, baseline, ());
 #[cfg(test)]
-compiled!(portable8, Portable<f32, 8>);
+compiled!(portable8, Portable<f32, 8>, baseline, ());
 #[cfg(test)]
-compiled!(portable16, Portable<f32, 16>);
+compiled!(portable16, Portable<f32, 16>, baseline, ());
 #[cfg(target_arch = "x86_64")]
-compiled!(avx512, std::arch::x86_64::__m512, "avx512f");
+compiled!(avx512, F32x16, avx512, Avx512::here());
 #[cfg(target_arch = "x86_64")]
-compiled!(avx2, std::arch::x86_64::__m256, "avx2,fma");
+compiled!(avx2, F32x8, avx2, Avx2::here());
 #[cfg(target_arch = "aarch64")]
-compiled!(neon, std::arch::aarch64::float32x4_t, "neon");
+compiled!(neon, F32x4, neon, Neon::here());
 
 /// Returns this machine's transforms, with the vectors of its product kernels: 3 × 3 kernels to
 /// tiles of 2 × 2 and of 4 × 4 results, and 5 × 5 kernels to tiles of 2 × 2.
@@ -388,18 +376,13 @@ pub fn transforms() -> [Transforms; 3] {
         Some(Emulated::Neon | Emulated::Portable) => return portable::ALL,
         None => {}
     }
-    #[cfg(target_arch = "x86_64")]
-    {
-        if is_x86_feature_detected!("avx512f") {
-            return avx512::ALL;
-        }
-        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-            return avx2::ALL;
-        }
+    match level() {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512(_) => avx512::ALL,
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2(_) => avx2::ALL,
+        #[cfg(target_arch = "aarch64")]
+        Level::Neon(_) => neon::ALL,
+        Level::Baseline => portable::ALL,
     }
-    #[cfg(target_arch = "aarch64")]
-    if std::arch::is_aarch64_feature_detected!("neon") {
-        return neon::ALL;
-    }
-    portable::ALL
 }

@@ -8,7 +8,7 @@
 
 use super::lanes::{Lanes, WordOp};
 #[cfg(target_arch = "x86_64")]
-use super::register::Vector;
+use super::register::{F32x16, Vector};
 
 /// Returns `a * b + c`, rounded once if `FUSED`.
 #[inline(always)]
@@ -22,10 +22,10 @@ fn polynomial<const FUSED: bool, const N: usize>(x: f32, coefficients: [f32; N])
     coefficients.into_iter().reduce(|sum, next| fma::<FUSED>(sum, x, next)).unwrap_or(0.0)
 }
 
-/// Evaluates an expression for each of `K` registers `L`.
+/// Evaluates an expression for the number of each register of `x`.
 macro_rules! each {
-    ($k:ident => $e:expr) => {{
-        let mut all = [L::splat(0.0); K];
+    ($k:ident in $x:expr => $e:expr) => {{
+        let mut all = $x;
         for $k in 0..K {
             all[$k] = $e;
         }
@@ -38,46 +38,35 @@ macro_rules! each {
 /// Functions on [`Lanes`] in this module take several registers and apply each operation to all of
 /// them before the next one. Within one register each operation waits for the one before, and a
 /// processor looks ahead only so far for other work.
-///
-/// # Safety
-/// The processor must have the register's instructions. All functions on [`Lanes`] in this module
-/// have this contract.
 #[inline(always)]
-unsafe fn series<L: Lanes, const K: usize, const N: usize>(x: [L; K], coefficients: [f32; N]) -> [L; K] {
-    // SAFETY: the caller guarantees that the processor has the instructions.
-    unsafe {
-        let mut sum = [L::splat(coefficients[0]); K];
-        for coefficient in &coefficients[1..] {
-            let coefficient = L::splat(*coefficient);
-            sum = each!(k => coefficient.fma(sum[k], x[k]));
-        }
-        sum
+fn series<L: Lanes, const K: usize, const N: usize>(x: [L; K], coefficients: [f32; N]) -> [L; K] {
+    let proof = x[0].proof();
+    let mut sum = [L::splat(proof, coefficients[0]); K];
+    for coefficient in &coefficients[1..] {
+        let coefficient = L::splat(proof, *coefficient);
+        sum = each!(k in sum => coefficient.fma(sum[k], x[k]));
     }
+    sum
 }
 
 /// Evaluates [`series`] by pairs of neighbouring coefficients, which are combined by powers of
 /// x². That takes one operation more, but shortens the chain of dependent ones. `N` must be
 /// odd. Where products are rounded it would be less accurate, so [`series`] is used.
-///
-/// # Safety
-/// The contract of [`series`].
 #[inline(always)]
-unsafe fn series_of_pairs<L: Lanes, const K: usize, const N: usize>(x: [L; K], coefficients: [f32; N]) -> [L; K] {
+fn series_of_pairs<L: Lanes, const K: usize, const N: usize>(x: [L; K], coefficients: [f32; N]) -> [L; K] {
     const { assert!(N % 2 == 1) };
-    // SAFETY: the caller guarantees that the processor has the instructions.
-    unsafe {
-        if !L::FUSED {
-            return series(x, coefficients);
-        }
-        let square = each!(k => x[k].mul(x[k]));
-        let mut sum = [L::splat(coefficients[0]); K];
-        for pair in coefficients[1..].as_chunks::<2>().0 {
-            let [slope, constant] = pair.map(|c| L::splat(c));
-            let pair = each!(k => constant.fma(slope, x[k]));
-            sum = each!(k => pair[k].fma(sum[k], square[k]));
-        }
-        sum
+    let proof = x[0].proof();
+    if !L::FUSED {
+        return series(x, coefficients);
     }
+    let square = each!(k in x => x[k].mul(x[k]));
+    let mut sum = [L::splat(proof, coefficients[0]); K];
+    for pair in coefficients[1..].as_chunks::<2>().0 {
+        let [slope, constant] = pair.map(|c| L::splat(proof, c));
+        let pair = each!(k in x => constant.fma(slope, x[k]));
+        sum = each!(k in pair => pair[k].fma(sum[k], square[k]));
+    }
+    sum
 }
 
 /// Returns 2ⁿ for n in -126..=127.
@@ -120,33 +109,29 @@ pub const SIXTEENTHS: [f32; 16] = [
 ];
 
 /// Computes eˣ.
-///
-/// # Safety
-/// The contract of [`series`].
 #[inline(always)]
-pub unsafe fn exp<L: Lanes, const K: usize>(x: [L; K]) -> [L; K] {
-    // SAFETY: the caller guarantees that the processor has the instructions.
-    unsafe {
-        if L::SATURATES {
-            return exp_by_table(x);
-        }
-        // Beyond these bounds the result is 0 or infinity.
-        let x = each!(k => x[k].max(L::splat(-104.0)).min(L::splat(89.0)));
-        if L::EIGHTHS {
-            let (sum, more) = exp_by_eighths(x);
-            // The root without a power of two: [`Lanes::scale`] applies that in two steps.
-            let eighths = each!(k => sum[k].word(WordOp::And, word(7)).word(WordOp::ShiftLeft, word(20)));
-            let root = each!(k => sum[k].eighth().word(WordOp::Add, eighths[k]));
-            // n is the floor of the sum. Subtracting 7/16 before rounding to nearest gives the
-            // floor, since no multiple of 1/8 then lies halfway between two integers.
-            let n = each!(k => sum[k].sub(L::splat(ROUNDER / 8.0)).sub(L::splat(0.4375)));
-            let n = each!(k => n[k].add(L::splat(ROUNDER)).sub(L::splat(ROUNDER)));
-            return each!(k => root[k].fma(root[k], more[k]).scale(n[k]));
-        }
-        let sum = each!(k => L::splat(ROUNDER).fma(x[k], L::splat(std::f32::consts::LOG2_E)));
-        let power = exp_of_rest(x, sum);
-        each!(k => power[k].scale(sum[k].sub(L::splat(ROUNDER))))
+pub fn exp<L: Lanes, const K: usize>(x: [L; K]) -> [L; K] {
+    let proof = x[0].proof();
+    if L::SATURATES {
+        return exp_by_table(x);
     }
+    // Beyond these bounds the result is 0 or infinity.
+    let x = each!(k in x => x[k].max(L::splat(proof, -104.0)).min(L::splat(proof, 89.0)));
+    if L::EIGHTHS {
+        let (sum, more) = exp_by_eighths(x);
+        // The root without a power of two: [`Lanes::scale`] applies that in two steps.
+        let eighths =
+            each!(k in sum => sum[k].word(WordOp::And, word(proof, 7)).word(WordOp::ShiftLeft, word(proof, 20)));
+        let root = each!(k in sum => sum[k].eighth().word(WordOp::Add, eighths[k]));
+        // n is the floor of the sum. Subtracting 7/16 before rounding to nearest gives the
+        // floor, since no multiple of 1/8 then lies halfway between two integers.
+        let n = each!(k in sum => sum[k].sub(L::splat(proof, ROUNDER / 8.0)).sub(L::splat(proof, 0.4375)));
+        let n = each!(k in n => n[k].add(L::splat(proof, ROUNDER)).sub(L::splat(proof, ROUNDER)));
+        return each!(k in root => root[k].fma(root[k], more[k]).scale(n[k]));
+    }
+    let sum = each!(k in x => L::splat(proof, ROUNDER).fma(x[k], L::splat(proof, std::f32::consts::LOG2_E)));
+    let power = exp_of_rest(x, sum);
+    each!(k in power => power[k].scale(sum[k].sub(L::splat(proof, ROUNDER))))
 }
 
 /// The greatest |x| for which eˣ is known to be finite and not subnormal.
@@ -155,105 +140,80 @@ pub const NEAR: f32 = 87.0;
 
 /// Computes eˣ for |x| up to [`NEAR`], with fewer operations. NaN gives NaN with
 /// [`Lanes::SATURATES`] or [`Lanes::EIGHTHS`], and any value otherwise.
-///
-/// # Safety
-/// The contract of [`series`].
 #[inline(always)]
-pub unsafe fn exp_near<L: Lanes, const K: usize>(x: [L; K]) -> [L; K] {
-    // SAFETY: the caller guarantees that the processor has the instructions.
-    unsafe {
-        if L::SATURATES {
-            return exp_by_table(x);
-        }
-        if L::EIGHTHS {
-            let (sum, more) = exp_by_eighths(x);
-            // The sum's bits above the last three go to the exponent, which begins three bits above
-            // bit 20. The table makes up for the last three.
-            let root = each!(k => sum[k].eighth().word(WordOp::Add, sum[k].word(WordOp::ShiftLeft, word(20))));
-            return each!(k => root[k].fma(root[k], more[k]));
-        }
-        let sum = each!(k => L::splat(ROUNDER).fma(x[k], L::splat(std::f32::consts::LOG2_E)));
-        times_power(exp_of_rest(x, sum), sum)
+pub fn exp_near<L: Lanes, const K: usize>(x: [L; K]) -> [L; K] {
+    let proof = x[0].proof();
+    if L::SATURATES {
+        return exp_by_table(x);
     }
+    if L::EIGHTHS {
+        let (sum, more) = exp_by_eighths(x);
+        // The sum's bits above the last three go to the exponent, which begins three bits above
+        // bit 20. The table makes up for the last three.
+        let root =
+            each!(k in sum => sum[k].eighth().word(WordOp::Add, sum[k].word(WordOp::ShiftLeft, word(proof, 20))));
+        return each!(k in root => root[k].fma(root[k], more[k]));
+    }
+    let sum = each!(k in x => L::splat(proof, ROUNDER).fma(x[k], L::splat(proof, std::f32::consts::LOG2_E)));
+    times_power(exp_of_rest(x, sum), sum)
 }
 
 /// Returns a register with this word in every lane.
-///
-/// # Safety
-/// The contract of [`series`].
 #[inline(always)]
-unsafe fn word<L: Lanes>(word: u32) -> L {
-    // SAFETY: the caller guarantees that the processor has the instructions.
-    unsafe { L::splat(f32::from_bits(word)) }
+fn word<L: Lanes>(proof: L::Proof, word: u32) -> L {
+    L::splat(proof, f32::from_bits(word))
 }
 
 /// Splits x into n/8 · ln 2 + r. Returns n/8 plus an eighth of [`ROUNDER`], and exp(r) − 1.
-///
-/// # Safety
-/// The contract of [`series`].
 #[inline(always)]
-unsafe fn exp_by_eighths<L: Lanes, const K: usize>(x: [L; K]) -> ([L; K], [L; K]) {
-    // SAFETY: the caller guarantees that the processor has the instructions.
-    unsafe {
-        let rounder = L::splat(ROUNDER / 8.0);
-        let sum = each!(k => rounder.fma(x[k], L::splat(std::f32::consts::LOG2_E)));
-        let n = each!(k => sum[k].sub(rounder));
-        // ln 2 is split in two parts, the first short enough for exact multiples. |r| ≤ ln 2 / 16.
-        let r = each!(k => x[k].fma(n[k], L::splat(-0.693_359_4)).fma(n[k], L::splat(2.121_944_4e-4)));
-        // A polynomial fitted to (exp(r) − 1) / r.
-        let quotient = series(r, [0.166_668_6, 0.500_064_55, 1.0]);
-        (sum, each!(k => r[k].mul(quotient[k])))
-    }
+fn exp_by_eighths<L: Lanes, const K: usize>(x: [L; K]) -> ([L; K], [L; K]) {
+    let proof = x[0].proof();
+    let rounder = L::splat(proof, ROUNDER / 8.0);
+    let sum = each!(k in x => rounder.fma(x[k], L::splat(proof, std::f32::consts::LOG2_E)));
+    let n = each!(k in sum => sum[k].sub(rounder));
+    // ln 2 is split in two parts, the first short enough for exact multiples. |r| ≤ ln 2 / 16.
+    let r = each!(k in x => x[k].fma(n[k], L::splat(proof, -0.693_359_4)).fma(n[k], L::splat(proof, 2.121_944_4e-4)));
+    // A polynomial fitted to (exp(r) − 1) / r.
+    let quotient = series(r, [0.166_668_6, 0.500_064_55, 1.0]);
+    (sum, each!(k in r => r[k].mul(quotient[k])))
 }
 
 /// Computes exp(r), where r = x − n·ln 2 is the reduced argument and `sum` is n plus [`ROUNDER`].
-///
-/// # Safety
-/// The contract of [`series`].
 #[inline(always)]
-unsafe fn exp_of_rest<L: Lanes, const K: usize>(x: [L; K], sum: [L; K]) -> [L; K] {
-    // SAFETY: the caller guarantees that the processor has the instructions.
-    unsafe {
-        // |r| ≤ ln 2 / 2. ln 2 is split in two parts, the first short enough for exact multiples.
-        let n = each!(k => sum[k].sub(L::splat(ROUNDER)));
-        let r = each!(k => x[k].fma(n[k], L::splat(-0.693_359_4)).fma(n[k], L::splat(2.121_944_4e-4)));
-        // The coefficients above the powers 0 and 1 are fitted to (exp(r) − 1 − r) / r².
-        series(r, [0.001_392_621_3, 0.008_363_203, 0.041_666_556, 0.166_665_77, 0.5, 1.0, 1.0])
-    }
+fn exp_of_rest<L: Lanes, const K: usize>(x: [L; K], sum: [L; K]) -> [L; K] {
+    let proof = x[0].proof();
+    // |r| ≤ ln 2 / 2. ln 2 is split in two parts, the first short enough for exact multiples.
+    let n = each!(k in sum => sum[k].sub(L::splat(proof, ROUNDER)));
+    let r = each!(k in x => x[k].fma(n[k], L::splat(proof, -0.693_359_4)).fma(n[k], L::splat(proof, 2.121_944_4e-4)));
+    // The coefficients above the powers 0 and 1 are fitted to (exp(r) − 1 − r) / r².
+    series(r, [0.001_392_621_3, 0.008_363_203, 0.041_666_556, 0.166_665_77, 0.5, 1.0, 1.0])
 }
 
 /// Returns x · 2ⁿ, where `sum` is n plus [`ROUNDER`]. Both x and the result must be normal.
-///
-/// # Safety
-/// The contract of [`series`].
 #[inline(always)]
-unsafe fn times_power<L: Lanes, const K: usize>(x: [L; K], sum: [L; K]) -> [L; K] {
-    // SAFETY: the caller guarantees that the processor has the instructions. (The sum is added to
-    // the exponent: a float's exponent begins at bit 23, and the last bits of the rounder are 0.)
-    unsafe { each!(k => x[k].word(WordOp::Add, sum[k].word(WordOp::ShiftLeft, word(23)))) }
+fn times_power<L: Lanes, const K: usize>(x: [L; K], sum: [L; K]) -> [L; K] {
+    let proof = x[0].proof();
+    // The sum is added to the exponent: a float's exponent begins at bit 23, and the last bits of the
+    // rounder are 0.
+    each!(k in x => x[k].word(WordOp::Add, sum[k].word(WordOp::ShiftLeft, word(proof, 23))))
 }
 
 /// Computes eˣ where [`Lanes::SATURATES`], with fewer multiplications.
-///
-/// # Safety
-/// The contract of [`series`].
 #[inline(always)]
-unsafe fn exp_by_table<L: Lanes, const K: usize>(x: [L; K]) -> [L; K] {
-    // SAFETY: the caller guarantees that the processor has the instructions.
-    unsafe {
-        // x = (n + k / 16) ln 2 + r with |r| ≤ ln 2 / 32, where k is the last four bits of the sum.
-        let rounder = L::splat(ROUNDER / 16.0);
-        let sum = each!(k => rounder.fma(x[k], L::splat(std::f32::consts::LOG2_E)));
-        let n = each!(k => sum[k].sub(rounder));
-        let r = each!(k => x[k].fma(n[k], L::splat(-0.693_359_4)).fma(n[k], L::splat(2.121_944_4e-4)));
-        // If |x| is so large that n alone gives 0 or infinity, r may be anything; the limit keeps
-        // the result positive.
-        let r = each!(k => r[k].within(L::splat(0.03)));
-        // exp(r) − 1 = r (1 + r / 2 + r² / 6), with an error of r⁴ / 24 < 2⁻²⁶.
-        let root = each!(k => sum[k].root());
-        let quotient = series(r, [1.0 / 6.0, 0.5, 1.0]);
-        each!(k => root[k].fma(root[k], r[k].mul(quotient[k])).scale(n[k]))
-    }
+fn exp_by_table<L: Lanes, const K: usize>(x: [L; K]) -> [L; K] {
+    let proof = x[0].proof();
+    // x = (n + k / 16) ln 2 + r with |r| ≤ ln 2 / 32, where k is the last four bits of the sum.
+    let rounder = L::splat(proof, ROUNDER / 16.0);
+    let sum = each!(k in x => rounder.fma(x[k], L::splat(proof, std::f32::consts::LOG2_E)));
+    let n = each!(k in sum => sum[k].sub(rounder));
+    let r = each!(k in x => x[k].fma(n[k], L::splat(proof, -0.693_359_4)).fma(n[k], L::splat(proof, 2.121_944_4e-4)));
+    // If |x| is so large that n alone gives 0 or infinity, r may be anything; the limit keeps
+    // the result positive.
+    let r = each!(k in r => r[k].within(L::splat(proof, 0.03)));
+    // exp(r) − 1 = r (1 + r / 2 + r² / 6), with an error of r⁴ / 24 < 2⁻²⁶.
+    let root = each!(k in sum => sum[k].root());
+    let quotient = series(r, [1.0 / 6.0, 0.5, 1.0]);
+    each!(k in root => root[k].fma(root[k], r[k].mul(quotient[k])).scale(n[k]))
 }
 
 /// Computes ln x.
@@ -276,55 +236,45 @@ pub fn log<const FUSED: bool>(x: f32) -> f32 {
 }
 
 /// Computes the hyperbolic tangent.
-///
-/// # Safety
-/// The contract of [`series`].
 #[inline(always)]
-pub unsafe fn tanh<L: Lanes, const K: usize>(x: [L; K]) -> [L; K] {
-    // SAFETY: the caller guarantees that the processor has the instructions.
-    unsafe {
-        let a = each!(k => x[k].abs());
-        // Below 0.55: a polynomial in x² fitted to (tanh(x) / x − 1) / x².
-        let z = each!(k => x[k].mul(x[k]));
-        let p = series(z, [-0.006_615_756, 0.021_312_745, -0.053_910_066, 0.133_331_18, -0.333_333_3]);
-        let small = each!(k => x[k].fma(x[k], z[k].mul(p[k])));
-        let one = L::splat(1.0);
-        // From 10 on, 1 is the nearest float.
-        let power = exp_near(each!(k => a[k].add(a[k]).min(L::splat(20.0))));
-        let large = each!(k => one.sub(L::splat(2.0).div(power[k].add(one))).copysign(x[k]));
-        each!(k => large[k].if_less(L::splat(0.55), a[k], small[k]))
-    }
+pub fn tanh<L: Lanes, const K: usize>(x: [L; K]) -> [L; K] {
+    let proof = x[0].proof();
+    let a = each!(k in x => x[k].abs());
+    // Below 0.55: a polynomial in x² fitted to (tanh(x) / x − 1) / x².
+    let z = each!(k in x => x[k].mul(x[k]));
+    let p = series(z, [-0.006_615_756, 0.021_312_745, -0.053_910_066, 0.133_331_18, -0.333_333_3]);
+    let small = each!(k in x => x[k].fma(x[k], z[k].mul(p[k])));
+    let one = L::splat(proof, 1.0);
+    // From 10 on, 1 is the nearest float.
+    let power = exp_near(each!(k in a => a[k].add(a[k]).min(L::splat(proof, 20.0))));
+    let large = each!(k in power => one.sub(L::splat(proof, 2.0).div(power[k].add(one))).copysign(x[k]));
+    each!(k in large => large[k].if_less(L::splat(proof, 0.55), a[k], small[k]))
 }
 
 /// Computes the error function.
-///
-/// # Safety
-/// The contract of [`series`].
 #[inline(always)]
-pub unsafe fn erf<L: Lanes, const K: usize>(x: [L; K]) -> [L; K] {
-    // SAFETY: the caller guarantees that the processor has the instructions.
-    unsafe {
-        let a = each!(k => x[k].abs());
-        // Up to 0.6: x times a polynomial in x² fitted to erf(x) / x.
-        let z = each!(k => x[k].mul(x[k]));
-        let p = series(z, [0.004_512_362_6, -0.026_646_99, 0.112_809_92, -0.376_125_13, 0.128_379_15]);
-        let small = each!(k => x[k].fma(x[k], p[k]));
-        // From there to 4: 1 − 2^p, with p fitted to log₂ erfc. Beyond 4, 1 is the nearest float.
-        let p = series_of_pairs(
-            each!(k => a[k].min(L::splat(4.0))),
-            [3.188_234e-4, -0.004_724_716_3, 0.033_318_15, -0.152_371_06, -0.916_677_83, -1.628_318, 3.797_488_5e-5],
-        );
-        let sum = each!(k => L::splat(ROUNDER).add(p[k]));
-        let r = each!(k => p[k].sub(sum[k].sub(L::splat(ROUNDER))));
-        // A polynomial fitted to 2^r for |r| ≤ ½.
-        let power = series_of_pairs(
-            r,
-            [1.535_336_2e-4, 0.001_339_887_5, 0.009_618_437, 0.055_503_324, 0.240_226_48, std::f32::consts::LN_2, 1.0],
-        );
-        let power = times_power(power, sum);
-        let large = each!(k => L::splat(1.0).sub(power[k]).copysign(x[k]));
-        each!(k => large[k].if_less(L::splat(0.6), a[k], small[k]))
-    }
+pub fn erf<L: Lanes, const K: usize>(x: [L; K]) -> [L; K] {
+    let proof = x[0].proof();
+    let a = each!(k in x => x[k].abs());
+    // Up to 0.6: x times a polynomial in x² fitted to erf(x) / x.
+    let z = each!(k in x => x[k].mul(x[k]));
+    let p = series(z, [0.004_512_362_6, -0.026_646_99, 0.112_809_92, -0.376_125_13, 0.128_379_15]);
+    let small = each!(k in x => x[k].fma(x[k], p[k]));
+    // From there to 4: 1 − 2^p, with p fitted to log₂ erfc. Beyond 4, 1 is the nearest float.
+    let p = series_of_pairs(
+        each!(k in a => a[k].min(L::splat(proof, 4.0))),
+        [3.188_234e-4, -0.004_724_716_3, 0.033_318_15, -0.152_371_06, -0.916_677_83, -1.628_318, 3.797_488_5e-5],
+    );
+    let sum = each!(k in p => L::splat(proof, ROUNDER).add(p[k]));
+    let r = each!(k in p => p[k].sub(sum[k].sub(L::splat(proof, ROUNDER))));
+    // A polynomial fitted to 2^r for |r| ≤ ½.
+    let power = series_of_pairs(
+        r,
+        [1.535_336_2e-4, 0.001_339_887_5, 0.009_618_437, 0.055_503_324, 0.240_226_48, std::f32::consts::LN_2, 1.0],
+    );
+    let power = times_power(power, sum);
+    let large = each!(k in power => L::splat(proof, 1.0).sub(power[k]).copysign(x[k]));
+    each!(k in large => large[k].if_less(L::splat(proof, 0.6), a[k], small[k]))
 }
 
 /// The number of pieces of the error function, of a quarter each, and the coefficients of a piece.
@@ -371,37 +321,29 @@ static ERF: std::sync::LazyLock<[[f32; PIECES]; TERMS + 1]> = std::sync::LazyLoc
 
 /// Computes [`erf`] of each register by a table: one of 16 polynomials of degree 5, whose
 /// coefficients one instruction looks up.
-///
-/// # Safety
-/// The processor must have AVX-512 F and DQ.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-pub unsafe fn erf_by_table(all: &mut [std::arch::x86_64::__m512]) {
-    use std::arch::x86_64::{__m512, _mm512_castps_si512, _mm512_permutexvar_ps};
-    let table = &*ERF;
-    // SAFETY: the caller guarantees that the processor has the instructions. A row of the table has
-    // as many numbers as a register.
-    unsafe {
-        let splat = <__m512 as Vector>::splat;
-        // All rows stay in registers.
-        let [first, middle @ .., constant, multiple] =
-            table.each_ref().map(|row| <__m512 as Vector>::load(row.as_ptr()));
-        // Beyond the limit, the nearest float is 1 or the one before it.
-        let (one, limit, rounder) = (splat(1.0), splat(3.87), splat(ROUNDER));
-        for x in all {
-            let a = x.abs().min(limit);
-            let shifted = rounder.fma(a, splat(4.0));
-            let t = rounder.sub(shifted).fma(a, splat(4.0));
-            // The low bits of the rounded sum are the number of the piece.
-            let piece = _mm512_castps_si512(shifted);
-            let mut slope = _mm512_permutexvar_ps(piece, first);
-            for row in middle {
-                slope = _mm512_permutexvar_ps(piece, row).fma(slope, t);
-            }
-            let near = _mm512_permutexvar_ps(piece, constant).fma(a, _mm512_permutexvar_ps(piece, multiple));
-            let near = near.fma(slope, t).min(one);
-            *x = one.if_less(limit, x.abs(), near).copysign(*x);
+pub fn erf_by_table(all: &mut [F32x16]) {
+    let Some(proof) = all.first().map(|x| x.proof()) else { return };
+    // All rows stay in registers.
+    let [first, middle @ .., constant, multiple] = ERF.each_ref().map(|row| {
+        // SAFETY: a row has as many numbers as a register.
+        unsafe { F32x16::load(proof, row.as_ptr()) }
+    });
+    // Beyond the limit, the nearest float is 1 or the one before it.
+    let [one, limit, rounder, four] = [1.0, 3.87, ROUNDER, 4.0].map(|x| F32x16::splat(proof, x));
+    for x in all {
+        let a = x.abs().min(limit);
+        // The low bits of the rounded sum are the number of the piece.
+        let piece = rounder.fma(a, four);
+        let t = rounder.sub(piece).fma(a, four);
+        let mut slope = piece.look_up(first);
+        for row in middle {
+            slope = piece.look_up(row).fma(slope, t);
         }
+        let near = piece.look_up(constant).fma(a, piece.look_up(multiple));
+        let near = near.fma(slope, t).min(one);
+        *x = one.if_less(limit, x.abs(), near).copysign(*x);
     }
 }
 

@@ -66,57 +66,52 @@ fn powers() {
 }
 
 /// Evaluates `f` on one number, in the lanes of a register `L`.
-fn lane<L: Lanes>(f: unsafe fn([L; 1]) -> [L; 1]) -> impl Fn(f32) -> f32 {
+fn lane<L: Lanes>(proof: L::Proof, f: fn([L; 1]) -> [L; 1]) -> impl Fn(f32) -> f32 {
     move |x| {
         let mut out = [0.0; crate::cpu::vector::lanes::MOST_LANES];
-        // SAFETY: the caller checked that the processor has the instructions.
-        unsafe { f([L::splat(x)])[0].store(out.as_mut_ptr()) };
+        // SAFETY: the array has room for the lanes of any register.
+        unsafe { f([L::splat(proof, x)])[0].store(out.as_mut_ptr()) };
         out[L::LANES - 1]
     }
 }
 
-fn functions_of_lanes<L: Lanes>() {
-    assert!(everywhere(lane::<L>(exp), f64::exp) < 1.5);
-    assert!(error(lane::<L>(exp_near), f64::exp, -NEAR, NEAR) < 1.5);
-    let one_of_two = |x| {
-        lane::<L>(|[x]| {
-            let mut all = [x; 2];
-            // SAFETY: the caller checked that the processor has the instructions.
-            unsafe { L::exp_each(&mut all) };
-            [all[1]]
-        })(x)
-    };
+fn functions_of_lanes<L: Lanes>(proof: L::Proof) {
+    assert!(everywhere(lane::<L>(proof, exp), f64::exp) < 1.5);
+    assert!(error(lane::<L>(proof, exp_near), f64::exp, -NEAR, NEAR) < 1.5);
+    let one_of_two = lane::<L>(proof, |[x]| {
+        let mut all = [x; 2];
+        L::exp_each(&mut all);
+        [all[1]]
+    });
     assert!(everywhere(one_of_two, f64::exp) < 1.5);
-    assert!(everywhere(lane::<L>(tanh), f64::tanh) < 2.0);
-    assert!(everywhere(lane::<L>(erf), libm::erf) < 2.0);
-    assert_eq!(lane::<L>(erf)(-4.0), -1.0);
+    assert!(everywhere(lane::<L>(proof, tanh), f64::tanh) < 2.0);
+    assert!(everywhere(lane::<L>(proof, erf), libm::erf) < 2.0);
+    assert_eq!(lane::<L>(proof, erf)(-4.0), -1.0);
 }
 
 #[test]
 fn within_two_units_in_the_last_place() {
-    functions_of_lanes::<crate::cpu::vector::register::Portable<f32, 4>>();
+    functions_of_lanes::<crate::cpu::vector::register::Portable<f32, 4>>(());
     #[cfg(target_arch = "x86_64")]
     {
-        use std::arch::x86_64::{__m256, __m512};
-        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-            functions_of_lanes::<__m256>();
+        use crate::cpu::vector::register::F32x8;
+        use crate::cpu::vector::{Level, level};
+        if let Some(proof) = level().avx2() {
+            functions_of_lanes::<F32x8>(proof);
         }
-        if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512dq") {
-            functions_of_lanes::<__m512>();
-            let by_table = |x| {
-                lane::<__m512>(|mut x| {
-                    // SAFETY: the features were detected just above.
-                    unsafe { erf_by_table(&mut x) };
-                    x
-                })(x)
-            };
-            assert!(everywhere(by_table, libm::erf) < 2.0);
+        if let Level::Avx512(proof) = level() {
+            functions_of_lanes::<F32x16>(proof);
+            let by_table = lane::<F32x16>(proof, |mut x| {
+                erf_by_table(&mut x);
+                x
+            });
+            assert!(everywhere(&by_table, libm::erf) < 2.0);
             // Exactly -1, so that gelu is 0 far below 0.
             assert_eq!(by_table(-4.0), -1.0);
         }
     }
     #[cfg(target_arch = "aarch64")]
-    functions_of_lanes::<std::arch::aarch64::float32x4_t>();
+    functions_of_lanes::<crate::cpu::vector::register::F32x4>(crate::cpu::vector::Neon::here());
     assert!(everywhere(log::<false>, f64::ln) < 1.5);
     assert!(everywhere(log::<true>, f64::ln) < 1.5);
     let limit = TRIGONOMETRIC_LIMIT;

@@ -1,34 +1,30 @@
 use super::*;
 
 /// Tests words of all magnitudes, and shift counts within a word and beyond.
-fn words_equal_their_definition<L: Lanes>() {
+fn words_equal_their_definition<L: Lanes>(proof: L::Proof) {
     let words: Vec<u32> = (0..64).map(|i| (i as u32).wrapping_mul(0x9e37_79b9) >> (i % 32)).collect();
     let others = words.iter().copied().rev().chain(0..35);
     let by_lanes = |f: &dyn Fn() -> L| {
         let mut out = [0.0; MOST_LANES];
-        // SAFETY: the array has room for the lanes of any register. The caller checked that the
-        // processor has the instructions.
+        // SAFETY: the array has room for the lanes of any register.
         unsafe { f().store(out.as_mut_ptr()) };
         out[L::LANES - 1]
     };
     for other in others {
         for &word in &words {
-            // SAFETY: the caller checked that the processor has the instructions.
-            let [a, b] = [word, other].map(|x| unsafe { L::splat(f32::from_bits(x)) });
+            let [a, b] = [word, other].map(|x| L::splat(proof, f32::from_bits(x)));
             for op in WordOp::ALL.into_iter().filter(|op| *op != WordOp::RotateLeft || other < 32) {
-                // SAFETY: the caller checked that the processor has the instructions.
-                let got = by_lanes(&|| unsafe { a.word(op, b) }).to_bits();
+                let got = by_lanes(&|| a.word(op, b)).to_bits();
                 assert_eq!(got, op.apply(word, other), "{op:?} of {word:#x} and {other:#x}");
             }
-            // SAFETY: the caller checked that the processor has the instructions.
-            let floats = [true, false].map(|signed| by_lanes(&|| unsafe { a.words_as_floats(signed) }));
+            let floats = [true, false].map(|signed| by_lanes(&|| a.words_as_floats(signed)));
             assert_eq!(floats, [word as i32 as f32, word as f32], "{word:#x}");
         }
     }
 }
 
 /// A strip gives what [`elementary::exp`] gives, whichever way far arguments make the other ones go.
-fn exp_of_a_strip_is_that_of_each<L: Lanes>() {
+fn exp_of_a_strip_is_that_of_each<L: Lanes>(proof: L::Proof) {
     let near: Vec<f32> = (0..4 * L::LANES)
         .map(|i| (i as f32 - 20.0) * 4.1)
         .map(|x| x.clamp(-elementary::NEAR, elementary::NEAR))
@@ -36,8 +32,7 @@ fn exp_of_a_strip_is_that_of_each<L: Lanes>() {
     let bits = |all: [L; 4]| {
         all.map(|x| {
             let mut out = [0.0; MOST_LANES];
-            // SAFETY: the array has room for the lanes of any register. The caller checked that the
-            // processor has the instructions.
+            // SAFETY: the array has room for the lanes of any register.
             unsafe { x.store(out.as_mut_ptr()) };
             out.map(f32::to_bits)
         })
@@ -46,14 +41,11 @@ fn exp_of_a_strip_is_that_of_each<L: Lanes>() {
         for at in [0, L::LANES, 4 * L::LANES - 1] {
             let mut x = near.clone();
             x[at] = far;
-            // SAFETY: `x` has the lanes of four registers. The caller checked that the processor
-            // has the instructions.
-            let registers: [L; 4] = std::array::from_fn(|k| unsafe { L::load(x[k * L::LANES..].as_ptr()) });
+            // SAFETY: `x` has the lanes of four registers.
+            let registers: [L; 4] = std::array::from_fn(|k| unsafe { L::load(proof, x[k * L::LANES..].as_ptr()) });
             let mut all = registers;
-            // SAFETY: the caller checked that the processor has the instructions.
-            unsafe { L::exp_each(&mut all) };
-            // SAFETY: the caller checked that the processor has the instructions.
-            let each = registers.map(|x| unsafe { elementary::exp([x])[0] });
+            L::exp_each(&mut all);
+            let each = registers.map(|x| elementary::exp([x])[0]);
             assert_eq!(bits(all), bits(each), "{far} at {at}");
         }
     }
@@ -61,36 +53,40 @@ fn exp_of_a_strip_is_that_of_each<L: Lanes>() {
 
 #[test]
 fn exp_of_every_vector_unit() {
-    exp_of_a_strip_is_that_of_each::<Portable<f32, 4>>();
-    exp_of_a_strip_is_that_of_each::<Portable<f32, 8>>();
-    exp_of_a_strip_is_that_of_each::<Portable<f32, 16>>();
+    exp_of_a_strip_is_that_of_each::<Portable<f32, 4>>(());
+    exp_of_a_strip_is_that_of_each::<Portable<f32, 8>>(());
+    exp_of_a_strip_is_that_of_each::<Portable<f32, 16>>(());
     #[cfg(target_arch = "x86_64")]
     {
-        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-            exp_of_a_strip_is_that_of_each::<std::arch::x86_64::__m256>();
+        use crate::cpu::vector::register::{F32x8, F32x16};
+        use crate::cpu::vector::{Level, level};
+        if let Some(proof) = level().avx2() {
+            exp_of_a_strip_is_that_of_each::<F32x8>(proof);
         }
-        if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512dq") {
-            exp_of_a_strip_is_that_of_each::<std::arch::x86_64::__m512>();
+        if let Level::Avx512(proof) = level() {
+            exp_of_a_strip_is_that_of_each::<F32x16>(proof);
         }
     }
     #[cfg(target_arch = "aarch64")]
-    exp_of_a_strip_is_that_of_each::<std::arch::aarch64::float32x4_t>();
+    exp_of_a_strip_is_that_of_each::<crate::cpu::vector::register::F32x4>(crate::cpu::vector::Neon::here());
 }
 
 #[test]
 fn words_of_every_vector_unit() {
-    words_equal_their_definition::<Portable<f32, 4>>();
-    words_equal_their_definition::<Portable<f32, 8>>();
-    words_equal_their_definition::<Portable<f32, 16>>();
+    words_equal_their_definition::<Portable<f32, 4>>(());
+    words_equal_their_definition::<Portable<f32, 8>>(());
+    words_equal_their_definition::<Portable<f32, 16>>(());
     #[cfg(target_arch = "x86_64")]
     {
-        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-            words_equal_their_definition::<std::arch::x86_64::__m256>();
+        use crate::cpu::vector::register::{F32x8, F32x16};
+        use crate::cpu::vector::{Level, level};
+        if let Some(proof) = level().avx2() {
+            words_equal_their_definition::<F32x8>(proof);
         }
-        if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512dq") {
-            words_equal_their_definition::<std::arch::x86_64::__m512>();
+        if let Level::Avx512(proof) = level() {
+            words_equal_their_definition::<F32x16>(proof);
         }
     }
     #[cfg(target_arch = "aarch64")]
-    words_equal_their_definition::<std::arch::aarch64::float32x4_t>();
+    words_equal_their_definition::<crate::cpu::vector::register::F32x4>(crate::cpu::vector::Neon::here());
 }

@@ -1,11 +1,14 @@
+use super::row::lone;
 use super::*;
 use crate::cpu::memory::Register;
 use crate::cpu::vector::emulated::Emulated;
-use crate::cpu::vector::register::Portable;
+
+/// [`strips`] with some registers.
+type Strips<P> = unsafe fn(P, Place, &mut [Op], usize, usize);
 
 /// Computes `a` times a factor for each row, minus a number, with each row's sum and maximum.
 /// Compares [`run`] with plain loops.
-fn rows_equal_their_definition(strips: unsafe fn(Place, &mut [Op], usize, usize)) {
+fn rows_equal_their_definition<P: Copy>(proof: P, strips: Strips<P>) {
     for (length, rows) in [(1, 7), (5, 4), (16, 3), (31, 2), (32, 3), (47, 3), (64, 2), (100, 3), (128, 2), (333, 4)] {
         let mut a: Vec<f32> = (0..length * rows).map(|i| ((i * 37) % 101) as f32 - 50.0).collect();
         let mut factors: Vec<f32> = (0..rows * MOST_LANES).map(|i| (1 + i / MOST_LANES) as f32).collect();
@@ -34,7 +37,7 @@ fn rows_equal_their_definition(strips: unsafe fn(Place, &mut [Op], usize, usize)
             aggregate(Code::Greatest, 1),
         ];
         // SAFETY: every place has room for this many rows, and nothing overlaps.
-        unsafe { strips(Place::elements(place(&mut a)), &mut ops, length, rows) };
+        unsafe { strips(proof, Place::elements(place(&mut a)), &mut ops, length, rows) };
         fence();
         assert_eq!(&past.elements::<f32>()[..out.len()], out, "past the caches, {rows} rows of {length}");
         for (row, (out, a)) in out.chunks(length).zip(a.chunks(length)).enumerate() {
@@ -48,7 +51,7 @@ fn rows_equal_their_definition(strips: unsafe fn(Place, &mut [Op], usize, usize)
 }
 
 /// Runs chains of one operation, with and without an aggregate, and compares them with plain loops.
-fn loops_equal_their_definition(strips: unsafe fn(Place, &mut [Op], usize, usize)) {
+fn loops_equal_their_definition<P: Copy>(proof: P, strips: Strips<P>) {
     for (length, rows) in [(64, 1), (128, 3), (300, 2), (1024, 4)] {
         let mut x: Vec<f32> = (0..length * rows).map(|i| ((i * 37) % 101) as f32 - 50.0).collect();
         let (mut parts, mut registers) = (vec![[0f32; MOST_LANES]; 2 * rows], vec![0f32; MOST_LANES]);
@@ -67,7 +70,7 @@ fn loops_equal_their_definition(strips: unsafe fn(Place, &mut [Op], usize, usize
                 ops.extend(aggregate.map(|code| Op::new(code, sums, whole)));
                 assert!(lone(&ops).is_some());
                 // SAFETY: every place has room for this many rows, and nothing overlaps.
-                unsafe { strips(Place::elements(x.as_mut_ptr().cast()), &mut ops, length, rows) };
+                unsafe { strips(proof, Place::elements(x.as_mut_ptr().cast()), &mut ops, length, rows) };
                 for (row, (out, x)) in out.chunks(length).zip(x.chunks(length)).enumerate() {
                     let by = if code == Code::Nothing { 1.0 } else { (row + 1) as f32 };
                     let expected: Vec<f32> = x.iter().map(|x| x / by).collect();
@@ -92,7 +95,7 @@ fn loops_equal_their_definition(strips: unsafe fn(Place, &mut [Op], usize, usize
 }
 
 /// Returns [`strips`] with the emulated vectors of an instruction set.
-pub fn emulated(set: Emulated) -> unsafe fn(Place, &mut [Op], usize, usize) {
+pub fn emulated(set: Emulated) -> Strips<()> {
     match set {
         Emulated::Avx512 => strips::<Portable<f32, 16>>,
         Emulated::Avx2 => strips::<Portable<f32, 8>>,
@@ -103,18 +106,18 @@ pub fn emulated(set: Emulated) -> unsafe fn(Place, &mut [Op], usize, usize) {
 #[test]
 fn every_vector_unit() {
     for set in Emulated::ALL {
-        loops_equal_their_definition(emulated(set));
-        rows_equal_their_definition(emulated(set));
+        loops_equal_their_definition((), emulated(set));
+        rows_equal_their_definition((), emulated(set));
     }
     #[cfg(target_arch = "x86_64")]
     {
-        if level() >= Level::Avx2 {
-            rows_equal_their_definition(x86::avx2);
-            loops_equal_their_definition(x86::avx2);
+        if let Some(proof) = level().avx2() {
+            rows_equal_their_definition(proof, avx2);
+            loops_equal_their_definition(proof, avx2);
         }
-        if level() >= Level::Avx512 {
-            rows_equal_their_definition(x86::avx512);
-            loops_equal_their_definition(x86::avx512);
+        if let Level::Avx512(proof) = level() {
+            rows_equal_their_definition(proof, avx512);
+            loops_equal_their_definition(proof, avx512);
         }
     }
 }

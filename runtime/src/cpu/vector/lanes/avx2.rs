@@ -1,0 +1,118 @@
+//! Lanes of AVX2.
+
+use super::{LESS, Lanes, POWERS_OF_EIGHTHS, WordOp, by_groups, instructions};
+use crate::cpu::vector::elementary;
+use crate::cpu::vector::register::{F32x8, Vector};
+use std::arch::x86_64::*;
+
+#[allow(unused_unsafe, reason = "where the target has the instructions by default, most intrinsics are safe")]
+impl Lanes for F32x8 {
+    const EIGHTHS: bool = true;
+
+    instructions! {
+        sub(a, b) => _mm256_sub_ps(a, b);
+        mul(a, b) => _mm256_mul_ps(a, b);
+        div(a, b) => _mm256_div_ps(a, b);
+        sqrt(a) => _mm256_sqrt_ps(a);
+        abs(a) => _mm256_andnot_ps(_mm256_set1_ps(-0.0), a);
+        neg(a) => _mm256_xor_ps(_mm256_set1_ps(-0.0), a);
+        copysign(a, b) => {
+            let sign = _mm256_set1_ps(-0.0);
+            _mm256_or_ps(_mm256_andnot_ps(sign, a), _mm256_and_ps(sign, b))
+        };
+        if_less(x, a, b, y) => _mm256_blendv_ps(y, x, _mm256_cmp_ps::<LESS>(a, b));
+        scale(a, n) => {
+            let n = _mm256_cvtps_epi32(n);
+            let half = _mm256_srai_epi32::<1>(n);
+            _mm256_mul_ps(_mm256_mul_ps(a, power_of_two(half)), power_of_two(_mm256_sub_epi32(n, half)))
+        };
+        // The table has as many numbers as the register has lanes.
+        eighth(a) => {
+            _mm256_permutevar8x32_ps(_mm256_loadu_ps(POWERS_OF_EIGHTHS.as_ptr()), _mm256_castps_si256(a))
+        };
+    }
+
+    #[inline(always)]
+    fn word(self, op: WordOp, other: Self) -> Self {
+        // SAFETY: the registers prove that the processor has the instructions.
+        let result = unsafe {
+            let (a, b) = (_mm256_castps_si256(self.0), _mm256_castps_si256(other.0));
+            _mm256_castsi256_ps(match op {
+                WordOp::Add => _mm256_add_epi32(a, b),
+                WordOp::Sub => _mm256_sub_epi32(a, b),
+                WordOp::Mul => _mm256_mullo_epi32(a, b),
+                WordOp::And => _mm256_and_si256(a, b),
+                WordOp::Or => _mm256_or_si256(a, b),
+                WordOp::Xor => _mm256_xor_si256(a, b),
+                WordOp::ShiftLeft => _mm256_sllv_epi32(a, b),
+                WordOp::ShiftRight => _mm256_srlv_epi32(a, b),
+                WordOp::ShiftRightSigned => _mm256_srav_epi32(a, b),
+                WordOp::RotateLeft => {
+                    let rest = _mm256_sub_epi32(_mm256_set1_epi32(32), b);
+                    _mm256_or_si256(_mm256_sllv_epi32(a, b), _mm256_srlv_epi32(a, rest))
+                }
+            })
+        };
+        Self(result, self.1)
+    }
+
+    // Both halves of a word are exact floats, and their sum is rounded once.
+    #[inline(always)]
+    fn words_as_floats(self, signed: bool) -> Self {
+        // SAFETY: the register proves that the processor has the instructions.
+        let (low, high) = unsafe {
+            let a = _mm256_castps_si256(self.0);
+            let high = if signed { _mm256_srai_epi32::<16>(a) } else { _mm256_srli_epi32::<16>(a) };
+            let low = _mm256_and_si256(a, _mm256_set1_epi32(0xffff));
+            (_mm256_cvtepi32_ps(low), _mm256_cvtepi32_ps(high))
+        };
+        Self(low, self.1).fma(Self(high, self.1), Self::splat(self.1, 65536.0))
+    }
+
+    #[inline(always)]
+    unsafe fn store_past(self, p: *mut f32) {
+        // SAFETY: the register proves that the processor has the instruction. The caller guarantees
+        // that `p` is writable and aligned to the register's size.
+        unsafe { _mm256_stream_ps(p, self.0) }
+    }
+
+    // Almost all arguments are near. One test for all registers costs less than it saves on each; a
+    // branch for each register would keep them from being computed side by side.
+    #[inline(always)]
+    fn exp_each<const K: usize>(all: &mut [Self; K]) {
+        let proof = all[0].1;
+        let zero = Self::splat(proof, 0.0);
+        let (mut least, mut greatest) = (zero, zero);
+        for x in &*all {
+            // A NaN leaves both unchanged. Either function maps NaN to NaN.
+            (least, greatest) = (least.min(*x), greatest.max(*x));
+        }
+        let near = Self::splat(proof, elementary::NEAR);
+        let least = least.neg();
+        // SAFETY: the registers prove that the processor has the instructions.
+        let is_near = unsafe {
+            let far = _mm256_or_ps(
+                _mm256_cmp_ps::<_CMP_GT_OQ>(least.0, near.0),
+                _mm256_cmp_ps::<_CMP_GT_OQ>(greatest.0, near.0),
+            );
+            _mm256_testz_ps(far, _mm256_set1_ps(-0.0)) == 1
+        };
+        if is_near {
+            by_groups!(all, elementary::exp_near);
+        } else {
+            let mut copy = *all;
+            by_groups!(std::hint::black_box(&mut copy[..]), elementary::exp);
+            *all = copy;
+        }
+    }
+}
+
+/// Returns 2ⁿ for n in -126..=127.
+///
+/// # Safety
+/// - The processor must have AVX2.
+#[inline(always)]
+unsafe fn power_of_two(n: __m256i) -> __m256 {
+    // SAFETY: the caller guarantees that the processor has the instructions.
+    unsafe { _mm256_castsi256_ps(_mm256_slli_epi32::<23>(_mm256_add_epi32(n, _mm256_set1_epi32(127)))) }
+}

@@ -1,0 +1,130 @@
+//! Lanes of AVX-512.
+
+use super::{LESS, Lanes, WordOp, instructions};
+use crate::cpu::vector::elementary;
+use crate::cpu::vector::register::F32x16;
+use std::arch::x86_64::*;
+
+/// The number of lesser magnitude, with its own sign.
+const LESSER_MAGNITUDE: i32 = 0b0110;
+
+#[allow(unused_unsafe, reason = "where the target has the instructions by default, most intrinsics are safe")]
+impl Lanes for F32x16 {
+    const SATURATES: bool = true;
+
+    instructions! {
+        sub(a, b) => _mm512_sub_ps(a, b);
+        mul(a, b) => _mm512_mul_ps(a, b);
+        div(a, b) => _mm512_div_ps(a, b);
+        sqrt(a) => _mm512_sqrt_ps(a);
+        abs(a) => _mm512_andnot_ps(_mm512_set1_ps(-0.0), a);
+        neg(a) => _mm512_xor_ps(_mm512_set1_ps(-0.0), a);
+        copysign(a, b) => {
+            // The truth table is `sign ? b : a`, bit by bit.
+            let sign = _mm512_castps_si512(_mm512_set1_ps(-0.0));
+            let (a, b) = (_mm512_castps_si512(a), _mm512_castps_si512(b));
+            _mm512_castsi512_ps(_mm512_ternarylogic_epi32::<0b1100_1010>(sign, b, a))
+        };
+        if_less(x, a, b, y) => _mm512_mask_blend_ps(_mm512_cmp_ps_mask::<LESS>(a, b), y, x);
+        scale(a, n) => _mm512_scalef_ps(a, n);
+        // The table has as many numbers as the register has lanes.
+        root(a) => _mm512_permutexvar_ps(_mm512_castps_si512(a), _mm512_loadu_ps(elementary::SIXTEENTHS.as_ptr()));
+        within(a, limit) => _mm512_range_ps::<LESSER_MAGNITUDE>(a, limit);
+    }
+
+    #[inline(always)]
+    fn word(self, op: WordOp, other: Self) -> Self {
+        // SAFETY: the registers prove that the processor has the instructions.
+        let result = unsafe {
+            let (a, b) = (_mm512_castps_si512(self.0), _mm512_castps_si512(other.0));
+            _mm512_castsi512_ps(match op {
+                WordOp::Add => _mm512_add_epi32(a, b),
+                WordOp::Sub => _mm512_sub_epi32(a, b),
+                WordOp::Mul => _mm512_mullo_epi32(a, b),
+                WordOp::And => _mm512_and_si512(a, b),
+                WordOp::Or => _mm512_or_si512(a, b),
+                WordOp::Xor => _mm512_xor_si512(a, b),
+                WordOp::ShiftLeft => _mm512_sllv_epi32(a, b),
+                WordOp::ShiftRight => _mm512_srlv_epi32(a, b),
+                WordOp::ShiftRightSigned => _mm512_srav_epi32(a, b),
+                WordOp::RotateLeft => _mm512_rolv_epi32(a, b),
+            })
+        };
+        Self(result, self.1)
+    }
+
+    #[inline(always)]
+    fn words_as_floats(self, signed: bool) -> Self {
+        // SAFETY: the register proves that the processor has the instructions.
+        let floats = unsafe {
+            let a = _mm512_castps_si512(self.0);
+            if signed { _mm512_cvtepi32_ps(a) } else { _mm512_cvtepu32_ps(a) }
+        };
+        Self(floats, self.1)
+    }
+
+    #[inline(always)]
+    unsafe fn load_part(proof: Self::Proof, p: *const f32, length: usize) -> Self {
+        // SAFETY: the proof says that the processor has the instruction. The caller guarantees
+        // `length` readable numbers at `p`.
+        Self(unsafe { _mm512_maskz_loadu_ps(part(length), p) }, proof)
+    }
+
+    #[inline(always)]
+    unsafe fn store_part(self, p: *mut f32, length: usize) {
+        // SAFETY: the register proves that the processor has the instruction. The caller guarantees
+        // `length` writable numbers at `p`.
+        unsafe { _mm512_mask_storeu_ps(p, part(length), self.0) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_past(self, p: *mut f32) {
+        // SAFETY: the register proves that the processor has the instruction. The caller guarantees
+        // that `p` is writable and aligned to the register's size.
+        unsafe { _mm512_stream_ps(p, self.0) }
+    }
+
+    #[inline(always)]
+    fn first(self, length: usize, other: Self) -> Self {
+        // SAFETY: the registers prove that the processor has the instruction.
+        Self(unsafe { _mm512_mask_blend_ps(part(length), other.0, self.0) }, self.1)
+    }
+
+    #[inline(always)]
+    unsafe fn choose(self, conditions: *const u8, other: Self) -> Self {
+        // SAFETY: the registers prove that the processor has the instructions. The caller
+        // guarantees `LANES` readable bytes.
+        let chosen = unsafe {
+            let conditions = _mm_loadu_si128(conditions.cast());
+            _mm512_mask_blend_ps(_mm_test_epi8_mask(conditions, conditions), other.0, self.0)
+        };
+        Self(chosen, self.1)
+    }
+
+    #[inline(always)]
+    unsafe fn compare<const R: i32>(self, other: Self, to: *mut u8) {
+        // SAFETY: the registers prove that the processor has the instructions. The caller
+        // guarantees `LANES` writable bytes.
+        unsafe { _mm_storeu_si128(to.cast(), _mm_maskz_set1_epi8(_mm512_cmp_ps_mask::<R>(self.0, other.0), 1)) }
+    }
+
+    #[inline(always)]
+    fn erf_each(all: &mut [Self]) {
+        elementary::erf_by_table(all)
+    }
+}
+
+impl F32x16 {
+    /// Returns for each lane the lane of `table` that its last four bits name.
+    #[inline(always)]
+    pub fn look_up(self, table: Self) -> Self {
+        // SAFETY: the registers prove that the processor has the instructions.
+        Self(unsafe { _mm512_permutexvar_ps(_mm512_castps_si512(self.0), table.0) }, self.1)
+    }
+}
+
+/// Returns the mask of the lanes below `length`.
+#[inline(always)]
+fn part(length: usize) -> __mmask16 {
+    ((1u32 << length) - 1) as __mmask16
+}

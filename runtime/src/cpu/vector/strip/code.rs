@@ -1,0 +1,155 @@
+//! The operations of a chain, and the places of their operands.
+
+use crate::cpu::vector::lanes::WordOp;
+
+/// An operation on a strip's value `x` and the values at the places `a` and `b`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Code {
+    Nothing,
+    /// `a`
+    Take,
+    Add,
+    Sub,
+    /// `a - x`
+    SubFrom,
+    Mul,
+    Div,
+    /// `a / x`
+    DivInto,
+    /// Divides `x` by the two parts of a divisor's [`reciprocal`](super::reciprocal).
+    DivEvenly,
+    /// `x < a ? a : x`
+    Max,
+    /// `a < x ? x : a`
+    MaxOf,
+    /// `a < x ? a : x`
+    Min,
+    /// `x < a ? x : a`
+    MinOf,
+    /// `x * a + b`
+    MulAdd,
+    /// `x * a - b`
+    MulSub,
+    /// `b - x * a`
+    MulSubFrom,
+    /// `a * b + x`
+    AddMul,
+    Square,
+    Neg,
+    Abs,
+    Sqrt,
+    Recip,
+    Rsqrt,
+    Exp,
+    /// `exp(x - a)`
+    ExpSub,
+    Tanh,
+    Erf,
+    /// `x op a`, on 32-bit integers.
+    Word(WordOp),
+    /// The floats nearest to signed or unsigned 32-bit integers.
+    FromSigned,
+    FromUnsigned,
+    /// `b` where the condition at `a` holds, else `x`.
+    ReplaceWhere,
+    /// `x` where the condition at `a` holds, else `b`.
+    ReplaceElse,
+    /// These store at `b` whether `x` and `a` are in the relation.
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+    /// Stores `x` at `a` with non-temporal stores, past the caches, where the processor has them.
+    /// The address of every register must be [`ALIGNED`]. Other threads see the values after a
+    /// [`fence`](super::fence).
+    KeepPast,
+    /// Prefetches `a` for reading.
+    Fetch,
+    /// Prefetches `a` for writing.
+    FetchToWrite,
+    /// Adds up `x` over a row in the register at `a`, and stores the row's sum at `b`.
+    Sum,
+    /// The same for the maximum.
+    Greatest,
+    /// The same for the minimum.
+    Least,
+}
+
+impl Code {
+    /// Returns the aggregate of no values, for operations that aggregate.
+    pub fn identity(self) -> Option<f32> {
+        match self {
+            Code::Sum => Some(0.0),
+            Code::Greatest => Some(f32::NEG_INFINITY),
+            Code::Least => Some(f32::INFINITY),
+            _ => None,
+        }
+    }
+}
+
+/// The place of a chunk's numbers (or conditions): one for each element, or one register for each
+/// row. It is two words, so that it is passed in registers.
+#[derive(Clone, Copy)]
+pub struct Place {
+    pub start: *mut u8,
+    /// For a register for each row, the bytes from one row's to the next. Negative for one number
+    /// for each element.
+    pub row: isize,
+}
+
+// SAFETY: it is only an address. Accessing the memory there is the unsafe operation.
+unsafe impl Send for Place {}
+
+impl Place {
+    /// No place.
+    pub const NONE: Place = Place::rows(std::ptr::null_mut(), 0);
+
+    /// Creates a place with one number for each element of the chunk.
+    pub const fn elements(start: *mut u8) -> Self {
+        Place { start, row: -1 }
+    }
+
+    /// Creates a place with one register for each row, `row` bytes apart.
+    pub const fn rows(start: *mut u8, row: usize) -> Self {
+        Place { start, row: row as isize }
+    }
+
+    /// Returns the address of the chunk's element number `element + after`, each of `bytes` bytes,
+    /// or that of the current row's register.
+    #[inline(always)]
+    pub fn at(self, element: usize, after: usize, bytes: usize) -> *mut u8 {
+        // Branch-free: the mask is all ones or 0.
+        let mask = (self.row >> (isize::BITS - 1)) as usize;
+        self.start.wrapping_add((element * bytes) & mask).wrapping_add(after * (bytes & mask))
+    }
+
+    /// Returns whether this is [`Place::NONE`].
+    pub fn is_none(self) -> bool {
+        self.start.is_null()
+    }
+
+    /// Moves on to the next row.
+    #[inline(always)]
+    pub fn advance(&mut self) {
+        self.start = self.start.wrapping_offset(self.row.max(0));
+    }
+}
+
+/// One operation of a chain, with its places. If `keep` is not [`Place::NONE`], the resulting `x`
+/// is stored there, element by element.
+#[derive(Clone, Copy)]
+pub struct Op {
+    pub code: Code,
+    pub a: Place,
+    pub b: Place,
+    pub keep: Place,
+}
+
+impl Op {
+    /// Creates an operation whose result is not stored.
+    pub fn new(code: Code, a: Place, b: Place) -> Self {
+        Self { code, a, b, keep: Place::NONE }
+    }
+}
