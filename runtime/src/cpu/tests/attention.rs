@@ -1,5 +1,6 @@
 //! Nests of attention in blocks of any size, also with remainders, against the reference for nests.
 
+use proptest::test_runner::TestRng;
 use tile_compiler::interpret::nest;
 use tile_compiler::pipeline;
 use tile_compiler::plan::Work;

@@ -73,54 +73,7 @@ impl Machine<'_> {
             self.ahead.drain(..).for_each(|(code, place)| bench.push(code, place, Place::NONE));
         }
         for step in &chain.moves {
-            match *step {
-                Move::Apply(code, values) => {
-                    let [a, b] = values.map(|value| value.map_or(Place::NONE, |v| self.place::<f32>(v, &mut bench)));
-                    bench.push(code, a, b);
-                }
-                Move::Divide(by) => match self.reciprocals(by, &mut bench) {
-                    Some([high, low]) => bench.push(Code::DivEvenly, high, low),
-                    None => {
-                        let a = self.place::<f32>(by, &mut bench);
-                        bench.push(Code::Div, a, Place::NONE);
-                    }
-                },
-                Move::Replace { condition, when, by } => {
-                    if self.is_uniform(condition) {
-                        if (self.value::<Bool>(condition)[0].0 != 0) == when {
-                            let by = self.place::<f32>(by, &mut bench);
-                            bench.push(Code::Take, by, Place::NONE);
-                        }
-                        continue;
-                    }
-                    self.widen(condition, self.length);
-                    let by = self.place::<f32>(by, &mut bench);
-                    let condition = self.place::<Bool>(condition, &mut bench);
-                    bench.push(if when { Code::ReplaceWhere } else { Code::ReplaceElse }, condition, by);
-                }
-                Move::Compare(code, with, value) => {
-                    let with = self.place::<f32>(with, &mut bench);
-                    let to = self.target(chain, value);
-                    bench.push(code, with, to);
-                }
-                Move::Keep(value) => {
-                    let past = past && self.sink(value).is_some();
-                    let to = self.target(chain, value);
-                    if past { bench.push(Code::KeepPast, to, Place::NONE) } else { bench.keep(to) }
-                }
-                Move::Aggregate(aggregation, value) => {
-                    let code = match aggregation {
-                        Aggregation::Max => Code::Greatest,
-                        Aggregation::Min => Code::Least,
-                        _ => Code::Sum,
-                    };
-                    let register = chain.register(value);
-                    self.at[value] = self.whole_rows(register);
-                    let to = Place::rows(self.registers[register].start(), size_of::<f32>());
-                    let sums = bench.register();
-                    bench.push(code, sums, to);
-                }
-            }
+            self.bind(chain, *step, past, &mut bench);
         }
         // SAFETY: the contract of `strip::run` holds:
         // - Elementwise places: `place` and `target` return memory that holds the chunk's elements.
@@ -136,6 +89,58 @@ impl Machine<'_> {
         //   `run_chain` checks, and the chain is the last of the chunk.
         unsafe { strip::run(from, &mut bench.ops, self.length / rows, rows) };
         self.bench = bench;
+    }
+
+    /// Adds the operations of one step of a chain.
+    fn bind(&mut self, chain: &Chain, step: Move, past: bool, bench: &mut Bench) {
+        match step {
+            Move::Apply(code, values) => {
+                let [a, b] = values.map(|value| value.map_or(Place::NONE, |v| self.place::<f32>(v, bench)));
+                bench.push(code, a, b);
+            }
+            Move::Divide(by) => match self.reciprocals(by, bench) {
+                Some([high, low]) => bench.push(Code::DivEvenly, high, low),
+                None => {
+                    let a = self.place::<f32>(by, bench);
+                    bench.push(Code::Div, a, Place::NONE);
+                }
+            },
+            Move::Replace { condition, when, by } => {
+                if self.is_uniform(condition) {
+                    if (self.value::<Bool>(condition)[0].0 != 0) == when {
+                        let by = self.place::<f32>(by, bench);
+                        bench.push(Code::Take, by, Place::NONE);
+                    }
+                    return;
+                }
+                self.widen(condition, self.length);
+                let by = self.place::<f32>(by, bench);
+                let condition = self.place::<Bool>(condition, bench);
+                bench.push(if when { Code::ReplaceWhere } else { Code::ReplaceElse }, condition, by);
+            }
+            Move::Compare(code, with, value) => {
+                let with = self.place::<f32>(with, bench);
+                let to = self.target(chain, value);
+                bench.push(code, with, to);
+            }
+            Move::Keep(value) => {
+                let past = past && self.sink(value).is_some();
+                let to = self.target(chain, value);
+                if past { bench.push(Code::KeepPast, to, Place::NONE) } else { bench.keep(to) }
+            }
+            Move::Aggregate(aggregation, value) => {
+                let code = match aggregation {
+                    Aggregation::Max => Code::Greatest,
+                    Aggregation::Min => Code::Least,
+                    _ => Code::Sum,
+                };
+                let register = chain.register(value);
+                self.at[value] = self.whole_rows(register);
+                let to = Place::rows(self.registers[register].start(), size_of::<f32>());
+                let sums = bench.register();
+                bench.push(code, sums, to);
+            }
+        }
     }
 
     /// Returns the reciprocals, in two parts, of a divisor that is the same all over a row, if

@@ -7,8 +7,30 @@ use crate::cpu::memory::{Output, elements, prefetch};
 use crate::cpu::vector;
 use crate::cpu::vector::number::{Number, typed};
 use crate::cpu::vector::strip::{Code, Place};
+use std::ops::Range;
 use tile_compiler::dtype::DType;
 use tile_compiler::scalar::Value;
+
+/// The elements that a load reads for a chunk.
+#[derive(Clone, Copy)]
+struct Source<'a, T> {
+    reader: &'a Reader,
+    data: &'a [T],
+    /// The position in the tensor of the first element of `data`.
+    first: i64,
+    /// Whether every condition holds all over the chunk.
+    whole: bool,
+    /// The offset, with the conditions unless `whole`.
+    lines: &'a Lines,
+}
+
+impl<T> Source<'_, T> {
+    /// Returns the part of a piece in which every condition holds.
+    #[inline]
+    fn part(&self, piece: &Piece) -> Range<usize> {
+        piece.where_at_least_zero(1, &self.lines.steps)
+    }
+}
 
 impl Machine<'_> {
     /// Returns the position of a chunk's first element, if the lines have all of it in one piece.
@@ -62,66 +84,82 @@ impl Machine<'_> {
     /// Reads a chunk: in place if its elements are contiguous, else into `out`. Returns the number
     /// of elements read: 1 if they are all the same.
     pub(super) fn load<T: Number>(&mut self, reader: &Reader, start: usize, value: Value, out: &mut [T]) -> usize {
-        let (space, length) = (&self.tape.space, out.len());
         let operand = self.operands[reader.operand];
         if let Some(output) = operand.over {
             return self.load_own(reader, output, start, value, out);
         }
-        let data: &[T] = elements(operand.bytes);
-        let first = operand.first as i64;
-        let whole = reader.conditions.all_hold(space, &mut self.walker, start, length);
+        let whole = reader.conditions.all_hold(&self.tape.space, &mut self.walker, start, out.len());
         let lines = if whole { &reader.offset } else { &reader.guarded };
-        let step = lines.steps[0];
-        // The part of a piece in which every condition holds.
-        let holds = |piece: &Piece| piece.where_at_least_zero(1, &lines.steps);
+        let source = Source { reader, data: elements(operand.bytes), first: operand.first as i64, whole, lines };
+        if reader.dynamic.is_empty() {
+            self.load_affine(source, start, value, out)
+        } else {
+            self.load_dynamic(source, start, value, out)
+        }
+    }
+
+    /// Reads a chunk whose addresses are known in advance.
+    #[inline]
+    fn load_affine<T: Number>(&mut self, source: Source<T>, start: usize, value: Value, out: &mut [T]) -> usize {
+        let Source { data, first, whole, lines, .. } = source;
+        let (space, length, step) = (&self.tape.space, out.len(), lines.steps[0]);
         if whole
-            && reader.dynamic.is_empty()
             && matches!(step, 0 | 1)
             && let Some(place) = self.one_piece(lines, start, length)
         {
-            let local = place - operand.first;
-            if step == 0 {
-                out[0] = data[local];
-                return 1;
-            }
-            let next = data.get(local + length..(local + 2 * length).min(data.len())).unwrap_or_default();
-            // The longest chain prefetches element by element as it goes, where that pays.
-            if self.tape.longest_chain.is_some() && next.len() == length && size_of::<T>() == size_of::<f32>() {
-                self.ahead.push((Code::Fetch, Place::elements(next.as_ptr().cast_mut().cast())));
-            } else {
-                prefetch(next);
-            }
-            self.at[value] = At::Operand(reader.operand, place);
-            return length;
+            return self.load_piece(source, place, value, out);
         }
         let row = length / self.rows;
-        if self.rows > 1 && step == 0 && lines.run.is_multiple_of(row) && whole && reader.dynamic.is_empty() {
+        if self.rows > 1 && step == 0 && lines.run.is_multiple_of(row) && whole {
             lines.walk(space, &mut self.walker, start, length, |piece| {
                 out[piece.at / row..][..piece.length / row].fill(data[(piece.values[0] - first) as usize]);
             });
             return self.rows;
         }
-        if reader.dynamic.is_empty() && whole {
+        if whole {
             lines.walk_tables(space, &mut self.walker, start, length, usize::MAX, |piece, pieces| {
                 let out = &mut out[piece.at..][..pieces * piece.length];
                 vector::gather_table(data, piece.values[0] - first, [lines.beside[0], step], piece.length, out);
             });
             return length;
         }
-        if reader.dynamic.is_empty() {
-            lines.walk(space, &mut self.walker, start, length, |piece| {
-                let part = holds(&piece);
-                let out = &mut out[piece.at..][..piece.length];
-                if part.len() < out.len() {
-                    out.fill(T::default());
-                }
-                if !part.is_empty() {
-                    let from = piece.values[0] + part.start as i64 * step - first;
-                    vector::gather_strided(data, from, step, &mut out[part]);
-                }
-            });
-            return length;
+        lines.walk(space, &mut self.walker, start, length, |piece| {
+            let part = source.part(&piece);
+            let out = &mut out[piece.at..][..piece.length];
+            if part.len() < out.len() {
+                out.fill(T::default());
+            }
+            if !part.is_empty() {
+                let from = piece.values[0] + part.start as i64 * step - first;
+                vector::gather_strided(data, from, step, &mut out[part]);
+            }
+        });
+        length
+    }
+
+    /// Reads a chunk that is one element, or contiguous from element `place` on.
+    fn load_piece<T: Number>(&mut self, source: Source<T>, place: usize, value: Value, out: &mut [T]) -> usize {
+        let Source { data, first, lines, .. } = source;
+        let (local, length) = (place - first as usize, out.len());
+        if lines.steps[0] == 0 {
+            out[0] = data[local];
+            return 1;
         }
+        let next = data.get(local + length..(local + 2 * length).min(data.len())).unwrap_or_default();
+        // The longest chain prefetches element by element as it goes, where that pays.
+        if self.tape.longest_chain.is_some() && next.len() == length && size_of::<T>() == size_of::<f32>() {
+            self.ahead.push((Code::Fetch, Place::elements(next.as_ptr().cast_mut().cast())));
+        } else {
+            prefetch(next);
+        }
+        self.at[value] = At::Operand(source.reader.operand, place);
+        length
+    }
+
+    /// Reads a chunk whose addresses other values decide, too.
+    fn load_dynamic<T: Number>(&mut self, source: Source<T>, start: usize, value: Value, out: &mut [T]) -> usize {
+        let Source { reader, data, first, whole, lines } = source;
+        let (length, step) = (out.len(), lines.steps[0]);
         // Indices that are the same all over the chunk shift all addresses.
         let is_uniform = |(index, ..): &&(Value, DType, i64)| self.is_uniform(*index);
         let move_of = |(index, dtype, stride): &(Value, DType, i64)| {
@@ -129,7 +167,6 @@ impl Machine<'_> {
         };
         let moved: i64 = reader.dynamic.iter().filter(is_uniform).map(move_of).sum();
         let indices: Vec<_> = reader.dynamic.iter().filter(|dynamic| !is_uniform(dynamic)).collect();
-        let space = &self.tape.space;
         if indices.is_empty()
             && whole
             && step == 1
@@ -154,8 +191,8 @@ impl Machine<'_> {
                 });
             });
         }
-        lines.walk(space, &mut self.walker, start, length, |piece| {
-            let part = holds(&piece);
+        lines.walk(&self.tape.space, &mut self.walker, start, length, |piece| {
+            let part = source.part(&piece);
             let (out, moves) = (&mut out[piece.at..][..piece.length], &moves[piece.at..][part.clone()]);
             if part.len() < out.len() {
                 out.fill(T::default());

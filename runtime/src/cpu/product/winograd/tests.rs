@@ -9,7 +9,7 @@ use tile_compiler::affine::Affine;
 use tile_compiler::dtype::DType;
 use tile_compiler::graph::Aggregation;
 use tile_compiler::nest::{Axis, Leaf, Load, Output};
-use tile_compiler::scalar::{BinaryOp, Inst, Program};
+use tile_compiler::scalar::{BinaryOp, Inst, Program, Value};
 use tile_compiler::tensor::TensorType;
 
 /// A convolution of some images by a window of `taps` × `taps`, with these numbers of zeros before
@@ -28,6 +28,52 @@ struct Convolution {
     guarded: bool,
 }
 
+/// The axes of a convolution's nest: images, lines, pixels, filters, taps in both directions and
+/// channels. An axis of extent 1 is the constant 0.
+struct Axes {
+    all: Vec<Axis>,
+    /// The number of those that are free.
+    free: usize,
+    n: Affine,
+    y: Affine,
+    x: Affine,
+    f: Affine,
+    i: Affine,
+    j: Affine,
+    c: Affine,
+}
+
+impl Axes {
+    fn new(convolution: &Convolution) -> Self {
+        let Convolution { taps, images, lines, pixels, channels, filters, .. } = *convolution;
+        let merged = convolution.is_merged();
+        let mut all: Vec<Axis> = Vec::new();
+        let mut axis = |name: &str, extent: usize| {
+            if extent == 1 {
+                return Affine::constant(0);
+            }
+            all.push(Axis { name: name.into(), extent });
+            Affine::var(all.len() - 1)
+        };
+        let [n, y, x, f] = [("n", images), ("y", lines), ("x", pixels), ("f", filters)].map(|(name, n)| axis(name, n));
+        let (i, j) = (axis("i", taps), axis("j", if merged { 1 } else { taps }));
+        let c = axis("c", channels * if merged { taps } else { 1 });
+        let free = [images, lines, pixels, filters].iter().filter(|extent| **extent > 1).count();
+        Self { all, free, n, y, x, f, i, j, c }
+    }
+}
+
+/// Returns a sum of multiples.
+fn sum(terms: &[(&Affine, i64)]) -> Affine {
+    let zero = Affine::constant(0);
+    terms.iter().fold(zero, |sum, (affine, factor)| sum.add(&affine.scale(*factor).unwrap()).unwrap())
+}
+
+/// Adds a load to a program.
+fn load(program: &mut Program<Leaf>, operand: usize, offset: Affine, when: Vec<Affine>) -> Value {
+    program.push(Inst::Leaf(Leaf::Load(Load { operand, offset, dynamic: Vec::new(), when })), DType::F32)
+}
+
 impl Convolution {
     fn size(&self, side: usize) -> usize {
         let inner = if side == 0 { self.lines } else { self.pixels };
@@ -43,81 +89,35 @@ impl Convolution {
     /// Builds the nest. Axes of extent 1 are left out, and taps share an axis with the channels if
     /// nothing tells them apart.
     fn nest(&self) -> Nest {
-        let (height, width, channels) = (self.size(0) as i64, self.size(1) as i64, self.channels as i64);
-        let merged = self.padding[2..] == [0, 0] && !self.backwards[1] && !self.guarded;
-        let mut axes: Vec<Axis> = Vec::new();
-        let mut axis = |name: &str, extent: usize| {
-            (extent > 1).then(|| {
-                axes.push(Axis { name: name.into(), extent });
-                Affine::var(axes.len() - 1)
-            })
-        };
-        let zero = || Affine::constant(0);
-        let n = axis("n", self.images).unwrap_or_else(zero);
-        let y = axis("y", self.lines).unwrap_or_else(zero);
-        let x = axis("x", self.pixels).unwrap_or_else(zero);
-        let f = axis("f", self.filters).unwrap_or_else(zero);
-        let i = axis("i", self.taps).unwrap_or_else(zero);
-        let j = if merged { None } else { axis("j", self.taps) };
-        let c = axis("c", self.channels * if merged { self.taps } else { 1 }).unwrap_or_else(zero);
-        let free = [self.images, self.lines, self.pixels, self.filters].iter().filter(|extent| **extent > 1).count();
-        let sum = |terms: &[(&Affine, i64)]| {
-            terms.iter().fold(zero(), |sum, (affine, factor)| sum.add(&affine.scale(*factor).unwrap()).unwrap())
-        };
-        let one = Affine::constant(1);
-        let coordinate = |side: usize, at: &Affine, tap: &Affine| {
-            let (sign, first) = if self.backwards[side] { (-1, self.taps as i64 - 1) } else { (1, 0) };
-            sum(&[(at, 1), (tap, sign), (&one, first - self.padding[2 * side] as i64)])
-        };
-        let u = coordinate(0, &y, &i);
-        let v = coordinate(1, &x, j.as_ref().unwrap_or(&zero()));
-        let offset = sum(&[(&n, height * width * channels), (&u, width * channels), (&v, channels), (&c, 1)]);
-        let inside = |coordinate: &Affine, size: i64| [coordinate.clone(), sum(&[(&one, size - 1), (coordinate, -1)])];
-        let conditions: Vec<Affine> = if merged && self.padding == [0; 4] {
-            Vec::new()
-        } else if merged {
-            inside(&u, height).into()
-        } else {
-            inside(&u, height).into_iter().chain(inside(&v, width)).collect()
-        };
+        let axes = Axes::new(self);
+        let Axes { n, y, x, f, .. } = &axes;
+        let (offset, conditions) = self.image(&axes);
         let (guards, when) = if self.guarded { (conditions, Vec::new()) } else { (Vec::new(), conditions) };
-        let filters = self.filters as i64;
-        let of_kernel = sum(&[
-            (&i, self.taps as i64 * channels * filters),
-            (&j.unwrap_or_else(zero), channels * filters),
-            (&c, filters),
-            (&f, 1),
-        ]);
         let mut body = Program::default();
-        let mut load = |operand, offset, when| {
-            let load = Load { operand, offset, dynamic: Vec::new(), when };
-            body.push(Inst::Leaf(Leaf::Load(load)), DType::F32)
-        };
-        let (image, kernel) = (load(0, offset, when), load(1, of_kernel, Vec::new()));
+        let (image, kernel) = (load(&mut body, 0, offset, when), load(&mut body, 1, self.kernel(&axes), Vec::new()));
         body.results = vec![body.binary(BinaryOp::Mul, image, kernel)];
         // A bias, and a residual.
         let mut epilogue = Program::default();
-        let accumulated = epilogue.push(Inst::Leaf(Leaf::Accumulator), DType::F32);
-        let mut value = accumulated;
-        let places = [&n, &y, &x, &f].into_iter().zip([self.images, self.lines, self.pixels, self.filters]);
-        let place = places.fold(zero(), |place, (axis, extent)| sum(&[(&place, extent as i64), (axis, 1)]));
+        let mut value = epilogue.push(Inst::Leaf(Leaf::Accumulator), DType::F32);
+        let places = [n, y, x, f].into_iter().zip([self.images, self.lines, self.pixels, self.filters]);
+        let place =
+            places.fold(Affine::constant(0), |place, (axis, extent)| sum(&[(&place, extent as i64), (axis, 1)]));
         for (operand, offset) in [(2, f.clone()), (3, place.clone())] {
-            let load = Load { operand, offset, dynamic: Vec::new(), when: Vec::new() };
-            let other = epilogue.push(Inst::Leaf(Leaf::Load(load)), DType::F32);
+            let other = load(&mut epilogue, operand, offset, Vec::new());
             value = epilogue.binary(BinaryOp::Add, value, other);
         }
         epilogue.results = vec![value];
         let of = |count: usize| TensorType::new(DType::F32, [count]);
         let nest = Nest {
             name: "convolution".into(),
-            axes,
-            free,
-            rows: free,
+            free: axes.free,
+            rows: axes.free,
+            axes: axes.all,
             loops: 0,
             derived: Vec::new(),
             guards,
             operands: vec![
-                of(self.images * (height * width * channels) as usize),
+                of(self.images * self.size(0) * self.size(1) * self.channels),
                 of(self.taps * self.taps * self.channels * self.filters),
                 of(self.filters),
                 of(self.places()),
@@ -131,6 +131,38 @@ impl Convolution {
         };
         nest.verify().unwrap();
         nest
+    }
+
+    /// Returns whether the taps of a line share an axis with the channels.
+    fn is_merged(&self) -> bool {
+        self.padding[2..] == [0, 0] && !self.backwards[1] && !self.guarded
+    }
+
+    /// Returns the offset of the image's element, and the conditions under which it is inside.
+    fn image(&self, Axes { n, y, x, i, j, c, .. }: &Axes) -> (Affine, Vec<Affine>) {
+        let (height, width, channels) = (self.size(0) as i64, self.size(1) as i64, self.channels as i64);
+        let one = Affine::constant(1);
+        let coordinate = |side: usize, at: &Affine, tap: &Affine| {
+            let (sign, first) = if self.backwards[side] { (-1, self.taps as i64 - 1) } else { (1, 0) };
+            sum(&[(at, 1), (tap, sign), (&one, first - self.padding[2 * side] as i64)])
+        };
+        let (u, v) = (coordinate(0, y, i), coordinate(1, x, j));
+        let offset = sum(&[(n, height * width * channels), (&u, width * channels), (&v, channels), (c, 1)]);
+        let inside = |coordinate: &Affine, size: i64| [coordinate.clone(), sum(&[(&one, size - 1), (coordinate, -1)])];
+        let conditions = if self.is_merged() && self.padding == [0; 4] {
+            Vec::new()
+        } else if self.is_merged() {
+            inside(&u, height).into()
+        } else {
+            inside(&u, height).into_iter().chain(inside(&v, width)).collect()
+        };
+        (offset, conditions)
+    }
+
+    /// Returns the offset of the kernel's element.
+    fn kernel(&self, Axes { i, j, c, f, .. }: &Axes) -> Affine {
+        let (channels, filters) = (self.channels as i64, self.filters as i64);
+        sum(&[(i, self.taps as i64 * channels * filters), (j, channels * filters), (c, filters), (f, 1)])
     }
 
     fn places(&self) -> usize {

@@ -1,0 +1,93 @@
+//! The operations of chains for a program's instructions.
+
+use crate::cpu::vector::lanes::WordOp;
+use crate::cpu::vector::strip::Code;
+use tile_compiler::dtype::DType;
+use tile_compiler::graph::Aggregation;
+use tile_compiler::nest::Leaf;
+use tile_compiler::scalar::{BinaryOp, Inst, UnaryOp, Value};
+
+/// Returns the operation of a unary instruction, if a chain may have it.
+pub fn unary(op: UnaryOp) -> Option<Code> {
+    Some(match op {
+        UnaryOp::Neg => Code::Neg,
+        UnaryOp::Abs => Code::Abs,
+        UnaryOp::Sqrt => Code::Sqrt,
+        UnaryOp::Recip => Code::Recip,
+        UnaryOp::Rsqrt => Code::Rsqrt,
+        UnaryOp::Exp => Code::Exp,
+        UnaryOp::Tanh => Code::Tanh,
+        UnaryOp::Erf => Code::Erf,
+        _ => return None,
+    })
+}
+
+/// Returns the operation of a binary instruction on `x` and a value of type `dtype`, or, if
+/// `swapped`, on the value and `x`.
+pub fn binary(op: BinaryOp, dtype: DType, swapped: bool) -> Option<Code> {
+    if dtype != DType::F32 {
+        return word(op, dtype, swapped).map(Code::Word);
+    }
+    Some(match (op, swapped) {
+        (BinaryOp::Add, _) => Code::Add,
+        (BinaryOp::Sub, false) => Code::Sub,
+        (BinaryOp::Sub, true) => Code::SubFrom,
+        (BinaryOp::Mul, _) => Code::Mul,
+        (BinaryOp::Div, false) => Code::Div,
+        (BinaryOp::Div, true) => Code::DivInto,
+        (BinaryOp::Max, false) => Code::Max,
+        (BinaryOp::Max, true) => Code::MaxOf,
+        (BinaryOp::Min, false) => Code::Min,
+        (BinaryOp::Min, true) => Code::MinOf,
+        (BinaryOp::Eq, _) => Code::Equal,
+        (BinaryOp::Ne, _) => Code::NotEqual,
+        (BinaryOp::Lt, false) | (BinaryOp::Gt, true) => Code::Less,
+        (BinaryOp::Le, false) | (BinaryOp::Ge, true) => Code::LessOrEqual,
+        (BinaryOp::Lt, true) | (BinaryOp::Gt, false) => Code::Greater,
+        (BinaryOp::Le, true) | (BinaryOp::Ge, false) => Code::GreaterOrEqual,
+        _ => return None,
+    })
+}
+
+/// Returns the operation of a binary instruction on 32-bit integers.
+fn word(op: BinaryOp, dtype: DType, swapped: bool) -> Option<WordOp> {
+    if !matches!(dtype, DType::I32 | DType::U32) {
+        return None;
+    }
+    Some(match op {
+        BinaryOp::Add => WordOp::Add,
+        BinaryOp::Mul => WordOp::Mul,
+        BinaryOp::BitAnd => WordOp::And,
+        BinaryOp::BitOr => WordOp::Or,
+        BinaryOp::BitXor => WordOp::Xor,
+        _ if swapped => return None,
+        BinaryOp::Sub => WordOp::Sub,
+        BinaryOp::ShiftLeft => WordOp::ShiftLeft,
+        BinaryOp::ShiftRight if dtype == DType::U32 => WordOp::ShiftRight,
+        BinaryOp::ShiftRight => WordOp::ShiftRightSigned,
+        _ => return None,
+    })
+}
+
+/// Returns the operation of a cast.
+pub fn cast(from: DType, to: DType) -> Option<Code> {
+    match (from, to) {
+        (DType::I32, DType::U32) | (DType::U32, DType::I32) => Some(Code::Nothing),
+        (DType::I32, DType::F32) => Some(Code::FromSigned),
+        (DType::U32, DType::F32) => Some(Code::FromUnsigned),
+        _ => None,
+    }
+}
+
+/// Returns whether a chain may contain an instruction, given the types of its result and operands.
+pub fn chainable(inst: &Inst<Leaf>, dtypes: &[DType], value: Value) -> bool {
+    let f32 = |value: Value| dtypes[value] == DType::F32;
+    match inst {
+        Inst::Unary(op, a) => f32(*a) && unary(*op).is_some(),
+        Inst::Binary(op, a, b) => dtypes[*a] == dtypes[*b] && binary(*op, dtypes[*a], false).is_some(),
+        Inst::Cast(a) => cast(dtypes[*a], dtypes[value]).is_some(),
+        Inst::Select(c, a, b) => dtypes[*c] == DType::Bool && f32(*a) && f32(*b),
+        Inst::Leaf(Leaf::Statistic(Aggregation::Sum | Aggregation::Max | Aggregation::Min, _)) => f32(value),
+        _ => false,
+    }
+}

@@ -1,0 +1,233 @@
+//! What is known of a program's values before they get registers: the order in which they are
+//! computed, which of them repeat, and how long each is needed.
+
+use super::{CHUNK, rows_at_once};
+use crate::cpu::loops::chain;
+use crate::cpu::loops::space::{Lines, Space};
+use tile_compiler::affine::Affine;
+use tile_compiler::dtype::DType;
+use tile_compiler::nest::{Leaf, Load, Nest};
+use tile_compiler::scalar::{BinaryOp, Inst, Program, Value};
+
+/// The most points evaluated at once where a nest without aggregation is one chain on contiguous
+/// tensors. Such a chunk keeps nothing in memory but steady values, and more points hide the cost
+/// of starting it.
+const CHUNK_OF_CHAIN: usize = 4 * CHUNK;
+/// The longest period of a steady value.
+const LONGEST_PERIOD: usize = 8 * CHUNK;
+/// The fewest points for which chains are made.
+const SHORTEST_CHAIN: usize = 16;
+/// The shortest row that gets chunks of its own, if some value is the same in all of a row.
+pub const SHORTEST_ROW: usize = 128;
+
+/// The values of a program, analysed for one space.
+pub struct Analysis {
+    /// The instructions, or cheaper equivalents.
+    pub insts: Vec<Inst<Leaf>>,
+    /// The period of each steady value.
+    pub periods: Vec<Option<usize>>,
+    /// The values that the results need, in the order of their computation.
+    pub order: Vec<Value>,
+    /// Whether each value is computed in a chain.
+    pub linked: Vec<bool>,
+    /// For each value, the position in the order of its last reader.
+    pub last_use: Vec<usize>,
+    /// The points of a row, if chunks are whole rows.
+    pub row_length: Option<usize>,
+    /// The most points evaluated at once.
+    pub longest: usize,
+}
+
+impl Analysis {
+    /// Analyses what `results` need of a program, whose loads are executed only where all `guards`
+    /// are at least 0.
+    pub fn new(nest: &Nest, program: &Program<Leaf>, results: &[Value], space: &Space, guards: &[Affine]) -> Self {
+        let count = program.insts.len();
+        let insts: Vec<Inst<Leaf>> = (0..count).map(|value| effective(program, value)).collect();
+        let dtypes: Vec<DType> = program.insts.iter().map(|(_, dtype)| *dtype).collect();
+        let is_used = used(&insts, results);
+        let periods = periods(nest, &insts, space, guards);
+        let row_length = (!nest.columns().is_empty()).then(|| nest.row_length());
+        let uniform = uniform(&insts, &periods, |load| is_even(nest, space, row_length, load));
+        let reads_of = |value: Value| reads(&insts[value]).collect();
+        let used = (0..count).filter(|&value| is_used[value]);
+        let (order, linked) = chain::arranged(&insts, &dtypes, used, &uniform, reads_of);
+        // Chains pay only with enough points.
+        let linked = if space.size < SHORTEST_CHAIN { vec![false; count] } else { linked };
+        let stays = |value: Value| match &insts[value] {
+            Inst::Leaf(Leaf::Load(load)) => is_in_one_piece(nest, space, load),
+            inst => matches!(inst, Inst::Const(_)),
+        };
+        let is_linked = |value: &Value| linked[*value] || uniform[*value] || periods[*value].is_some() || stays(*value);
+        let is_chain = nest.aggregation.is_none() && order.iter().all(is_linked);
+        let longest = match row_length {
+            Some(length) => (rows_at_once(length) * length).max(CHUNK),
+            None if is_chain => CHUNK_OF_CHAIN,
+            None if nest.aggregation.is_none() => {
+                let exchanged = order.iter().filter_map(|&value| exchanged(nest, space, &insts[value]));
+                exchanged.max().unwrap_or(0).max(CHUNK)
+            }
+            None => CHUNK,
+        };
+        let last_use = last_use(&insts, &order, results);
+        Self { insts, periods, order, linked, last_use, row_length, longest }
+    }
+}
+
+/// Returns for each value whether the results need it.
+fn used(insts: &[Inst<Leaf>], results: &[Value]) -> Vec<bool> {
+    let mut is_used = vec![false; insts.len()];
+    results.iter().for_each(|&result| is_used[result] = true);
+    for value in (0..insts.len()).rev() {
+        if is_used[value] {
+            reads(&insts[value]).for_each(|read| is_used[read] = true);
+        }
+    }
+    is_used
+}
+
+/// Returns for each value the position in the order of its last reader.
+fn last_use(insts: &[Inst<Leaf>], order: &[Value], results: &[Value]) -> Vec<usize> {
+    let mut last_use = vec![0; insts.len()];
+    results.iter().for_each(|&result| last_use[result] = usize::MAX);
+    for (number, &value) in order.iter().enumerate().rev() {
+        reads(&insts[value]).for_each(|read| last_use[read] = last_use[read].max(number));
+        // A choice may alias the value that it chose.
+        if let Inst::Select(_, a, b) = insts[value] {
+            [a, b].into_iter().for_each(|side| last_use[side] = last_use[side].max(last_use[value]));
+        }
+    }
+    last_use
+}
+
+/// Finds the loads of overwritten operands that may be read in place, and for each result whether
+/// it may be stored at once: see [`Reader::in_place`](super::Reader::in_place) and [`Tape::direct`](super::Tape::direct).
+pub fn in_place(nest: &Nest, analysis: &Analysis, results: &[Value]) -> (Vec<Value>, Vec<bool>) {
+    let Analysis { insts, order, linked, last_use, .. } = analysis;
+    let last_read = |load: Value| {
+        let readers = order.iter().enumerate().filter(|(_, reader)| reads(&insts[**reader]).any(|read| read == load));
+        // A choice may alias the value that it chose, except in a chain.
+        let is_elsewhere = |reader: Value| linked[reader] || !matches!(insts[reader], Inst::Select(..));
+        let until = readers.map(|(number, &reader)| if is_elsewhere(reader) { number } else { last_use[reader] });
+        if results.contains(&load) { usize::MAX } else { until.max().unwrap_or(0) }
+    };
+    let (mut in_place, mut direct) = (Vec::new(), vec![true; results.len()]);
+    for (number, (output, &result)) in nest.outputs.iter().zip(results).enumerate() {
+        let Some(operand) = output.over else { continue };
+        let is_load = |value: Value| matches!(&insts[value], Inst::Leaf(Leaf::Load(load)) if load.operand == operand);
+        let loads = || order.iter().copied().enumerate().filter(|(_, value)| is_load(*value));
+        let made = order.iter().position(|value| *value == result);
+        let at_once = made.filter(|&made| linked[result] && loads().all(|(found, _)| found < made));
+        direct[number] = at_once.is_some();
+        // Other results are stored after the last value.
+        let stored = at_once.unwrap_or(order.len());
+        in_place.extend(loads().map(|(_, load)| load).filter(|&load| last_read(load) <= stored));
+    }
+    (in_place, direct)
+}
+
+/// Returns whether a load reads one element all over a chunk, or all over each of its rows.
+fn is_even(nest: &Nest, space: &Space, row_length: Option<usize>, load: &Load) -> bool {
+    let lines = Lines::new(nest, space, [&load.offset]);
+    let in_rows = row_length.map_or(lines.run >= SHORTEST_ROW, |length| lines.run.is_multiple_of(length));
+    load.dynamic.is_empty() && lines.steps[0] == 0 && in_rows
+}
+
+/// Returns, for an axis exchange, the points of as many rows as a cache line has elements, so that
+/// each line is read once. The next row's element lies beside this row's there. Long rows are
+/// fewer, possibly none.
+fn exchanged(nest: &Nest, space: &Space, inst: &Inst<Leaf>) -> Option<usize> {
+    const OF_A_LINE: usize = 16;
+    const MOST: usize = 256 * CHUNK;
+    let Inst::Leaf(Leaf::Load(load)) = inst else { return None };
+    let lines = Lines::new(nest, space, [&load.offset]);
+    let rows = (MOST / lines.run.max(1)).min(OF_A_LINE);
+    let is_plain = load.dynamic.is_empty() && load.when.is_empty();
+    (is_plain && lines.beside[0] == 1 && lines.steps[0] > 1).then_some(lines.run * rows)
+}
+
+/// Returns whether the load is contiguous over the whole space.
+fn is_in_one_piece(nest: &Nest, space: &Space, load: &Load) -> bool {
+    let lines = Lines::new(nest, space, [&load.offset]);
+    load.dynamic.is_empty() && load.when.is_empty() && lines.steps[0] == 1 && lines.run == space.size
+}
+
+/// Returns for each value whether it is the same all over a chunk, or over each of its rows, as far
+/// as can be told in advance.
+fn uniform(insts: &[Inst<Leaf>], periods: &[Option<usize>], is_even: impl Fn(&Load) -> bool) -> Vec<bool> {
+    let mut uniform: Vec<bool> = Vec::with_capacity(insts.len());
+    for (inst, period) in insts.iter().zip(periods) {
+        uniform.push(match inst {
+            _ if *period == Some(1) => true,
+            Inst::Const(_) => true,
+            Inst::Leaf(Leaf::Load(load)) => is_even(load),
+            Inst::Leaf(Leaf::Statistic(..)) => true,
+            Inst::Leaf(_) => false,
+            _ => period.is_none() && reads(inst).all(|read| uniform[read]),
+        });
+    }
+    uniform
+}
+
+/// Returns for each value that repeats because only the innermost axes decide it, its period in
+/// points. Others, and values that are not worth keeping, have none.
+fn periods(nest: &Nest, insts: &[Inst<Leaf>], space: &Space, guards: &[Affine]) -> Vec<Option<usize>> {
+    // The periods of all values, also of those not worth keeping. `None` means that it does not
+    // repeat.
+    let mut repeats: Vec<Option<usize>> = Vec::with_capacity(insts.len());
+    for inst in insts {
+        let of = |affine: &Affine| space.period(nest, affine);
+        repeats.push(match inst {
+            Inst::Const(_) => Some(1),
+            Inst::Leaf(Leaf::Load(load)) if load.dynamic.is_empty() => {
+                let expressions = std::iter::once(&load.offset).chain(&load.when).chain(guards);
+                expressions.map(of).try_fold(1, |longest, period| Some(period?.max(longest)))
+            }
+            Inst::Leaf(Leaf::Index(affine)) => of(affine),
+            Inst::Leaf(_) => None,
+            _ => reads(inst).map(|read| repeats[read]).try_fold(1, |longest, period| Some(period?.max(longest))),
+        });
+    }
+    let pays = |inst: &Inst<Leaf>, period: usize| {
+        !matches!(inst, Inst::Const(_)) && period <= LONGEST_PERIOD && 2 * period <= space.size
+    };
+    insts.iter().zip(&repeats).map(|(inst, period)| period.filter(|&period| pays(inst, period))).collect()
+}
+
+/// Returns an instruction, or a cheaper equivalent: a choice of the greater or lesser of two
+/// compared values is a maximum or minimum.
+fn effective(program: &Program<Leaf>, value: Value) -> Inst<Leaf> {
+    let inst = &program.insts[value].0;
+    // `a <= c ? c : a` and `a >= c ? c : a` are clamps whose slope at the bound is 0. Maximum and
+    // minimum give the same but for the sign of a zero.
+    if let Inst::Select(condition, then, otherwise) = *inst
+        && let Inst::Binary(op @ (BinaryOp::Le | BinaryOp::Ge), a, b) = program.insts[condition].0
+        && (then, otherwise) == (b, a)
+        && matches!(program.insts[b].0, Inst::Const(_))
+    {
+        return Inst::Binary(if op == BinaryOp::Le { BinaryOp::Max } else { BinaryOp::Min }, a, b);
+    }
+    if let Inst::Select(condition, then, otherwise) = *inst
+        && let Inst::Binary(op @ (BinaryOp::Lt | BinaryOp::Gt), a, b) = program.insts[condition].0
+    {
+        // Normalises to `a < b`.
+        let (a, b) = if op == BinaryOp::Lt { (a, b) } else { (b, a) };
+        if (then, otherwise) == (b, a) {
+            return Inst::Binary(BinaryOp::Max, a, b);
+        }
+        if (then, otherwise) == (a, b) {
+            return Inst::Binary(BinaryOp::Min, b, a);
+        }
+    }
+    inst.clone()
+}
+
+/// Returns the values that an instruction reads, including those in a load's address.
+pub fn reads(inst: &Inst<Leaf>) -> impl Iterator<Item = Value> + '_ {
+    let (dynamic, row) = match inst {
+        Inst::Leaf(Leaf::Load(load)) => (load.dynamic.as_slice(), None),
+        Inst::Leaf(Leaf::Statistic(_, value)) => ([].as_slice(), Some(*value)),
+        _ => ([].as_slice(), None),
+    };
+    inst.operands().into_iter().chain(dynamic.iter().map(|(value, _)| *value)).chain(row)
+}

@@ -1,0 +1,64 @@
+//! The steps of a tape.
+
+use crate::cpu::loops::chain::Chain;
+use crate::cpu::loops::space::{Lines, Space};
+use tile_compiler::dtype::DType;
+use tile_compiler::graph::Aggregation;
+use tile_compiler::scalar::{BinaryOp, UnaryOp, Value};
+
+/// A load, as lines through the space.
+pub struct Reader {
+    pub operand: usize,
+    pub offset: Lines,
+    /// The expressions that must be at least 0 for the load to be executed.
+    pub conditions: Lines,
+    /// The offset, followed by the conditions.
+    pub guarded: Lines,
+    pub dynamic: Vec<(Value, DType, i64)>,
+    /// Whether an operand that an output overwrites may be read in place: its last reader runs
+    /// before the output is stored.
+    pub in_place: bool,
+}
+
+impl Reader {
+    /// Returns the operand, if the element read at each place has the number of that place.
+    pub fn at_place(&self, space: &Space) -> Option<usize> {
+        let unconditional = self.dynamic.is_empty() && self.conditions.is_empty();
+        (unconditional && self.offset.is_number(space)).then_some(self.operand)
+    }
+}
+
+/// The action of a step, on values of the program.
+pub enum Action {
+    Load(Box<Reader>),
+    Index(Box<Lines>),
+    Unary(UnaryOp, Value),
+    Binary(BinaryOp, Value, Value),
+    Compare(BinaryOp, Value, Value),
+    Select(Value, Value, Value),
+    Cast(Value),
+    /// The aggregate of a value over the points of a row.
+    Statistic(Aggregation, Value),
+    /// Several of the other actions, in one pass.
+    Chain(Box<Chain>),
+}
+
+impl Action {
+    /// Returns the values that it reads. Chains are not included.
+    pub fn reads(&self) -> Vec<Value> {
+        match self {
+            Action::Load(reader) => reader.dynamic.iter().map(|(value, ..)| *value).collect(),
+            Action::Unary(_, a) | Action::Cast(a) | Action::Statistic(_, a) => vec![*a],
+            Action::Binary(_, a, b) | Action::Compare(_, a, b) => vec![*a, *b],
+            Action::Select(c, a, b) => vec![*c, *a, *b],
+            Action::Index(_) | Action::Chain(_) => Vec::new(),
+        }
+    }
+}
+
+/// A step of a tape: one instruction, or a chain of several.
+pub struct Step {
+    pub value: Value,
+    pub register: usize,
+    pub action: Action,
+}
