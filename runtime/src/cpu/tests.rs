@@ -5,6 +5,7 @@ mod attention;
 mod convolutions;
 mod operations;
 mod random;
+mod rooms;
 mod updates;
 
 use super::memory::Register;
