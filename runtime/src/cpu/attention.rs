@@ -70,7 +70,10 @@ impl Attention {
     }
 
     /// Computes every output, at these `steps` of the loops around the nest.
-    pub fn run(&self, steps: &[usize], operands: &[Operand], outputs: &[Output]) {
+    ///
+    /// # Safety
+    /// The contract of [`Prepared::run`].
+    pub unsafe fn run(&self, steps: &[usize], operands: &[Operand], outputs: &[Output]) {
         for block in &self.blocks {
             let Some((&blocks, outer)) = block.stages.turns.split_last() else { continue };
             let (turns, threads) = (outer.iter().product::<usize>(), pool::threads());
@@ -83,7 +86,8 @@ impl Attention {
                     (*own, turn) = (turn % extent, turn / extent);
                 }
                 let some = part * blocks / parts..(part + 1) * blocks / parts;
-                self.run_blocks(block, &[steps, &own].concat(), some, operands, outputs);
+                // SAFETY: the contract is the same, and each task has its own blocks of rows.
+                unsafe { self.run_blocks(block, &[steps, &own].concat(), some, operands, outputs) };
             };
             // If there are fewer tasks than threads, the threads share the tasks of each stage
             // instead.
@@ -92,7 +96,11 @@ impl Attention {
     }
 
     /// Runs some of the blocks, at these `steps` of the loops around them.
-    fn run_blocks(
+    ///
+    /// # Safety
+    /// - The contract of [`Prepared::run`].
+    /// - Nobody else runs these blocks.
+    unsafe fn run_blocks(
         &self,
         block: &Block,
         steps: &[usize],
@@ -108,11 +116,23 @@ impl Attention {
         };
         let rights = Rights { scores: block.scores.iter().map(pack).collect(), product: pack(&block.product) };
         for number in blocks {
-            self.run_block(block, &[steps, &[number]].concat(), &rights, operands, outputs);
+            // SAFETY: the contract is the same.
+            unsafe { self.run_block(block, &[steps, &[number]].concat(), &rights, operands, outputs) };
         }
     }
 
-    fn run_block(&self, block: &Block, steps: &[usize], rights: &Rights, operands: &[Operand], outputs: &[Output]) {
+    /// Runs one block.
+    ///
+    /// # Safety
+    /// The contract of [`Attention::run_blocks`].
+    unsafe fn run_block(
+        &self,
+        block: &Block,
+        steps: &[usize],
+        rights: &Rights,
+        operands: &[Operand],
+        outputs: &[Output],
+    ) {
         let Block { scores, weights, product, stages } = block;
         // Each buffer starts on a cache line, so that no two threads write one line.
         let [area, rows] = [stages.area, stages.rows].map(|count| (count * size_of::<f32>()).next_multiple_of(LINE));
@@ -120,7 +140,8 @@ impl Attention {
         scratch::with((scores.len() + 1) * area + stages.statistics * rows, |memory: &mut [u8]| {
             let (of_scores, of_weights) = memory.split_at_mut(scores.len() * area);
             for ((stage, memory), right) in scores.iter().zip(of_scores.chunks_exact_mut(area)).zip(&rights.scores) {
-                stage.run(steps, operands, right.as_ref(), &[Output::new(memory, 0)]);
+                // SAFETY: the stage writes memory of this block alone.
+                unsafe { stage.run(steps, operands, right.as_ref(), &[Output::new(memory, 0)]) };
             }
             let mut read = operands.to_vec();
             read.extend(of_scores.chunks_exact(area).map(Operand::from));
@@ -128,7 +149,9 @@ impl Attention {
             let own = [factor].into_iter().chain(of_statistics.chunks_exact_mut(rows));
             let mut written: Vec<Output> = own.map(|memory| Output::new(memory, 0)).collect();
             written.extend(of_rows.iter().map(|&output| outputs[output].clone()));
-            weights.run(steps, &read, None, &written);
+            // SAFETY: the stage writes memory of this block alone, and the rows of outputs that
+            // belong to it.
+            unsafe { weights.run(steps, &read, None, &written) };
             drop(written);
 
             let (factor, of_statistics) = of_weights.split_at(area);
@@ -136,7 +159,8 @@ impl Attention {
             read.push(Operand::from(factor));
             read.extend(of_statistics.chunks_exact(rows).map(Operand::from));
             let written: Vec<Output> = others.iter().map(|&output| outputs[output].clone()).collect();
-            product.run(steps, &read, rights.product.as_ref(), &written);
+            // SAFETY: the stage writes the rows of outputs that belong to this block.
+            unsafe { product.run(steps, &read, rights.product.as_ref(), &written) };
         });
     }
 }

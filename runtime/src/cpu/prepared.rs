@@ -179,7 +179,12 @@ impl Prepared {
     /// Computes every output, at these `steps` of the loops around the nest. `operands` and
     /// `outputs` are in the nest's order; outputs are overwritten. An operand may be empty if it is
     /// `packed`, or if an output is written over it.
-    pub fn run<'a>(
+    ///
+    /// # Safety
+    /// - Nest: it is verified, and no two places share a position of an output.
+    /// - Outputs: while the nest runs, nobody else accesses the positions that it writes at these
+    ///   steps, and no two outputs share memory.
+    pub unsafe fn run<'a>(
         &self,
         steps: &[usize],
         operands: &[Operand<'a>],
@@ -188,11 +193,16 @@ impl Prepared {
     ) {
         let Self { nest, epilogue, way, positions } = self;
         let over = |operand: usize| nest.outputs.iter().position(|output| output.over == Some(operand));
-        let operand =
-            |(number, operand): (usize, &Operand<'a>)| Operand { over: over(number).map(|n| &outputs[n]), ..*operand };
+        let operand = |(number, operand): (usize, &Operand<'a>)| match over(number) {
+            // SAFETY: a verified nest reads such an operand only at the places that it writes. Each
+            // implementation computes a place by one thread, and nobody else accesses the output.
+            Some(output) => unsafe { operand.overwritten(&outputs[output]) },
+            None => *operand,
+        };
         let operands: Vec<Operand> = operands.iter().enumerate().map(operand).collect();
         let operands = &operands[..];
-        let job = Job { nest, epilogue, launch: Launch { operands, steps }, outputs, positions };
+        // SAFETY: the contract is the same.
+        let job = unsafe { Job::new(nest, epilogue, Launch { operands, steps }, outputs, positions) };
         match way {
             Way::Pointwise => job.pointwise(0..nest.places()),
             Way::Winograd(winograd) => {
@@ -208,22 +218,27 @@ impl Prepared {
             Way::Direct(direct) => direct.run(&job),
             Way::Scatter(scatter) => scatter.run(&job),
             Way::Reduction(reduction) => reduction.run(&job, 0..nest.places()),
-            Way::Attention(attention) => attention.run(steps, operands, outputs),
+            // SAFETY: the contract is the same.
+            Way::Attention(attention) => unsafe { attention.run(steps, operands, outputs) },
         }
     }
 }
 
-/// Computes every output of `nest`, at these `steps` of the loops around it. The nest must be
-/// verified. `operands` and `outputs` are in the nest's order; outputs are overwritten.
+/// Computes every output of `nest`, at these `steps` of the loops around it. `operands` and
+/// `outputs` are in the nest's order; outputs are overwritten.
 ///
 /// A buffer holds at least the bytes of its tensor: row-major, with
 /// [`tile_compiler::dtype::DType::size`] bytes for each element (one byte for a bool). It is
 /// aligned to 8 bytes, or better to 64. To run a nest more than once, use [`Prepared`].
-pub fn run(nest: &Nest, steps: &[usize], operands: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), RunError> {
+///
+/// # Safety
+/// - Nest: it is verified, and no two places share a position of an output.
+pub unsafe fn run(nest: &Nest, steps: &[usize], operands: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), RunError> {
     check(nest, steps, operands, outputs)?;
     let operands: Vec<Operand> = operands.iter().map(|bytes| Operand::from(*bytes)).collect();
     let outputs: Vec<Output> = outputs.iter_mut().map(|bytes| Output::new(bytes, 0)).collect();
-    Prepared::new(nest, &|_| false, false).run(steps, &operands, None, &outputs);
+    // SAFETY: the contract is the same. The outputs are borrowed by this function alone.
+    unsafe { Prepared::new(nest, &|_| false, false).run(steps, &operands, None, &outputs) };
     Ok(())
 }
 

@@ -49,11 +49,27 @@ pub struct Job<'a> {
     pub nest: &'a Nest,
     pub epilogue: &'a Tape,
     pub launch: Launch<'a>,
-    pub outputs: &'a [Output<'a>],
-    pub positions: &'a [Position],
+    outputs: &'a [Output<'a>],
+    positions: &'a [Position],
 }
 
 impl<'a> Job<'a> {
+    /// Creates a run that writes `outputs` at `positions`.
+    ///
+    /// # Safety
+    /// - No two places may share a position of an output.
+    /// - While the job runs, nobody else may access these positions, and no two outputs may share
+    ///   memory.
+    pub unsafe fn new(
+        nest: &'a Nest,
+        epilogue: &'a Tape,
+        launch: Launch<'a>,
+        outputs: &'a [Output<'a>],
+        positions: &'a [Position],
+    ) -> Self {
+        Self { nest, epilogue, launch, outputs, positions }
+    }
+
     /// Creates a thread's machine for the epilogue.
     pub fn finisher(&self) -> Machine<'a> {
         self.epilogue.machine(self.launch)
@@ -74,10 +90,11 @@ impl<'a> Job<'a> {
     /// Runs the epilogue for a chunk of places and stores the results. The values that the epilogue
     /// is given must already be in `epilogue`.
     ///
-    /// Each place must be finished by one thread only.
-    pub fn finish(&self, epilogue: &mut Machine, places: Range<usize>) {
+    /// # Safety
+    /// - Each place must be finished by one thread only.
+    pub unsafe fn finish(&self, epilogue: &mut Machine, places: Range<usize>) {
         let part = |output: usize, result: Value| self.part(output, places.clone(), self.epilogue.dtype(result).size());
-        epilogue.sinks.clear();
+        epilogue.clear_sinks();
         for (output, &result) in self.epilogue.results.iter().enumerate() {
             if let Some((bytes, range)) = part(output, result) {
                 if self.epilogue.longest_chain.is_none() {
@@ -86,7 +103,10 @@ impl<'a> Job<'a> {
                 if self.epilogue.direct[output] {
                     let is_read = self.nest.outputs[output].over.is_some();
                     let place = Place::elements(bytes.part(&range));
-                    epilogue.sinks.push(Sink { output, value: result, place, bytes: range.len(), is_read });
+                    let sink = Sink { output, value: result, place, bytes: range.len(), is_read };
+                    // SAFETY: `part` checks that the range lies in the output. Each place is
+                    // finished by one thread only, which clears the sinks before the next chunk.
+                    unsafe { epilogue.add_sink(sink) };
                 }
             }
         }
@@ -100,17 +120,24 @@ impl<'a> Job<'a> {
                 // these elements. The result is not in its sink, so `epilogue.bytes` is other
                 // memory.
                 Some((bytes, range)) => unsafe { bytes.slice(range) }.copy_from_slice(epilogue.bytes(result)),
-                None => self.scatter(epilogue, output, places.clone()),
+                // SAFETY: the contract is the same.
+                None => unsafe { self.scatter(epilogue, output, places.clone()) },
             }
         }
     }
 
     /// Stores the results of a chunk of places at their positions in an output.
-    fn scatter(&self, epilogue: &mut Machine, output: usize, places: Range<usize>) {
+    ///
+    /// # Safety
+    /// - Each place must be finished by one thread only.
+    unsafe fn scatter(&self, epilogue: &mut Machine, output: usize, places: Range<usize>) {
         let lines = match &self.positions[output] {
             Position::InOrder(_) => return,
             Position::Lines(lines) => lines,
-            Position::Rows(lines, rows) => return self.scatter_rows(epilogue, output, lines, rows, places),
+            Position::Rows(lines, rows) => {
+                // SAFETY: the contract is the same.
+                return unsafe { self.scatter_rows(epilogue, output, lines, rows, places) };
+            }
         };
         let Output { bytes, first } = &self.outputs[output];
         let result = self.epilogue.results[output];
@@ -131,7 +158,17 @@ impl<'a> Job<'a> {
     }
 
     /// Stores one result for each row of a chunk.
-    fn scatter_rows(&self, epilogue: &mut Machine, output: usize, lines: &Lines, rows: &Space, places: Range<usize>) {
+    ///
+    /// # Safety
+    /// - Each place must be finished by one thread only.
+    unsafe fn scatter_rows(
+        &self,
+        epilogue: &mut Machine,
+        output: usize,
+        lines: &Lines,
+        rows: &Space,
+        places: Range<usize>,
+    ) {
         let Output { bytes, first } = &self.outputs[output];
         let result = self.epilogue.results[output];
         let (size, length) = (self.epilogue.dtype(result).size(), self.nest.row_length());
@@ -152,8 +189,9 @@ impl<'a> Job<'a> {
     /// Runs the epilogue on the accumulated values of consecutive places and stores the results. At
     /// least one point must have counted at each place.
     ///
-    /// Each place must be finished by one thread only.
-    pub fn complete<T: Number>(&self, epilogue: &mut Machine, place: usize, values: &[T]) {
+    /// # Safety
+    /// - Each place must be finished by one thread only.
+    pub unsafe fn complete<T: Number>(&self, epilogue: &mut Machine, place: usize, values: &[T]) {
         for (start, values) in (place..).step_by(CHUNK).zip(values.chunks(CHUNK)) {
             let part = || self.part(0, start..start + values.len(), size_of::<T>());
             match self.epilogue.fused.as_ref().and_then(|fused| Some((fused, part()?))) {
@@ -164,17 +202,20 @@ impl<'a> Job<'a> {
                     epilogue.run_fused(fused, start, elements(bytes_of(values)), elements_mut(out));
                 }
                 None => {
-                    epilogue.lend(values);
-                    self.finish(epilogue, start..start + values.len());
+                    // SAFETY: `values` are borrowed until the chunk is finished, and later chunks
+                    // are given others. Each place is finished by one thread only.
+                    unsafe {
+                        epilogue.lend(values);
+                        self.finish(epilogue, start..start + values.len());
+                    }
                 }
             }
         }
     }
 
     /// Returns a pointer to the elements of consecutive places, if the accumulated values are
-    /// stored unchanged: contiguous, in one output, without an epilogue.
-    ///
-    /// Each place must be written by one thread only.
+    /// stored unchanged: contiguous, in one output, without an epilogue. Nobody else uses that memory
+    /// if each place is computed by one thread only.
     pub fn direct<T>(&self, places: Range<usize>) -> Option<*mut T> {
         let is_plain = self.outputs.len() == 1 && self.nest.outputs[0].over.is_none() && self.epilogue.is_accumulator();
         let (bytes, range) = self.part(0, places, size_of::<T>()).filter(|_| is_plain)?;
@@ -198,7 +239,8 @@ impl<'a> Job<'a> {
         };
         parallel(places.start / unit..places.end / unit, work * unit, machine, |machine, units| {
             let places = units.start * unit..units.end * unit;
-            self.epilogue.chunks(places).for_each(|chunk| self.finish(machine, chunk));
+            // SAFETY: `parallel` gives each place to one thread.
+            self.epilogue.chunks(places).for_each(|chunk| unsafe { self.finish(machine, chunk) });
             if past {
                 strip::fence();
             }

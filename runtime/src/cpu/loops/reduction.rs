@@ -188,7 +188,8 @@ impl<T: Number> Run<'_, T> {
             } else {
                 epilogue.given::<T>(ACCUMULATOR)[..length].copy_from_slice(&sums.total[..length]);
             }
-            self.job.finish(epilogue, chunk);
+            // SAFETY: `parallel` gives each place to one thread.
+            unsafe { self.job.finish(epilogue, chunk) };
         }
     }
 
@@ -247,7 +248,8 @@ impl<T: Number> Run<'_, T> {
                 epilogue.given::<T>(ACCUMULATOR)[i] = whole.value;
             }
         }
-        self.job.finish(epilogue, chunk);
+        // SAFETY: `parallel` gives each place to one thread.
+        unsafe { self.job.finish(epilogue, chunk) };
     }
 
     fn combine(&self, mut a: Partial<T>, b: Partial<T>) -> Partial<T> {

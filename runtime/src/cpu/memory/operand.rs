@@ -10,7 +10,7 @@ pub struct Operand<'a> {
     /// The position in the tensor of the first element of `bytes`.
     pub first: usize,
     /// The output that overwrites this operand. Such an operand has no bytes of its own.
-    pub over: Option<&'a Output<'a>>,
+    over: Option<&'a Output<'a>>,
 }
 
 /// An output of a nest: a tensor, or the part of one that holds the places to be computed.
@@ -38,6 +38,21 @@ pub struct Launch<'a> {
 }
 
 impl<'a> Operand<'a> {
+    /// Returns the operand as one that an output overwrites.
+    ///
+    /// # Safety
+    /// - The nest reads the operand only at the places that it writes, as
+    ///   [`tile_compiler::nest::Nest::may_overwrite`] checks.
+    /// - Each place is computed by one thread, and nobody else accesses the output there.
+    pub unsafe fn overwritten(self, output: &'a Output<'a>) -> Self {
+        Self { over: Some(output), ..self }
+    }
+
+    /// Returns the output that overwrites this operand.
+    pub fn over(&self) -> Option<&'a Output<'a>> {
+        self.over
+    }
+
     /// Returns the elements from number `start` of the tensor on.
     pub fn after<T: Plain>(&self, start: usize) -> &'a [T] {
         &elements(self.bytes)[start - self.first..]

@@ -17,8 +17,7 @@ unsafe impl<T: Send> Send for Shared<'_, T> {}
 // disjoint parts, and through raw pointers.
 unsafe impl<T: Send> Sync for Shared<'_, T> {}
 
-/// Shares the same slice once more. Parts borrowed from the original and from the clone must be
-/// disjoint, too.
+/// Shares the same slice once more.
 impl<T> Clone for Shared<'_, T> {
     fn clone(&self) -> Self {
         Self { ..*self }
@@ -62,7 +61,7 @@ impl<'a, T> Shared<'a, T> {
     /// Borrows one part. Panics if it reaches past the end.
     ///
     /// # Safety
-    /// - No other borrowed part may share an element with it.
+    /// - No other borrowed part, of this slice or of a clone, may share an element with it.
     /// - Nobody may access its elements through a raw pointer while it is borrowed.
     #[expect(clippy::mut_from_ref, reason = "the parts are disjoint by the caller's promise")]
     pub unsafe fn slice(&self, range: Range<usize>) -> &mut [T] {

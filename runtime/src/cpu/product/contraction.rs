@@ -380,7 +380,9 @@ struct Epilogue<'a> {
     idle: Idle<Box<Machine<'a>>>,
 }
 
-impl<'a, T: Float + Number> Store<T> for Epilogue<'a> {
+// SAFETY: `Job::direct` returns memory for all the places of these rows × columns. Nobody else
+// computes these places, since a product stores each element once, and each is another place.
+unsafe impl<'a, T: Float + Number> Store<T> for Epilogue<'a> {
     type Worker = Box<Machine<'a>>;
 
     fn worker(&self) -> Self::Worker {
@@ -403,7 +405,8 @@ impl<'a, T: Float + Number> Store<T> for Epilogue<'a> {
                 let follows = |row: &usize| rows[*row] == rows[row - 1] + width;
                 let count = 1 + (first + 1..tile.rows.end).take_while(follows).count();
                 let place = place(first, tile.columns.start);
-                tile.together(first..first + count, |sums| self.job.complete(machine, place, sums));
+                // SAFETY: a product stores each element once, and each is another place.
+                tile.together(first..first + count, |sums| unsafe { self.job.complete(machine, place, sums) });
                 first += count;
             }
             return;
@@ -413,7 +416,8 @@ impl<'a, T: Float + Number> Store<T> for Epilogue<'a> {
             while done < sums.len() {
                 let column = tile.columns.start + done;
                 let run = (runs[column] as usize).min(sums.len() - done);
-                self.job.complete(machine, place(row, column), &sums[done..done + run]);
+                // SAFETY: a product stores each element once, and each is another place.
+                unsafe { self.job.complete(machine, place(row, column), &sums[done..done + run]) };
                 done += run;
             }
         }

@@ -72,8 +72,8 @@ impl Machine<'_> {
         lines.walk(&self.tape.space, &mut self.walker, start, out.len(), |piece| {
             for (number, out) in out[piece.at..][..piece.length].chunks_mut(step).enumerate() {
                 let at = (piece.values[0] + number as i64 * lines.steps[0]) as usize - output.first;
-                // SAFETY: only this thread computes these places, and it writes each of them after
-                // it has read it.
+                // SAFETY: only this thread computes these places, by the contract of
+                // `Operand::overwritten`, and it writes each of them after it has read it.
                 let own = unsafe { output.bytes.slice(at * size_of::<T>()..(at + out.len()) * size_of::<T>()) };
                 out.copy_from_slice(elements(own));
             }
@@ -85,7 +85,7 @@ impl Machine<'_> {
     /// of elements read: 1 if they are all the same.
     pub(super) fn load<T: Number>(&mut self, reader: &Reader, start: usize, value: Value, out: &mut [T]) -> usize {
         let operand = self.operands[reader.operand];
-        if let Some(output) = operand.over {
+        if let Some(output) = operand.over() {
             return self.load_own(reader, output, start, value, out);
         }
         let whole = reader.conditions.all_hold(&self.tape.space, &mut self.walker, start, out.len());

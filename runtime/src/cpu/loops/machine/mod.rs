@@ -74,7 +74,7 @@ pub struct Machine<'t> {
     /// The prefetches that the next chain is to issue.
     ahead: Vec<(Code, Place)>,
     /// The sinks of the next chunk.
-    pub sinks: Vec<Sink>,
+    sinks: Vec<Sink>,
     /// The walker. Variables outside the tape's space must be set in it.
     pub walker: Walker,
     /// The points of the chunk.
@@ -135,9 +135,28 @@ impl<'t> Machine<'t> {
         self.registers[register].elements_mut()
     }
 
+    /// Makes the next chunk store a result to memory of an output.
+    ///
+    /// # Safety
+    /// Until the sinks are cleared:
+    /// - the sink's place must be writable for `bytes` bytes;
+    /// - nobody but this machine may access them.
+    pub unsafe fn add_sink(&mut self, sink: Sink) {
+        self.sinks.push(sink);
+    }
+
+    /// Forgets the sinks of the last chunk.
+    pub fn clear_sinks(&mut self) {
+        self.sinks.clear();
+    }
+
     /// Makes the next chunk read accumulated values where they are; at each place at least one
-    /// point has counted. `sums` must stay borrowed until the chunk is done.
-    pub fn lend<T: Plain>(&mut self, sums: &[T]) {
+    /// point has counted.
+    ///
+    /// # Safety
+    /// - `sums` must stay borrowed until the machine is lent or given other values. Only a machine
+    ///   that is not used any more need not get others.
+    pub unsafe fn lend<T: Plain>(&mut self, sums: &[T]) {
         for (value, register) in &self.tape.given {
             match *register {
                 ACCUMULATOR => self.at[*value] = At::Own(Place::elements(sums.as_ptr().cast_mut().cast())),
@@ -153,9 +172,9 @@ impl<'t> Machine<'t> {
             At::OfRows(register) => &self.registers[register].elements()[..self.rows],
             At::Steady(register, start) => &self.registers[register].elements()[start..start + self.length],
             At::Operand(operand, start) => &self.operands[operand].after(start)[..self.length],
-            // SAFETY: the memory holds the chunk's elements. Nobody writes it while the slice is in
-            // use: chains take places, not slices, and a step that stores to a sink reads no part
-            // of it.
+            // SAFETY: the memory holds the chunk's elements, by the contracts of `lend`, `add_sink`
+            // and `Operand::overwritten`. Nobody writes it while the slice is in use: chains take
+            // places, not slices, and a step that stores to a sink reads no part of it.
             At::Own(place) => unsafe { std::slice::from_raw_parts(place.start.cast(), self.length) },
         }
     }
@@ -219,8 +238,8 @@ impl<'t> Machine<'t> {
             let stores = number + 1 == tape.steps.len() && makes_all;
             let sink = self.sink(step.value).filter(|sink| stores && !sink.is_read);
             if let Some(&Sink { place, bytes, .. }) = sink {
-                // SAFETY: the sink has `bytes` bytes, which only this thread uses during the chunk.
-                // The step reads none of them: the overwritten operand is not read (`is_read`), and
+                // SAFETY: the sink has `bytes` bytes, which only this machine uses, by the contract of
+                // `add_sink`. The step reads none of them: the overwritten operand is not read (`is_read`), and
                 // values stored there before the result are read by chains only.
                 let out = unsafe { std::slice::from_raw_parts_mut(place.start, bytes) };
                 let made = self.step(step, start, out);

@@ -200,14 +200,17 @@ impl Direct {
                 for (number, sums) in sums.chunks(run).enumerate() {
                     let place = place + number * self.length;
                     if all {
-                        job.complete(finisher, place, sums);
+                        // SAFETY: each unit is one band of one piece of a plane, and one thread
+                        // computes it.
+                        unsafe { job.complete(finisher, place, sums) };
                         continue;
                     }
                     let pieces = sums.chunks(CHUNK).zip(tile.written[number * run..].chunks(CHUNK));
                     for ((sums, written), start) in pieces.zip((place..).step_by(CHUNK)) {
                         finisher.given::<f32>(ACCUMULATOR)[..sums.len()].copy_from_slice(sums);
                         finisher.given::<Bool>(WRITTEN)[..sums.len()].copy_from_slice(&written[..sums.len()]);
-                        job.finish(finisher, start..start + sums.len());
+                        // SAFETY: as for `complete`.
+                        unsafe { job.finish(finisher, start..start + sums.len()) };
                     }
                 }
             }

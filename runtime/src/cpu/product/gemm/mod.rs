@@ -147,7 +147,12 @@ impl<'a, T> Tile<'a, T> {
 
 /// Takes every element of C once, from any thread. The tiles have a few rows by up to some hundred
 /// columns, and are in L1.
-pub trait Store<T>: Sync {
+///
+/// # Safety
+/// The memory that [`Store::place`] returns must be:
+/// - writable and readable for all these rows × columns, at the stride that it returns;
+/// - used by nobody else during the product.
+pub unsafe trait Store<T>: Sync {
     /// A task's state from tile to tile.
     type Worker;
 
@@ -163,15 +168,13 @@ pub trait Store<T>: Sync {
     /// Returns memory where these rows × columns of a batch's C may be summed in place: a pointer
     /// to the first element, and the elements from one row to the next. Columns must be contiguous
     /// there. Sums left in this memory are not passed to [`Store::store`].
-    ///
-    /// The memory must be writable for all these rows × columns, and nobody else may use it during
-    /// the product: the kernels rely on it.
     fn place(&self, _batch: usize, _rows: Range<usize>, _columns: Range<usize>) -> Option<(*mut T, usize)> {
         None
     }
 }
 
-impl<T, F: Fn(Tile<T>) + Sync> Store<T> for F {
+// SAFETY: it has no memory for sums.
+unsafe impl<T, F: Fn(Tile<T>) + Sync> Store<T> for F {
     type Worker = ();
 
     fn worker(&self) {}
@@ -189,14 +192,20 @@ pub struct Rows<'a, T> {
 }
 
 impl<'a, T> Rows<'a, T> {
-    /// Creates a store with these strides, in elements. Rows must not overlap. Storing a row that
-    /// reaches past the end of `data` panics.
-    pub fn new(data: &'a mut [T], batch_stride: usize, row_stride: usize) -> Self {
+    /// Creates a store with these strides, in elements. Storing a row that reaches past the end of
+    /// `data` panics.
+    ///
+    /// # Safety
+    /// - Rows must not overlap, in any batch of the product.
+    /// - Only one product at a time may use the store.
+    pub unsafe fn new(data: &'a mut [T], batch_stride: usize, row_stride: usize) -> Self {
         Self { data: Shared::new(data), batch_stride, row_stride }
     }
 }
 
-impl<T: Float> Store<T> for Rows<'_, T> {
+// SAFETY: the rows lie in `data`, at `row_stride`. By the contract of `new`, no two elements of a
+// product share a place, and nobody else uses the store.
+unsafe impl<T: Float> Store<T> for Rows<'_, T> {
     type Worker = ();
 
     fn worker(&self) {}
@@ -204,8 +213,8 @@ impl<T: Float> Store<T> for Rows<'_, T> {
     fn store(&self, _worker: &mut (), tile: Tile<T>) {
         for (row, sums) in tile.iter() {
             let start = tile.batch * self.batch_stride + row * self.row_stride + tile.columns.start;
-            // SAFETY: only this module makes tiles, and no two of a product share an element; rows
-            // do not overlap, by the contract of `new`.
+            // SAFETY: only this module makes tiles, and no two of a product share an element. By
+            // the contract of `new`, rows do not overlap, and this is the only product.
             unsafe { self.data.slice(start..start + sums.len()) }.copy_from_slice(sums);
         }
     }

@@ -27,7 +27,8 @@ fn both(size: Size, a: &impl Pack<f32>, b: &impl Pack<f32>) -> Vec<f32> {
     Emulated::each(|| {
         assert_eq!(product(size, a, b), now);
         let mut ahead = vec![0.0; now.len()];
-        let store = Rows::new(&mut ahead, size.m * size.n, size.n);
+        // SAFETY: rows and batches follow each other, and there is one product.
+        let store = unsafe { Rows::new(&mut ahead, size.m * size.n, size.n) };
         let packed = Packed::new(size, b, None);
         let right: Right<f32, Gather<f32>> = Right::Packed(&packed);
         super::product(size, a, right, &store);
@@ -163,7 +164,8 @@ fn instruction_sets() {
     let want = product(size, &left, &right);
     for kernels in kernel::every_f32() {
         let mut got = vec![0.0; size.m * size.n];
-        let store = Rows::new(&mut got, 0, size.n);
+        // SAFETY: rows follow each other, and there is one product of one batch.
+        let store = unsafe { Rows::new(&mut got, 0, size.n) };
         let b = Right::Now(&right);
         Product { size, kernels, a: &left, b, store: &store, batch: 0, threads: 1 }.run();
         assert_eq!(got, want);
@@ -183,7 +185,9 @@ fn wide_product() {
     let mut c = vec![0.0; m * n];
     let (left, right) = (Places::matrix((m, 3), (k, 1)), Places::matrix((n, 1), (k, n as isize)));
     let (left, right) = (Gather::new(&a, 0, &left, &[]), Gather::new(&b, 0, &right, &[]));
-    gemm(Size::new(1, m, n, k, 8), &left, &right, &Rows::new(&mut c, 0, n));
+    // SAFETY: rows follow each other, and there is one product of one batch.
+    let store = unsafe { Rows::new(&mut c, 0, n) };
+    gemm(Size::new(1, m, n, k, 8), &left, &right, &store);
     for (i, c) in c.iter().enumerate() {
         assert_eq!(*c, (0..k).map(|p| a[i / n * k + p] * b[p * n + i % n]).sum::<f64>());
     }

@@ -167,11 +167,16 @@ impl Winograd {
                 for (results, line) in there {
                     let place = start + line * lines.place;
                     if pixels.place == length {
-                        job.complete(&mut machine, place, &results[..count * length]);
+                        // SAFETY: one task computes these filters of a tile, and tiles do not
+                        // overlap.
+                        unsafe { job.complete(&mut machine, place, &results[..count * length]) };
                         continue;
                     }
                     for (pixel, results) in results.chunks(length).take(count).enumerate() {
-                        job.complete(&mut machine, place + pixel * pixels.place, &results[..filters.len()]);
+                        let place = place + pixel * pixels.place;
+                        // SAFETY: one task computes these filters of a tile, and tiles do not
+                        // overlap.
+                        unsafe { job.complete(&mut machine, place, &results[..filters.len()]) };
                     }
                 }
             }

@@ -216,7 +216,8 @@ fn run(nest: &Nest, transforms: Transforms, operands: &[&[f32]], ahead: bool) ->
     let outputs = [Written::new(result.elements_mut(), 0)];
     let epilogue = Tape::new(nest, &nest.epilogue, &nest.epilogue.results, Space::new(nest, 0..nest.free), &[]);
     let positions = [Position::new(nest, 0)];
-    let job = Job { nest, epilogue: &epilogue, launch, outputs: &outputs, positions: &positions };
+    // SAFETY: the output is borrowed here alone, and each place has a position of its own.
+    let job = unsafe { Job::new(nest, &epilogue, launch, &outputs, &positions) };
     winograd.run(&job, kernel.as_ref());
     Some(elements_mut::<f32>(result.elements_mut())[..nest.places()].to_vec())
 }
