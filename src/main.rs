@@ -1,6 +1,8 @@
 //! `tilec`, the command line: arguments, files and printing, with one module a command. Functions
 //! that an app could use are in the libraries.
 
+#![forbid(unsafe_code)]
+
 mod arguments;
 mod bench;
 mod check;

@@ -2,6 +2,8 @@
 //!
 //! It is pure: no files, devices, clocks or randomness. The same input gives the same bytes.
 
+#![forbid(unsafe_code)]
+
 pub mod affine;
 pub mod dtype;
 #[cfg(feature = "emit")]

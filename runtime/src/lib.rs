@@ -25,6 +25,7 @@
 //! - `device`, `model`, `builder`, `session`, `trace`, `onnx`: what an app sees.
 //! - `weights`, `tune`, `train`, `data`: upper floors, each behind a feature of its name.
 
+#![deny(unsafe_code)]
 // Each feature uses its part of the modules that all share.
 #![cfg_attr(
     not(all(feature = "check", feature = "data", feature = "keras", feature = "onnx", feature = "wgpu")),

@@ -23,15 +23,22 @@
 //! - `loops`: nests of any kind, by vector loops.
 //! - `product`: sums of products, in registers.
 //!
+//! Unsafe code is in the modules that expect it here and in the rooms. A function or trait with a
+//! contract is `unsafe`, and states it as a list.
+//!
 //! Always true: results do not depend on the number of threads.
 
+#[expect(unsafe_code, reason = "threads write parts of one output")]
 mod attention;
 mod loops;
 mod memory;
 pub(crate) mod needs;
+#[expect(unsafe_code, reason = "functions compiled for a vector unit")]
 pub mod peak;
+#[expect(unsafe_code, reason = "threads write parts of one output")]
 mod prepared;
 mod product;
+#[expect(unsafe_code, reason = "nests run on the plan's memory")]
 mod steps;
 mod threads;
 mod vector;
@@ -42,4 +49,5 @@ pub use product::gemm;
 pub(crate) use steps::Steps;
 
 #[cfg(test)]
+#[expect(unsafe_code, reason = "nests run on memory of the tests")]
 mod tests;

@@ -5,6 +5,7 @@
 //!
 //! All reports of the device, by error scope, callback or panic, become an [`Error`].
 
+#[expect(unsafe_code, reason = "foreign boundary: Vulkan handles, and features that wgpu calls experimental")]
 mod adapter;
 mod backend;
 #[cfg(not(target_family = "wasm"))]
@@ -14,7 +15,9 @@ mod executable;
 mod gpu;
 #[cfg(not(target_family = "wasm"))]
 mod kept;
+#[expect(unsafe_code, reason = "foreign boundary: shaders without the driver's checks")]
 mod pipeline;
+#[expect(unsafe_code, reason = "foreign boundary: data for the driver's cache")]
 mod pipeline_cache;
 #[cfg(test)]
 mod tests;

@@ -214,8 +214,8 @@ impl<'a> Job<'a> {
     }
 
     /// Returns a pointer to the elements of consecutive places, if the accumulated values are
-    /// stored unchanged: contiguous, in one output, without an epilogue. Nobody else uses that memory
-    /// if each place is computed by one thread only.
+    /// stored unchanged: contiguous, in one output, without an epilogue. Nobody else uses that
+    /// memory if each place is computed by one thread only.
     pub fn direct<T>(&self, places: Range<usize>) -> Option<*mut T> {
         let is_plain = self.outputs.len() == 1 && self.nest.outputs[0].over.is_none() && self.epilogue.is_accumulator();
         let (bytes, range) = self.part(0, places, size_of::<T>()).filter(|_| is_plain)?;

@@ -1,5 +1,13 @@
 //! Memory aligned to cache lines, viewed as elements of the type that a nest demands.
 
+/// A bool as tensors store it: true if not 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[repr(transparent)]
+pub struct Bool(pub u8);
+
+// SAFETY: every byte is a value, and the type is a transparent wrapper of a byte.
+unsafe impl Plain for Bool {}
+
 /// One cache line, the unit of allocation. It gives every buffer its alignment.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]

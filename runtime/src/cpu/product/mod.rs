@@ -5,8 +5,12 @@
 //! multiplications, and [`direct`] short reductions without packing. Each ends with the nest's
 //! epilogue, a job of the vector loops.
 
+#[expect(unsafe_code, reason = "threads write parts of one output")]
 pub mod contraction;
+#[expect(unsafe_code, reason = "kernels read and write at addresses")]
 pub mod direct;
+#[expect(unsafe_code, reason = "kernels read and write at addresses")]
 pub mod gemm;
 pub mod places;
+#[expect(unsafe_code, reason = "kernels read and write at addresses")]
 pub mod winograd;

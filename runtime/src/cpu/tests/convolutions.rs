@@ -1,4 +1,5 @@
-//! Convolutions of images and their gradients, as nests, for the windows of [`crate::cpu::product::gemm`].
+//! Convolutions of images and their gradients, as nests, for the windows of
+//! [`crate::cpu::product::gemm`].
 
 use super::*;
 use crate::cpu::product::contraction::Contraction;

@@ -165,6 +165,7 @@ macro_rules! vectorised {
                 }
                 if let Some(_proof) = $crate::cpu::vector::level().avx2() {
                     // SAFETY: the proof says that the processor has the function's features.
+                    #[allow(unsafe_code, reason = "the proof is at hand")]
                     return unsafe { wide::<$($g),*>($($arg),*) };
                 }
             }
@@ -195,12 +196,16 @@ macro_rules! widest {
                         body::<true>($($arg),*)
                     }
                 }
-                match level() {
+                let level = level();
+                if let Level::Avx512(_proof) = level {
                     // SAFETY: the proof says that the processor has the function's features.
-                    Level::Avx512(_) => return unsafe { widest($($arg),*) },
+                    #[allow(unsafe_code, reason = "the proof is at hand")]
+                    return unsafe { widest($($arg),*) };
+                }
+                if let Level::Avx2(_proof) = level {
                     // SAFETY: the proof says that the processor has the function's features.
-                    Level::Avx2(_) => return unsafe { wide($($arg),*) },
-                    Level::Baseline => {}
+                    #[allow(unsafe_code, reason = "the proof is at hand")]
+                    return unsafe { wide($($arg),*) };
                 }
             }
             body::<{ cfg!(target_arch = "aarch64") }>($($arg),*)

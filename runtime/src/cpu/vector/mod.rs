@@ -2,22 +2,26 @@
 //!
 //! [`register`] is one register behind a trait that every instruction set implements, and [`lanes`]
 //! adds to it what f32 needs beyond products. [`elementary`] has exp, tanh and the like, on scalars
-//! and on registers. [`number`] and [`narrow`] define the element types and each scalar operation on
-//! them. On these stand the loops over chunks of elements: `operation`, `gather` and `aggregate` run
-//! one operation at a time, [`strip`] a whole chain of them in registers. [`level`](level()) says
-//! which instructions there are, and gives the proof that registers carry.
+//! and on registers. [`number`] and [`narrow`] define the element types and each scalar operation
+//! on them. On these stand the loops over chunks of elements: `operation`, `gather` and `aggregate`
+//! run one operation at a time, [`strip`] a whole chain of them in registers. [`level`](level())
+//! says which instructions there are, and gives the proof that registers carry.
 
 mod aggregate;
 pub mod elementary;
 #[cfg(test)]
 pub mod emulated;
 mod gather;
+#[expect(unsafe_code, reason = "instructions of vector units")]
 pub mod lanes;
+#[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "features are detected and then relied on"))]
 pub mod level;
 mod narrow;
 pub mod number;
 mod operation;
+#[expect(unsafe_code, reason = "instructions of vector units")]
 pub mod register;
+#[expect(unsafe_code, reason = "chains read and write at addresses")]
 pub mod strip;
 
 pub use aggregate::{Best, accumulate, accumulate_f32, combine, fold, fold_f32};

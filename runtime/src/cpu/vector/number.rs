@@ -1,25 +1,18 @@
 //! The element types, and each scalar operation on each of them, as the compiler's `scalar` module
 //! defines it.
 //!
-//! Everything here is inlined into the loops of [`crate::cpu::vector`], and avoids branches and calls
-//! where it can, so that these loops become vector code. Values have the types in which tensors
-//! store them; f16 and bf16 compute in f32 and round after each operation.
+//! Everything here is inlined into the loops of [`crate::cpu::vector`], and avoids branches and
+//! calls where it can, so that these loops become vector code. Values have the types in which
+//! tensors store them; f16 and bf16 compute in f32 and round after each operation.
 
 use super::elementary;
 use super::strip;
+pub use crate::cpu::memory::Bool;
 use crate::cpu::memory::Plain;
 use crate::cpu::vector;
 use tile_compiler::dtype::Scalar;
 use tile_compiler::graph::Aggregation;
 use tile_compiler::scalar::{BinaryOp, UnaryOp};
-
-/// A bool as tensors store it: true if not 0.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-#[repr(transparent)]
-pub struct Bool(pub u8);
-
-// SAFETY: every byte is a value, and the type is a transparent wrapper of a byte.
-unsafe impl Plain for Bool {}
 
 /// An element type.
 pub trait Number: Plain + Default + PartialEq + Send + Sync {

@@ -238,9 +238,9 @@ impl<'t> Machine<'t> {
             let stores = number + 1 == tape.steps.len() && makes_all;
             let sink = self.sink(step.value).filter(|sink| stores && !sink.is_read);
             if let Some(&Sink { place, bytes, .. }) = sink {
-                // SAFETY: the sink has `bytes` bytes, which only this machine uses, by the contract of
-                // `add_sink`. The step reads none of them: the overwritten operand is not read (`is_read`), and
-                // values stored there before the result are read by chains only.
+                // SAFETY: the sink has `bytes` bytes, which only this machine uses, by the contract
+                // of `add_sink`. The step reads none of them: the overwritten operand is not read
+                // (`is_read`), and values stored there before the result are read by chains only.
                 let out = unsafe { std::slice::from_raw_parts_mut(place.start, bytes) };
                 let made = self.step(step, start, out);
                 spread(tape.dtypes[step.value], out, made, length);

@@ -101,7 +101,7 @@ fn last_use(insts: &[Inst<Leaf>], order: &[Value], results: &[Value]) -> Vec<usi
 }
 
 /// Finds the loads of overwritten operands that may be read in place, and for each result whether
-/// it may be stored at once: see [`Reader::in_place`](super::Reader::in_place) and [`Tape::direct`](super::Tape::direct).
+/// it may be stored at once: see `Reader::in_place` and `Tape::direct`.
 pub fn in_place(nest: &Nest, analysis: &Analysis, results: &[Value]) -> (Vec<Value>, Vec<bool>) {
     let Analysis { insts, order, linked, last_use, .. } = analysis;
     let last_read = |load: Value| {

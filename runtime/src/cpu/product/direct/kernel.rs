@@ -94,8 +94,8 @@ unsafe fn body<V: Vector<Scalar = f32>, const FORM: u8, const T: usize, const U:
     first: bool,
 ) {
     let Place { x, x_step, w, out, out_step } = place;
-    // SAFETY: the caller guarantees that the elements at all taps are readable, and that the tile is
-    // accessible.
+    // SAFETY: the caller guarantees that the elements at all taps are readable, and that the tile
+    // is accessible.
     unsafe {
         let combine = |a: V, b: V| match FORM {
             MAX => a.max(b),

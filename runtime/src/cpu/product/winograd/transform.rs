@@ -197,8 +197,8 @@ unsafe fn input<V: Vector<Scalar = f32>, F: Algorithm<M, R, T>, const M: usize, 
 ) {
     let (rows, _) = pixels.as_chunks::<T>();
     for at in (0..vectors).map(|vector| vector * V::LANES) {
-        // SAFETY: the caller guarantees the pixels and the points. `at` is less than the elements of
-        // `vectors` vectors.
+        // SAFETY: the caller guarantees the pixels and the points. `at` is less than the elements
+        // of `vectors` vectors.
         unsafe {
             let mut half = [[V::splat(proof, 0.0); T]; T];
             for x in 0..T {
@@ -259,8 +259,8 @@ unsafe fn output<V: Vector<Scalar = f32>, F: Algorithm<M, R, T>, const M: usize,
     to_stride: usize,
 ) {
     for at in (0..vectors).map(|vector| vector * V::LANES) {
-        // SAFETY: the caller guarantees the points and the pixels. `at` is less than the elements of
-        // `vectors` vectors.
+        // SAFETY: the caller guarantees the points and the pixels. `at` is less than the elements
+        // of `vectors` vectors.
         unsafe {
             let mut half = [[V::splat(proof, 0.0); T]; M];
             (0..T).for_each(|x| {

@@ -193,8 +193,8 @@ fn exp_of_rest<L: Lanes, const K: usize>(x: [L; K], sum: [L; K]) -> [L; K] {
 #[inline(always)]
 fn times_power<L: Lanes, const K: usize>(x: [L; K], sum: [L; K]) -> [L; K] {
     let proof = x[0].proof();
-    // The sum is added to the exponent: a float's exponent begins at bit 23, and the last bits of the
-    // rounder are 0.
+    // The sum is added to the exponent: a float's exponent begins at bit 23, and the last bits of
+    // the rounder are 0.
     each!(k in x => x[k].word(WordOp::Add, sum[k].word(WordOp::ShiftLeft, word(proof, 23))))
 }
 
@@ -326,10 +326,7 @@ static ERF: std::sync::LazyLock<[[f32; PIECES]; TERMS + 1]> = std::sync::LazyLoc
 pub fn erf_by_table(all: &mut [F32x16]) {
     let Some(proof) = all.first().map(|x| x.proof()) else { return };
     // All rows stay in registers.
-    let [first, middle @ .., constant, multiple] = ERF.each_ref().map(|row| {
-        // SAFETY: a row has as many numbers as a register.
-        unsafe { F32x16::load(proof, row.as_ptr()) }
-    });
+    let [first, middle @ .., constant, multiple] = ERF.each_ref().map(|row| F32x16::from_array(proof, row));
     // Beyond the limit, the nearest float is 1 or the one before it.
     let [one, limit, rounder, four] = [1.0, 3.87, ROUNDER, 4.0].map(|x| F32x16::splat(proof, x));
     for x in all {
@@ -438,4 +435,5 @@ pub fn pow(x: f32, y: f32) -> f32 {
 }
 
 #[cfg(test)]
+#[expect(unsafe_code, reason = "registers are stored to be looked at")]
 mod tests;

@@ -1,8 +1,8 @@
 //! Lanes of AVX-512.
 
 use super::{LESS, Lanes, WordOp, instructions};
-use crate::cpu::vector::elementary;
-use crate::cpu::vector::register::F32x16;
+use crate::cpu::vector::register::{F32x16, Vector};
+use crate::cpu::vector::{Avx512, elementary};
 use std::arch::x86_64::*;
 
 /// The number of lesser magnitude, with its own sign.
@@ -115,6 +115,13 @@ impl Lanes for F32x16 {
 }
 
 impl F32x16 {
+    /// Returns a register of these numbers.
+    #[inline(always)]
+    pub fn from_array(proof: Avx512, numbers: &[f32; 16]) -> Self {
+        // SAFETY: there are as many numbers as lanes.
+        unsafe { Self::load(proof, numbers.as_ptr()) }
+    }
+
     /// Returns for each lane the lane of `table` that its last four bits name.
     #[inline(always)]
     pub fn look_up(self, table: Self) -> Self {

@@ -37,9 +37,9 @@ fn each<L: Lanes, const N: usize>(registers: [L; N], f: impl Fn([f32; N]) -> f32
     unsafe { L::load(registers[0].proof(), out.as_ptr()) }
 }
 
-/// 2^(k/8) for k in 0..8, with k · 2²⁰ subtracted from the bits. [`elementary::exp_near`] adds n · 2²⁰ to
-/// the bits of entry k, where n = 8m + k is a number of eighths. That adds m to the exponent, and k
-/// · 2²⁰, which the table makes up for.
+/// 2^(k/8) for k in 0..8, with k · 2²⁰ subtracted from the bits. [`elementary::exp_near`] adds n ·
+/// 2²⁰ to the bits of entry k, where n = 8m + k is a number of eighths. That adds m to the
+/// exponent, and k · 2²⁰, which the table makes up for.
 const POWERS_OF_EIGHTHS: [f32; 8] = {
     let mut table = [0.0; 8];
     let mut k = 0;

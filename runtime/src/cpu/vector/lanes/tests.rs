@@ -23,7 +23,8 @@ fn words_equal_their_definition<L: Lanes>(proof: L::Proof) {
     }
 }
 
-/// A strip gives what [`elementary::exp`] gives, whichever way far arguments make the other ones go.
+/// A strip gives what [`elementary::exp`] gives, whichever way far arguments make the other ones
+/// go.
 fn exp_of_a_strip_is_that_of_each<L: Lanes>(proof: L::Proof) {
     let near: Vec<f32> = (0..4 * L::LANES)
         .map(|i| (i as f32 - 20.0) * 4.1)

@@ -16,7 +16,7 @@ pub enum Code {
     Div,
     /// `a / x`
     DivInto,
-    /// Divides `x` by the two parts of a divisor's [`reciprocal`](super::reciprocal).
+    /// Divides `x` by the two parts of a divisor's [`reciprocal`](crate::cpu::vector::reciprocal).
     DivEvenly,
     /// `x < a ? a : x`
     Max,

@@ -58,7 +58,8 @@ pub unsafe fn strips<L: Lanes>(proof: L::Proof, mut from: Place, ops: &mut [Op],
     }
 }
 
-/// Stores an operation's aggregate of a row, if it has one, and moves its places on to the next row.
+/// Stores an operation's aggregate of a row, if it has one, and moves its places on to the next
+/// row.
 ///
 /// # Safety
 /// - The contract of [`super::run`], for a row whose strips are done.
