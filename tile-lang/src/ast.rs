@@ -71,10 +71,11 @@ pub enum FunctionKind {
 }
 
 /// The settings of a `train` block.
-pub const SETTINGS: [&str; 11] = [
+pub const SETTINGS: [&str; 12] = [
     "loss",
     "optimizer",
     "metrics",
+    "weighted_metrics",
     "batch_size",
     "epochs",
     "seed",

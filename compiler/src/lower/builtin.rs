@@ -5,7 +5,7 @@ use tile_lang::diagnostic::Diagnostic;
 use super::constant::Constant;
 use super::contraction::nothing_to_read;
 use super::einsum::einsum;
-use super::expression::{Lowered, Spans, Target};
+use super::expression::{Lowered, Spans, Target, covers};
 use super::network::Network;
 use super::tensors::Tensors;
 use super::value::{List, Value};
@@ -45,6 +45,26 @@ pub(super) fn call<'p>(
         "random_seed" => Ok(Value::Element(call.tensors.hidden(Network::SEED, TensorType::new(DType::U32, [2])))),
         "training_step" => Ok(Value::Element(call.tensors.hidden(Network::STEP, TensorType::scalar(DType::F32)))),
         "rate_factor" => Ok(Value::Element(call.tensors.hidden(Network::RATE, TensorType::scalar(DType::F32)))),
+        "sample_weight" => Ok(call
+            .tensors
+            .sample_weight
+            .map_or(Value::Symbol("none".into()), |weight| Value::Element(call.tensors.imported(weight)))),
+        "gradient_norm" => call.tensors.gradient_norm(spans.call).map(Value::Element),
+        "weight_path" => match &call.tensors.descent {
+            Some(descent) => Ok(Value::Symbol(descent.path.clone())),
+            None => Err(Diagnostic::error("E0237", spans.call, "only an optimizer has a weight and gradients")),
+        },
+        "trained_as" => {
+            let stand_in = call.tensor(0)?;
+            match &mut call.tensors.descent {
+                Some(descent) => descent.stand_in = Some(stand_in),
+                None => {
+                    return Err(Diagnostic::error("E0237", spans.call, "only an optimizer has a weight and gradients"));
+                }
+            }
+            Ok(Value::Element(stand_in))
+        }
+        "matches" => call.matches(),
         "grad" => call.gradient(),
         "stop_gradient" => call.stop_gradient(),
         "with_loss" => {
@@ -150,6 +170,25 @@ impl<'p> Call<'_, 'p> {
             Some(Value::List(_)) => self.list(argument),
             _ => Ok(self.tensor_shape(argument)?.1),
         }
+    }
+
+    /// Returns whether a path is one of a list of patterns, or lies below one.
+    fn matches(&self) -> Lowered<Value<'p, NodeId>> {
+        let text = |value: &Value<'p, NodeId>, argument: usize| match value {
+            Value::Symbol(text) => Ok(text.clone()),
+            other => Err(self.wrong(argument, format!("expected a path, found {}", other.kind()))),
+        };
+        let path = text(&self.arguments[0], 0)?;
+        let patterns = match &self.arguments[1] {
+            Value::List(patterns) => patterns,
+            pattern => std::slice::from_ref(pattern),
+        };
+        for pattern in patterns {
+            if covers(&text(pattern, 1)?, &path) {
+                return Ok(Value::bool(true));
+            }
+        }
+        Ok(Value::bool(false))
     }
 
     /// Fills a tensor of a given shape with one value.

@@ -57,11 +57,23 @@ pub(super) struct Evaluator<'p, T: Target> {
 /// The deepest nesting of expressions through calls. A stack of 2 MiB suffices for it.
 const MAX_DEPTH: u32 = 600;
 
-/// Returns whether `path` is one of `wholes` or lies below one of them.
+/// Returns whether `path` is one of `wholes` or lies below one of them. In these, `*` stands for any
+/// characters: `encoder.*.Bias`.
 pub(super) fn is_part_of(path: &str, wholes: &[String]) -> bool {
-    wholes
-        .iter()
-        .any(|whole| path.strip_prefix(whole).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '['])))
+    wholes.iter().any(|whole| covers(whole, path))
+}
+
+/// Returns whether the pattern is that of `path`, or of a layer or list above it.
+pub(super) fn covers(pattern: &str, path: &str) -> bool {
+    let ends = |rest: &str| rest.is_empty() || rest.starts_with(['.', '[']);
+    let mut parts: Vec<&str> = pattern.split('*').collect();
+    let Some(mut rest) = path.strip_prefix(parts.remove(0)) else { return false };
+    let Some(last) = parts.pop() else { return ends(rest) };
+    for part in parts {
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    rest.match_indices(last).any(|(at, _)| ends(&rest[at + last.len()..]))
 }
 
 impl<'p, T: Target> Evaluator<'p, T> {

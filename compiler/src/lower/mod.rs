@@ -11,8 +11,8 @@
 //!   known at compile time;
 //! - `frame`: the position in the tree of layers; `weights`: the tensors that layers keep;
 //! - `scan`: run-time loops;
-//! - `train`: training steps; `guard`: protection of the weights from a failed step; `augment`:
-//!   layers that transform the training data;
+//! - `train`: training steps; `augment`, `loss`, `metrics`, `optimizer`: the settings of a `train`
+//!   block; `guard`: protection of the weights from a failed step;
 //! - `expression`: operators and elementwise functions, the same for whole tensors and inside
 //!   contractions;
 //! - `constant`: compile-time arithmetic;
@@ -44,8 +44,11 @@ mod frame;
 mod guard;
 mod indices;
 mod list;
+mod loss;
+mod metrics;
 mod network;
 mod operators;
+mod optimizer;
 mod scan;
 mod scope;
 mod statement;

@@ -1,5 +1,6 @@
 //! The [`Target`] for whole tensors: elementwise operations become nodes of the graph.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use tile_lang::Budget;
@@ -30,6 +31,20 @@ pub(super) struct Tensors {
     outer: Vec<Outer>,
     pub network: Collected,
     pub label: Label,
+    /// The weights of the samples, `f32[N]`, while a loss or a metric that sees them is applied.
+    pub sample_weight: Option<NodeId>,
+    /// What an optimizer knows of the step, while one is applied.
+    pub descent: Option<Descent>,
+}
+
+/// The trained weight that an optimizer is applied to, and the gradients of all trained weights.
+pub(super) struct Descent {
+    pub path: Rc<str>,
+    pub gradients: Rc<[NodeId]>,
+    /// The norm of all elements of the gradients, once it is known.
+    pub norm: Option<NodeId>,
+    /// The value that the step's model has in place of the weight.
+    pub stand_in: Option<NodeId>,
 }
 
 /// A graph, and the nodes that the body of a scan in it captures.
@@ -47,7 +62,8 @@ impl Tensors {
     pub fn new(name: &str, budget: &Budget) -> Self {
         let empty = |name: &str| Graph::within(name, budget);
         let network = Collected { initial: empty("initial"), ..Collected::default() };
-        Self { graph: empty(name), outer: Vec::new(), network, label: Label::default() }
+        let label = Label::default();
+        Self { graph: empty(name), outer: Vec::new(), network, label, sample_weight: None, descent: None }
     }
 
     /// Returns the network with these outputs.
@@ -179,6 +195,27 @@ impl Tensors {
         let index = (0..ty.rank()).map(Affine::var).collect();
         let sum = Contraction::of_tensor(Aggregation::Sum, ty.dtype, &ty.shape, Vec::new(), index);
         self.add(Op::Contraction(Box::new(sum)), TensorType::scalar(ty.dtype), &[node], span)
+    }
+
+    /// Returns the root of the sum of the squares of all elements of all gradients, `f32[]`.
+    pub fn gradient_norm(&mut self, span: Span) -> Lowered<NodeId> {
+        let Some(descent) = &self.descent else {
+            return Err(Diagnostic::error("E0237", span, "only an optimizer has a weight and gradients"));
+        };
+        if let Some(norm) = descent.norm {
+            return Ok(norm);
+        }
+        let gradients = descent.gradients.clone();
+        let mut sum = self.constant(Scalar::zero(DType::F32));
+        for &gradient in &*gradients {
+            let wide = self.cast_to(gradient, DType::F32);
+            let square = self.binary(BinaryOp::Mul, [wide, wide], span)?;
+            let square = self.total(square, span)?;
+            sum = self.binary(BinaryOp::Add, [sum, square], span)?;
+        }
+        let norm = self.unary(UnaryOp::Sqrt, sum);
+        self.descent.iter_mut().for_each(|descent| descent.norm = Some(norm));
+        Ok(norm)
     }
 
     /// Adds all elements of `penalty` to the sum of all penalties.

@@ -110,6 +110,16 @@ fn the_rate_factor_is_an_input() {
 }
 
 #[test]
+fn metrics_of_one_name_are_numbered() {
+    let block = "train Line { loss = Squares(); optimizer = Sgd();
+        metrics = [Count(), Count(), Count()]; weighted_metrics = [Count(), Count()]; }";
+    let network = step(block, "Y = f32[4]", true, false).unwrap();
+    let found = outputs(&network).into_iter();
+    let named: Vec<&str> = found.filter(|name| name.contains("count") && !name.contains('.')).collect();
+    assert_eq!(named, ["count", "count_1", "count_2", "weighted_count", "weighted_count_1"]);
+}
+
+#[test]
 fn settings_are_of_their_kind() {
     insta::assert_snapshot!(wrong("train Line { loss = Squares(); optimizer = Sgd(); batch_size = 0; }"), @"
     E0240: `batch_size` is a number of at least 1, and this is 0
@@ -126,11 +136,6 @@ fn settings_are_of_their_kind() {
     insta::assert_snapshot!(wrong("train Line { loss = Squares(); optimizer = Squares(); }"), @"
     E0240: an optimizer is wanted here, and `Squares` is defined with `loss`
       `Squares()`
-    ");
-    insta::assert_snapshot!(wrong("train Line { loss = Squares(); optimizer = Sgd(); metrics = [Count(), Count()]; }"), @"
-    E0240: two metrics are called `count`
-      `[Count(), Count()]` 
-      help: give one a `name = …`
     ");
     insta::assert_snapshot!(wrong("train Line { loss = [Squares(), Squares()]; optimizer = Sgd(); }"), @"
     E0240: `loss` is a list of 2, and the number of outputs is 1

@@ -1,0 +1,164 @@
+//! The `loss` setting of a `train` block: the value that a step minimizes.
+
+use tile_lang::ast::FunctionKind;
+
+use super::expression::{Lowered, Target};
+use super::network::Network;
+use super::train::Step;
+use super::value::{Callable, Value};
+use crate::dtype::DType;
+use crate::graph::{NodeId, Op};
+use crate::scalar::BinaryOp;
+use crate::tensor::TensorType;
+
+impl<'p> Step<'p, '_> {
+    /// Returns a setting for each output: one value for all of them, or a list with an item for
+    /// each.
+    fn each(&self, name: &str, outputs: usize) -> Lowered<Option<Vec<Value<'p, NodeId>>>> {
+        let Some(value) = self.scope.names.get(name) else { return Ok(None) };
+        Ok(Some(match value {
+            Value::List(items) if items.len() == outputs => items.to_vec(),
+            Value::List(items) => {
+                let message = format!("`{name}` is a list of {}, and the number of outputs is {outputs}", items.len());
+                return Err(self.wrong(name, message));
+            }
+            value => vec![value.clone(); outputs],
+        }))
+    }
+
+    /// Adds the loss to minimise, penalties included.
+    pub(super) fn loss(&mut self, pairs: &[(usize, NodeId, NodeId)]) -> Lowered<NodeId> {
+        let outputs = self.function.outputs.len();
+        let Some(losses) = self.each("loss", outputs)? else {
+            let help = "a loss of the library is `MeanSquaredError()`, say";
+            return Err(self.error("E0241", "the `train` block sets no `loss`".into()).help(help));
+        };
+        let factors = self.each("loss_weights", outputs)?;
+        if self.targets.weighted {
+            let ty = TensorType::new(DType::F32, [self.batch(pairs)]);
+            let span = self.span();
+            let weight = self.evaluator.target.add(Op::Input(Network::SAMPLE_WEIGHT.into()), ty, &[], span)?;
+            self.evaluator.target.sample_weight = Some(weight);
+        }
+        // A single loss applies to the outputs with a target. In a list, each loss needs a target.
+        let is_none = |loss: &Value<'p, NodeId>| *loss == Value::Symbol("none".into());
+        let is_met = |number: usize| pairs.iter().any(|(other, ..)| *other == number);
+        if matches!(self.scope.names.get("loss"), Some(Value::List(_)))
+            && let Some(number) = (0..outputs).find(|&number| !is_none(&losses[number]) && !is_met(number))
+        {
+            let output = &self.function.outputs[number].name;
+            let error =
+                self.wrong("loss", format!("the output `{output}` has a loss, and the data have no target for it"));
+            return Err(error.help("its loss may be `none`"));
+        }
+        let paths = self.paths_of_losses(&losses);
+        let mut total: Option<NodeId> = None;
+        for &(number, predicted, target) in pairs {
+            if is_none(&losses[number]) {
+                continue;
+            }
+            let instance = self.instance(&losses[number], FunctionKind::Loss, "loss")?;
+            *instance.path.borrow_mut() = Some(paths[number].clone());
+            let value = self.applied(&Callable::Instance(instance), &[predicted, target], "loss")?;
+            let value = self.evaluator.target.element(value, self.span())?;
+            let mut loss = self.reduced(value, self.evaluator.target.sample_weight)?;
+            if let Some(factor) = factors.as_ref().map(|factors| &factors[number]) {
+                let Value::Constant(factor) = factor else {
+                    return Err(
+                        self.wrong("loss_weights", format!("a loss's weight is a number, and this is {factor}"))
+                    );
+                };
+                let factor = self.number(factor.scalar().to_f64());
+                loss = self.binary(BinaryOp::Mul, loss, factor)?;
+            }
+            total = Some(match total {
+                Some(total) => self.binary(BinaryOp::Add, total, loss)?,
+                None => loss,
+            });
+        }
+        let Some(total) = total else { return Err(self.error("E0242", "no output has a loss".into())) };
+        match self.evaluator.target.network.penalty {
+            Some(penalty) => self.binary(BinaryOp::Add, total, penalty),
+            None => Ok(total),
+        }
+    }
+
+    /// Returns the path of each loss's weights: `loss`, or `loss[0]` and so on in a list of losses.
+    /// A loss that occurs several times in the list has the path of its first position.
+    fn paths_of_losses(&mut self, losses: &[Value<'p, NodeId>]) -> Vec<String> {
+        let base = self.evaluator.frames.first_mut().map_or(String::new(), |entry| entry.place("loss", false));
+        losses.iter().for_each(forget_paths);
+        let is_list = matches!(self.scope.names.get("loss"), Some(Value::List(_)));
+        let first = |loss: &Value<'p, NodeId>| match loss {
+            Value::Callable(Callable::Instance(_)) => losses.iter().position(|other| other == loss),
+            _ => None,
+        };
+        let path =
+            |(number, loss)| if is_list { format!("{base}[{}]", first(loss).unwrap_or(number)) } else { base.clone() };
+        losses.iter().enumerate().map(path).collect()
+    }
+
+    /// Returns the number of samples in the step.
+    pub(super) fn batch(&self, pairs: &[(usize, NodeId, NodeId)]) -> usize {
+        let graph = &self.evaluator.target.graph;
+        pairs.first().and_then(|(_, _, target)| graph.shape(*target).first().copied()).unwrap_or(1)
+    }
+
+    /// Averages a loss over its elements, each multiplied by its sample weight.
+    fn reduced(&mut self, loss: NodeId, sample_weight: Option<NodeId>) -> Lowered<NodeId> {
+        let shape = self.evaluator.target.graph.shape(loss).to_vec();
+        let span = self.span();
+        let mut loss = match self.evaluator.target.graph.dtype(loss) {
+            DType::F32 => loss,
+            _ => self.evaluator.target.cast(loss, DType::F32),
+        };
+        if shape.is_empty() {
+            // As in Keras, a single number for the batch is multiplied by the mean sample weight.
+            return match sample_weight {
+                Some(weight) => {
+                    let weight = self.reduced(weight, None)?;
+                    self.binary(BinaryOp::Mul, loss, weight)
+                }
+                None => Ok(loss),
+            };
+        }
+        if let Some(weight) = sample_weight {
+            loss = self.weighted(loss, weight)?;
+        }
+        let sum = self.evaluator.target.total(loss, span)?;
+        let count = self.number(shape.iter().product::<usize>() as f64);
+        self.binary(BinaryOp::Div, sum, count)
+    }
+
+    /// Multiplies values of samples, `[N, …]`, by the weights of the samples, `[N]`.
+    pub(super) fn weighted(&mut self, values: NodeId, weight: NodeId) -> Lowered<NodeId> {
+        let graph = &self.evaluator.target.graph;
+        let samples = graph.shape(weight).iter().copied();
+        let aligned: Vec<usize> = samples.chain(graph.shape(values).iter().skip(1).map(|_| 1)).collect();
+        let span = self.span();
+        let ty = TensorType::new(DType::F32, aligned);
+        let weight = self.evaluator.target.add(Op::Reshape, ty, &[weight], span)?;
+        self.binary(BinaryOp::Mul, values, weight)
+    }
+
+    /// Accumulates the sum of the loss over samples, and the number of samples.
+    pub(super) fn mean(&mut self, loss: NodeId, pairs: &[(usize, NodeId, NodeId)]) -> Lowered<()> {
+        let samples = self.batch(pairs) as f64;
+        let factor = self.number(samples);
+        let weighted = self.binary(BinaryOp::Mul, loss, factor)?;
+        let samples = self.number(samples);
+        self.counted(weighted, samples, Network::LOSS_SUM, Network::LOSS_COUNT).map(|_| ())
+    }
+}
+
+/// Clears the paths that the block assigned to instances.
+fn forget_paths(value: &Value<'_, NodeId>) {
+    match value {
+        Value::Callable(Callable::Instance(instance)) => {
+            instance.path.borrow_mut().take();
+            instance.parameters.iter().flatten().for_each(forget_paths);
+        }
+        Value::List(items) => items.iter().for_each(forget_paths),
+        _ => {}
+    }
+}
