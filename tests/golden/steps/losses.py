@@ -91,7 +91,77 @@ def name_of(text):
     return re.sub("[^A-Za-z0-9.]+", "_", text.replace("-", "minus ")).strip("_").lower()
 
 
+REDUCTIONS = ["mean", "sum", "mean_with_sample_weight"]
+# Every loss, with one reduction that is not the default.
+REDUCED = [
+    (["MeanSquaredError", "MeanAbsoluteError", "MeanAbsolutePercentageError", "Huber", "LogCosh", "CosineSimilarity"], numbers, numbers),
+    (["MeanSquaredLogarithmicError", "Poisson"], positive, positive),
+    (["KLDivergence"], chances, chances),
+    (["Hinge", "SquaredHinge"], numbers, signs),
+    (["BinaryCrossentropy", "BinaryFocalCrossentropy", "Dice", "Tversky"], share, bits),
+    (["CategoricalHinge", "CategoricalCrossentropy", "CategoricalFocalCrossentropy"], chances, lambda *shape: one_hot(shape[-1], *shape[:-1])),
+]
+
+
+def unit(*shape):
+    """Vectors of length 1."""
+
+    def make(random):
+        raw = random.standard_normal(shape)
+        return (raw / np.linalg.norm(raw, axis=-1, keepdims=True)).astype(np.float32)
+
+    return make
+
+
+def labels(count, longest, *shape):
+    """Sequences of classes from 1 that end in zeros; the first repeats a class, the last is empty."""
+
+    def make(random):
+        found = random.integers(1, count, (*shape, longest))
+        found[0, 1] = found[0, 0]
+        lengths = random.integers(1, longest + 1, shape)
+        lengths[0], lengths[-1] = longest, 0
+        return np.where(np.arange(longest) < lengths[:, None], found, 0).astype(np.int32)
+
+    return make
+
+
+def reductions():
+    """Of all losses the reductions, and losses that take other targets than the rest."""
+    family = Family("loss_options")
+
+    def case(loss, predicted, target, **options):
+        name = name_of(loss) + "_weighted" * ("sample_weight" in options)
+        family.case(name, ["Y = X"], {"X": predicted}, loss=loss, targets={"Y": target}, **options)
+
+    for losses, predicted, target in REDUCED:
+        for number, loss in enumerate(losses):
+            case(f"{loss}(reduction = {REDUCTIONS[1 + number % 2]})", predicted(4, 3), target(4, 3), sample_weight=share(4))
+    for reduction in REDUCTIONS:
+        case(f"Huber(delta = 0.5, reduction = {reduction})", numbers(4, 2, 3), numbers(4, 2, 3))
+        case(f"Huber(delta = 0.5, reduction = {reduction})", numbers(4, 2, 3), numbers(4, 2, 3), sample_weight=share(4))
+        case(f"SparseCategoricalCrossentropy(reduction = {reduction})", chances(4, 3), with_ones(3, 4), sample_weight=share(4))
+        loss = f"SparseCategoricalCrossentropy(ignore_class = 1, reduction = {reduction})"
+        case(loss, chances(4, 3), with_ones(3, 4), sample_weight=share(4))
+        case(loss, chances(4, 3), with_ones(3, 4))
+        case(f'CTC(reduction = "{reduction}")', numbers(4, 6, 5), labels(5, 3, 4), sample_weight=share(4))
+        case(f"Circle(gamma = 4.0, reduction = {reduction})", unit(6, 3), classes(3, 6), sample_weight=share(6))
+        loss = f"CategoricalGeneralizedCrossEntropy(reduction = {reduction})"
+        case(loss, chances(4, 3), classes(3, 4), sample_weight=share(4))
+    case("CTC()", numbers(4, 6, 5), labels(5, 3, 4))
+    # Just as many steps as the labels need, a blank between two equal ones included.
+    family.case("ctc_short", ["Y = X"], {"X": numbers(3, 4, 4)}, loss="CTC()", targets={"Y": labels(4, 3, 3)})
+    for options in ["", "gamma = 8.0", "margin = 0.25", "remove_diagonal = false"]:
+        case(f"Circle({options})", unit(6, 3), classes(3, 6))
+    case("Circle(gamma = 2.0)", unit(6, 3), lambda _: np.arange(6, dtype=np.int32) // 2 * (np.arange(6) != 5))
+    for options in ["", "q = 0.7"]:
+        case(f"CategoricalGeneralizedCrossEntropy({options})", chances(4, 3), classes(3, 4))
+    family.case("by_name_ctc", ["Y = X"], {"X": numbers(4, 6, 5)}, loss='"ctc"', targets={"Y": labels(5, 3, 4)})
+    return family
+
+
 def families():
+    yield reductions()
     family = Family("losses")
 
     def case(name, loss, predicted, target, **options):

@@ -31,7 +31,85 @@ OF_NUMBERS = ["SparseCategoricalAccuracy()", "SparseTopKCategoricalAccuracy(k = 
 OF_NUMBERS += ["SparseCategoricalCrossentropy()", '"accuracy"']
 
 
+def class_numbers(count, *shape):
+    """Predictions that are class numbers."""
+    return lambda random: random.integers(0, count, shape).astype(np.float32)
+
+
+def whole(*shape):
+    """Weights that are whole numbers: Keras cuts off those of its metrics of whole numbers."""
+    return lambda random: random.integers(0, 4, shape).astype(np.float32)
+
+
+LIMITED = ["SensitivityAtSpecificity", "SpecificityAtSensitivity", "PrecisionAtRecall", "RecallAtPrecision"]
+MORE = [
+    (["LogCoshError()", "PearsonCorrelation()", "ConcordanceCorrelation()", "R2Score()"], numbers, numbers),
+    (["PearsonCorrelation(axis = 0)", "ConcordanceCorrelation(axis = 0)", "MeanMetricWrapper(mean_absolute_error)"], numbers, numbers),
+    (["R2Score(class_aggregation = none)", "R2Score(class_aggregation = variance_weighted_average)"], numbers, numbers),
+    ([f"{kind}(0.6)" for kind in LIMITED], share, bits),
+    ([f"{kind}(0.5, num_thresholds = 5)" for kind in LIMITED], share, bits),
+    ([f"{kind}(0.4, num_thresholds = 1, class_id = 2)" for kind in LIMITED], share, bits),
+    (["AUC(multi_label = true)", "AUC(multi_label = true, num_labels = 3, label_weights = [0.5, 2.0, 1.0])"], share, bits),
+    (["AUC(label_weights = [0.5, 2.0, 1.0])", 'AUC(multi_label = true, curve = "PR")'], share, bits),
+    (['AUC(curve = "PRGAIN", num_thresholds = 30)', 'AUC(curve = "PRGAIN", summation_method = minoring)'], share, bits),
+    (['AUC(multi_label = true, curve = "PR", summation_method = majoring, num_thresholds = 20)'], share, bits),
+    (["pearson_correlation", "concordance_correlation"], positive, chances),
+]
+# Metrics that see the weights of samples.
+WEIGHTED = [
+    (["RootMeanSquaredError()", "MeanSquaredError()", '"mae"', "LogCoshError()", "R2Score()", "PearsonCorrelation()"], numbers, numbers),
+    (["MeanMetricWrapper(mean_absolute_error)"], numbers, numbers),
+    (["BinaryAccuracy()", "TruePositives()", "FalsePositives(thresholds = [0.3, 0.6])", "TrueNegatives()"], share, bits),
+    (["FalseNegatives()", "Precision()", "Precision(class_id = 1)", "Recall(top_k = 2)", "AUC()", 'AUC(curve = "PR")'], share, bits),
+    (["AUC(multi_label = true)", "AUC(label_weights = [0.5, 2.0, 1.0])", "PrecisionAtRecall(0.5)"], share, bits),
+    (["F1Score(average = weighted)", "FBetaScore(average = macro, threshold = 0.5)"], share, bits),
+]
+
+
+def more():
+    """Metrics of all samples, and those that see their weights."""
+    family = Family("metrics_more")
+
+    def case(metric, predicted, target, suffix="", **options):
+        options = {"loss": "MeanSquaredError()", "steps": 2} | options
+        family.case(name_of(metric) + suffix, ["Y = X"], {"X": predicted}, targets={"Y": target}, **options)
+
+    for kinds, predicted, target in MORE:
+        for metric in kinds:
+            case(metric, predicted(8, 3), target(8, 3), metrics=[metric])
+    adjusted = "R2Score(num_regressors = 2)"
+    case(adjusted, numbers(8, 1), numbers(8, 1), metrics=[adjusted], steps=1, apart=True)
+    for metric in ["IoU(3, [0, 2])", "IoU(3, [1], ignore_class = 0)", "MeanIoU(3)", "MeanIoU(3, ignore_class = 2)", "MeanIoU(5)"]:
+        case(metric, class_numbers(3, 8, 4), classes(3, 8, 4), metrics=[metric])
+    for metric in ["BinaryIoU()", "BinaryIoU(threshold = 0.7)", "BinaryIoU(target_class_ids = [1])"]:
+        case(metric, share(8, 4), bits(8, 4), metrics=[metric])
+    for metric in ["OneHotIoU(3, [0, 2])", "OneHotMeanIoU(3)", "OneHotIoU(3, [0], ignore_class = 1)", "OneHotMeanIoU(3, ignore_class = 1)"]:
+        case(metric, chances(8, 3), one_hot(3, 8), metrics=[metric])
+    # The loss takes what has as many axes.
+    flat = {"loss": "SparseCategoricalCrossentropy()"}
+    for kind in ["IoU(3, [1, 2], sparse_y_pred = false)", "MeanIoU(3, sparse_y_pred = false)"]:
+        case(kind, chances(8, 3), classes(3, 8), metrics=[kind], **flat)
+    for kind in ["IoU(3, [0], sparse_y_true = false, sparse_y_pred = false)", "MeanIoU(3, sparse_y_true = false, sparse_y_pred = false)"]:
+        case(kind, chances(8, 3), one_hot(3, 8), metrics=[kind])
+    metric = "SparseTopKCategoricalAccuracy(k = 2, from_sorted_ids = true)"
+    case(metric, lambda random: np.stack([random.permutation(6) for _ in range(8)]).astype(np.float32), classes(6, 8), metrics=[metric], **flat)
+    for kinds, predicted, target in WEIGHTED:
+        for metric in kinds:
+            case(metric, predicted(8, 3), target(8, 3), "_weighted", weighted_metrics=[metric], sample_weight=share(8))
+    weights = {"sample_weight": whole(8)}
+    for metric in ["MeanIoU(3)", "IoU(3, [0, 2])"]:
+        case(metric, class_numbers(3, 8, 1), classes(3, 8, 1), "_weighted", weighted_metrics=[metric], **weights)
+    metric = "SparseCategoricalAccuracy()"
+    case(metric, chances(8, 6), classes(6, 8), "_weighted", weighted_metrics=[metric], sample_weight=share(8), **flat)
+    both = {"metrics": ["MeanAbsoluteError()"], "weighted_metrics": ["MeanAbsoluteError()"]}
+    case("both", numbers(8, 2, 3), numbers(8, 2, 3), sample_weight=share(8), **both)
+    # Without weights each sample counts once.
+    case("none", numbers(8, 3), numbers(8, 3), weighted_metrics=["MeanAbsoluteError()"])
+    return family
+
+
 def families():
+    yield more()
     family = Family("metrics")
 
     def case(metric, predicted, target, **options):

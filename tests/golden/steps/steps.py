@@ -169,20 +169,33 @@ def compute(family, case, statements, inputs, loss="MeanSquaredError()", optimiz
         normalise(model, [array[:batch] for array in data])
     # Training.
     made = losses_of(loss, names, targets, predicted)
-    measures = [metric_of(name, targets[names[0]], predicted[0]) for name in options.get("metrics", [])]
-    descent = setting(optimizer)
+    measures, weighted = (
+        [metric_of(name, targets[names[0]], predicted[0]) for name in options.get(kind, [])]
+        for kind in ("metrics", "weighted_metrics")
+    )
+    descent = options["descent"]() if "descent" in options else setting(options.get("keras", optimizer))
+    if options.get("exclude"):
+        descent.exclude_from_weight_decay(var_names=options["exclude"])
     if options.get("clip"):
         for key, value in options["clip"].items():
             setattr(descent, key, value)
     for path in options.get("frozen", []):
         model.case.named[path].layer.trainable = False
+    for path in options.get("frozen_weights", []):
+        paths[path].trainable = False
+    # A metric whose result JAX cannot trace: of the predictions of the one step.
+    apart = options.get("apart")
+    if apart:
+        for made_metric in measures:
+            made_metric.update_state(wide(targets[names[0]]), model.call([keras.ops.convert_to_tensor(array) for array in data])[0])
     factors = options.get("loss_weights")
     single = len(names) == 1
     model.compile(
         optimizer=descent,
         loss=made[0] if single else made,
         loss_weights=factors,
-        metrics=measures if single else None,
+        metrics=measures if single and not apart else None,
+        weighted_metrics=weighted or None,
     )
     given_weights = options.get("sample_weight")
     given_weights = None if given_weights is None else on_grid(given_weights(generator(family, case, "samples")))
@@ -202,8 +215,9 @@ def compute(family, case, statements, inputs, loss="MeanSquaredError()", optimiz
     text.append(f"set loss {loss}")
     text.append(f"set optimizer {optimizer}")
     text.append(f"set batch_size {batch}")
-    if measures:
-        text.append(f"set metrics [{', '.join(options['metrics'])}]")
+    for kind in ("metrics", "weighted_metrics"):
+        if options.get(kind):
+            text.append(f"set {kind} [{', '.join(options[kind])}]")
     for name, value in (options.get("settings") or {}).items():
         text.append(f"set {name} {value}")
     for name, array in given.items():
@@ -218,7 +232,11 @@ def compute(family, case, statements, inputs, loss="MeanSquaredError()", optimiz
     for written, made in zip(options.get("metrics", []), measures):
         # A text is the name that Tile gives it; Keras has that of the class.
         name = written.strip('"') if written[0] == '"' else made.name
-        add("result", name, np.asarray(history[made.name][0], np.float64))
+        add("result", name, np.asarray(made.result() if apart else history[made.name][0], np.float64))
+    for written, made in zip(options.get("weighted_metrics", []), weighted):
+        both = any(made.name == other.name for other in measures)
+        name = f"weighted_{made.name}" if both else made.name
+        add("result", written.strip('"') if written[0] == '"' else name, np.asarray(history[name][0], np.float64))
     for path, variable in paths.items():
         after = keras.ops.convert_to_numpy(variable)
         if (after != first[path]).any():
@@ -269,8 +287,9 @@ def slots(optimizer, paths):
         prefix = variable.path.replace("/", "_")
         for slot in optimizer.variables:
             name = slot.path.split("/")[-1]
-            if name.startswith(prefix + "_") and slot.shape == variable.shape:
-                rest = name[len(prefix) + 1 :]
+            rest = name[len(prefix) + 1 :]
+            # The moving average is the weight itself in the end.
+            if name.startswith(prefix + "_") and slot.shape == variable.shape and rest != "average":
                 yield f"{path}.{''.join(word.capitalize() for word in rest.split('_'))}", np.array(slot.value)
 
 
