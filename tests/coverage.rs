@@ -3,7 +3,10 @@
 //! case gives it another value than its default. An option with choices needs a case for each of
 //! them.
 //!
-//! A line of exceptions.txt is `NAME: reason`, `NAME.option: reason` or
+//! Conversely, the library has each name and each option of Keras that concerns training, or
+//! golden/steps/absent.txt has a reason.
+//!
+//! A line of exceptions.txt or absent.txt is `NAME: reason`, `NAME.option: reason` or
 //! `NAME.option=choice: reason`; `*` stands for any name or option.
 
 mod common;
@@ -218,22 +221,60 @@ fn every_option_has_a_case() {
         }
     }
     let wanted = library.wanted();
-    let exceptions = text("steps/exceptions.txt");
-    let exceptions: Vec<&str> = exceptions
-        .lines()
-        .filter(|line| !line.starts_with('#'))
-        .filter_map(|line| Some(line.split_once(": ")?.0))
-        .collect();
     let missing: Vec<&String> = wanted.iter().filter(|name| !found.found.contains(*name)).collect();
-    let unexplained: Vec<&&String> =
-        missing.iter().filter(|name| !exceptions.iter().any(|exception| excepts(exception, name))).collect();
-    let needless: Vec<&&str> =
-        exceptions.iter().filter(|exception| !missing.iter().any(|name| excepts(exception, name))).collect();
     let covered = |with_option: bool| {
         let all = wanted.iter().filter(|name| name.contains('.') == with_option);
         (all.clone().filter(|name| found.found.contains(*name)).count(), all.count())
     };
     println!("{cases} cases of {families} families: names {:?}, options {:?}", covered(false), covered(true));
-    assert!(unexplained.is_empty(), "without a case and without a reason: {unexplained:#?}");
-    assert!(needless.is_empty(), "excepted, but there is a case, or no such option: {needless:?}");
+    assert_explained(&missing, "steps/exceptions.txt");
+}
+
+/// Asserts that a file of exceptions covers exactly the missing names and options.
+fn assert_explained(missing: &[&String], file: &str) {
+    let exceptions = text(file);
+    let exceptions: Vec<&str> = exceptions
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| Some(line.split_once(": ")?.0))
+        .collect();
+    let unexplained: Vec<&&String> =
+        missing.iter().filter(|name| !exceptions.iter().any(|exception| excepts(exception, name))).collect();
+    let needless: Vec<&&str> =
+        exceptions.iter().filter(|exception| !missing.iter().any(|name| excepts(exception, name))).collect();
+    assert!(unexplained.is_empty(), "missing without a reason: {unexplained:#?}");
+    assert!(needless.is_empty(), "not missing, or no such name or option, in {file}: {needless:?}");
+}
+
+/// Returns the names of options in a signature: `a = [0, 1], b`.
+fn option_names(signature: &str) -> Vec<&str> {
+    let mut depth = 0;
+    let items = signature.split(|c| {
+        depth += i32::from(c == '[') - i32::from(c == ']');
+        c == ',' && depth == 0
+    });
+    items.filter_map(|item| item.split_whitespace().next()).collect()
+}
+
+#[test]
+fn every_option_of_training_is_there() {
+    let library = Library::new();
+    let signatures = text("keras_signatures.txt");
+    let mut section = "";
+    let mut missing = BTreeSet::new();
+    for line in signatures.lines() {
+        section = line.strip_prefix("# ").unwrap_or(section);
+        let Some((name, options)) = line.split_once('(') else { continue };
+        if !["losses", "metrics", "optimizers", "schedules"].contains(&section) {
+            continue;
+        }
+        let Some(definition) = library.definitions.get(library.resolved(name)) else {
+            missing.insert(name.to_owned());
+            continue;
+        };
+        let known = |option: &&str| definition.parameters.iter().any(|parameter| parameter.name == **option);
+        let options = option_names(options.trim_end_matches(')'));
+        missing.extend(options.iter().filter(|option| !known(option)).map(|option| format!("{name}.{option}")));
+    }
+    assert_explained(&missing.iter().collect::<Vec<_>>(), "steps/absent.txt");
 }

@@ -10,7 +10,8 @@ use std::fmt::Write;
 
 use common::golden::{Case, arrays, difference, render};
 use tile_compiler::tensor::Tensor;
-use tile_runtime::train::{Arrays, Callback, ColumnRole, Fit, Part, Progress};
+use tile_runtime::train::{Arrays, Callback, ColumnRole, Fit, Part, Progress, Trainer};
+use tile_runtime::weights::WeightsFile;
 use tile_runtime::{Device, Error, Model};
 
 type Tensors<'a> = HashMap<(&'a str, &'a str), &'a Tensor>;
@@ -250,4 +251,56 @@ fn schedules() {
         let outputs = session.run([("Step", steps)]).map_err(|error| explain(&error))?;
         compare("Rate", outputs.get("R").unwrap(), tensors[&("output", "Rate")])
     });
+}
+
+/// A line with weights that an optimizer with `use_ema` trains, on 12 samples.
+fn averaged_line(device: &Device) -> (Trainer, Arrays) {
+    let model = compile(
+        "model Line(X[N, K]) -> (Y) { dense = Dense(1, kernel_initializer = ones); Y = X |> dense; }
+         train Line {
+             loss = MeanSquaredError(); optimizer = Adam(0.1, use_ema = true, ema_momentum = 0.5);
+             metrics = [Sum()]; batch_size = 4; seed = 3;
+         }",
+    );
+    let x: Vec<f32> = (0..24).map(|n| (n % 7) as f32 - 3.0).collect();
+    let y: Vec<f32> = (0..12).map(|n| (n % 5) as f32).collect();
+    let data = Arrays::new(tensor(&[12, 2], &x), tensor(&[12, 1], &y)).unwrap();
+    (model.unwrap().trainer(device).build().unwrap(), data)
+}
+
+/// Files and evaluations have the averages, and a resumed run goes on with the weights themselves.
+#[test]
+fn averaged_weights() {
+    let device = Device::cpu();
+    let folder = std::env::temp_dir().join(format!("tilec-averages-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("weights.safetensors");
+    let (mut whole, data) = averaged_line(&device);
+    whole.fit(&data, Fit::epochs(4)).unwrap();
+    let (mut first, _) = averaged_line(&device);
+    first.fit(&data, Fit::epochs(2)).unwrap();
+    first.save(&file).unwrap();
+    let evaluated = first.evaluate(&data, 4).unwrap();
+    // Nothing but the file's weights.
+    let (mut plain, _) = averaged_line(&device);
+    plain.load(&file).unwrap();
+    assert_eq!(plain.evaluate(&data, 4).unwrap(), evaluated);
+    assert_eq!(plain.predict(&data, 4).unwrap().get("Y"), first.predict(&data, 4).unwrap().get("Y"));
+    // The sum of all predictions.
+    let predicted = first.predict(&data, 4).unwrap().get("Y").unwrap().to_f64s();
+    let sum = evaluated.iter().find(|(name, _)| name == "sum").unwrap().1.values()[0];
+    assert!((sum - predicted.iter().sum::<f64>()).abs() < 1e-4, "{sum}");
+    let (mut second, _) = averaged_line(&device);
+    second.resume(&file).unwrap();
+    second.fit(&data, Fit::epochs(4)).unwrap();
+    assert_eq!(second.weights().unwrap(), whole.weights().unwrap());
+    // Momentum 0.5 of one step after another: the average is not the weight.
+    let states: HashMap<String, Tensor> = {
+        whole.save(&file).unwrap();
+        let mut file = WeightsFile::open(&file).unwrap();
+        let names: Vec<String> = file.tensors().iter().map(|(name, _)| name.clone()).collect();
+        names.into_iter().enumerate().map(|(number, name)| (name, file.read(number).unwrap())).collect()
+    };
+    assert_ne!(states["dense.Kernel"], states["train.optimizer.dense.Kernel.average.Trained"]);
+    std::fs::remove_dir_all(&folder).unwrap();
 }
