@@ -45,23 +45,12 @@ pub(super) fn call<'p>(
         "random_seed" => Ok(Value::Element(call.tensors.hidden(Network::SEED, TensorType::new(DType::U32, [2])))),
         "training_step" => Ok(Value::Element(call.tensors.hidden(Network::STEP, TensorType::scalar(DType::F32)))),
         "rate_factor" => Ok(Value::Element(call.tensors.hidden(Network::RATE, TensorType::scalar(DType::F32)))),
-        "sample_weight" => Ok(call
-            .tensors
-            .sample_weight
-            .map_or(Value::Symbol("none".into()), |weight| Value::Element(call.tensors.imported(weight)))),
+        "sample_weight" => Ok(call.sample_weight()),
         "gradient_norm" => call.tensors.gradient_norm(spans.call).map(Value::Element),
-        "weight_path" => match &call.tensors.descent {
-            Some(descent) => Ok(Value::Symbol(descent.path.clone())),
-            None => Err(Diagnostic::error("E0237", spans.call, "only an optimizer has a weight and gradients")),
-        },
+        "weight_path" => Ok(Value::Symbol(call.tensors.descent(spans.call)?.path.clone())),
         "trained_as" => {
             let stand_in = call.tensor(0)?;
-            match &mut call.tensors.descent {
-                Some(descent) => descent.stand_in = Some(stand_in),
-                None => {
-                    return Err(Diagnostic::error("E0237", spans.call, "only an optimizer has a weight and gradients"));
-                }
-            }
+            call.tensors.descent(spans.call)?.stand_in = Some(stand_in);
             Ok(Value::Element(stand_in))
         }
         "matches" => call.matches(),
@@ -169,6 +158,14 @@ impl<'p> Call<'_, 'p> {
         match self.arguments.get(argument) {
             Some(Value::List(_)) => self.list(argument),
             _ => Ok(self.tensor_shape(argument)?.1),
+        }
+    }
+
+    /// Returns the weights of the samples, or `none` where there are none to see.
+    fn sample_weight(&mut self) -> Value<'p, NodeId> {
+        match self.tensors.sample_weight {
+            Some(weight) => Value::Element(self.tensors.imported(weight)),
+            None => Value::Symbol("none".into()),
         }
     }
 

@@ -5,10 +5,10 @@ use std::rc::Rc;
 
 use tile_lang::ast::FunctionKind;
 
+use super::descent::Descent;
 use super::expression::{Lowered, Target, is_part_of};
 use super::list::Copies;
 use super::network::{Weight, WeightKind};
-use super::tensors::Descent;
 use super::train::{Step, place_of};
 use super::value::{Callable, Value};
 use super::weights::{Collected, constrain};
@@ -24,14 +24,7 @@ impl<'p> Step<'p, '_> {
         };
         let weights: Vec<Weight> = self.evaluator.target.network.weights[..of_model].to_vec();
         let frozen = self.evaluator.frozen.clone();
-        for path in &*frozen {
-            if !weights.iter().any(|weight| is_part_of(&weight.path, std::slice::from_ref(path))) {
-                let paths: Vec<&str> = weights.iter().map(|weight| weight.path.as_str()).collect();
-                let error =
-                    self.wrong("frozen", format!("`{path}` is to be frozen, and there is no such layer or weight"));
-                return Err(error.help(format!("the weights are {}", paths.join(", "))));
-            }
-        }
+        self.check_frozen(&weights, &frozen)?;
         let is_trained = |weight: &&Weight| weight.kind == WeightKind::Param && !is_part_of(&weight.path, &frozen);
         let trained: Vec<&Weight> = weights.iter().filter(is_trained).collect();
         // If a layer has replaced a weight in this step, the replacement is trained: a normalised
@@ -79,6 +72,19 @@ impl<'p> Step<'p, '_> {
         if !moves {
             let error = self.wrong("optimizer", "this optimizer changes no weight".into());
             return Err(error.help("it says what its first input is after the step: `update P = …;`"));
+        }
+        Ok(())
+    }
+
+    /// Checks that each path or pattern of `frozen` is that of a layer or weight.
+    fn check_frozen(&self, weights: &[Weight], frozen: &[String]) -> Lowered<()> {
+        for path in frozen {
+            if !weights.iter().any(|weight| is_part_of(&weight.path, std::slice::from_ref(path))) {
+                let paths: Vec<&str> = weights.iter().map(|weight| weight.path.as_str()).collect();
+                let error =
+                    self.wrong("frozen", format!("`{path}` is to be frozen, and there is no such layer or weight"));
+                return Err(error.help(format!("the weights are {}", paths.join(", "))));
+            }
         }
         Ok(())
     }

@@ -1,6 +1,5 @@
 //! The [`Target`] for whole tensors: elementwise operations become nodes of the graph.
 
-use std::rc::Rc;
 use std::sync::Arc;
 
 use tile_lang::Budget;
@@ -10,6 +9,7 @@ use tile_lang::diagnostic::Diagnostic;
 use tile_lang::span::Span;
 
 use super::constant::Constant;
+use super::descent::Descent;
 use super::expression::{Evaluator, Label, Lowered, Spans, Target};
 use super::indices::overflow;
 use super::network::{Layer, Network, Role, Weight, WeightKind};
@@ -35,16 +35,6 @@ pub(super) struct Tensors {
     pub sample_weight: Option<NodeId>,
     /// What an optimizer knows of the step, while one is applied.
     pub descent: Option<Descent>,
-}
-
-/// The trained weight that an optimizer is applied to, and the gradients of all trained weights.
-pub(super) struct Descent {
-    pub path: Rc<str>,
-    pub gradients: Rc<[NodeId]>,
-    /// The norm of all elements of the gradients, once it is known.
-    pub norm: Option<NodeId>,
-    /// The value that the step's model has in place of the weight.
-    pub stand_in: Option<NodeId>,
 }
 
 /// A graph, and the nodes that the body of a scan in it captures.
@@ -197,27 +187,6 @@ impl Tensors {
         self.add(Op::Contraction(Box::new(sum)), TensorType::scalar(ty.dtype), &[node], span)
     }
 
-    /// Returns the root of the sum of the squares of all elements of all gradients, `f32[]`.
-    pub fn gradient_norm(&mut self, span: Span) -> Lowered<NodeId> {
-        let Some(descent) = &self.descent else {
-            return Err(Diagnostic::error("E0237", span, "only an optimizer has a weight and gradients"));
-        };
-        if let Some(norm) = descent.norm {
-            return Ok(norm);
-        }
-        let gradients = descent.gradients.clone();
-        let mut sum = self.constant(Scalar::zero(DType::F32));
-        for &gradient in &*gradients {
-            let wide = self.cast_to(gradient, DType::F32);
-            let square = self.binary(BinaryOp::Mul, [wide, wide], span)?;
-            let square = self.total(square, span)?;
-            sum = self.binary(BinaryOp::Add, [sum, square], span)?;
-        }
-        let norm = self.unary(UnaryOp::Sqrt, sum);
-        self.descent.iter_mut().for_each(|descent| descent.norm = Some(norm));
-        Ok(norm)
-    }
-
     /// Adds all elements of `penalty` to the sum of all penalties.
     pub fn penalise(&mut self, penalty: NodeId, span: Span) -> Lowered<()> {
         if self.is_in_scan() {
@@ -235,7 +204,7 @@ impl Tensors {
         Ok(())
     }
 
-    fn cast_to(&mut self, node: NodeId, dtype: DType) -> NodeId {
+    pub fn cast_to(&mut self, node: NodeId, dtype: DType) -> NodeId {
         if self.graph.dtype(node) == dtype { node } else { self.cast(node, dtype) }
     }
 

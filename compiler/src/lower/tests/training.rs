@@ -119,6 +119,57 @@ fn metrics_of_one_name_are_numbered() {
     assert_eq!(named, ["count", "count_1", "count_2", "weighted_count", "weighted_count_1"]);
 }
 
+/// An optimizer that knows its weight and all gradients, and trains another value than files have.
+#[test]
+fn an_optimizer_knows_its_weight() {
+    let block = "optimizer Wise(lr = 0.5)(P, G) {
+            state Trained like P = zeros;
+            W = trained_as(Trained);
+            rate = matches(weight_path(), [\"V\", \"*\"]) ? lr : error(\"no match\");
+            update Trained = W - rate * G / gradient_norm();
+            update P = 0.5 * P + 0.5 * W;
+        }
+        train Line { loss = Squares(); optimizer = Wise(); }";
+    let network = step(block, "Y = f32[4]", true, false).unwrap();
+    network.graph.verify().unwrap();
+    let node = |path: &str| network.weights.iter().find(|weight| weight.path == path).unwrap().node;
+    let (weight, trained) = (node("W"), node("train.optimizer.W.Trained"));
+    // The model reads the state; the average alone reads the weight, and the guard both.
+    let is_product = |id: &_| matches!(network.graph.node(*id).op, Op::Contraction(_));
+    assert!(!network.graph.users(weight).iter().any(is_product));
+    assert!(network.graph.users(trained).iter().any(is_product));
+    let block = "train Line { loss = Squares(); optimizer = Sgd(lr = gradient_norm()); }";
+    insta::assert_snapshot!(wrong(block), @"
+    E0237: only an optimizer has a weight and gradients
+      `gradient_norm()`
+    ");
+}
+
+#[test]
+fn frozen_paths_may_be_patterns() {
+    let covers = |pattern: &str, path: &str| crate::lower::expression::covers(pattern, path);
+    for (pattern, path) in [
+        ("encoder", "encoder.dense[2].Kernel"),
+        ("encoder", "encoder[1].Kernel"),
+        ("*.Bias", "encoder.dense.Bias"),
+        ("encoder.*.Bias", "encoder.dense.Bias"),
+        ("enc*", "encoder.dense.Bias"),
+        ("*dense*", "encoder.dense.Bias"),
+        ("*", "W"),
+    ] {
+        assert!(covers(pattern, path), "{pattern} {path}");
+    }
+    for (pattern, path) in [
+        ("encode", "encoder.dense"),
+        ("*.Bia", "dense.Bias"),
+        ("dense", "encoder.dense"),
+        ("encoder.*.Bias", "encoder.Bias"),
+        ("a*b*c", "a.c.b"),
+    ] {
+        assert!(!covers(pattern, path), "{pattern} {path}");
+    }
+}
+
 #[test]
 fn settings_are_of_their_kind() {
     insta::assert_snapshot!(wrong("train Line { loss = Squares(); optimizer = Sgd(); batch_size = 0; }"), @"
