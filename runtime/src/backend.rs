@@ -50,6 +50,9 @@ pub trait Backend: Any + Shared {
     /// Returns the name by which [`crate::Device::named`] finds the device.
     fn name(&self) -> &str;
 
+    /// Returns the hardware's name: that of the processor for the devices that run on it.
+    fn adapter(&self) -> String;
+
     /// Returns the profile that the compiler uses.
     fn profile(&self) -> Profile;
 

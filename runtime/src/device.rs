@@ -110,11 +110,7 @@ impl Device {
 
     /// Returns the hardware's name: that of the processor for the devices that run on it.
     pub fn adapter(&self) -> String {
-        match &self.0 {
-            #[cfg(feature = "wgpu")]
-            Kind::Wgpu { gpu, .. } => gpu.adapter(),
-            _ => DeviceInfo::cpu().adapter,
-        }
+        self.0.adapter()
     }
 
     /// Returns warnings that do not concern results, for example that kernels compiled by an

@@ -26,6 +26,10 @@ impl Backend for Check {
         "check"
     }
 
+    fn adapter(&self) -> String {
+        super::describe_cpu().adapter
+    }
+
     fn profile(&self) -> Profile {
         self.profile.clone()
     }

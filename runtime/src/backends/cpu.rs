@@ -26,6 +26,10 @@ impl Backend for Cpu {
         "cpu"
     }
 
+    fn adapter(&self) -> String {
+        describe().adapter
+    }
+
     fn profile(&self) -> Profile {
         Profile::cpu()
     }

@@ -21,6 +21,10 @@ impl Backend for Reference {
         "reference"
     }
 
+    fn adapter(&self) -> String {
+        super::describe_cpu().adapter
+    }
+
     fn profile(&self) -> Profile {
         Profile::cpu()
     }

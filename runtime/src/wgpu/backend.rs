@@ -32,6 +32,10 @@ impl Backend for WgpuBackend {
         &self.gpu.name
     }
 
+    fn adapter(&self) -> String {
+        self.gpu.adapter()
+    }
+
     fn profile(&self) -> Profile {
         self.gpu.profile.clone()
     }
