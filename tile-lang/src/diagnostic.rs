@@ -2,6 +2,13 @@
 
 use crate::span::Span;
 
+/// The note of a call in whose callee a fault is.
+const CALL: &str = "in this call";
+
+/// The codes of errors whose message says all to a caller of the library: an unknown or unsuitable
+/// value of an argument, and what the library reports by `error`.
+const OF_ARGUMENTS: [&str; 5] = ["E0102", "E0206", "E0222", "E0224", "E0228"];
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     Error,
@@ -24,7 +31,8 @@ pub struct Diagnostic {
     pub severity: Severity,
     /// One plain sentence with the actual sizes, types or names, without a full stop.
     pub message: String,
-    /// The places. The first is the fault. The others are places that conflict with it.
+    /// The places. The first is the fault, or the user's call in which it is. The others conflict
+    /// with it, or are the calls around it.
     pub labels: Vec<Label>,
     /// An instruction for fixing the fault.
     pub help: Option<String>,
@@ -58,6 +66,28 @@ impl Diagnostic {
     /// Adds another place with a note.
     pub fn also(mut self, span: Span, text: impl Into<String>) -> Diagnostic {
         self.labels.push(Label { span, text: text.into() });
+        self
+    }
+
+    /// Adds the call in whose callee the fault is. Inner calls are added first.
+    pub fn in_call(self, span: Span) -> Diagnostic {
+        self.also(span, CALL)
+    }
+
+    /// Moves the user's own places before a fault in the library, and leaves out the calls between
+    /// them, which the library makes.
+    pub fn user_first(mut self) -> Diagnostic {
+        let is_users = |label: &Label| !label.span.in_library();
+        if self.labels.first().is_some_and(is_users) || !self.labels.iter().any(is_users) {
+            return self;
+        }
+        let (mut users, mut library): (Vec<Label>, Vec<Label>) = self.labels.into_iter().partition(is_users);
+        library.retain(|label| label.text != CALL && !OF_ARGUMENTS.contains(&self.code));
+        if let ([], Some(first)) = (&library[..], users.first_mut()) {
+            first.text.clear();
+        }
+        users.extend(library);
+        self.labels = users;
         self
     }
 

@@ -95,6 +95,7 @@ fn attribute<'s>(text: &'s str, before: Option<(Token<'s>, &'s str)>) -> Option<
             format!("name the sizes in the header, as in `{base}[N, K]`, or write `dims({base})`")
         }
         ("T", Token::Capital(_)) => format!("write `transpose({base}, [1, 0])`"),
+        (_, Token::Small(_) | Token::Word(_)) if let Some(help) = name_help(last) => help.to_owned(),
         (_, Token::Capital(_) | Token::ParenClose | Token::BracketClose) => {
             format!("a method is a function here, as in `{last}(X)`, and a layer is applied with `|>`")
         }

@@ -110,6 +110,15 @@ impl Program {
         self.written_functions().iter().find(is_of_model)
     }
 
+    /// Returns the model to train. A given name is looked up as by [`Program::entry`]. Without a
+    /// name, the result is the main file's last model with a `train` block, if it has one.
+    pub fn trained(&self, name: Option<&str>) -> Result<&Function, Diagnostic> {
+        let is_trained =
+            |function: &&Function| function.kind == FunctionKind::Model && self.training(function).is_some();
+        let found = if name.is_none() { self.functions().iter().rfind(is_trained) } else { None };
+        found.map_or_else(|| self.entry(name), Ok)
+    }
+
     /// Returns the library's definition of `name`, if the program reaches it.
     pub fn library_function(&self, name: &str) -> Option<&Function> {
         Some(&self.functions[self.library.get(name)?.function])

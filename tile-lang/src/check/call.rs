@@ -157,12 +157,13 @@ impl<'p> Checker<'p, '_> {
         if written.any(|other| other.name == name.name) {
             return self.error(error.help("import the file that defines it: a file sees only what it imports itself"));
         }
-        if let Some(help) = name_help(&name.name) {
-            return self.error(error.help(help));
+        if let Some(later) = self.scope.defined_after(&name.name, name.span) {
+            return self.error(error.also(later, "defined here, after its use").help("move the definition up"));
         }
         let locals = self.scope.values.keys().copied().filter(|local| local.starts_with(|c: char| c.is_lowercase()));
-        let suggestion = self.suggestion(&name.name, self.program.callable_names().chain(locals));
-        self.error_with(error, suggestion, "");
+        let near = || self.suggestion(&name.name, self.program.callable_names().chain(locals));
+        let help = name_help(&name.name).map(str::to_owned).or_else(near);
+        self.error_with(error, help, "");
     }
 
     fn builtin(

@@ -190,7 +190,7 @@ impl<'p> Checker<'p, '_> {
                 let error =
                     Diagnostic::error("E0105", output.span, format!("the output `{}` is never assigned", output.name));
                 let suggestion = self.suggestion(&output.name, self.scope.values.keys().copied());
-                self.error_with(error, suggestion, "");
+                self.error_with(error, suggestion, &format!("assign it, as in `{} = …;`", output.name));
             }
             self.scope.mark_used(&output.name);
         }

@@ -199,6 +199,11 @@ impl<'f> Scope<'f> {
         None
     }
 
+    /// Returns the place of a name's first definition if it comes after `span`.
+    pub fn defined_after(&self, name: &str, span: Span) -> Option<Span> {
+        self.elsewhere.get(name).map(|(later, _)| *later).filter(|later| span.start < later.start)
+    }
+
     /// Marks an unknown name as reported. Returns whether it was not: further uses of the name
     /// would repeat the error.
     pub fn is_new_unknown(&mut self, name: &str) -> bool {

@@ -144,7 +144,13 @@ impl<'p> Checker<'p, '_> {
             WeightShape::Sizes(sizes) => sizes.iter().for_each(|size| self.weight_size(size)),
             WeightShape::Like(tensor) => _ = self.value(tensor, Within::Statement),
         }
-        self.applied(Known::VALUE, &weight.initializer, Within::Statement);
+        if let ExprKind::Int(_) | ExprKind::Float(_) = weight.initializer.kind {
+            let span = weight.initializer.span;
+            let error = Diagnostic::error("E0130", span, "expected an initializer, found a number");
+            self.error(error.help("write `zeros()`, or `constant(0.5)` for this number everywhere"));
+        } else {
+            self.applied(Known::VALUE, &weight.initializer, Within::Statement);
+        }
         if let Some(regularizer) = &weight.regularizer {
             self.applied(Known::tensor(None), regularizer, Within::Statement);
         }

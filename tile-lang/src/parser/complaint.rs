@@ -78,6 +78,9 @@ impl Complaint<'_, '_> {
     }
 
     fn help(&self) -> Option<String> {
+        if let Some(help) = self.habit() {
+            return Some(help.to_owned());
+        }
         let help = match self.found {
             Some(Token::Eq) if self.expects("=") => self.double_equals(),
             Some(Token::Assign) if self.expects("[") => {
@@ -115,11 +118,46 @@ impl Complaint<'_, '_> {
         Some(help.to_owned())
     }
 
+    /// Returns the help for what other languages and libraries write here.
+    fn habit(&self) -> Option<&'static str> {
+        let before = self.before().map(|(token, _)| token);
+        let is_call = self.next == Some(Token::ParenOpen);
+        Some(match self.found? {
+            Token::Arrow if self.expects(";") => "layers are joined with `|>`, as in `Y = X |> Dense(8);`",
+            Token::Int(_) | Token::Float(_) if matches!(before, Some(Token::Capital(_))) && self.expects("(") => {
+                "arguments stand in parentheses, as in `Dense(8)`"
+            }
+            Token::Capital(_) if self.expects(";") && self.is_on_new_line() && is_call => {
+                "write `;` after the statement, or `|>` before the layer, as in `X |> Dense(8)`"
+            }
+            Token::Colon if self.expects("in") && self.unclosed().is_some() => {
+                "sizes stand right after the name, as in `X[N, 4]`, and a default after `=`"
+            }
+            Token::Semicolon if matches!(self.statement.first(), Some((Token::Word("param" | "state"), _))) => {
+                "give it an initial value, as in `param Kernel[K, units] = zeros();`"
+            }
+            Token::Assign if self.expects(";") && !self.expects("==") => "a statement assigns once: `B = X; A = B;`",
+            Token::Word("for") if matches!(self.unclosed(), Some((Token::BracketOpen, _))) => {
+                "write the items out, as in `[1, 2, 3]`; `for i in range(3) { … }` repeats statements"
+            }
+            Token::BracketOpen if self.expects(",") && self.expects(")") && !self.expects("/") => {
+                "the sizes of outputs follow from the body: write the names alone, as in `-> (Y)`"
+            }
+            _ => return None,
+        })
+    }
+
     fn definition(&self) -> Option<String> {
         const KEYWORDS: [&str; 8] = ["function", "layer", "model", "loss", "metric", "optimizer", "train", "import"];
         let statement = "statements stand in the block of a `function`, `layer` or `model`";
         let suggestion = did_you_mean(self.text(self.place), KEYWORDS);
-        suggestion.or_else(|| matches!(self.found, Some(Token::Capital(_))).then(|| statement.to_owned()))
+        let is_statement = matches!(self.found, Some(Token::Capital(_)));
+        let help = if is_statement {
+            statement
+        } else {
+            "a file has definitions, such as `model Net(X[N, 4]) -> (Y) { … }`"
+        };
+        suggestion.or_else(|| Some(help.to_owned()))
     }
 
     fn double_equals(&self) -> &'static str {
