@@ -417,7 +417,7 @@ fn what_is_frozen_stays() {
     }
     let error = builder("dens").build().unwrap().fit(&samples(), Fit::epochs(1)).unwrap_err();
     let Error::Program { diagnostics, .. } = &error else { panic!("{error}") };
-    assert_eq!(diagnostics[0].message, "`dens` is to be frozen, and there is no such layer or weight");
+    assert_eq!(diagnostics[0].message, "cannot freeze `dens`: there is no such layer or weight");
 }
 
 /// A list of losses with a loss for an output without a target is an error.

@@ -228,15 +228,13 @@ fn wrong_files_and_sizes() {
     let (code, err) = refused(&["softmax", "--dim", "K=3"]);
     assert_snapshot!(format!("{code} {err}"), @"
     1 [E0201] Error: there is no size `K`
-       ╭─[ softmax.tile:3:1 ]
+       ╭─[ softmax.tile:3:10 ]
        │
-     3 │ ╭─▶ function softmax(X[N, C]) -> (Y) {
-       ┆ ┆
-     8 │ ├─▶ }
-       │ │
-       │ ╰─────── here
+     3 │ function softmax(X[N, C]) -> (Y) {
+       │          ───┬───
+       │             ╰───── here
        │
-       │     Help: it has N, C
+       │ Help: it has N, C
     ───╯
     ");
     let (code, err) = refused(&["softmax", "--device", "tpu"]);

@@ -69,7 +69,7 @@ pub(super) fn call<'p>(
         "prng_step" => call.prng_step(),
         "prng_state" => call.part(0),
         "prng_value" => call.part(1),
-        _ => Err(Diagnostic::error("E0102", spans.call, format!("there is no function `{name}`"))),
+        _ => Err(Diagnostic::error("E0102", spans.call, format!("unknown function `{name}`"))),
     }
 }
 

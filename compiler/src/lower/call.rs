@@ -49,7 +49,7 @@ impl<'p, T: Target> Evaluator<'p, T> {
     }
 
     fn unknown(&self, name: &str, span: Span) -> Diagnostic {
-        let error = Diagnostic::error("E0102", span, format!("there is no function `{name}`"));
+        let error = Diagnostic::error("E0102", span, format!("unknown function `{name}`"));
         match did_you_mean(name, self.program.callable_names()) {
             Some(help) => error.help(help),
             None => error,
@@ -214,7 +214,7 @@ impl<'p, T: Target> Evaluator<'p, T> {
             let outputs = outputs.collect::<Lowered<_>>()?;
             self.list(outputs, span)
         };
-        let result = inside().map_err(|error| error.also(span, "in this call"));
+        let result = inside().map_err(|error| error.in_call(span));
         self.target.leave(label);
         result
     }

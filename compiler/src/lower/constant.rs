@@ -78,13 +78,15 @@ impl Constant {
         }
     }
 
-    /// Computes `op self`.
+    /// Computes `op self`. A function whose values on integers are no integers gives a float.
     pub fn unary(self, op: UnaryOp, span: Span) -> Lowered<Constant> {
         match (op, self) {
             (UnaryOp::Neg | UnaryOp::Abs, Constant::Int(i64::MIN)) => Err(overflow(span)),
             (UnaryOp::BitNot, Constant::Float(_)) => Err(bits_of_float(span)),
             (UnaryOp::Recip, Constant::Int(0)) => Err(division_by_zero(span)),
-            _ => Ok(Constant::from_wide(op.evaluate(self.wide()))),
+            (UnaryOp::Neg | UnaryOp::BitNot | UnaryOp::Abs, _)
+            | (UnaryOp::Ceil | UnaryOp::Floor | UnaryOp::Round, _) => Ok(Constant::from_wide(op.evaluate(self.wide()))),
+            _ => Ok(Constant::from_wide(op.evaluate(self.wide().cast(DType::F64)))),
         }
     }
 
@@ -107,9 +109,11 @@ impl Constant {
                     return Err(Diagnostic::error("E0203", span, message));
                 }
                 BinaryOp::ShiftLeft => i64::try_from(i128::from(a) << b).ok(),
-                // Powers of -1, 0 and 1 never overflow. A negative exponent gives 0, in the last
-                // arm.
-                BinaryOp::Pow if b >= 0 => match (a, u32::try_from(b)) {
+                BinaryOp::Pow if b < 0 => {
+                    return Ok(Constant::from_wide(op.evaluate(left.cast(DType::F64), right.cast(DType::F64))));
+                }
+                // Powers of -1, 0 and 1 never overflow.
+                BinaryOp::Pow => match (a, u32::try_from(b)) {
                     (-1..=1, _) => return Ok(Constant::from_wide(op.evaluate(left, right))),
                     (_, Ok(exponent)) => a.checked_pow(exponent),
                     (_, Err(_)) => None,

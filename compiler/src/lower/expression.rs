@@ -202,7 +202,7 @@ impl<'p, T: Target> Evaluator<'p, T> {
             ExprKind::Pipe { input, callee } => {
                 let input = self.expression(scope, input)?;
                 let value = self.expression(scope, callee)?;
-                self.pipe(input, &value, scope.function, span)
+                self.pipe(input, &value, scope.function, callee.span)
             }
             ExprKind::Ellipsis | ExprKind::Error => Err(Diagnostic::error("E0112", span, "this is not a value")),
         }

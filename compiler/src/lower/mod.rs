@@ -20,6 +20,7 @@
 //! - `builtin`, `einsum`: the functions on whole tensors;
 //! - `contraction`: contraction statements; `body`: their bodies and indices; `indices`: the ranges
 //!   of their index variables;
+//! - `assume`: checks of definitions that nobody has called yet;
 //! - `calls`: graphs from calls of library functions, without a program's text;
 //! - `network`: the result of lowering.
 //!
@@ -27,10 +28,12 @@
 //!
 //! - The common type of two operands is the float if only one is, then the wider one, then the left
 //!   one. A bool is the narrowest integer, so `+` of two bools is "or" and `*` is "and".
-//! - A function of integers gives integers, truncated.
+//! - A function of tensors of integers gives integers, truncated. Of integer constants, functions
+//!   such as `sqrt` and `exp` give floats.
 //! - An integer constant is an i32 (an i64 if it does not fit), any other number an f32. It is
 //!   rounded once, to the type in which it meets a tensor.
 
+mod assume;
 mod augment;
 mod body;
 mod builtin;
@@ -61,6 +64,7 @@ mod train;
 mod value;
 mod weights;
 
+pub use assume::check_assuming;
 pub use calls::{Calls, Passed};
 pub use network::{Layer, Network, Role, Weight, WeightKind};
 pub use target::Lowered;
@@ -70,7 +74,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use tile_lang::ast::{DimKind, Function, Input};
 use tile_lang::diagnostic::Diagnostic;
-use tile_lang::{Budget, Limits, Program};
+use tile_lang::{Budget, Limits, Program, did_you_mean, listed};
 
 use crate::dtype::DType;
 use crate::graph::{NodeId, Op};
@@ -128,8 +132,9 @@ pub fn lower(program: &Program, entry: Option<&str>, bindings: &Bindings) -> Res
     let name = function.name.as_ref().map_or("main", |name| name.name.as_str());
     let mut evaluator = Evaluator::new(program, Tensors::new(name, &Budget::new(bindings.limits)), bindings.training);
     evaluator.adapting = bindings.adapting.as_deref();
-    let inputs = entry_inputs(&mut evaluator, function, types).map_err(|error| vec![error])?;
-    let outputs = run_entry(&mut evaluator, function, bindings, inputs).map_err(|error| vec![error])?;
+    let inputs = entry_inputs(&mut evaluator, function, types);
+    let outputs = inputs.and_then(|inputs| run_entry(&mut evaluator, function, bindings, inputs));
+    let outputs = outputs.map_err(|error| vec![error.user_first()])?;
     let outputs = if bindings.adapting.is_some() { Vec::new() } else { outputs };
     Ok(Network { adapts: evaluator.adapts, ..evaluator.target.into_network(outputs) })
 }
@@ -216,8 +221,12 @@ fn unknown_names(function: &Function, bindings: &Bindings) -> Vec<Diagnostic> {
     let sizes: Vec<&str> =
         dims.filter_map(|dim| if let DimKind::Name(name) = &dim.kind { Some(name.as_str()) } else { None }).collect();
     let error = |what: &str, name: &str, known: &[&str]| {
-        let error = Diagnostic::error("E0201", function.span, format!("there is no {what} `{name}`"));
-        if known.is_empty() { error } else { error.help(format!("it has {}", known.join(", "))) }
+        let error = Diagnostic::error("E0201", function.place(), format!("there is no {what} `{name}`"));
+        match did_you_mean(name, known.iter().copied()) {
+            Some(help) => error.help(help),
+            None if known.is_empty() => error.help(format!("it has no {what}s")),
+            None => error.help(format!("it has {}", listed(known))),
+        }
     };
     let parameters: Vec<&str> = function.parameters.iter().flatten().map(|p| p.name.name.as_str()).collect();
     let unknown_parameters = bindings.parameters.keys().filter(|name| !parameters.contains(&name.as_str()));

@@ -1,9 +1,12 @@
 //! The `optimizer` and `gradients` settings of a `train` block: the next values of the trained
 //! weights.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use tile_lang::ast::FunctionKind;
+use tile_lang::diagnostic::Diagnostic;
+use tile_lang::{did_you_mean, listed};
 
 use super::descent::Descent;
 use super::expression::{Lowered, Target, is_part_of};
@@ -78,15 +81,27 @@ impl<'p> Step<'p, '_> {
 
     /// Checks that each path or pattern of `frozen` is that of a layer or weight.
     fn check_frozen(&self, weights: &[Weight], frozen: &[String]) -> Lowered<()> {
-        for path in frozen {
-            if !weights.iter().any(|weight| is_part_of(&weight.path, std::slice::from_ref(path))) {
-                let paths: Vec<&str> = weights.iter().map(|weight| weight.path.as_str()).collect();
-                let error =
-                    self.wrong("frozen", format!("`{path}` is to be frozen, and there is no such layer or weight"));
-                return Err(error.help(format!("the weights are {}", paths.join(", "))));
-            }
+        let is_there = |path| weights.iter().any(|weight| is_part_of(&weight.path, std::slice::from_ref(path)));
+        match frozen.iter().find(|path| !is_there(path)) {
+            Some(unknown) => Err(self.nothing_to_freeze(unknown, weights)),
+            None => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Returns the error for a frozen path that no weight has.
+    fn nothing_to_freeze(&self, unknown: &str, weights: &[Weight]) -> Diagnostic {
+        let error = self.wrong("frozen", format!("cannot freeze `{unknown}`: there is no such layer or weight"));
+        let mut paths: Vec<&str> = Vec::new();
+        for Weight { path, .. } in weights {
+            let ends = path.match_indices('.').map(|(end, _)| end).chain([path.len()]);
+            paths.extend(ends.map(|end| &path[..end]));
+        }
+        let layers: BTreeSet<&str> = paths.iter().copied().filter(|path| !path.contains('.')).collect();
+        let layers: Vec<&str> = layers.into_iter().collect();
+        match did_you_mean(unknown, paths) {
+            Some(help) => error.help(help),
+            None => error.help(format!("the model has {}", listed(&layers))),
+        }
     }
 
     /// Lets the readers of a weight, all made before the optimizer, read another node instead.
@@ -123,7 +138,7 @@ impl<'p> Step<'p, '_> {
         let paths: Vec<&str> = trained.iter().map(|weight| weight.path.as_str()).collect();
         let error = self.error("E0245", "the loss depends on no trained weight".into());
         Err(error
-            .saying(format!("the trained weights are {}", paths.join(", ")))
+            .saying(format!("the trained weights are {}", listed(&paths)))
             .help("what is rounded, compared, an integer, an `argmax` or in `stop_gradient` hands no gradient on"))
     }
 

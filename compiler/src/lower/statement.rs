@@ -107,7 +107,8 @@ impl<'p, T: Target> Evaluator<'p, T> {
         if let [target] = targets {
             if !target.capital && value.has_elements() {
                 let capitalised = target.name[..1].to_ascii_uppercase() + &target.name[1..];
-                let message = format!("`{}` is a tensor, so its name starts with a capital", target.name);
+                let what = if matches!(value, Value::List(_)) { "a list with tensors" } else { "a tensor" };
+                let message = format!("`{}` is {what}, so its name starts with a capital", target.name);
                 let error = Diagnostic::error("E0225", target.span, message);
                 return Err(error.help(format!("call it `{capitalised}`")));
             }
@@ -123,11 +124,12 @@ impl<'p, T: Target> Evaluator<'p, T> {
         let parts = match value {
             Value::List(parts) if parts.len() == targets.len() => parts,
             Value::List(parts) => {
-                let message = format!("{} names are given the parts of a list of {}", targets.len(), parts.len());
+                let message =
+                    format!("expected {} values for {0} names, found a list of {}", targets.len(), parts.len());
                 return Err(Diagnostic::error("E0226", span, message));
             }
             value => {
-                let message = format!("{} names are given the parts of {}", targets.len(), value.kind());
+                let message = format!("expected {} values for {0} names, found {}", targets.len(), value.kind());
                 return Err(Diagnostic::error("E0226", span, message));
             }
         };

@@ -129,10 +129,16 @@ impl Spans {
 
 /// Returns the error for a value that has no elements.
 pub(super) fn no_tensor<E>(value: &Value<'_, E>, span: Span) -> Diagnostic {
-    let error = Diagnostic::error("E0204", span, format!("this is {}, not a tensor", value.kind()));
+    if let Value::Symbol(name) = value {
+        let error = Diagnostic::error("E0206", span, format!("expected a number or tensor, found the name `{name}`"));
+        return match name.parse::<f64>() {
+            Ok(_) => error.help(format!("write {name} without quotes")),
+            Err(_) => error,
+        };
+    }
+    let error = Diagnostic::error("E0204", span, format!("expected a tensor, found {}", value.kind()));
     match value {
         Value::List(_) => error.help("take one of its parts, as in `A, B = T;` or with `element(T, 0)`"),
-        Value::Symbol(name) => error.help(format!("nothing here is called `{name}`")),
         _ => error,
     }
 }

@@ -15,7 +15,7 @@ use tile_lang::Program;
 use tile_lang::ast::{Function, FunctionKind, StatementKind};
 use tile_lang::diagnostic::Diagnostic;
 use tile_lang::span::Span;
-use tile_lang::{Budget, Limits};
+use tile_lang::{Budget, Limits, listed};
 
 use super::call::Argument;
 use super::constant::Constant;
@@ -68,13 +68,14 @@ pub fn settings(program: &Program, entry: Option<&str>) -> Result<Option<Setting
     let function = program.entry(entry).map_err(|error| vec![error])?;
     let Some(block) = program.training(function) else { return Ok(None) };
     let mut evaluator = Evaluator::new(program, Tensors::new("settings", &Budget::new(Limits::default())), true);
-    let scope = read(&mut evaluator, block).map_err(|error| vec![error])?;
+    let scope = read(&mut evaluator, block).map_err(|error| vec![error.user_first()])?;
     let mut settings = Settings::default();
     let number = |name: &str, least: i64| match scope.names.get(name) {
         None => Ok(None),
         Some(Value::Constant(Constant::Int(value))) if *value >= least => Ok(Some(value.unsigned_abs())),
         Some(value) => {
-            let message = format!("`{name}` is a number of at least {least}, and this is {value}");
+            let found = if let Value::Symbol(text) = value { format!("the text `{text}`") } else { value.to_string() };
+            let message = format!("`{name}` must be a whole number of at least {least}, and is {found}");
             Err(vec![Diagnostic::error("E0240", place_of(block, name), message)])
         }
     };
@@ -121,7 +122,7 @@ pub fn train(
     let (function, types) = entry_types(program, entry, bindings)?;
     let Some(block) = program.training(function) else {
         let name = function.name.as_ref().map_or("this function", |name| &name.name);
-        let error = Diagnostic::error("E0241", function.span, format!("nothing says how `{name}` is trained"));
+        let error = Diagnostic::error("E0241", function.place(), format!("nothing says how `{name}` is trained"));
         return Err(vec![error.help(format!("add `train {name} {{ loss = …; optimizer = …; }}`"))]);
     };
     let step = || {
@@ -137,7 +138,7 @@ pub fn train(
         let outputs = run_entry(&mut step.evaluator, function, bindings, inputs)?;
         step.add(&outputs, &wanted)
     };
-    step().map_err(|error: Diagnostic| vec![error])
+    step().map_err(|error: Diagnostic| vec![error.user_first()])
 }
 
 /// Returns the paths of frozen layers and weights.
@@ -238,7 +239,7 @@ impl<'p> Step<'p, '_> {
         if let Some(unknown) = self.targets.types.keys().find(|name| !is_output(name)) {
             let names: Vec<&str> = outputs.iter().map(|output| output.name.as_str()).collect();
             let error = self.error("E0242", format!("there is a target for `{unknown}`, which is no output"));
-            return Err(error.help(format!("the outputs are {}", names.join(", "))));
+            return Err(error.help(format!("the outputs are {}", listed(&names))));
         }
         let mut wanted = Vec::new();
         for (number, output) in outputs.iter().enumerate() {
@@ -269,7 +270,7 @@ impl<'p> Step<'p, '_> {
             Callable::Instance(instance) => instance,
             Callable::Function(function) => Instance::new(function, Vec::new(), None),
             Callable::Builtin(..) => {
-                return Err(self.wrong(setting, format!("{wanted} is wanted here, and `{value}` is none")));
+                return Err(self.wrong(setting, format!("expected {wanted}, found the function `{value}`")));
             }
         };
         // A function may serve as a loss, and a function or a loss as a metric.
@@ -281,7 +282,7 @@ impl<'p> Step<'p, '_> {
         if !fits {
             let found = instance.function.kind.keyword();
             let name = instance.function.name.as_ref().map_or("this", |name| &name.name);
-            let message = format!("{wanted} is wanted here, and `{name}` is defined with `{found}`");
+            let message = format!("expected {wanted}, found the {found} `{name}`");
             return Err(self.wrong(setting, message));
         }
         if kind == FunctionKind::Optimizer && instance.path.borrow().is_none() {

@@ -15,6 +15,7 @@ fn inputs_without_a_shape() {
       help: it has A
     E0201: there is no size `K`
       `function (A) -> (C) { C = A; }` 
+      help: it has no sizes
     ");
 }
 
@@ -260,7 +261,7 @@ fn operations_that_do_not_take_a_type() {
     ");
     let errors = lowered("function (A) -> (O) { O = tuple(A, A) + 1; }", "A = f32[3]");
     insta::assert_snapshot!(errors, @"
-    E0204: this is a list, not a tensor
+    E0204: expected a tensor, found a list
       `tuple(A, A) + 1` 
       help: take one of its parts, as in `A, B = T;` or with `element(T, 0)`
     ");
@@ -373,7 +374,7 @@ fn gradients_of_what_is_no_number() {
     ");
     let errors = lowered("function f(X[]) -> (Y) { Y = grad(X * X, [X, relu]); }", "X = f32[]");
     insta::assert_snapshot!(errors, @"
-    E0204: this is a function, not a tensor
+    E0204: expected a tensor, found a function
       `[X, relu]`
     ");
 }

@@ -303,3 +303,20 @@ fn functions_on_tensors() {
     %3 = cast %2 : f16[3, 1, 2]  # Z
     ");
 }
+
+/// Functions such as `sqrt` of integers known at compile time are not truncated.
+#[test]
+fn functions_of_integer_constants() {
+    for (value, expected) in [
+        ("sqrt(6)", "2.4494898"),
+        ("exp(1)", "2.7182817"),
+        ("recip(4)", "0.25"),
+        ("pow(2, -1)", "0.5"),
+        ("pow(2, 3)", "8"),
+        ("abs(-3)", "3"),
+        ("round(3)", "3"),
+    ] {
+        let graph = lowered(&format!("function f(X[N]) -> (Y) {{ Y = X * {value}; }}"), "N: 2");
+        assert!(graph.contains(&format!(" {expected}")), "{value}: {graph}");
+    }
+}

@@ -1,5 +1,6 @@
 //! Snapshots of the graphs of small programs, and of each error.
 
+mod assume;
 mod einsum;
 mod errors;
 mod graphs;

@@ -173,7 +173,7 @@ fn frozen_paths_may_be_patterns() {
 #[test]
 fn settings_are_of_their_kind() {
     insta::assert_snapshot!(wrong("train Line { loss = Squares(); optimizer = Sgd(); batch_size = 0; }"), @"
-    E0240: `batch_size` is a number of at least 1, and this is 0
+    E0240: `batch_size` must be a whole number of at least 1, and is 0
       `0`
     ");
     insta::assert_snapshot!(wrong("train Line { loss = Squares(); optimizer = Sgd(); shuffle = halved; }"), @"
@@ -181,11 +181,11 @@ fn settings_are_of_their_kind() {
       `halved`
     ");
     insta::assert_snapshot!(wrong("train Line { loss = Sgd(); optimizer = Sgd(); }"), @"
-    E0240: a loss is wanted here, and `Sgd` is defined with `optimizer`
+    E0240: expected a loss, found the optimizer `Sgd`
       `Sgd()`
     ");
     insta::assert_snapshot!(wrong("train Line { loss = Squares(); optimizer = Squares(); }"), @"
-    E0240: an optimizer is wanted here, and `Squares` is defined with `loss`
+    E0240: expected an optimizer, found the loss `Squares`
       `Squares()`
     ");
     insta::assert_snapshot!(wrong("train Line { loss = [Squares(), Squares()]; optimizer = Sgd(); }"), @"
@@ -226,7 +226,7 @@ fn what_trains_nothing() {
         train Mean { loss = Squares(); optimizer = Sgd(); }";
     step(counts, "Y = f32[4]", true, false).unwrap();
     insta::assert_snapshot!(wrong("train Line { loss = Squares(); optimizer = Sgd(); metrics = [Momentum()]; }"), @"
-    E0240: a metric is wanted here, and `Momentum` is defined with `optimizer`
+    E0240: expected a metric, found the optimizer `Momentum`
       `[Momentum()]`
     ");
     insta::assert_snapshot!(wrong("train Line { loss = 3; optimizer = Sgd(); }"), @"
