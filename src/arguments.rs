@@ -3,10 +3,12 @@
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
+use std::num::{IntErrorKind, ParseIntError};
 use std::path::PathBuf;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use clap::{ArgMatches, Args};
+use clap::error::{ContextKind, ContextValue};
+use clap::{Arg, ArgMatches, Args, Command};
 use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::lower::{Binding, Bindings, Setting};
 use tile_compiler::tensor::TensorType;
@@ -142,6 +144,33 @@ pub enum Input {
     Numbers(Vec<f64>),
 }
 
+/// Lets options take negative numbers as values, so that their parsers report them. Otherwise clap
+/// takes `-1` for an option.
+pub fn with_negative_numbers(command: Command) -> Command {
+    let takes = |arg: Arg| match arg.get_action().takes_values() && !arg.is_positional() {
+        true => arg.allow_negative_numbers(true),
+        false => arg,
+    };
+    command.mut_args(takes).mut_subcommands(with_negative_numbers)
+}
+
+/// Returns the failure for an option whose value had to be a whole number, if this is the error.
+pub fn not_a_whole_number(error: &clap::Error) -> Option<Failure> {
+    let reason: &ParseIntError = std::error::Error::source(error)?.downcast_ref()?;
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    let (option, value) = (text(ContextKind::InvalidArg)?, text(ContextKind::InvalidValue)?);
+    let option = option.split_once(' ').map_or(option, |(option, _)| option);
+    let wanted = match reason.kind() {
+        IntErrorKind::PosOverflow => "a smaller number",
+        IntErrorKind::Zero => "a whole number of at least 1",
+        _ => "a whole number of at least 0",
+    };
+    Some(Failure::usage(format!("`{option}` takes {wanted}, and this is `{value}`")))
+}
+
 /// Rejects a name that an option binds twice, and several sizes of a dimension for a command other
 /// than `bench`.
 pub fn once(matches: &ArgMatches) -> Result<(), Failure> {
@@ -195,7 +224,7 @@ fn name_and_path(text: &OsStr) -> Result<(String, PathBuf), String> {
     {
         use std::os::unix::ffi::OsStrExt;
         let bytes = text.as_bytes();
-        let end = bytes.iter().position(|byte| *byte == b'=').ok_or("it wants NAME=VALUE")?;
+        let end = bytes.iter().position(|byte| *byte == b'=').ok_or("expected NAME=VALUE")?;
         let name = std::str::from_utf8(&bytes[..end]).map_err(|_| unreadable())?;
         Ok((name.to_string(), OsStr::from_bytes(&bytes[end + 1..]).into()))
     }
@@ -206,7 +235,7 @@ fn name_and_path(text: &OsStr) -> Result<(String, PathBuf), String> {
 fn name_and_value(text: &str) -> Result<(String, &str), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_string(), value)),
-        _ => Err("it wants NAME=VALUE".to_string()),
+        _ => Err("expected NAME=VALUE".to_string()),
     }
 }
 
@@ -227,7 +256,9 @@ pub fn shape(text: &str) -> Result<(String, TensorType), String> {
     };
     let shape: Vec<usize> = match sizes {
         "" => Vec::new(),
-        _ => sizes.split('x').map(size).collect::<Result<_, _>>()?,
+        _ => sizes.split('x').map(size).collect::<Result<_, _>>().map_err(|what| {
+            if sizes.contains(',') { format!("expected sizes with `x` between them, as in {name}=2x3") } else { what }
+        })?,
     };
     Ok((name, TensorType::new(dtype, shape)))
 }
@@ -354,9 +385,10 @@ mod tests {
         assert_eq!(shape("X=2x3"), Ok(("X".into(), TensorType::new(DType::F32, [2, 3]))));
         assert_eq!(shape("X=f16:7"), Ok(("X".into(), TensorType::new(DType::F16, [7]))));
         assert_eq!(shape("X=i32:"), Ok(("X".into(), TensorType::scalar(DType::I32))));
-        assert_eq!(shape("X=2,3"), Err("`2,3` is not a size".into()));
+        assert_eq!(shape("X=2,3"), Err("expected sizes with `x` between them, as in X=2x3".into()));
+        assert_eq!(shape("X=2xa"), Err("`a` is not a size".into()));
         assert_eq!(shape("X=f17:2"), Err("`f17` is not an element type".into()));
-        assert_eq!(shape("2x3"), Err("it wants NAME=VALUE".into()));
+        assert_eq!(shape("2x3"), Err("expected NAME=VALUE".into()));
     }
 
     #[test]

@@ -113,7 +113,12 @@ struct Listing {
 
 /// Prints or writes the listings, in the order of the command line.
 pub fn emit(arguments: &Emit, inputs: &Inputs, terminal: &Terminal) -> Result<(), Failure> {
-    let source = Source::load(&arguments.file, terminal)?;
+    let (source, inputs) = if arguments.train {
+        let (source, sizes) = Source::load_trained(&arguments.file, &inputs.sizes, terminal)?;
+        (source, &Inputs { sizes, ..inputs.clone() })
+    } else {
+        (Source::load(&arguments.file, inputs.sizes.entry.as_deref(), terminal)?, inputs)
+    };
     let mut compiled = None;
     let mut listings = Vec::new();
     for &kind in &arguments.emit {

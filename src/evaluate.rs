@@ -37,15 +37,15 @@ pub struct Evaluate {
 }
 
 pub fn evaluate(arguments: &Evaluate, terminal: &Terminal) -> Result<(), Failure> {
-    let source = Source::load(&arguments.file, terminal)?;
+    let (source, sizes) = Source::load_trained(&arguments.file, &arguments.sizes, terminal)?;
     if source.model.is_onnx() {
         let what = "is an ONNX file, which has no loss and no metrics: `tilec import` makes a program of it";
         return Err(Failure::input(format!("{} {what}", arguments.file.display())));
     }
     let failed = |error: Error| source.failed(&error);
-    arguments.sizes.refuse_shapes("evaluate")?;
+    sizes.refuse_shapes("evaluate")?;
     let device = arguments.device.open(terminal).map_err(failed)?;
-    let mut trainer = arguments.sizes.apply_to_trainer(source.model.trainer(&device)).build().map_err(failed)?;
+    let mut trainer = sizes.apply_to_trainer(source.model.trainer(&device)).build().map_err(failed)?;
     if !arguments.weights.load_into_trainer(&mut trainer).map_err(failed)? {
         terminal.note("without `--weights`, the weights have their initial values");
     }

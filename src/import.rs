@@ -24,7 +24,7 @@ pub struct Import {
 
 /// Writes the program and its weights, or prints the program.
 pub fn import(arguments: &Import, terminal: &Terminal) -> Result<(), Failure> {
-    let source = Source::load(&arguments.file, terminal)?;
+    let source = Source::open(&arguments.file, terminal)?;
     if !source.model.is_onnx() {
         return Err(Failure::input(format!("{} is no .onnx file", arguments.file.display())));
     }

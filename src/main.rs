@@ -31,8 +31,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use tile_lang::{did_you_mean, listed};
 
 use crate::inputs::Inputs;
 use crate::terminal::{Failure, Terminal};
@@ -96,16 +97,33 @@ enum Command {
 fn main() -> ExitCode {
     let started = Instant::now();
     interrupt::outlive_file_limit();
-    // Wrong usage exits here with code 2.
-    let matches = Arguments::command().try_get_matches().unwrap_or_else(|error| {
-        // Help and the version are not errors.
-        let misspelt = if error.use_stderr() { no_such_command() } else { None };
-        misspelt.unwrap_or(error).exit()
-    });
+    let matches = match arguments::with_negative_numbers(Arguments::command()).try_get_matches() {
+        Ok(matches) => matches,
+        Err(error) => return wrong_usage(error),
+    };
     let arguments =
         Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut Arguments::command()).exit());
     let result = arguments::once(&matches).and_then(|()| carry_out(arguments, started));
     terminal::exit(result)
+}
+
+/// Prints an error of the command line, or help or the version, which clap returns as errors.
+fn wrong_usage(error: clap::Error) -> ExitCode {
+    if let Some(failure) = arguments::not_a_whole_number(&error) {
+        return terminal::exit(Err(failure));
+    }
+    if let (ErrorKind::MissingRequiredArgument, Some(file)) = (error.kind(), only_a_file()) {
+        let what = format!("{file} is not enough: say what to do with it, as in `tilec check {file}`");
+        let commands = "`tilec --help` lists the commands, and `--emit KIND` prints a listing";
+        return terminal::exit(Err(Failure::usage(format!("{what}; {commands}"))));
+    }
+    if let Some(misspelt) = error.use_stderr().then(no_such_command).flatten() {
+        misspelt.exit();
+    }
+    match unknown_option(&error) {
+        Some(failure) => terminal::exit(Err(failure)),
+        None => error.exit(),
+    }
 }
 
 /// Runs the command.
@@ -132,6 +150,39 @@ fn carry_out(arguments: Arguments, started: Instant) -> Result<(), Failure> {
     }
 }
 
+/// Returns the failure for an option that its command does not have: suggests a similar one, or the
+/// commands that have it.
+fn unknown_option(error: &clap::Error) -> Option<Failure> {
+    let option = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(option)) if error.kind() == ErrorKind::UnknownArgument => option,
+        _ => return None,
+    };
+    let name = option.strip_prefix("--")?;
+    let command = Arguments::command();
+    let word = std::env::args_os().nth(1)?.into_string().ok()?;
+    let current = command.find_subcommand(&word).unwrap_or(&command);
+    let options = |command: &clap::Command| -> Vec<String> {
+        command.get_arguments().filter_map(|known| known.get_long()).map(str::to_owned).collect()
+    };
+    let others = command.get_subcommands().filter(|other| options(other).iter().any(|known| known == name));
+    let others: Vec<String> = others.map(|other| format!("`tilec {}`", other.get_name())).collect();
+    let own: Vec<String> = options(current).iter().map(|known| format!("--{known}")).collect();
+    let help = match did_you_mean(option, own.iter().map(String::as_str)) {
+        _ if !others.is_empty() => format!("it is an option of {}", listed(&others)),
+        Some(help) => help,
+        None => "`--help` lists the options".to_owned(),
+    };
+    let command = if std::ptr::eq(current, &command) { "tilec" } else { word.as_str() };
+    Some(Failure::usage(format!("`{command}` has no option `{option}`: {help}")))
+}
+
+/// Returns the first word of the command line if it names a file.
+fn only_a_file() -> Option<String> {
+    let word = std::env::args_os().nth(1)?.into_string().ok()?;
+    let is_command = Arguments::command().get_subcommands().any(|known| known.get_name() == word);
+    (!is_command && source::is_meant_as_a_file(Path::new(&word))).then_some(word)
+}
+
 /// Returns the error for a first word that is neither a command nor a file.
 fn no_such_command() -> Option<clap::Error> {
     let word = std::env::args_os().nth(1)?.into_string().ok()?;
@@ -140,7 +191,7 @@ fn no_such_command() -> Option<clap::Error> {
     if is_known || word.starts_with('-') || source::is_meant_as_a_file(Path::new(&word)) {
         return None;
     }
-    let guess = tile_lang::did_you_mean(&word, command.get_subcommands().map(clap::Command::get_name));
+    let guess = did_you_mean(&word, command.get_subcommands().map(clap::Command::get_name));
     let what = format!("`{word}` is neither a command nor a file");
     let what = guess.map_or(what.clone(), |guess| format!("{what}: {guess}"));
     Some(command.error(ErrorKind::InvalidSubcommand, what))

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use serde_json::json;
+use tile_lang::listed;
 use tile_runtime::data::picture::{self, Pixels, is_picture};
 use tile_runtime::data::{folder, imagenet_classes, npy, table};
 use tile_runtime::train::{Scores, as_model_takes, most_probable, saved_classes};
@@ -67,7 +68,7 @@ enum Content {
 }
 
 pub fn predict(arguments: &Predict, terminal: &Terminal) -> Result<(), Failure> {
-    let source = Source::load(&arguments.file, terminal)?;
+    let (source, sizes) = Source::load_trained(&arguments.file, &arguments.sizes, terminal)?;
     let failed = |error: Error| source.failed(&error);
     let device = arguments.device.open(terminal).map_err(failed)?;
     let mut labels = match (&arguments.labels, &arguments.weights.file) {
@@ -75,11 +76,12 @@ pub fn predict(arguments: &Predict, terminal: &Terminal) -> Result<(), Failure> 
         (None, Some(weights)) => saved_classes(weights).map_err(failed)?,
         (None, None) => Vec::new(),
     };
-    let (input, declared) = only_input(arguments, &source)?;
+    let (input, declared) = only_input(&sizes, &source)?;
     let samples = read_samples(arguments, &declared)?;
-    let scores = Scores::of_model(&source.model, arguments.sizes.entry.as_deref());
+    let scores = Scores::of_model(&source.model, sizes.entry.as_deref());
     let batch_size = batch_size(&declared, (arguments.batch_size as usize).min(samples.len()));
-    let mut predictor = Predictor { arguments, source: &source, device, input, declared, batch_size, compiled: None };
+    let mut predictor =
+        Predictor { arguments, sizes: &sizes, source: &source, device, input, declared, batch_size, compiled: None };
     for part in samples.chunks(batch_size) {
         let rows = predictor.run(part, terminal)?;
         let mut text = String::new();
@@ -119,9 +121,9 @@ fn sums_to_one(scores: &[f64]) -> bool {
 }
 
 /// Returns the one input of the model that has no default.
-fn only_input(arguments: &Predict, source: &Source) -> Result<(String, Declared), Failure> {
-    let bindings = arguments.sizes.bindings();
-    let entry = arguments.sizes.entry.as_deref();
+fn only_input(sizes: &Sizes, source: &Source) -> Result<(String, Declared), Failure> {
+    let bindings = sizes.bindings();
+    let entry = sizes.entry.as_deref();
     let names: Vec<String> = match source.model.is_onnx() {
         true => source.model.onnx_inputs().into_iter().map(str::to_owned).collect(),
         false => {
@@ -131,7 +133,7 @@ fn only_input(arguments: &Predict, source: &Source) -> Result<(String, Declared)
         }
     };
     let [name] = &names[..] else {
-        let names = names.join(", ");
+        let names = listed(&names);
         return Err(Failure::input(format!(
             "`predict` is for models with one input, and this one has {}: use `run --input`",
             if names.is_empty() { "none".to_owned() } else { names }
@@ -226,6 +228,7 @@ fn reshaped(shape: &[usize], tensor: Tensor) -> Result<Tensor, Failure> {
 /// A model, compiled for batches of one type with the first of them.
 struct Predictor<'a> {
     arguments: &'a Predict,
+    sizes: &'a Sizes,
     source: &'a Source<'a>,
     device: Device,
     input: String,
@@ -265,7 +268,7 @@ impl Predictor<'_> {
     /// Compiles the model for a batch, with the type that the model takes for it.
     fn compile(&self, batch: &Tensor, terminal: &Terminal) -> Result<(Session, DType), Failure> {
         let failed = |error: Error| self.source.failed(&error);
-        let Predict { sizes, .. } = self.arguments;
+        let sizes = self.sizes;
         let mut given = BTreeMap::from([(self.input.clone(), batch.clone())]);
         let bindings = sizes.bindings();
         as_model_takes(&self.source.model, sizes.entry.as_deref(), &bindings, &mut given).map_err(failed)?;

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use tile_compiler::dtype::DType;
 use tile_compiler::lower::Binding;
+use tile_lang::{did_you_mean, listed};
 use tile_runtime::data::picture::{self, is_picture};
 use tile_runtime::data::{npy, write_whole};
 use tile_runtime::{Device, Error, Outputs, Scalar, Session, Tensor, TensorType};
@@ -59,7 +60,7 @@ pub struct Run {
 
 /// Runs the entry once.
 pub fn run(arguments: &Run, terminal: &Terminal) -> Result<(), Failure> {
-    let source = Source::load(&arguments.file, terminal)?;
+    let source = Source::load(&arguments.file, arguments.inputs.sizes.entry.as_deref(), terminal)?;
     check_files(arguments)?;
     let mut given = arguments.inputs.read(&source)?;
     if let Some(seed) = arguments.random {
@@ -141,7 +142,9 @@ fn check_outputs(arguments: &Run, session: &Session) -> Result<(), Failure> {
     let names: Vec<&str> = session.outputs().map(|(name, _)| name).collect();
     match arguments.output.iter().find(|(name, _)| !names.contains(&name.as_str())) {
         Some((name, _)) => {
-            Err(Failure::input(format!("there is no output `{name}`; the outputs are {}", names.join(", "))))
+            let help = did_you_mean(name, names.iter().copied());
+            let help = help.unwrap_or_else(|| format!("the outputs are {}", listed(&names)));
+            Err(Failure::input(format!("there is no output `{name}`; {help}")))
         }
         None => {
             let files: Vec<PathBuf> = output_files(arguments, names.into_iter()).into_iter().flatten().collect();

@@ -1,10 +1,13 @@
 //! A Tile or ONNX file that was read and checked, and the reports of later errors in it.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use tile_lang::diagnostic::Diagnostic;
+use tile_lang::did_you_mean;
 use tile_runtime::{Device, Error, Imports, Model, Network, read_program};
 
+use crate::arguments::Sizes;
 use crate::inputs::Inputs;
 use crate::terminal::{Failure, Terminal};
 
@@ -22,8 +25,27 @@ pub fn is_meant_as_a_file(path: &Path) -> bool {
 }
 
 impl<'t> Source<'t> {
-    /// Reads and checks a file and its imports. Prints warnings.
-    pub fn load(path: &Path, terminal: &'t Terminal) -> Result<Source<'t>, Failure> {
+    /// Reads and checks a file and its imports. Prints the warnings about the entry.
+    pub fn load(path: &Path, entry: Option<&str>, terminal: &'t Terminal) -> Result<Source<'t>, Failure> {
+        let source = Source::open(path, terminal)?;
+        terminal.warn(source.model.sources(), &source.model.warnings_of(entry));
+        Ok(source)
+    }
+
+    /// Does the same for commands about training. Returns the options with the entry to train: if
+    /// none is named, the model with a `train` block.
+    pub fn load_trained(path: &Path, sizes: &Sizes, terminal: &'t Terminal) -> Result<(Source<'t>, Sizes), Failure> {
+        let source = Source::open(path, terminal)?;
+        let mut sizes = sizes.clone();
+        if let (None, Ok(function)) = (&sizes.entry, source.model.program().trained(None)) {
+            sizes.entry = function.name.as_ref().map(|name| name.name.clone());
+        }
+        terminal.warn(source.model.sources(), &source.model.warnings_of(sizes.entry.as_deref()));
+        Ok((source, sizes))
+    }
+
+    /// Reads and checks a file and its imports. Prints no warnings.
+    pub fn open(path: &Path, terminal: &'t Terminal) -> Result<Source<'t>, Failure> {
         if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("onnx")) {
             let model = Model::open_onnx(path).map_err(|error| terminal.failure(&error, path))?;
             return Ok(Source { path: path.to_path_buf(), text: String::new(), model, terminal });
@@ -31,12 +53,11 @@ impl<'t> Source<'t> {
         Source::of(path, read(path)?, terminal)
     }
 
-    /// Checks the text of a file, and reads and checks its imports. Prints warnings.
+    /// Checks the text of a file, and reads and checks its imports. Prints no warnings.
     pub fn of(path: &Path, text: String, terminal: &'t Terminal) -> Result<Source<'t>, Failure> {
         let imports = terminal.allowed_imports.iter().fold(Imports::of(path), Imports::allow);
         let model = Model::compile_file(&path.to_string_lossy(), &text, &|path| imports.load(path));
         let model = model.map_err(|error| terminal.failure(&error, path))?;
-        terminal.warn(model.sources(), model.warnings());
         Ok(Source { path: path.to_path_buf(), text, model, terminal })
     }
 
@@ -78,7 +99,22 @@ impl<'t> Source<'t> {
     }
 }
 
-/// Reads the text of a file.
+/// Reads the text of a file. For a missing file, suggests one of a similar name.
 pub fn read(path: &Path) -> Result<String, Failure> {
-    read_program(path).map_err(|error| Failure::reading(path, &error))
+    if path.is_dir() {
+        return Err(Failure::input(format!("{} is a folder: name a file that ends in .tile", path.display())));
+    }
+    read_program(path).map_err(|error| match similar_file(path).filter(|_| error.kind() == ErrorKind::NotFound) {
+        Some(guess) => Failure::input(format!("there is no file {}: {guess}", path.display())),
+        None => Failure::reading(path, &error),
+    })
+}
+
+/// Returns `did you mean …?` for the file in the same folder whose name is nearest.
+fn similar_file(path: &Path) -> Option<String> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let entries = std::fs::read_dir(folder).ok()?.take(1000).flatten();
+    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort_unstable();
+    did_you_mean(path.file_name()?.to_str()?, names.iter().map(String::as_str))
 }

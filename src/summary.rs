@@ -27,7 +27,7 @@ pub struct Summary {
 
 /// Prints the entry's layers with the shapes of their outputs and their numbers of weights.
 pub fn summary(arguments: &Summary, terminal: &Terminal) -> Result<(), Failure> {
-    let source = Source::load(&arguments.file, terminal)?;
+    let source = Source::load(&arguments.file, arguments.inputs.sizes.entry.as_deref(), terminal)?;
     if source.model.is_onnx() {
         let network = source.onnx_network(&arguments.inputs)?;
         return print(text(&network, &network).as_bytes());

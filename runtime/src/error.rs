@@ -7,7 +7,7 @@ use tile_compiler::dtype::DType;
 use tile_compiler::tensor::TensorType;
 use tile_lang::Sources;
 use tile_lang::diagnostic::Diagnostic;
-use tile_lang::did_you_mean;
+use tile_lang::{did_you_mean, listed};
 
 use crate::files::npy::NpyError;
 
@@ -195,7 +195,7 @@ fn unknown_input(name: &str, inputs: &[String], weights: &[String]) -> String {
     match did_you_mean(name, inputs.iter().chain(weights).map(String::as_str)) {
         Some(guess) if !weights.is_empty() => format!("{unknown}; {guess}"),
         _ if inputs.is_empty() => format!("{unknown}: the program has no inputs"),
-        _ => format!("{unknown}; the inputs are {}", inputs.join(", ")),
+        _ => format!("{unknown}; the inputs are {}", listed(inputs)),
     }
 }
 
@@ -204,7 +204,7 @@ fn unknown_output(name: &str, outputs: &[String]) -> String {
     match did_you_mean(name, outputs.iter().map(String::as_str)) {
         Some(guess) => format!("{unknown}; {guess}"),
         None if outputs.is_empty() => format!("{unknown}: there are no outputs left"),
-        None => format!("{unknown}; the outputs are {}", outputs.join(", ")),
+        None => format!("{unknown}; the outputs are {}", listed(outputs)),
     }
 }
 

@@ -5,9 +5,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use tile_compiler::dtype::DType;
-use tile_compiler::lower::{Binding, Bindings, Network};
+use tile_compiler::lower::{Binding, Bindings, Network, check_assuming};
 use tile_lang::ast::{Dim, DimKind};
+use tile_lang::ast::{Function, FunctionKind};
 use tile_lang::diagnostic::Diagnostic;
+use tile_lang::span::Span;
 use tile_lang::{Budget, Checked, Limits, Loader, Program, Sources};
 
 use crate::builder::SessionBuilder;
@@ -113,6 +115,34 @@ impl Model {
     /// Returns the warnings about the program.
     pub fn warnings(&self) -> &[Diagnostic] {
         &self.warnings
+    }
+
+    /// Returns the warnings that concern a run of `entry`: not those in other models and in their
+    /// `train` blocks.
+    pub fn warnings_of(&self, entry: Option<&str>) -> Vec<Diagnostic> {
+        let Ok(function) = self.program.entry(entry) else { return self.warnings.clone() };
+        let block = self.program.training(function).map(|block| block.span);
+        let is_other = |other: &&Function| {
+            let is_model = matches!(other.kind, FunctionKind::Model | FunctionKind::Train);
+            is_model && other.span != function.span && Some(other.span) != block
+        };
+        let others: Vec<Span> = self.program.functions().iter().filter(is_other).map(|other| other.span).collect();
+        let place = |warning: &Diagnostic| warning.labels.first().map(|label| label.span).unwrap_or_default();
+        let is_inside = |place: Span| others.iter().any(|other| other.start <= place.start && place.end <= other.end);
+        self.warnings.iter().filter(|warning| !is_inside(place(warning))).cloned().collect()
+    }
+
+    /// Checks the definitions beyond names and ranks: lowers each model and layer of the main file
+    /// with assumed sizes. See [`check_assuming`] for the errors that it finds.
+    ///
+    /// # Errors
+    /// Returns [`Error::Program`] with the first error of each definition.
+    pub fn check(&self) -> Result<(), Error> {
+        let diagnostics = check_assuming(&self.program);
+        match diagnostics.is_empty() {
+            true => Ok(()),
+            false => Err(Error::Program { sources: self.sources.clone(), diagnostics }),
+        }
     }
 
     /// Returns the checked program.

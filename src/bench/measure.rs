@@ -89,7 +89,7 @@ pub fn measure(
     }
     let load = || match case.text {
         Some(text) => Source::of(case.path.as_ref(), text.to_string(), terminal),
-        None => Source::load(case.path.as_ref(), terminal),
+        None => Source::load(case.path.as_ref(), sizes.entry.as_deref(), terminal),
     };
     wanted.tuned.apply(device, terminal, |tune| {
         let source = load()?;

@@ -6,6 +6,7 @@ mod progress;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use tile_lang::listed;
 use tile_runtime::Error;
 use tile_runtime::data::folder;
 use tile_runtime::train::{
@@ -79,7 +80,7 @@ pub struct Train {
 }
 
 pub fn train(arguments: &Train, terminal: &Terminal) -> Result<(), Failure> {
-    let source = Source::load(&arguments.file, terminal)?;
+    let (source, sizes) = Source::load_trained(&arguments.file, &arguments.sizes, terminal)?;
     if source.model.is_onnx() {
         return Err(Failure::input(format!(
             "{} is an ONNX file, which cannot be trained: `tilec import` makes a program of it",
@@ -90,7 +91,7 @@ pub fn train(arguments: &Train, terminal: &Terminal) -> Result<(), Failure> {
     let validation = arguments.validation.as_deref().map(Validated::parse).transpose()?;
     outputs(arguments)?;
     let device = arguments.device.open(terminal).map_err(failed)?;
-    let builder = arguments.sizes.apply_to_trainer(source.model.trainer(&device));
+    let builder = sizes.apply_to_trainer(source.model.trainer(&device));
     let builder = arguments.freeze.iter().fold(builder, |builder, path| builder.freeze(path));
     let mut trainer = builder.build().map_err(failed)?;
     if let Some(seed) = arguments.seed {
@@ -159,6 +160,9 @@ pub fn train(arguments: &Train, terminal: &Terminal) -> Result<(), Failure> {
         (Err(error), Err(failure)) => return Err(failed(error).and(failure)),
     };
     let done = trainer.history().len();
+    if let Some(note) = growth(trainer.history()) {
+        terminal.note(&note);
+    }
     if done < epochs && interrupt::happened() {
         stopped(&mut trainer, arguments, terminal).map_err(failed)?;
         return Err(Failure::interrupted());
@@ -240,9 +244,21 @@ fn overview(data: &dyn Dataset, validation: Option<&Validation>, classes: &[Stri
     if !classes.is_empty() {
         let named: Vec<String> =
             (0..).zip(classes).map(|(number, name): (usize, _)| format!("{number} {name}")).collect();
-        text += &format!("; the classes are {}", named.join(", "));
+        text += &format!("; the classes are {}", listed(&named));
     }
     text
+}
+
+/// Formats the note for training whose loss has grown.
+fn growth(history: &[Epoch]) -> Option<String> {
+    let loss = |epoch: Option<&Epoch>| epoch?.get("loss");
+    let (first, last) = (loss(history.first())?, loss(history.last())?);
+    let has_grown = last.abs() > 2.0 * first.abs() && history.len() > 1;
+    has_grown.then(|| {
+        format!(
+            "the loss has grown from {first:.4} to {last:.4}: the learning rate is probably too high; try a tenth of it"
+        )
+    })
 }
 
 /// Formats the note for training that `--patience` ended.

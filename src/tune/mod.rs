@@ -74,7 +74,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 
 /// Tunes the entry's kernels and prints what was found.
 pub fn tune(arguments: &Tune, terminal: &Terminal) -> Result<(), Failure> {
-    let source = Source::load(&arguments.file, terminal)?;
+    let source = Source::load(&arguments.file, arguments.inputs.sizes.entry.as_deref(), terminal)?;
     let failed = |error: Error| source.failed(&error);
     let given = arguments.inputs.read(&source)?;
     let device = open(arguments.device.as_deref(), false, terminal).map_err(failed)?;

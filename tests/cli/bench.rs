@@ -199,14 +199,10 @@ fn wrong_usage() {
     assert_snapshot!(said(&["matmul", "--dim", "M=3"]), @"error: `matmul` sweeps over sizes of its own: give a file, to measure others");
     assert_snapshot!(said(&["all", "--dim", "N=3"]), @"error: `all` has sizes of its own: name one of its workloads, to measure others");
     assert_snapshot!(said(&["softmax", "--iterations", "0"]), @"
-    error: invalid value '0' for '--iterations <N>': number would be zero for non-zero type
-
-    For more information, try '--help'.
+    error: `--iterations` takes a whole number of at least 1, and this is `0`
     ");
     assert_snapshot!(said(&["softmax", "--iterations", "some"]), @"
-    error: invalid value 'some' for '--iterations <N>': invalid digit found in string
-
-    For more information, try '--help'.
+    error: `--iterations` takes a whole number of at least 0, and this is `some`
     ");
     assert_snapshot!(said(&[]), @"
     error: the following required arguments were not provided:

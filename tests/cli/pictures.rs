@@ -97,7 +97,7 @@ fn refused() {
     [E0301] Error: tests/golden/pictures/shapes.png: the input is [?, ?, 2]: it is no picture, which is [H, W], [H, W, C] or [C, H, W], with 1, 3 or 4 channels, or one such in a batch
     [E0301] Error: tests/golden/pictures/shapes.png: the input is of the type u8, which has no place for scaled values of pixels
     error: invalid value 'caffe' for '--pictures <VALUES>': it wants one of raw, keras-tf, keras-caffe, keras-torch, torchvision
-    error: there is no output `Uot`; the outputs are Out
+    error: there is no output `Uot`; did you mean `Out`?
     error: invalid value 'Out=out.gif' for '--output <Y=FILE>': it wants a file that ends in .npy, .png, .jpg or .jpeg
     [E0301] Error: `X` is no input whose number of axes is known, and so none for a picture
     error: FOLDER/out.png: the output is f32[37, 53, 7]: it is no picture, which is [H, W], [H, W, C] or [C, H, W], with 1, 3 or 4 channels, or one such in a batch

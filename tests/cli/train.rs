@@ -138,6 +138,32 @@ fn a_closed_standard_error_ends_nothing() {
     assert_eq!(case.weights("weights.npz"), case.weights("whole.npz"));
 }
 
+/// Without `--entry`, the model with a `train` block is trained, and warnings of the others are not
+/// printed. Metrics of one name are numbered, as in Keras.
+#[test]
+fn the_model_with_a_block_is_trained() {
+    let case = Case::new("train_entry");
+    let block = PROGRAM.replace(
+        "[SparseCategoricalAccuracy(name = accuracy)]",
+        "[SparseCategoricalAccuracy(name = accuracy), SparseCategoricalAccuracy(name = accuracy)]",
+    );
+    let other = "model Other(X[N, 3]) -> (Y) { Unused = X; Y = X; }";
+    fs::write(case.0.folder.join("points.tile"), format!("{block}\n{other}")).unwrap();
+    let run = case.train("--epochs 1 --log @log.csv --save @w.safetensors").ok();
+    assert!(!run.err.contains("Unused"), "{}", run.err);
+    let table = fs::read_to_string(case.0.folder.join("log.csv")).unwrap();
+    assert_eq!(table.lines().next(), Some("epoch,loss,accuracy,accuracy_1,seconds"));
+    for command in ["evaluate @points.tile --data @points.csv --weights", "predict @points.tile @points.csv --weights"]
+    {
+        tilec(case.0.words(&format!("{command} @w.safetensors"))).ok();
+    }
+    let file = case.0.path("points.tile");
+    assert!(tilec(["check", &file]).ok().err.contains("unused value `Unused`"));
+    assert!(tilec(["run", &file, "--dim", "N=1", "--random", "1"]).ok().err.contains("unused value `Unused`"));
+    let named = ["run", &file, "--dim", "N=1", "--random", "1", "--entry", "Inside"];
+    assert!(!tilec(named).ok().err.contains("Unused"));
+}
+
 /// Ctrl-C saves, and ends with exit code 130. A resumed run equals one that never stopped.
 #[test]
 #[cfg(unix)]

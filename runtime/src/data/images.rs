@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use tile_compiler::dtype::DType;
 use tile_compiler::tensor::{Tensor, TensorType, with_room};
+use tile_lang::listed;
 
 use super::picture::{decode, is_picture, own_channels, reader, with_channels};
 use crate::error::Error;
@@ -41,7 +42,7 @@ impl Images {
         let mut files = Vec::new();
         for (name, pictures) in found {
             let Some(class) = classes.iter().position(|class| *class == name) else {
-                let what = format!("there is no class `{name}` to train on: the classes are {}", classes.join(", "));
+                let what = format!("there is no class `{name}` to train on: the classes are {}", listed(&classes));
                 return Err(Error::data(format!("{}: {what}", folder.display())));
             };
             files.extend(pictures.into_iter().map(|picture| (picture, class as i32)));

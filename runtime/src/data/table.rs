@@ -58,8 +58,11 @@ impl Table {
             allowance.take(row).map_err(|error| Error::read(path, error))?;
             let line = || record.position().map_or(0, |start| line_of(path, start.byte()));
             let number = |(field, name): (&str, &str)| {
-                let value: f64 =
-                    field.parse().map_err(|_| failed(format!("line {}, `{name}`: `{field}` is no number", line())))?;
+                let value: f64 = field.parse().map_err(|_| {
+                    let what =
+                        if field.is_empty() { "it is empty".to_owned() } else { format!("`{field}` is no number") };
+                    failed(format!("line {}, `{name}`: {what}", line()))
+                })?;
                 match (value as f32).is_finite() {
                     true => Ok(value),
                     false => Err(failed(format!("line {}, `{name}`: it is {}", line(), value as f32))),

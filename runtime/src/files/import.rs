@@ -1,5 +1,7 @@
 //! [`Imports`]: the files that a Tile program may import.
 
+mod kind;
+
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
@@ -7,6 +9,7 @@ use std::path::{Component, Path, PathBuf};
 
 use tile_lang::{Imported, normal};
 
+use self::kind::other_kind;
 use super::open_file;
 
 /// The most bytes of a program's text.
@@ -95,7 +98,8 @@ impl Imports {
 /// Reads the text of a program that a user names, possibly from a pipe.
 ///
 /// # Errors
-/// Includes texts longer than 64 MiB or not in UTF-8.
+/// Includes texts longer than 64 MiB or not in UTF-8. Other kinds of files, such as pictures and
+/// weights, are named.
 pub fn read_program(path: impl AsRef<Path>) -> io::Result<String> {
     text(File::open(path)?)
 }
@@ -106,8 +110,15 @@ fn text(file: File) -> io::Result<String> {
     if text.len() as u64 > LONGEST {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is longer than 64 MiB"));
     }
-    let invalid = |_| io::Error::new(io::ErrorKind::InvalidData, "stream did not contain valid UTF-8");
-    String::from_utf8(text).map_err(invalid)
+    let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
+    if let Some(what) = other_kind(&text) {
+        return Err(invalid(what));
+    }
+    String::from_utf8(text).map_err(|error| {
+        let line =
+            1 + error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|byte| **byte == b'\n').count();
+        invalid(format!("line {line} is not in UTF-8: save it as UTF-8"))
+    })
 }
 
 #[cfg(test)]

@@ -13,6 +13,43 @@ use crate::error::Error;
 use crate::session::Session;
 use crate::store::Store;
 
+/// The first loss of training and those of the last steps.
+#[derive(Default)]
+pub struct Losses(Vec<f64>);
+
+impl Losses {
+    /// The most losses that are kept.
+    const MOST: usize = 8;
+
+    pub fn push(&mut self, loss: f64) {
+        if self.0.len() == Losses::MOST {
+            self.0.remove(1);
+        }
+        self.0.push(loss);
+    }
+
+    /// Returns the likely cause if the next loss is not finite, with the losses before. `None` for
+    /// the first step.
+    pub fn cause(&self) -> Option<String> {
+        let (first, last) = (self.0.first()?, self.0.last()?);
+        let shown: Vec<String> = self.0.iter().map(|loss| short(*loss)).collect();
+        let probably = if last.abs() > 2.0 * first.abs() { "is probably" } else { "may be" };
+        let shown = shown.join(", ");
+        Some(format!(
+            "the learning rate {probably} too high (the loss was {shown} before): try a tenth of it, or \
+             `gradients = clip_by_global_norm(1.0);`"
+        ))
+    }
+}
+
+/// Formats a number with 4 digits: `0.6931`, `1.234e12`.
+fn short(number: f64) -> String {
+    match number.abs() {
+        0.001..1e5 => format!("{number:.4}"),
+        _ => format!("{number:.3e}"),
+    }
+}
+
 /// A tensor with a NaN or an infinity.
 pub struct Bad {
     pub name: String,

@@ -8,7 +8,7 @@ use tile_compiler::pipeline::Options;
 use tile_compiler::tensor::{Tensor, TensorType};
 
 use super::dataset::{Column, ColumnRole, Dataset, numbers};
-use super::diagnosis::{Bad, first_bad};
+use super::diagnosis::{Bad, Losses, first_bad};
 use super::fit::{Epoch, Fit};
 use super::reading::Reading;
 use super::steps::{Mode, Step, Steps};
@@ -51,7 +51,7 @@ impl TrainerBuilder {
         TrainerBuilder { model, device, entry, bindings, frozen: Vec::new(), bytes: None }
     }
 
-    /// Selects the model to train. The default is the last one of the file.
+    /// Selects the model to train. The default is the last one with a `train` block.
     pub fn entry(mut self, name: impl Into<String>) -> Self {
         self.entry = Some(name.into());
         self
@@ -98,7 +98,8 @@ impl TrainerBuilder {
     pub fn build(self) -> Result<Trainer, Error> {
         let TrainerBuilder { model, device, entry, bindings, frozen, bytes } = self;
         let faulty = |diagnostics| Error::Program { sources: model.sources().clone(), diagnostics };
-        let function = model.program().entry(entry.as_deref()).map_err(|error| faulty(vec![error]))?;
+        let function = model.program().trained(entry.as_deref()).map_err(|error| faulty(vec![error]))?;
+        let entry = entry.or_else(|| Some(function.name.as_ref()?.name.clone()));
         let is_open = |name: &str| !bindings.inputs.contains_key(name);
         let inputs = function.inputs.iter().filter(|input| input.default.is_none() && is_open(&input.name.name));
         let inputs = inputs.map(|input| input.name.name.clone()).collect();
@@ -123,6 +124,7 @@ impl TrainerBuilder {
             rate: 1.0,
             adapted: false,
             classes: Vec::new(),
+            losses: Losses::default(),
         })
     }
 }
@@ -182,6 +184,8 @@ pub struct Trainer {
     pub(super) adapted: bool,
     /// The names of the classes by number, if they have names.
     pub(super) classes: Vec<String>,
+    /// The losses of the last steps, for the message of a step that fails.
+    losses: Losses,
 }
 
 impl Trainer {
@@ -345,6 +349,7 @@ impl Trainer {
         let outputs = pollster::block_on(watched.take())?;
         let loss = outputs.first().map_or(f64::NAN, |loss| loss.get(0).to_f64());
         if loss.abs() <= Network::LARGEST_LOSS {
+            self.losses.push(loss);
             return Ok(());
         }
         let after = std::mem::take(&mut self.running);
@@ -378,6 +383,7 @@ impl Trainer {
     /// it: see [`Network::FAILED`].
     fn went_bad(&mut self, begun: &Begun, loss: f64) -> Error {
         let message = format!("the loss is {loss} in step {} of training", begun.number + 1);
+        let cause = self.losses.cause();
         match self.first_bad(begun) {
             Ok(Some(bad)) => {
                 let mut error = Diagnostic::error("E0250", bad.span.unwrap_or_default(), message);
@@ -387,12 +393,18 @@ impl Trainer {
                         .help("the gradient of an earlier step, whose loss was finite, was not"),
                     false => error.saying(format!("`{}` is the first tensor with {}", bad.name, bad.what)),
                 };
+                error = match cause {
+                    Some(cause) => error.help(cause),
+                    None => error,
+                };
                 Error::Program { sources: self.program.model.sources().clone(), diagnostics: vec![error] }
             }
             Err(error) => error,
             // In another order of computation every tensor is finite.
             Ok(None) => {
-                Error::data(format!("{message}; no tensor of the step is NaN or infinite where it is taken up again"))
+                let cause = cause.map(|cause| format!("; {cause}")).unwrap_or_default();
+                let what = "no tensor of the step is NaN or infinite where it is taken up again";
+                Error::data(format!("{message}; {what}{cause}"))
             }
         }
     }

@@ -40,7 +40,7 @@ fn imports_stay_below_the_folder_of_the_program() {
     for file in ["secret.tile", "none.tile", "nets/../secret.tile", "nets/blocks/../../none.tile"] {
         assert_eq!(read(&imports, &path(file)), OUTSIDE, "{file}");
     }
-    assert_eq!(read(&imports, &path("nets/latin.tile")), "stream did not contain valid UTF-8");
+    assert_eq!(read(&imports, &path("nets/latin.tile")), "line 1 is not in UTF-8: save it as UTF-8");
     assert_eq!(read(&imports, &path("nets/blocks")), "it is no regular file");
     let allowed = imports.allow(&folder);
     assert_eq!(read(&allowed, &path("secret.tile")), "secret");

@@ -1,0 +1,241 @@
+//! Files that are missing, of another kind, or that do not fit.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use tile_runtime::{DType, Tensor, TensorType};
+
+use super::{Edit, Mistake, Net};
+
+pub const MISTAKES: &[Mistake] = &[
+    ("a program that is not there", Net, "run nett.tile", &["there is no file nett.tile: did you mean `net.tile`?"]),
+    ("a folder for a program", Net, "run empty", &["empty is a folder: name a file that ends in .tile"]),
+    (
+        "a model of Keras",
+        Net,
+        "run model.keras",
+        &[
+            "cannot read model.keras: it is a model of Keras, not a Tile program: write the layers in Tile, and save the weights with `model.save_weights(\"model.weights.h5\")`, for `--weights`",
+        ],
+    ),
+    (
+        "a model of PyTorch",
+        Net,
+        "run model.pt",
+        &[
+            "cannot read model.pt: it is a file of PyTorch, not a Tile program: write the layers in Tile, and save the weights with `safetensors.torch.save_file`, for `--weights`",
+        ],
+    ),
+    (
+        "weights of Keras for a program",
+        Net,
+        "run weights.h5",
+        &[
+            "cannot read weights.h5: it is an HDF5 file, as Keras writes them, not a Tile program: give it to a program, with `--weights`",
+        ],
+    ),
+    (
+        "an array for a program",
+        Net,
+        "run x.npy",
+        &[
+            "cannot read x.npy: it is an array of NumPy, not a Tile program: give it to a program, with `--input X=FILE`",
+        ],
+    ),
+    (
+        "a picture for a program",
+        Net,
+        "run picture.png",
+        &[
+            "cannot read picture.png: it is a PNG picture, not a Tile program: give it to a program, with `--input Image=FILE`, or with `tilec predict`",
+        ],
+    ),
+    (
+        "a compressed file for a program",
+        Net,
+        "run net.tile.gz",
+        &["cannot read net.tile.gz: it is compressed with gzip, not a Tile program: unpack it first, with `gunzip`"],
+    ),
+    (
+        "weights for a program",
+        Net,
+        "summary net.safetensors",
+        &[
+            "cannot read net.safetensors: it is a file of weights, not a Tile program: give it to a program, with `--weights`",
+        ],
+    ),
+    (
+        "an ONNX file of another name",
+        Net,
+        "run onnx.tile",
+        &["cannot read onnx.tile: it is an ONNX model, not a Tile program: give it a name that ends in .onnx"],
+    ),
+    (
+        "a program of Python",
+        Net,
+        "run net.py",
+        &["`import` reads a Tile file; the names of the library are visible everywhere"],
+    ),
+    (
+        "an array that is not there",
+        Net,
+        "run net.tile --input Point=nothere.npy --weights net.safetensors",
+        &["nothere.npy: cannot read the .npy file"],
+    ),
+    (
+        "a table for an array",
+        Net,
+        "run net.tile --input Point=words.csv --weights net.safetensors",
+        &["numpy.save writes such a file"],
+    ),
+    (
+        "an array that is cut",
+        Net,
+        "run net.tile --input Point=cut.npy --weights net.safetensors",
+        &["numpy.save writes such a file"],
+    ),
+    (
+        "an array of another size",
+        Net,
+        "run net.tile --input Point=three.npy --weights net.safetensors",
+        &["`Point` must have the size 2 here, and 3 is given: [4, 3]"],
+    ),
+    (
+        "numbers that do not fill the input",
+        Net,
+        "run net.tile --input Point=1,2,3 --weights net.safetensors",
+        &["the numbers are in row-major order"],
+    ),
+    (
+        "no weights",
+        Net,
+        "run net.tile --input Point=1,2",
+        &[
+            "the program's weights have no values: give them with `--weights FILE`, or first values with `--random SEED`. They are",
+        ],
+    ),
+    (
+        "weights that are not there",
+        Net,
+        "run net.tile --input Point=1,2 --weights nothere.safetensors",
+        &["nothere.safetensors"],
+    ),
+    (
+        "weights of another model",
+        Edit("Dense(8", "Dense(9"),
+        "run net.tile --input Point=1,2 --weights net.safetensors",
+        &["net.safetensors: it does not have the program's weights:"],
+    ),
+    (
+        "weights with a layer too few",
+        Edit("|> Dense(2", "|> Dense(4) |> Dense(2"),
+        "run net.tile --input Point=1,2 --weights net.safetensors",
+        &["net.safetensors: it does not have the program's weights:"],
+    ),
+    (
+        "a program for weights",
+        Net,
+        "run net.tile --input Point=1,2 --weights net.tile",
+        &["net.tile: the name of a file of weights ends in .safetensors, .safetensors.index.json, .npz, .h5 or .hdf5"],
+    ),
+    (
+        "a model of PyTorch for weights",
+        Net,
+        "run net.tile --input Point=1,2 --weights model.pt",
+        &["model.pt: the name of a file of weights ends in .safetensors, .safetensors.index.json, .npz, .h5 or .hdf5"],
+    ),
+    ("data that are not there", Net, "train net.tile --data nothere", &["nothere: there is no such folder or file"]),
+    (
+        "an empty folder of data",
+        Net,
+        "train net.tile --data empty",
+        &[
+            "empty: there are no samples in it: neither idx files, x.npy and y.npy, an .npz, a .csv, nor a folder of pictures for each class",
+        ],
+    ),
+    (
+        "data of an unknown form",
+        Net,
+        "train net.tile --data net.tile",
+        &[
+            "net.tile: there are no samples in it: neither idx files, x.npy and y.npy, an .npz, a .csv, nor a folder of pictures for each class",
+        ],
+    ),
+    (
+        "a table with words",
+        Net,
+        "train net.tile --data words.csv",
+        &["words.csv: line 2, `inside`: `yes` is no number"],
+    ),
+    ("a table with a hole", Net, "train net.tile --data hole.csv", &["hole.csv: line 3, `y`: it is empty"]),
+    (
+        "a table with a short row",
+        Net,
+        "train net.tile --data short.csv",
+        &["short.csv: line 3: expected 3 columns, found 2"],
+    ),
+    (
+        "a table with too many columns",
+        Net,
+        "train net.tile --data wide.csv",
+        &["`Point` must have the size 2 here, and 3 is given: [2, 3]"],
+    ),
+    (
+        "arrays of different lengths",
+        Net,
+        "train net.tile --data lengths",
+        &["lengths/y.npy has 5 samples, and lengths/x.npy has 4"],
+    ),
+    ("inputs without targets", Net, "train net.tile --data inputs", &["inputs: y.npy is missing"]),
+    ("NaN in the data", Net, "train net.tile --data nan.csv", &["nan.csv: line 3, `x`: it is NaN"]),
+    ("labels that start at one", Net, "train net.tile --data one.csv", &[]),
+    (
+        "names of classes that are not there",
+        Net,
+        "predict net.tile --weights net.safetensors points.csv --labels nothere.txt",
+        &["cannot read nothere.txt"],
+    ),
+    ("no picture to predict", Net, "predict net.tile --weights net.safetensors nothere.png", &["nothere.png"]),
+];
+
+/// Writes the files that the commands read.
+pub fn write(folder: &Path) {
+    let path = |name: &str| folder.join(name);
+    for name in ["empty", "lengths", "inputs"] {
+        fs::create_dir(path(name)).unwrap();
+    }
+    let write = |name: &str, bytes: &[u8]| fs::File::create(path(name)).unwrap().write_all(bytes).unwrap();
+    write("model.keras", b"PK\x03\x04\x14\0\0\0\0\0\0\0!\0\0\0\0\0metadata.json");
+    write("model.pt", b"PK\x03\x04\0\0\x08\x08\0\0\0\0\0\0\0\0\0\0archive/data.pkl");
+    write("weights.h5", b"\x89HDF\r\n\x1a\n\0\0\0\0\0\x08\x08\0");
+    write("net.tile.gz", &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 3, 0]);
+    write("onnx.tile", b"\x08\x08\x12\x07pytorch\x1a\x051.0.0:\x80\x01");
+    write("net.py", b"import keras\nmodel = keras.Sequential()\n");
+    image::RgbImage::new(4, 4).save(path("picture.png")).unwrap();
+    let array = |name: &str, shape: &[usize]| {
+        let ty = TensorType::new(DType::F32, shape.to_vec());
+        let tensor = Tensor::from_bytes(ty.clone(), vec![0; 4 * ty.elements()]).unwrap();
+        tile_runtime::data::npy::write(&tensor, fs::File::create(path(name)).unwrap()).unwrap();
+    };
+    for (name, shape) in [
+        ("x.npy", &[4usize, 2][..]),
+        ("three.npy", &[4, 3][..]),
+        ("lengths/x.npy", &[4, 2][..]),
+        ("lengths/y.npy", &[5][..]),
+        ("inputs/x.npy", &[4, 2][..]),
+    ] {
+        array(name, shape);
+    }
+    write("cut.npy", &fs::read(path("x.npy")).unwrap()[..140]);
+    for (name, rows) in [
+        ("words.csv", "x,y,inside\n1,2,yes\n3,4,no\n"),
+        ("hole.csv", "x,y,inside\n1,2,0\n3,,1\n"),
+        ("short.csv", "x,y,inside\n1,2,0\n3,1\n"),
+        ("wide.csv", "x,y,z,inside\n1,2,3,0\n3,4,5,1\n"),
+        ("nan.csv", "x,y,inside\n1,2,0\nnan,4,1\n"),
+        ("one.csv", "x,y,inside\n1,2,1\n3,4,2\n"),
+    ] {
+        write(name, rows.as_bytes());
+    }
+}
