@@ -210,8 +210,7 @@ fn take_targets(function: &Function, bindings: &mut Bindings) -> BTreeMap<String
     taken.collect()
 }
 
-/// Returns the graph of a training step. Outputs without a target type are assumed to have targets
-/// of their own type, or, if that does not compile, class numbers along their last axis.
+/// Returns the graph of a training step, with a note for each target whose type is assumed.
 fn step(
     source: &Source,
     entry: Option<&str>,
@@ -220,22 +219,34 @@ fn step(
     model: &Graph,
     terminal: &Terminal,
 ) -> Result<Graph, Vec<Diagnostic>> {
+    let (graph, types) = training_step(source, entry, bindings, &targets, model)?;
+    for (name, ty) in types.iter().filter(|(name, _)| !targets.contains_key(*name)) {
+        terminal.note(&format!("the target of {name} is assumed to be {ty}; `--shape {name}=…` gives another"));
+    }
+    Ok(graph)
+}
+
+/// Returns the graph of a training step, and the types of its targets. Outputs without a target
+/// type are assumed to have targets of their own type, or, if that does not compile, class numbers
+/// along their last axis.
+pub fn training_step(
+    source: &Source,
+    entry: Option<&str>,
+    bindings: &Bindings,
+    targets: &BTreeMap<String, TensorType>,
+    model: &Graph,
+) -> Result<(Graph, BTreeMap<String, TensorType>), Vec<Diagnostic>> {
     let with = |assumed: &dyn Fn(&TensorType) -> TensorType| {
         let mut types = targets.clone();
         for (name, id) in &model.outputs {
             types.entry(name.clone()).or_insert_with(|| assumed(&model.node(*id).ty));
         }
-        let network =
-            train(source.model.program(), entry, bindings, &Targets { types: types.clone(), ..Targets::default() })?;
-        Ok((network.graph, types))
+        let given = Targets { types: types.clone(), ..Targets::default() };
+        Ok((train(source.model.program(), entry, bindings, &given)?.graph, types))
     };
     let alike = |ty: &TensorType| ty.clone();
     let class = |ty: &TensorType| TensorType::new(DType::I32, &ty.shape[..ty.rank().saturating_sub(1)]);
-    let (graph, types) = with(&alike).or_else(|errors: Vec<Diagnostic>| with(&class).map_err(|_| errors))?;
-    for (name, ty) in types.iter().filter(|(name, _)| !targets.contains_key(*name)) {
-        terminal.note(&format!("the target of {name} is assumed to be {ty}; `--shape {name}=…` gives another"));
-    }
-    Ok(graph)
+    with(&alike).or_else(|errors: Vec<Diagnostic>| with(&class).map_err(|_| errors))
 }
 
 fn of_text(kind: Kind, source: &Source) -> Listing {

@@ -10,6 +10,7 @@ use tile_runtime::train::{Dataset, Reading};
 
 use crate::arguments::Sizes;
 use crate::devices::DeviceOptions;
+use crate::placement;
 use crate::source::Source;
 use crate::terminal::{Failure, Terminal, print};
 use crate::weights::WeightsOptions;
@@ -55,6 +56,7 @@ pub fn evaluate(arguments: &Evaluate, terminal: &Terminal) -> Result<(), Failure
     let started = Instant::now();
     let results = trainer.evaluate(&*data, batch_size).map_err(failed)?;
     let seconds = started.elapsed().as_secs_f64();
+    placement::detail(trainer.plan(), &device, terminal);
     arguments.weights.file.iter().for_each(|file| terminal.note_unused(file, trainer.unused_entries()));
     match arguments.json {
         true => print(format!("{}\n", json(&results, data.len(), seconds)).as_bytes()),

@@ -14,6 +14,7 @@ mod import;
 mod inputs;
 mod interrupt;
 mod json;
+mod placement;
 mod predict;
 mod preview;
 mod random;

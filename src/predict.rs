@@ -15,6 +15,7 @@ use tile_runtime::{DType, Declared, Device, Error, Session, Tensor, TensorType};
 
 use crate::arguments::{Sizes, pixels};
 use crate::devices::DeviceOptions;
+use crate::placement;
 use crate::source::Source;
 use crate::terminal::{Failure, Terminal, print};
 use crate::weights::WeightsOptions;
@@ -276,6 +277,7 @@ impl Predictor<'_> {
         let dtype = ty.dtype;
         let mut session =
             sizes.apply(self.source.model.on(&self.device)).input(&self.input, ty).build().map_err(failed)?;
+        placement::detail(session.plan(), &self.device, terminal);
         let is_loaded = self.arguments.weights.load(&mut session, terminal).map_err(failed)?;
         if !is_loaded && session.weights().next().is_some() && !self.source.model.is_onnx() {
             return Err(Failure::input("the model's weights have no values: give them with `--weights FILE`"));

@@ -17,6 +17,7 @@ use crate::arguments::{narrow_float, output_parser};
 use crate::devices::DeviceOptions;
 use crate::inputs::Inputs;
 use crate::json;
+use crate::placement;
 use crate::preview::preview;
 use crate::random::random;
 use crate::source::Source;
@@ -74,6 +75,7 @@ pub fn run(arguments: &Run, terminal: &Terminal) -> Result<(), Failure> {
     let mut session = builder.build().map_err(|error| source.failed(&error))?;
     terminal.warn_of(&device);
     terminal.detail(&format!("device {}; compiled in {:.1?}", device.name(), started.elapsed()));
+    placement::detail(session.plan(), &device, terminal);
     check_outputs(arguments, &session)?;
     let inputs = inputs(arguments, &source, &session, given)?;
     let is_loaded = arguments.weights.load(&mut session, terminal).map_err(|error| source.failed(&error))?;

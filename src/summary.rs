@@ -1,14 +1,20 @@
 //! `tilec summary FILE`: prints a table of layers like Keras'.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use comfy_table::presets::UTF8_FULL;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
-use tile_compiler::lower::{Network, WeightKind, lower};
+use tile_compiler::graph::Graph;
+use tile_compiler::lower::{Bindings, Network, WeightKind, lower, settings};
+use tile_compiler::pipeline::{self, Options};
+use tile_compiler::profile::Profile;
 use tile_compiler::tensor::TensorType;
 
 use crate::arguments::assume_sizes;
+use crate::emit::training_step;
 use crate::inputs::Inputs;
+use crate::placement::{bytes, grouped};
 use crate::source::Source;
 use crate::terminal::{Failure, Terminal, print};
 
@@ -30,21 +36,43 @@ pub fn summary(arguments: &Summary, terminal: &Terminal) -> Result<(), Failure> 
     let source = Source::load(&arguments.file, arguments.inputs.sizes.entry.as_deref(), terminal)?;
     if source.model.is_onnx() {
         let network = source.onnx_network(&arguments.inputs)?;
-        return print(text(&network, &network).as_bytes());
+        return print((text(&network, &network) + &memory(&network.graph, "run", false, "")).as_bytes());
     }
     let program = source.model.program();
     let entry = arguments.inputs.sizes.entry.as_deref();
     let function = program.entry(entry).map_err(|error| source.rejected(&[error]))?;
     let given = arguments.inputs.read(&source)?;
-    let network = |size: usize| {
+    let with = |size: usize| {
         let mut bindings = arguments.inputs.bindings_with(&given);
-        assume_sizes(function, &mut bindings, size);
-        lower(program, entry, &bindings)
+        let names = assume_sizes(function, &mut bindings, size);
+        (names, bindings)
     };
-    let first = network(ASSUMED[0]).map_err(|errors| source.rejected(&errors))?;
+    let network = |bindings: &Bindings| lower(program, entry, bindings);
+    let (names, mut bindings) = with(ASSUMED[0]);
+    let first = network(&bindings).map_err(|errors| source.rejected(&errors))?;
     // If the second size does not fit the program, all sizes are shown as numbers.
-    let second = network(ASSUMED[1]).unwrap_or_else(|_| first.clone());
-    print(text(&first, &second).as_bytes())
+    let second = network(&with(ASSUMED[1]).1).unwrap_or_else(|_| first.clone());
+    let sizes = match names.is_empty() {
+        true => String::new(),
+        false => format!(" with {} = {}", names.join(" = "), ASSUMED[0]),
+    };
+    let mut text = text(&first, &second) + &memory(&first.graph, "run", false, &sizes);
+    bindings.training = true;
+    if settings(program, entry).is_ok_and(|settings| settings.is_some())
+        && let Ok((step, _)) = training_step(&source, entry, &bindings, &BTreeMap::new(), &first.graph)
+    {
+        text += &memory(&step, "training step", true, &sizes);
+    }
+    print(text.as_bytes())
+}
+
+/// Formats a line with the memory that a run of the graph takes on the cpu device. Empty if the
+/// graph has no plan.
+fn memory(graph: &Graph, what: &str, updates: bool, sizes: &str) -> String {
+    let mut graph = graph.clone();
+    pipeline::optimise(&mut graph);
+    let plan = pipeline::plan_with(&graph, &Profile::cpu(), &Options { updates, ..Options::default() });
+    plan.map_or_else(|_| String::new(), |plan| format!(" Memory of a {what}{sizes}: {}\n", bytes(plan.memory())))
 }
 
 fn text(network: &Network, other: &Network) -> String {
@@ -80,12 +108,12 @@ fn text(network: &Network, other: &Network) -> String {
 
     let total = |kinds: &[WeightKind]| {
         let weights = network.weights.iter().filter(|weight| kinds.contains(&weight.kind));
-        let (mut elements, mut bytes) = (0, 0);
+        let (mut elements, mut stored) = (0, 0);
         for weight in weights {
             elements += weight.ty.elements();
-            bytes += weight.ty.elements() * weight.ty.dtype.size();
+            stored += weight.ty.elements() * weight.ty.dtype.size();
         }
-        format!("{} ({})", grouped(elements), size(bytes))
+        format!("{} ({})", grouped(elements), bytes(stored as u64))
     };
     let mut text = format!(
         "Model: \"{}\"\n{table}\n Total params: {}\n",
@@ -110,24 +138,4 @@ fn shape(ty: &TensorType, other: &TensorType) -> String {
         [one] => format!("({one},)"),
         sizes => format!("({})", sizes.join(", ")),
     }
-}
-
-/// Formats `1,234,567`.
-fn grouped(number: usize) -> String {
-    let digits = number.to_string();
-    let groups = digits.as_bytes().rchunks(3).rev().map(|group| String::from_utf8_lossy(group).into_owned());
-    groups.collect::<Vec<_>>().join(",")
-}
-
-/// Formats `16.23 MB`, in units of 1,024, as Keras does.
-fn size(bytes: usize) -> String {
-    let mut size = bytes as f64;
-    let mut units = ["B", "KB", "MB", "GB", "TB"].into_iter();
-    let mut unit = units.next().unwrap_or_default();
-    while size >= 1024.0
-        && let Some(next) = units.next()
-    {
-        (size, unit) = (size / 1024.0, next);
-    }
-    format!("{size:.2} {unit}")
 }

@@ -4,6 +4,8 @@ mod common;
 
 use common::generate::{self, Case, difference};
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
 use tile_compiler::dtype::DType;
 use tile_compiler::graph::{Aggregation, Graph, NodeId, Op};
 use tile_compiler::pipeline::{FOR_CPUS, FOR_SHADERS, Pass, SIMPLIFY};
@@ -118,4 +120,29 @@ proptest! {
             prop_assert!(tensor.to_f64s().into_iter().all(f64::is_finite), "{}: {:?}", name, tensor);
         }
     }
+}
+
+/// Laws on graphs that a pass leaves alone say nothing of it. Some passes want graphs without
+/// needless constraints.
+#[test]
+fn every_pass_changes_some_graph() {
+    let mut idle = all_passes();
+    idle.push(("narrow", |graph| passes::narrow(graph, DType::F16)));
+    let mut runner = TestRunner::deterministic();
+    for _ in 0..2000 {
+        let case = any_case().new_tree(&mut runner).unwrap().current();
+        let mut folded = case.graph.clone();
+        passes::fold(&mut folded);
+        idle.retain(|(_, pass)| {
+            [&case.graph, &folded].into_iter().all(|before| {
+                let mut graph = before.clone();
+                pass(&mut graph);
+                graph == *before
+            })
+        });
+        if idle.is_empty() {
+            return;
+        }
+    }
+    panic!("no graph was changed by {:?}", idle.iter().map(|(name, _)| name).collect::<Vec<_>>());
 }

@@ -123,7 +123,7 @@ pub fn train(arguments: &Train, terminal: &Terminal) -> Result<(), Failure> {
     let batch_size = arguments.batch_size.unwrap_or(trainer.settings().batch_size);
     arguments.tuned.apply(&device, terminal, |tune| trainer.tune(&*samples.train, batch_size, tune).map_err(failed))?;
     interrupt::watch()?;
-    let mut fit = Fit::epochs(epochs).callback(Line::new(terminal)).callback(Interrupt);
+    let mut fit = Fit::epochs(epochs).callback(Line::new(terminal, &device)).callback(Interrupt);
     let watched = if validation.is_some() { "val_loss" } else { "loss" };
     // The best checkpoint comes before the last: a run killed between them repeats the epoch.
     if let Some(path) = &arguments.save_best {
@@ -174,7 +174,25 @@ pub fn train(arguments: &Train, terminal: &Terminal) -> Result<(), Failure> {
         )),
         _ => {}
     }
+    note_written(arguments, terminal);
     Ok(())
+}
+
+/// Prints a note with the files that training has written.
+fn note_written(arguments: &Train, terminal: &Terminal) {
+    let files = [
+        ("weights", &arguments.save),
+        ("best weights", &arguments.save_best),
+        ("log", &arguments.log),
+        ("plot", &arguments.plot),
+    ];
+    let is_there = |(_, path): &(&str, &Option<PathBuf>)| path.as_ref().is_some_and(|path| path.exists());
+    let named = files.into_iter().filter(is_there);
+    let named = named.filter_map(|(what, path)| Some(format!("{what} in {}", path.as_ref()?.display())));
+    let written: Vec<String> = named.collect();
+    if !written.is_empty() {
+        terminal.note(&format!("written: {}", written.join(", ")));
+    }
 }
 
 /// A value of `--validation`.

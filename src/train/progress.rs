@@ -1,62 +1,115 @@
-//! Progress of training: on a terminal a moving line, as in Keras, else a line for each epoch.
+//! Progress of training: on a terminal a moving line, as in Keras, else a line for each epoch, and
+//! for each tenth of a long one.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use tile_runtime::Error;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
+use tile_compiler::plan::Plan;
 use tile_runtime::train::{Callback, Epoch, Progress, Reading};
+use tile_runtime::{Device, Error};
 
+use crate::placement::{self, bytes, grouped};
 use crate::terminal::{Terminal, tell};
 
-pub struct Line {
-    quiet: bool,
+/// The time between two readings of results for the moving line. Reading waits for the device.
+const MOVING: Duration = Duration::from_millis(200);
+
+/// The least time between two lines of one epoch without a terminal.
+const APART: Duration = Duration::from_secs(10);
+
+pub struct Line<'a> {
+    terminal: &'a Terminal,
+    device: &'a Device,
     /// The progress bar. `None` if standard error is not a terminal.
     bar: Option<ProgressBar>,
-    /// The time when the results were last read.
-    read: Option<Instant>,
+    /// The time when the results were last shown.
+    shown: Instant,
+    /// The memory of a step. `None` before the first one.
+    memory: Option<String>,
+    /// The tenths of the epoch that were shown.
+    tenths: usize,
 }
 
-impl Line {
-    pub fn new(terminal: &Terminal) -> Line {
-        let shown = !terminal.quiet && std::io::stderr().is_terminal();
-        let bar = shown.then(|| {
+impl<'a> Line<'a> {
+    pub fn new(terminal: &'a Terminal, device: &'a Device) -> Line<'a> {
+        let is_moving = !terminal.quiet && std::io::stderr().is_terminal();
+        let bar = is_moving.then(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
             let style = ProgressStyle::with_template("{prefix} {pos}/{len} {bar:24.green/dim} {wide_msg}");
-            bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("━╸━"))
+            let style = style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("━╸━");
+            let bar = bar.with_style(style).with_finish(ProgressFinish::AndClear);
+            bar.set_message("compiling");
+            bar.enable_steady_tick(Duration::from_millis(100));
+            bar
         });
-        Line { quiet: terminal.quiet, bar, read: None }
+        Line { terminal, device, bar, shown: Instant::now(), memory: None, tenths: 0 }
     }
-}
 
-impl Callback for Line {
-    fn step(&mut self, state: &mut Progress) -> Result<(), Error> {
-        let Some(bar) = &self.bar else { return Ok(()) };
+    /// Prints what the first step has shown about the model and the device.
+    fn begin(&mut self, state: &mut Progress) {
+        let (device, trainer) = (self.device, state.trainer());
+        let memory = trainer.plan().map(|plan: &Plan| bytes(plan.memory()));
+        let parameters = grouped(trainer.parameters());
+        let takes = memory.as_ref().map_or(String::new(), |memory| format!(", {memory} of memory"));
+        let header = format!("on {} ({}): {parameters} parameters{takes}", device.name(), device.adapter());
+        let print = || {
+            self.terminal.note(&header);
+            placement::detail(trainer.plan(), device, self.terminal);
+        };
+        match &self.bar {
+            Some(bar) => {
+                bar.disable_steady_tick();
+                bar.suspend(print);
+            }
+            None => print(),
+        }
+        self.memory = Some(memory.unwrap_or_default());
+    }
+
+    fn show_moving(&mut self, state: &mut Progress, bar: &ProgressBar) -> Result<(), Error> {
         bar.set_length(state.steps as u64);
         bar.set_position(state.step as u64);
         bar.set_prefix(title(state));
-        // Reading waits for the device, so it happens only now and then.
-        if self.read.is_none_or(|read| read.elapsed() >= Duration::from_millis(200)) {
+        if self.shown.elapsed() >= MOVING {
+            let memory = self.memory.as_deref().unwrap_or_default();
             let results = state.so_far()?;
-            let each = state.elapsed.as_secs_f64() / state.step.max(1) as f64;
-            let left = (each * (state.steps - state.step) as f64).round();
-            bar.set_message(format!("{left}s {}/step{}", time(each), listed("", &results)));
-            self.read = Some(Instant::now());
+            bar.set_message(format!("{} {memory}{}", remaining(state), listed("", &results)));
+            self.shown = Instant::now();
+        }
+        Ok(())
+    }
+}
+
+impl Callback for Line<'_> {
+    fn step(&mut self, state: &mut Progress) -> Result<(), Error> {
+        if self.memory.is_none() {
+            self.begin(state);
+        }
+        if let Some(bar) = self.bar.clone() {
+            return self.show_moving(state, &bar);
+        }
+        let tenths = state.step * 10 / state.steps.max(1);
+        if !self.terminal.quiet && tenths > self.tenths && tenths < 10 && self.shown.elapsed() >= APART {
+            let results = state.so_far()?;
+            let place = format!("{} {}/{}", title(state), state.step, state.steps);
+            tell(&format!("{place} {}{}\n", remaining(state), listed("", &results)));
+            (self.tenths, self.shown) = (tenths, Instant::now());
         }
         Ok(())
     }
 
     fn epoch(&mut self, state: &mut Progress, epoch: &Epoch) -> Result<(), Error> {
         let line = format!("{} {}/{} {}\n", title(state), state.steps, state.steps, text(epoch, state.steps));
+        (self.tenths, self.shown) = (0, Instant::now());
         match &self.bar {
             Some(bar) => {
                 bar.suspend(|| tell(&line));
                 // Clears the results of this epoch.
                 bar.set_message("");
                 bar.reset();
-                self.read = None;
             }
-            None if self.quiet => {}
+            None if self.terminal.quiet => {}
             None => tell(&line),
         }
         Ok(())
@@ -65,6 +118,13 @@ impl Callback for Line {
 
 fn title(state: &Progress) -> String {
     format!("Epoch {}/{}", state.epoch + 1, state.epochs)
+}
+
+/// Formats the time left in the epoch and the time of a step.
+fn remaining(state: &Progress) -> String {
+    let each = state.elapsed.as_secs_f64() / state.step.max(1) as f64;
+    let left = (each * (state.steps - state.step) as f64).round();
+    format!("{left}s {}/step", time(each))
 }
 
 fn text(epoch: &Epoch, steps: usize) -> String {

@@ -21,6 +21,17 @@ impl Plan {
     }
 }
 
+impl Plan {
+    /// Returns a line for each step: its values, its kernel, and the schedule.
+    pub fn placement(&self) -> impl Iterator<Item = String> + '_ {
+        self.all_steps().map(|step| {
+            let routine = &self.routines[step.routine];
+            let schedule = routine.schedule.as_ref().map_or_else(String::new, |schedule| format!(", {schedule}"));
+            format!("{}: {}{schedule}", step.name(), routine.name)
+        })
+    }
+}
+
 impl fmt::Display for Explanation<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plan = self.0;

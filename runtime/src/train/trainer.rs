@@ -3,8 +3,9 @@
 use std::collections::{HashMap, VecDeque};
 
 use tile_compiler::dtype::Scalar;
-use tile_compiler::lower::{Binding, Bindings, Network, Role, Setting, Settings, settings};
+use tile_compiler::lower::{Binding, Bindings, Network, Role, Setting, Settings, Weight, WeightKind, settings};
 use tile_compiler::pipeline::Options;
+use tile_compiler::plan::Plan;
 use tile_compiler::tensor::{Tensor, TensorType};
 
 use super::dataset::{Column, ColumnRole, Dataset, numbers};
@@ -282,6 +283,18 @@ impl Trainer {
         let graph = self.steps.graph(&self.program, Mode::Train, &columns, samples)?;
         let options = Options { updates: true, ..Options::default() };
         tune_graph(graph, device, model.sources(), &options, tune)
+    }
+
+    /// Returns the plan of the step that was compiled last, if the device has plans.
+    pub fn plan(&self) -> Option<&Plan> {
+        self.steps.last()?.session.plan()
+    }
+
+    /// Returns the number of elements of the model's weights that training changes. It is 0 before
+    /// the first step.
+    pub fn parameters(&self) -> usize {
+        let is_trained = |weight: &&Weight| weight.role == Role::Model && weight.kind == WeightKind::Param;
+        self.steps.weights.iter().filter(is_trained).map(|weight| weight.ty.elements()).sum()
     }
 
     /// Returns a session of one training step on the data's first `batch_size` samples, with all

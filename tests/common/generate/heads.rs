@@ -1,5 +1,5 @@
-//! Random products of one tensor with several weights, as of an attention's queries, keys and
-//! values; and transposed convolutions.
+//! Random products that passes rewrite: of one tensor with several weights, as of an attention's
+//! queries, keys and values; transposed convolutions; and products of small integers.
 
 use tile_compiler::affine::Affine;
 use tile_compiler::dtype::DType;
@@ -11,7 +11,8 @@ use super::chain::{contract, form};
 use super::choices::Choices;
 use super::graph::{Builder, Value};
 
-/// Generates two to four products of one tensor, then perhaps a transposed convolution of it.
+/// Generates two to four products of one tensor, then perhaps a transposed convolution of it, and
+/// perhaps a product of integers.
 pub fn heads(choices: &mut Choices, builder: &mut Builder) {
     let (rows, terms) = (choices.size(20), choices.size(20));
     let x = builder.input_of(choices, DType::F32, &[rows, terms], -2.0, 2.0, 2);
@@ -19,6 +20,9 @@ pub fn heads(choices: &mut Choices, builder: &mut Builder) {
     let mut found: Vec<Value> = (0..2 + choices.pick(3)).map(|_| head(choices, builder, x, is_biased)).collect();
     if choices.once_in(2) {
         found.push(transposed(choices, builder, x));
+    }
+    if choices.once_in(3) {
+        found.push(quantized(choices, builder, [rows, terms]));
     }
     builder.values = found;
 }
@@ -58,6 +62,22 @@ fn transposed(choices: &mut Choices, builder: &mut Builder, x: Value) -> Value {
     let y = contract(builder, Aggregation::Sum, &extents, (&place, vec![length, filters]), &[(x, row), (kernel, tap)]);
     without_constraints(builder, y);
     y
+}
+
+/// Adds a product of small integers, summed in a wider type.
+fn quantized(choices: &mut Choices, builder: &mut Builder, [rows, terms]: [usize; 2]) -> Value {
+    let (columns, wide) = (choices.size(9), choices.of(&[DType::I32, DType::I64, DType::U32]));
+    let narrow = if wide == DType::U32 { [DType::U8, DType::Bool] } else { [DType::I8, DType::U8] };
+    let mut factor = |shape: &[usize]| {
+        let dtype = choices.of(&narrow);
+        let value = builder.input(choices, dtype, shape);
+        builder.cast(value, wide)
+    };
+    let (x, weight) = (factor(&[rows, terms]), factor(&[terms, columns]));
+    let place = (&[Affine::var(0), Affine::var(1)][..], vec![rows, columns]);
+    let row = vec![Affine::var(0), Affine::var(2)];
+    let matrix = vec![Affine::var(2), Affine::var(1)];
+    contract(builder, Aggregation::Sum, &[rows, columns, terms], place, &[(x, row), (weight, matrix)])
 }
 
 /// Removes the constraints of a contraction, which only repeat the ranges of its variables.

@@ -94,7 +94,7 @@ pub fn attention() -> impl Strategy<Value = Case> {
     cases(60, attention::attention)
 }
 
-/// Products of one tensor with several weights, and transposed convolutions.
+/// Products of one tensor with several weights, transposed convolutions, and products of integers.
 pub fn heads() -> impl Strategy<Value = Case> {
     cases(40, heads::heads)
 }
