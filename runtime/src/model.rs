@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use tile_compiler::dtype::DType;
 use tile_compiler::lower::{Binding, Bindings, Network, check_assuming};
-use tile_lang::ast::{Dim, DimKind};
-use tile_lang::ast::{Function, FunctionKind};
+use tile_lang::ast::{Dim, DimKind, Function, FunctionKind};
 use tile_lang::diagnostic::Diagnostic;
 use tile_lang::span::Span;
 use tile_lang::{Budget, Checked, Limits, Loader, Program, Sources};
