@@ -133,7 +133,7 @@ impl Complaint<'_, '_> {
             Token::Colon if self.expects("in") && self.unclosed().is_some() => {
                 "sizes stand right after the name, as in `X[N, 4]`, and a default after `=`"
             }
-            Token::Semicolon if matches!(self.statement.first(), Some((Token::Word("param" | "state"), _))) => {
+            Token::Semicolon if self.expects("=") && self.starts_with_weight() => {
                 "give it an initial value, as in `param Kernel[K, units] = zeros();`"
             }
             Token::Assign if self.expects(";") && !self.expects("==") => "a statement assigns once: `B = X; A = B;`",
@@ -145,6 +145,10 @@ impl Complaint<'_, '_> {
             }
             _ => return None,
         })
+    }
+
+    fn starts_with_weight(&self) -> bool {
+        matches!(self.statement.first(), Some((Token::Word("param" | "state"), _)))
     }
 
     fn definition(&self) -> Option<String> {

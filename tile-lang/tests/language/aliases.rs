@@ -65,7 +65,7 @@ fn wrong_aliases() {
     ");
     // The parser cannot resume at a name alone.
     assert_snapshot!(brief("x y z = 1; } w = relu; function f(X) -> (Y) { Y = w(X); }"), @"
-    E0003 expected a definition (`function`, `layer`, `model`, `train`, …), found `x`: `x`
+    E0003 expected a definition (`function`, `layer`, `model`, `train`, …), found `x`: `x`; help: a file has definitions, such as `model Net(X[N, 4]) -> (Y) { … }`
     E0003 unexpected `}`: `}` (each block before it is closed already)
     ");
 }

@@ -51,7 +51,7 @@ fn several_syntax_errors_at_once() {
     E0003 expected `;` after this statement: ``
     E0003 expected a name or `)`, found `->`: `->`
     E0005 comparisons cannot be chained with `<`: `A < A < A`; help: join two comparisons with `&`, as in `(A < B) & (B < C)`, or add parentheses
-    E0003 expected a definition (`function`, `layer`, `model`, `train`, …), found `nonsense`: `nonsense`
+    E0003 expected a definition (`function`, `layer`, `model`, `train`, …), found `nonsense`: `nonsense`; help: a file has definitions, such as `model Net(X[N, 4]) -> (Y) { … }`
     ");
 }
 
@@ -107,7 +107,7 @@ fn syntax_of_layers() {
     E0003 expected `;` after this statement: ``
     E0003 expected `[`, found `=`: `=`; help: the sizes of a weight come after its name, as in `param Bias[units] = zeros();`; `[]` is rank 0
     E0003 expected an operator or `;`, found `when`: `when`
-    E0003 expected `=`, found `;`: `;`
+    E0003 expected `=`, found `;`: `;`; help: give it an initial value, as in `param Kernel[K, units] = zeros();`
     E0003 expected `,` or `in`, found `of`: `of`
     E0003 expected `,` or `in`, found `[`: `[`
     E0003 expected an operator or `{`, found `Y`: `Y`
@@ -157,7 +157,7 @@ fn names() {
     E0106 `M` is both an input and a size: `M`, `M` (the input)
     E0106 `A` is an input twice: `A`, `A` (the first one)
     E0106 `O` is an output twice: `O`
-    E0105 the output `Missing` is never assigned: `Missing`
+    E0105 the output `Missing` is never assigned: `Missing`; help: assign it, as in `Missing = …;`
     E0101 unknown name `Late`: `Late`, `Late` (defined here, after its use); help: move the definition up
     E0102 unknown function `sigmod`: `sigmod`; help: did you mean `sigmoid`?
     E0109 expected a value, found the index variable `a`: `a`; help: did you mean `A`?

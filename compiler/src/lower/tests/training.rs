@@ -247,7 +247,7 @@ fn what_trains_nothing() {
 fn what_is_not_set() {
     insta::assert_snapshot!(wrong(""), @r"
     E0241: nothing says how `Line` is trained
-      `model Line(X[N, K]) -> (Y) { param W[K] = zeros; Y[n: N] = +(X[n, k] * W[k]); }` 
+      `Line` 
       help: add `train Line { loss = …; optimizer = …; }`
     ");
     insta::assert_snapshot!(wrong("train Line { optimizer = Sgd(); }"), @r"

@@ -130,7 +130,8 @@ pub fn level() -> Level {
 /// Returns the level of this processor.
 #[cfg(target_arch = "aarch64")]
 pub fn level() -> Level {
-    Level::Neon(Neon::here())
+    // SAFETY: Neon is a part of the target, which its processors all have.
+    Level::Neon(unsafe { Neon::here() })
 }
 
 /// Returns the level of this processor.

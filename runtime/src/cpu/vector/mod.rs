@@ -14,7 +14,10 @@ pub mod emulated;
 mod gather;
 #[expect(unsafe_code, reason = "instructions of vector units")]
 pub mod lanes;
-#[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "features are detected and then relied on"))]
+#[cfg_attr(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    expect(unsafe_code, reason = "features are detected and then relied on")
+)]
 pub mod level;
 mod narrow;
 pub mod number;
