@@ -36,7 +36,8 @@ pub struct Devices {
 /// Opens the device `name`, else that of `TILE_DEVICE`, else that of `tilec setup`, else the best
 /// one, and prints its warnings. `exact` asks for exact arithmetic.
 pub fn open(name: Option<&str>, exact: bool, terminal: &Terminal) -> Result<Device, Error> {
-    let device = match (name.map(str::to_owned).or_else(of_environment), saved(terminal)) {
+    let named = name.map(str::to_owned).or_else(of_environment);
+    let device = match named.map_or_else(|| (None, saved(terminal)), |name| (Some(name), None)) {
         (Some(name), _) => Device::named(&name)?,
         (None, Some(name)) => Device::named(&name).inspect_err(|_| {
             terminal.note(&format!("`{name}` was chosen by `tilec setup`, which can choose another"))
@@ -56,7 +57,8 @@ fn of_environment() -> Option<String> {
 pub fn devices(arguments: &Devices, terminal: &Terminal) -> Result<(), Failure> {
     let mut devices = Device::list();
     let chosen = of_environment().or_else(|| saved(terminal));
-    if let Some(chosen) = chosen.filter(|chosen| devices.iter().any(|device| device.name == *chosen)) {
+    // `wgpu` is the best GPU, and so the default already if there is one.
+    if let Some(chosen) = chosen.filter(|chosen| chosen != "wgpu") {
         devices.iter_mut().for_each(|device| device.default = device.name == chosen);
     }
     let text = if arguments.json {

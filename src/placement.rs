@@ -1,4 +1,4 @@
-//! What runs where, and how much memory it takes, in words.
+//! The steps of a plan with their devices, and amounts in words.
 
 use tile_compiler::plan::Plan;
 use tile_runtime::Device;

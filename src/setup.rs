@@ -30,7 +30,7 @@ pub fn setup(arguments: &Setup, terminal: &Terminal) -> Result<(), Failure> {
         return print(
             match saved(terminal) {
                 Some(name) => format!("{name}, by {}\n", file.display()),
-                None => format!("no device is saved; {} would say it\n", file.display()),
+                None => format!("no device is saved; `tilec setup` would write {}\n", file.display()),
             }
             .as_bytes(),
         );
@@ -49,8 +49,7 @@ pub fn setup(arguments: &Setup, terminal: &Terminal) -> Result<(), Failure> {
             None => return Err(Failure::usage("no device was chosen; nothing was saved")),
         },
         None => {
-            let what =
-                "`tilec setup` asks on a terminal, and this is none; `--device NAME` saves a device without asking";
+            let what = "standard input is not a terminal: `tilec setup --device NAME` saves a device without asking";
             return Err(Failure::usage(what));
         }
     };
@@ -69,7 +68,7 @@ pub fn setup(arguments: &Setup, terminal: &Terminal) -> Result<(), Failure> {
 pub fn saved(terminal: &Terminal) -> Option<String> {
     let file = file().ok()?;
     match std::fs::read_to_string(&file) {
-        Ok(text) => Some(text.trim().to_owned()),
+        Ok(text) => Some(text.trim().to_owned()).filter(|name| !name.is_empty()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
         Err(error) => {
             terminal.note_once(&format!(

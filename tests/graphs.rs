@@ -127,6 +127,9 @@ proptest! {
 #[test]
 fn every_pass_changes_some_graph() {
     let mut idle = all_passes();
+    // The generator makes no gradients of attentions, which `exchange` rewrites: it has tests of
+    // its own.
+    idle.retain(|(name, _)| *name != "exchange");
     idle.push(("narrow", |graph| passes::narrow(graph, DType::F16)));
     let mut runner = TestRunner::deterministic();
     for _ in 0..2000 {

@@ -209,7 +209,8 @@ pub trait Executable: Shared {
     /// # Errors
     /// The errors of the device, or if it has no clock.
     fn time(&mut self, runs: u32) -> Pending<'_, f64> {
-        ready(Err(Error::internal(format!("{runs} runs of what has no clock"))))
+        let _ = runs;
+        ready(Err(Error::internal("this device cannot time runs")))
     }
 
     /// Runs the program once, and then replaces weights by their next values, the outputs of the

@@ -410,6 +410,15 @@ fn limits_of_trainers() {
     assert!(idle.contains("more work than the limit of 0 seconds"), "{idle}");
     let large = error(trainer().limits(few), 500_000);
     assert!(large.contains("the limit is 1000000 bytes"), "{large}");
+    // The limits outlive a load of weights.
+    let file = folder("limits").join("line.safetensors");
+    let mut whole = trainer().entry("Line").build().unwrap();
+    whole.fit(&line(4), Fit::epochs(1)).unwrap();
+    whole.save(&file).unwrap();
+    let mut loaded = trainer().limits(few).entry("Line").build().unwrap();
+    loaded.load(&file).unwrap();
+    let error_after = loaded.fit(&line(500_000), Fit::epochs(1).batch_size(500_000)).unwrap_err().to_string();
+    assert!(error_after.contains("the limit is 1000000 bytes"), "{error_after}");
     let scarce = Limits { seconds: 0.001, ..Limits::default() };
     let imports = Imports::of(Path::new("p.tile"));
     let model = Model::compile_within("p.tile", PROGRAM, &|path| imports.load(path), scarce).unwrap();

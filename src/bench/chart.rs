@@ -125,8 +125,9 @@ impl<'a> Panel<'a> {
     fn new(title: &'a str, rows: &'a [Row]) -> Option<Panel<'a>> {
         let rows = || rows.iter().filter(|row| row.measurement.workload == title);
         let size = |row: &&Row| row.measurement.point.as_ref().map(|point| point.size);
-        let largest = rows().max_by_key(size)?;
-        let point = largest.measurement.point.as_ref()?;
+        let point = rows().find_map(|row| row.measurement.point.as_ref())?;
+        // The reference interpreter has no plan, and so no cost.
+        let largest = rows().filter(|row| row.measurement.cost.is_some()).max_by_key(size)?;
         let intense = largest.measurement.cost.is_some_and(|cost| cost.flops as f64 >= INTENSE * cost.bytes as f64);
         let speed = |row: &Row| match intense {
             true => row.measurement.flops(),
@@ -141,12 +142,11 @@ impl<'a> Panel<'a> {
             let at = |row: &'a Row| Some((size(&row)? as f64, speed(row).filter(|speed| *speed > 0.0)? * 1e-9));
             let mut points: Vec<(f64, f64)> = rows().filter_map(at).collect();
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
-            let row = rows().next()?;
+            let row = rows().next().filter(|_| !points.is_empty())?;
             Some(Line { device, adapter: &row.adapter, points, peak: row.peak.map(best), color: *color })
         };
         let lines: Vec<Line> = devices.into_iter().zip(COLORS.iter().cycle()).filter_map(line).collect();
-        let is_drawn = lines.iter().any(|line| !line.points.is_empty());
-        is_drawn.then_some(Panel { title, point, intense, lines })
+        (!lines.is_empty()).then_some(Panel { title, point, intense, lines })
     }
 
     fn height(&self) -> u32 {

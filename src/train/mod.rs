@@ -174,7 +174,9 @@ pub fn train(arguments: &Train, terminal: &Terminal) -> Result<(), Failure> {
         )),
         _ => {}
     }
-    note_written(arguments, terminal);
+    if !made.is_empty() {
+        note_written(arguments, terminal);
+    }
     Ok(())
 }
 

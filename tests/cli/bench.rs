@@ -133,25 +133,25 @@ fn sweeps() {
     let path = program("bench_sweep", source);
     let plot = folder.join("plot.svg");
     let sweep = |more: &[&str]| {
-        let first = ["bench", path.to_str().unwrap(), "--dim", "M=2", "--dim", "N=3", "--iterations", "1"];
+        let first = ["bench", path.to_str().unwrap(), "--dim", "M=48", "--dim", "N=64", "--iterations", "1"];
         tilec(first.iter().chain(more))
     };
     let drawn = ["--dim", "K=1,1_0,1e2", "--device", "cpu,reference", "--log-x", "--plot", plot.to_str().unwrap()];
     let run = sweep(&drawn).ok();
     let lines: Vec<&str> = run.text().lines().collect();
-    let variants: Vec<&str> = lines[1..7].iter().map(|line| line.split("M=2, ").nth(1).unwrap()).collect();
+    let variants: Vec<&str> = lines[1..7].iter().map(|line| line.split("M=48, ").nth(1).unwrap()).collect();
     for (at, (size, device)) in
         [(1, "cpu"), (1, "reference"), (10, "cpu"), (10, "reference"), (100, "cpu")].iter().enumerate()
     {
         assert!(
-            variants[at].starts_with(&format!("N=3, K={size} ")) && variants[at].contains(device),
+            variants[at].starts_with(&format!("N=64, K={size} ")) && variants[at].contains(device),
             "{}",
             lines[at + 1]
         );
     }
     assert!(lines[7].starts_with("cpu: ") && lines[8].starts_with("reference: "), "{}", run.text());
     let picture = std::fs::read_to_string(&plot).unwrap();
-    for text in ["reference: ", "cpu: ", "peak", ">\n1\n<", ">\n10\n<", ">\n100\n<", ">\nK\n<"] {
+    for text in ["cpu: ", "GFLOP/s", "peak", ">\n1\n<", ">\n10\n<", ">\n100\n<", ">\nK\n<"] {
         assert!(picture.contains(text), "{text}: {picture}");
     }
     // Two dimensions grow together.

@@ -57,10 +57,10 @@ fn run(folder: &Path, command: &str) -> (i32, String) {
     (output.status.code().unwrap_or(-1), text(output.stdout) + &text(output.stderr))
 }
 
-/// Removes losses, which differ between processors.
+/// Removes losses and the name of the hardware, which differ between processors.
 fn stable(text: &str) -> String {
     let mut lines = String::new();
-    for line in text.lines() {
+    for line in text.lines().filter(|line| !line.starts_with("note: on cpu (")) {
         let losses =
             line.split_once("(the loss was ").and_then(|(start, rest)| Some((start, rest.split_once(" before)")?.1)));
         let line =

@@ -36,7 +36,7 @@ fn what_does_not_work_is_not_saved() {
     assert_eq!(run(&["setup", "--device", "gpu"]).code, 3);
     let asked = run(&["setup"]);
     assert_eq!(asked.code, 2);
-    assert!(asked.err.contains("`--device NAME` saves a device without asking"), "{}", asked.err);
+    assert!(asked.err.contains("`tilec setup --device NAME` saves a device without asking"), "{}", asked.err);
     assert!(run(&["setup", "--show"]).ok().text().starts_with("no device is saved; "));
     // A device that is gone is named with the command that chose it.
     std::fs::create_dir_all(folder.join("tilec")).unwrap();

@@ -160,5 +160,6 @@ fn summary_counts_as_keras_does() {
      Total params: 30 (120.00 B)
      Trainable params: 30 (120.00 B)
      Non-trainable params: 0 (0.00 B)
+     Memory of a run with N = 64: 2.62 KB
     "#);
 }

@@ -1,4 +1,4 @@
-//! What an optimizer knows of the step: its weight, and the gradients of all weights.
+//! [`Descent`]: the step as an optimizer sees it, with its weight and the gradients of all weights.
 
 use std::rc::Rc;
 

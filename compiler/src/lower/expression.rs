@@ -57,8 +57,8 @@ pub(super) struct Evaluator<'p, T: Target> {
 /// The deepest nesting of expressions through calls. A stack of 2 MiB suffices for it.
 const MAX_DEPTH: u32 = 600;
 
-/// Returns whether `path` is one of `wholes` or lies below one of them. In these, `*` stands for any
-/// characters: `encoder.*.Bias`.
+/// Returns whether `path` is one of `wholes` or lies below one of them. In these, `*` stands for
+/// any characters: `encoder.*.Bias`.
 pub(super) fn is_part_of(path: &str, wholes: &[String]) -> bool {
     wholes.iter().any(|whole| covers(whole, path))
 }

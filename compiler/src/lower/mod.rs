@@ -12,7 +12,8 @@
 //! - `frame`: the position in the tree of layers; `weights`: the tensors that layers keep;
 //! - `scan`: run-time loops;
 //! - `train`: training steps; `augment`, `loss`, `metrics`, `optimizer`: the settings of a `train`
-//!   block; `descent`: what an optimizer knows; `guard`: protection of the weights from a failed step;
+//!   block; `descent`: what an optimizer knows; `guard`: protection of the weights from a failed
+//!   step;
 //! - `expression`: operators and elementwise functions, the same for whole tensors and inside
 //!   contractions;
 //! - `constant`: compile-time arithmetic;

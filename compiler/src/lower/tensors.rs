@@ -33,7 +33,7 @@ pub(super) struct Tensors {
     pub label: Label,
     /// The weights of the samples, `f32[N]`, while a loss or a metric that sees them is applied.
     pub sample_weight: Option<NodeId>,
-    /// What an optimizer knows of the step, while one is applied.
+    /// The step as an optimizer sees it, while one is applied.
     pub descent: Option<Descent>,
 }
 

@@ -91,6 +91,10 @@ impl Memory<'_> {
             self.read(carry.next).map_err(|fault| format!("the next value of `{}`: {fault}", carry.name))?;
             self.holds[carry.last] = true;
         }
+        // The aliases have no meaning after the loop.
+        for carry in &around.carries {
+            (self.holds[carry.before], self.holds[carry.next]) = (false, false);
+        }
         Ok(())
     }
 

@@ -182,6 +182,7 @@ impl Prepared {
     ///
     /// # Safety
     /// - Nest: it is verified, and no two places share a position of an output.
+    /// - Operands and outputs: they are aligned to their elements.
     /// - Outputs: while the nest runs, nobody else accesses the positions that it writes at these
     ///   steps, and no two outputs share memory.
     pub unsafe fn run<'a>(

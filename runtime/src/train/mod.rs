@@ -13,6 +13,7 @@
 //! Invariant: the same program, data, seed and device give the same weights bit for bit, however
 //! often training was stopped and resumed, as long as no kernel is tuned for the device meanwhile.
 
+mod builder;
 mod callback;
 mod checkpoint;
 mod class_weights;
@@ -29,6 +30,7 @@ mod tests;
 mod trainer;
 mod types;
 
+pub use builder::TrainerBuilder;
 pub use callback::{Callback, Checkpoint, EarlyStopping, Monitor, ReduceOnPlateau};
 pub use checkpoint::saved_classes;
 pub use classes::{Scores, most_probable};
@@ -36,5 +38,5 @@ pub use dataset::{Arrays, Column, ColumnRole, Dataset, Part};
 pub use fit::{Epoch, Fit, Progress, Validation};
 pub use log::Log;
 pub use reading::Reading;
-pub use trainer::{Trainer, TrainerBuilder};
+pub use trainer::Trainer;
 pub use types::as_model_takes;

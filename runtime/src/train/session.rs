@@ -4,10 +4,11 @@ use std::collections::HashSet;
 
 use tile_compiler::lower::Binding;
 
+use super::builder::TrainerBuilder;
 use super::dataset::Dataset;
 use super::fit::{Epoch, Fit};
 use super::reading::Reading;
-use super::trainer::{Trainer, TrainerBuilder};
+use super::trainer::Trainer;
 use crate::error::Error;
 use crate::session::{Origin, Session};
 

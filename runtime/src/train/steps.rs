@@ -15,9 +15,9 @@ use tile_compiler::lower::{Binding, Network, Role, Targets, Weight, WeightKind, 
 use tile_compiler::pipeline::Options;
 use tile_compiler::tensor::{Tensor, TensorType};
 
+use super::builder::Program;
 use super::dataset::{Column, ColumnRole};
 use super::reading::Reading;
-use super::trainer::Program;
 use crate::builder;
 use crate::error::Error;
 use crate::session::{Session, first_values};
@@ -192,7 +192,7 @@ impl Steps {
     ) -> Result<(), Error> {
         let types = values.iter().map(|(path, tensor)| (path.clone(), tensor.ty().clone())).collect();
         let weights = std::mem::take(&mut self.weights);
-        *self = Steps { weights: weights.clone(), given: values, ..Steps::default() };
+        *self = Steps { weights: weights.clone(), given: values, ..Steps::within(self.store.limit) };
         let is_known = titles.is_none() || weights.is_empty();
         self.loaded = Some(Loaded { file: file.to_owned(), types, all, allow_extra, titles });
         // A file of Keras is checked now if the weights are known, so that saving before the next

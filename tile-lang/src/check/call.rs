@@ -182,7 +182,7 @@ impl<'p> Checker<'p, '_> {
         // These built-in functions accept anything. The first argument of `einsum` is an equation.
         let names = match builtin.name {
             "list" | "is_list" | "has_states" | "letters" | "repeat" | "clone" | "with_weight" | "parametrized"
-            | "error" => arguments.len(),
+            | "error" | "matches" => arguments.len(),
             "einsum" => 1,
             _ => 0,
         };

@@ -62,7 +62,7 @@ fn what_depends_on_assumptions_is_not_reported() {
         "model M(X[N, C]) -> (Y) { Y = reshape(X, N, 13, 17); }",
         "layer L()(X) -> (Y) { if rank(X) != 7 { error(\"seven\"); } Y = X; }",
         "model M(Tokens[N, T], W[V, D]) -> (Y) { Y[n, t, d: N, T, D] = =(W[Tokens[n, t], d]); }",
-        // What is called, the items of a list, and a choice are given by a caller.
+        // A caller gives the called function, the items of a list, and a choice.
         "layer L(block)(X) -> (Y) { Y = X |> block |> block(3); }",
         "layer L(sizes)(X) -> (Y) { Y = X; for size in sizes { Y = Y |> Dense(size); } }",
         "layer L(mode in [a, b])(X) -> (Y) { Y = X; }",

@@ -60,6 +60,7 @@ impl<'a> Job<'a> {
     /// - No two places may share a position of an output.
     /// - While the job runs, nobody else may access these positions, and no two outputs may share
     ///   memory.
+    /// - The job runs once.
     pub unsafe fn new(
         nest: &'a Nest,
         epilogue: &'a Tape,

@@ -15,7 +15,8 @@ const KEEP_LINES: usize = 1 << 19;
 /// Calls `f` with a buffer of `len` elements, aligned to 64 bytes. The content is *unspecified*:
 /// write before reading.
 pub fn with<T: Plain, R>(len: usize, f: impl FnOnce(&mut [T]) -> R) -> R {
-    let lines = (len * size_of::<T>()).div_ceil(size_of::<Line>());
+    let bytes = len.checked_mul(size_of::<T>()).expect("a buffer within the address space");
+    let lines = bytes.div_ceil(size_of::<Line>());
     let mut buffer = IDLE.with_borrow_mut(Vec::pop).unwrap_or_default();
     if buffer.len() < lines {
         buffer = vec![Line([0; 64]); lines];
@@ -34,7 +35,8 @@ pub fn with<T: Plain, R>(len: usize, f: impl FnOnce(&mut [T]) -> R) -> R {
 pub fn with3<T: Plain, R>(lens: [usize; 3], f: impl FnOnce([&mut [T]; 3]) -> R) -> R {
     // Each buffer starts on a cache line.
     let padded = lens.map(|len| len.next_multiple_of(size_of::<Line>() / size_of::<T>()));
-    with(padded.iter().sum(), |all: &mut [T]| {
+    let all = padded.iter().try_fold(0usize, |sum, len| sum.checked_add(*len));
+    with(all.expect("buffers within the address space"), |all: &mut [T]| {
         let (a, rest) = all.split_at_mut(padded[0]);
         let (b, c) = rest.split_at_mut(padded[1]);
         f([&mut a[..lens[0]], &mut b[..lens[1]], &mut c[..lens[2]]])

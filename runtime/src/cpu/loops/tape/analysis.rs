@@ -1,5 +1,5 @@
-//! What is known of a program's values before they get registers: the order in which they are
-//! computed, which of them repeat, and how long each is needed.
+//! Analysis of a program's values before they get registers: the order in which they are computed,
+//! which of them repeat, and how long each is needed.
 
 use super::{CHUNK, rows_at_once};
 use crate::cpu::loops::chain;

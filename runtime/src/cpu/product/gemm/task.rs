@@ -236,6 +236,7 @@ fn in_place<T: Float>(view: &View<T>, rows: usize, k: usize) -> Option<Left<T>> 
         _ => return None,
     };
     // All elements must lie in the operand.
-    let last = (rows - 1) * view.outer_stride + k.checked_sub(1)? * view.k_stride;
+    let rows = rows.checked_sub(1)?.checked_mul(view.outer_stride)?;
+    let last = k.checked_sub(1)?.checked_mul(view.k_stride)?.checked_add(rows)?;
     (last < view.data.len()).then_some(Left { panel: Strided { start: view.data.as_ptr(), stride }, layout })
 }

@@ -84,6 +84,10 @@ impl Window {
             None => unit(|coordinate| &coordinate.outer).map(|()| Layout::RowContiguous)?,
         };
         let even_rows = pack::runs(m, coordinates.iter().map(|coordinate| &coordinate.outer));
+        // Kernels read the rows of a run at even steps.
+        if (0..m).step_by(rows[0]).any(|row| (even_rows[row] as usize) < rows[0].min(m - row)) {
+            return None;
+        }
         let even_terms = even_terms(&coordinates);
         let window = Self { coordinates, rows, layout, even_rows, even_terms };
         let elements = window.frame(0, 0..m, 0..k).elements();
