@@ -36,13 +36,14 @@ pub struct Devices {
 /// Opens the device `name`, else that of `TILE_DEVICE`, else that of `tilec setup`, else the best
 /// one, and prints its warnings. `exact` asks for exact arithmetic.
 pub fn open(name: Option<&str>, exact: bool, terminal: &Terminal) -> Result<Device, Error> {
-    let named = name.map(str::to_owned).or_else(of_environment);
-    let device = match named.map_or_else(|| (None, saved(terminal)), |name| (Some(name), None)) {
-        (Some(name), _) => Device::named(&name)?,
-        (None, Some(name)) => Device::named(&name).inspect_err(|_| {
-            terminal.note(&format!("`{name}` was chosen by `tilec setup`, which can choose another"))
-        })?,
-        (None, None) => Device::best()?,
+    let device = match name.map(str::to_owned).or_else(of_environment) {
+        Some(name) => Device::named(&name)?,
+        None => match saved(terminal) {
+            Some(name) => Device::named(&name).inspect_err(|_| {
+                terminal.note(&format!("`{name}` was chosen by `tilec setup`, which can choose another"));
+            })?,
+            None => Device::best()?,
+        },
     };
     terminal.warn_of(&device);
     device.refuted_features().iter().for_each(|sentence| terminal.detail(sentence));

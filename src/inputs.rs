@@ -45,9 +45,7 @@ impl Inputs {
         let mut bindings = self.sizes.bindings();
         for (name, input) in &self.input {
             if let Input::Number(value) = input {
-                let value =
-                    if value.dtype.is_float() { Binding::Float(value.to_f64()) } else { Binding::Int(value.to_i64()) };
-                bindings.inputs.insert(name.clone(), value);
+                bindings.inputs.insert(name.clone(), (*value).into());
             }
         }
         bindings

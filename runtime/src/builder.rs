@@ -64,9 +64,7 @@ impl SessionBuilder<'_> {
     /// Binds an input to a number, and compiles the program for it. In an ONNX file the input must
     /// have one element. It has the type that the file declares.
     pub fn constant(mut self, name: impl Into<String>, value: Scalar) -> Self {
-        let binding =
-            if value.dtype.is_float() { Binding::Float(value.to_f64()) } else { Binding::Int(value.to_i64()) };
-        self.bindings.inputs.insert(name.into(), binding);
+        self.bindings.inputs.insert(name.into(), value.into());
         self
     }
 

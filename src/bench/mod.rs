@@ -114,14 +114,14 @@ pub fn bench(arguments: &Bench, started: Instant, terminal: &Terminal) -> Result
     let mut trace_file = TraceFile::default();
     for (case, inputs) in &cases {
         for target in &mut devices {
-            let Target { device, startup, peak: known } = target;
+            let Target { device, adapter, startup, peak: known } = target;
             let (measurement, traced) = measure(case, inputs, device, *startup, wanted, terminal)?;
             // The peak is measured after the first case, so that the case's memory and first result
             // are the program's alone.
             if known.is_none() {
                 *known = Some(peak(device).map_err(failed)?);
             }
-            let row = Row { measurement, adapter: device.adapter(), peak: known.flatten() };
+            let row = Row { measurement, adapter: adapter.clone(), peak: known.flatten() };
             if !arguments.json && rows.is_empty() {
                 print(report::HEADER.as_bytes())?;
             }
@@ -142,8 +142,8 @@ pub fn bench(arguments: &Bench, started: Instant, terminal: &Terminal) -> Result
         }
     }
     if !arguments.json {
-        for Target { device, peak, .. } in &devices {
-            print(report::footer(device.name(), &device.adapter(), peak.flatten()).as_bytes())?;
+        for Target { device, adapter, peak, .. } in &devices {
+            print(report::footer(device.name(), adapter, peak.flatten()).as_bytes())?;
         }
     }
     if let Some(path) = &arguments.trace {
@@ -202,6 +202,8 @@ fn cases(arguments: &Bench) -> Result<Vec<(Case, Inputs)>, Failure> {
 /// A device to measure.
 struct Target {
     device: Device,
+    /// The hardware's name.
+    adapter: String,
     /// The time from the process's start until the device was open, as if it were the only one.
     startup: Duration,
     /// The outer option is `None` before the measurement, the inner one on a device without a peak.
@@ -214,7 +216,8 @@ fn open_devices(arguments: &Bench, started: Instant, terminal: &Terminal) -> Res
     let target = |name: Option<&str>| {
         let opening = Instant::now();
         let device = open(name, arguments.exact, terminal)?;
-        Ok(Target { device, startup: before + opening.elapsed(), peak: None })
+        let startup = before + opening.elapsed();
+        Ok(Target { adapter: device.adapter(), device, startup, peak: None })
     };
     let failed = |error: Error| terminal.failure(&error, &arguments.what);
     let named: Vec<&str> = arguments.device.iter().map(String::as_str).collect();

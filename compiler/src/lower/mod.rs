@@ -77,7 +77,7 @@ use tile_lang::ast::{DimKind, Function, Input};
 use tile_lang::diagnostic::Diagnostic;
 use tile_lang::{Budget, Limits, Program, did_you_mean, listed};
 
-use crate::dtype::DType;
+use crate::dtype::{DType, Scalar};
 use crate::graph::{NodeId, Op};
 use crate::tensor::TensorType;
 use constant::Constant;
@@ -95,6 +95,12 @@ pub enum Binding {
     Int(i64),
     /// A constant. It is an f32 when it meets a tensor.
     Float(f64),
+}
+
+impl From<Scalar> for Binding {
+    fn from(value: Scalar) -> Binding {
+        if value.dtype.is_float() { Binding::Float(value.to_f64()) } else { Binding::Int(value.to_i64()) }
+    }
 }
 
 /// The known facts about the entry's inputs, by name.

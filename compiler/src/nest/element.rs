@@ -122,12 +122,8 @@ impl Builder<'_> {
         index: &[Affine],
         when: &[Affine],
     ) -> Result<Value, NestError> {
-        let shape = self.graph.shape(id);
-        let aligned = &index[index.len() - shape.len()..];
-        let zero = Affine::constant(0);
-        let index: Vec<Affine> =
-            shape.iter().zip(aligned).map(|(&size, i)| if size == 1 { zero.clone() } else { i.clone() }).collect();
-        self.element(program, id, &index, when)
+        let aligned = &index[index.len() - self.graph.shape(id).len()..];
+        self.element(program, id, aligned, when)
     }
 
     /// Returns the value of a contraction at a place that no point writes.

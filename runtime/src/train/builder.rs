@@ -1,7 +1,7 @@
 //! [`TrainerBuilder`]: the model, device and settings that a [`Trainer`] is made from.
 
 use tile_compiler::dtype::Scalar;
-use tile_compiler::lower::{Binding, Bindings, Setting, settings};
+use tile_compiler::lower::{Bindings, Setting, settings};
 use tile_lang::Limits;
 
 use super::steps::Steps;
@@ -59,9 +59,7 @@ impl TrainerBuilder {
 
     /// Binds an input to a number.
     pub fn constant(mut self, name: impl Into<String>, value: Scalar) -> Self {
-        let binding =
-            if value.dtype.is_float() { Binding::Float(value.to_f64()) } else { Binding::Int(value.to_i64()) };
-        self.bindings.inputs.insert(name.into(), binding);
+        self.bindings.inputs.insert(name.into(), value.into());
         self
     }
 
