@@ -5,11 +5,13 @@ mod common;
 
 use common::generate::{self, Case, config, difference};
 use proptest::prelude::*;
+use tile_compiler::dtype::DType;
+use tile_compiler::graph::Graph;
 use tile_compiler::interpret::{self, nest};
 use tile_compiler::pipeline;
 use tile_compiler::plan::{Content, Launch, Plan, PlanError, Work};
 use tile_compiler::profile::{Profile, Rates};
-use tile_compiler::tensor::Tensor;
+use tile_compiler::tensor::{Tensor, TensorType};
 
 /// Runs a plan's nests on their reference.
 fn run(plan: &Plan, case: &Case) -> Result<Vec<(String, Tensor)>, String> {
@@ -108,4 +110,19 @@ proptest! {
     fn scans(case in generate::scan()) {
         check(&case)?;
     }
+}
+
+/// No run-time index is valid on an empty axis, so nothing is read and every place is zero.
+#[test]
+fn run_time_index_on_an_empty_axis() {
+    let graph = "graph case(%0, %1) -> (Y0 = %2)
+%0 = input X0 : i32[1]
+%1 = input X1 : f32[0, 2]
+%2 = contract assign [i0, i1] (i0: 0..1, i1: 0..2) where -i0 >= 0 { @0 = %0[0]; v0 = @0; v1 = %1[i0 + @0, i1]; yield v1 } : f32[2, 2]
+";
+    let graph = Graph::parse(graph).unwrap();
+    let empty = Tensor::zeros(TensorType::new(DType::F32, [0, 2])).unwrap();
+    let index = Tensor::zeros(TensorType::new(DType::I32, [1])).unwrap();
+    let inputs = vec![("X0".to_owned(), index), ("X1".to_owned(), empty)];
+    check(&Case { graph, inputs, tolerances: vec![0.0] }).unwrap();
 }

@@ -59,9 +59,14 @@ pub(crate) fn gather(contraction: &Contraction, shape: &[usize], operand_shapes:
     // variables.
     let mut conditions = Vec::new();
     for access in &contraction.accesses {
-        for (axis, coordinate) in access.index.iter().enumerate().filter(|(_, c)| c.access.is_none()) {
-            let value = coordinate.affine.substitute_all(&form.old)?;
-            conditions.extend(within(value, operand_shapes[access.operand][axis])?);
+        for (coordinate, &size) in access.index.iter().zip(&operand_shapes[access.operand]) {
+            match coordinate.access {
+                None => conditions.extend(within(coordinate.affine.substitute_all(&form.old)?, size)?),
+                // A run-time index is checked when it is read, and an empty axis has no element to
+                // clamp it to.
+                Some(_) if size == 0 => conditions.push(Affine::constant(-1)),
+                Some(_) => {}
+            }
         }
     }
     for constraint in &contraction.constraints {
