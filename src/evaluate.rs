@@ -57,7 +57,8 @@ pub fn evaluate(arguments: &Evaluate, terminal: &Terminal) -> Result<(), Failure
     let results = trainer.evaluate(&*data, batch_size).map_err(failed)?;
     let seconds = started.elapsed().as_secs_f64();
     placement::detail(trainer.plan(), &device, terminal);
-    arguments.weights.file.iter().for_each(|file| terminal.note_unused(file, trainer.unused_entries()));
+    terminal.note_unused(trainer.load_report());
+    terminal.note_initialised(&trainer.load_report().missing);
     match arguments.json {
         true => print(format!("{}\n", json(&results, data.len(), seconds)).as_bytes()),
         false => {

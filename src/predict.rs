@@ -72,7 +72,7 @@ pub fn predict(arguments: &Predict, terminal: &Terminal) -> Result<(), Failure> 
     let (source, sizes) = Source::load_trained(&arguments.file, &arguments.sizes, terminal)?;
     let failed = |error: Error| source.failed(&error);
     let device = arguments.device.open(terminal).map_err(failed)?;
-    let mut labels = match (&arguments.labels, &arguments.weights.file) {
+    let mut labels = match (&arguments.labels, arguments.weights.whole()) {
         (Some(path), _) => read_labels(path)?,
         (None, Some(weights)) => saved_classes(weights).map_err(failed)?,
         (None, None) => Vec::new(),
@@ -278,9 +278,10 @@ impl Predictor<'_> {
         let mut session =
             sizes.apply(self.source.model.on(&self.device)).input(&self.input, ty).build().map_err(failed)?;
         placement::detail(session.plan(), &self.device, terminal);
-        let is_loaded = self.arguments.weights.load(&mut session, terminal).map_err(failed)?;
-        if !is_loaded && session.weights().next().is_some() && !self.source.model.is_onnx() {
-            return Err(Failure::input("the model's weights have no values: give them with `--weights FILE`"));
+        let missing = self.arguments.weights.load(&mut session, 0, terminal).map_err(failed)?;
+        if !missing.is_empty() && !self.source.model.is_onnx() {
+            let what = "the model's weights have no values: give them with `--weights FILE`. They are";
+            return Err(Failure::input(format!("{what} {}", listed(&missing))));
         }
         Ok((session, dtype))
     }

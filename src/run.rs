@@ -78,9 +78,13 @@ pub fn run(arguments: &Run, terminal: &Terminal) -> Result<(), Failure> {
     placement::detail(session.plan(), &device, terminal);
     check_outputs(arguments, &session)?;
     let inputs = inputs(arguments, &source, &session, given)?;
-    let is_loaded = arguments.weights.load(&mut session, terminal).map_err(|error| source.failed(&error))?;
-    if !is_loaded && !source.model.is_onnx() {
-        initialise(arguments.random, &source, &mut session)?;
+    let seed = arguments.random.unwrap_or_default();
+    let missing = arguments.weights.load(&mut session, seed, terminal).map_err(|error| source.failed(&error))?;
+    if !missing.is_empty() && !source.model.is_onnx() {
+        if !arguments.weights.is_empty() && arguments.random.is_some() {
+            terminal.note_initialised(&missing);
+        }
+        initialise(arguments.random, &source, &mut session, &missing)?;
     }
     let started = Instant::now();
     let outputs = match &arguments.trace {
@@ -109,24 +113,22 @@ pub fn run(arguments: &Run, terminal: &Terminal) -> Result<(), Failure> {
     print(text.as_bytes())
 }
 
-/// Initialises the weights with the seed of `--random`. Without it, the program must have none.
-fn initialise(seed: Option<u64>, source: &Source, session: &mut Session) -> Result<(), Failure> {
+/// Initialises the missing weights with the seed of `--random`. Fails without it.
+fn initialise(seed: Option<u64>, source: &Source, session: &mut Session, missing: &[String]) -> Result<(), Failure> {
     if let Some(seed) = seed {
         let initialised = session.seed(seed, 0).and_then(|()| session.initialise(seed));
         return initialised.map_err(|error| source.failed(&error));
     }
-    if session.weights().next().is_none() {
-        return Ok(());
-    }
-    let weights: String = session.weights().map(|(path, ty)| format!("\n  {path}  {ty}")).collect();
+    let missing: HashSet<&str> = missing.iter().map(String::as_str).collect();
+    let weights = session.weights().filter(|(path, _)| missing.contains(path));
+    let weights: String = weights.map(|(path, ty)| format!("\n  {path}  {ty}")).collect();
     let how = "give them with `--weights FILE`, or first values with `--random SEED`";
     Err(Failure::input(format!("the program's weights have no values: {how}. They are{weights}")))
 }
 
 /// Returns the files that the command reads.
 fn read_files(arguments: &Run) -> Vec<&Path> {
-    let files = [&arguments.file].into_iter().chain(&arguments.weights.file).map(PathBuf::as_path);
-    files.chain(arguments.inputs.files()).collect()
+    [&*arguments.file].into_iter().chain(arguments.weights.files()).chain(arguments.inputs.files()).collect()
 }
 
 /// Checks that the files to write can be written, and that none of them is one that is read.

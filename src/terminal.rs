@@ -5,9 +5,10 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use tile_lang::Sources;
 use tile_lang::diagnostic::Diagnostic;
+use tile_lang::{Sources, listed};
 use tile_runtime::data::{self, write_whole};
+use tile_runtime::weights::LoadReport;
 use tile_runtime::{Blame, Device, Error};
 
 /// The options of all commands: verbosity, colour and permitted imports.
@@ -99,13 +100,20 @@ impl Terminal {
         device.warnings().iter().for_each(|warning| self.note_once(warning));
     }
 
-    /// Notes the entries of a weights file that match no weight.
-    pub fn note_unused(&self, file: &Path, unused: &[String]) {
-        const SHOWN: usize = 3;
-        let Some(last) = unused.len().checked_sub(1) else { return };
-        let names: Vec<String> = unused.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
-        let more = if last >= SHOWN { format!(" and {} more", last + 1 - SHOWN) } else { String::new() };
-        self.note(&format!("{}: no weight takes {}{more}", file.display(), names.join(", ")));
+    /// Notes the entries of files that no weight takes.
+    pub fn note_unused(&self, report: &LoadReport) {
+        for (file, names) in &report.unused {
+            let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+            self.note(&format!("{}: no weight takes {}", file.display(), listed(&names)));
+        }
+    }
+
+    /// Notes the weights that no file filled.
+    pub fn note_initialised(&self, missing: &[String]) {
+        if !missing.is_empty() {
+            let names: Vec<String> = missing.iter().map(|name| format!("`{name}`")).collect();
+            self.note(&format!("no file has {}: initialised", listed(&names)));
+        }
     }
 
     /// Prints a detail, with `--verbose` only.

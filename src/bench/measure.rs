@@ -84,7 +84,7 @@ pub fn measure(
 ) -> Result<(Measurement, Option<Traced>), Failure> {
     let sizes = &inputs.sizes;
     let taken = inputs.input.first().map(|(name, _)| format!("input `{name}`"));
-    if let (Some(_), Some(what)) = (case.training, taken.or(wanted.weights.file.as_ref().map(|_| "weights".into()))) {
+    if let (Some(_), Some(what)) = (case.training, taken.or((!wanted.weights.is_empty()).then(|| "weights".into()))) {
         return Err(Failure::usage(format!("`{}` trains on data of its own, and takes no {what}", case.workload)));
     }
     let load = || match case.text {
@@ -190,7 +190,7 @@ fn ready(
     let mut given = inputs.read(source)?;
     let mut session = builder(case, inputs, source, device, &given)?.build().map_err(failed)?;
     session.initialise(SEED).map_err(failed)?;
-    weights.load(&mut session, terminal).map_err(failed)?;
+    weights.load(&mut session, SEED, terminal).map_err(failed)?;
     let types: Vec<_> = session.inputs().map(|(name, ty)| (name.to_string(), ty.clone())).collect();
     for (name, ty) in types {
         let tensor = given.remove(&name).or_else(|| random(ty.clone(), &name, SEED));

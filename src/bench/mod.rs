@@ -97,7 +97,7 @@ pub fn bench(arguments: &Bench, started: Instant, terminal: &Terminal) -> Result
     let cases = cases(arguments)?;
     arguments.plot.iter().try_for_each(|path| has_extension("--plot", path, &["svg"]))?;
     let written: Vec<&Path> = arguments.plot.iter().chain(&arguments.trace).map(PathBuf::as_path).collect();
-    let files = arguments.inputs.files().chain(arguments.weights.file.as_deref());
+    let files = arguments.inputs.files().chain(arguments.weights.files());
     let read: Vec<&Path> = [&*arguments.what].into_iter().chain(files).collect();
     loses_nothing(&read, &written)?;
     arguments.trace.iter().try_for_each(|path| has_extension("--trace", path, &["json"]))?;

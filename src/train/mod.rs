@@ -149,7 +149,8 @@ pub fn train(arguments: &Train, terminal: &Terminal) -> Result<(), Failure> {
         fit = fit.validation(validation);
     }
     let result = trainer.fit(&*samples.train, fit);
-    arguments.weights.file.iter().for_each(|file| terminal.note_unused(file, trainer.unused_entries()));
+    terminal.note_unused(trainer.load_report());
+    terminal.note_initialised(&trainer.load_report().missing);
     // The epochs before an error are drawn, too.
     let plot = arguments.plot.as_ref().filter(|_| !trainer.history().is_empty());
     let drawn = plot.map_or(Ok(()), |path| curves::draw(trainer.history(), path));
@@ -240,7 +241,8 @@ fn outputs<'a>(arguments: &'a Train) -> Result<(), Failure> {
     let read: Vec<&Path> = [&*arguments.file, &*arguments.data].into_iter().chain(validation).collect();
     loses_nothing(&read, &written)?;
     // The file of `--weights` or `--resume` may be saved over, but not by the plot or the log.
-    loses_nothing(&paths(&[&arguments.weights.file, &arguments.resume]), &paths(&[&arguments.plot, &arguments.log]))?;
+    let loaded: Vec<&Path> = arguments.weights.files().chain(arguments.resume.as_deref()).collect();
+    loses_nothing(&loaded, &paths(&[&arguments.plot, &arguments.log]))?;
     arguments.log.iter().try_for_each(|path| has_extension("--log", path, &["jsonl", "json", "csv"]))
 }
 

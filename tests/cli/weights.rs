@@ -127,6 +127,104 @@ fn entries_that_the_program_does_not_have() {
     assert!(missing.code == 1 && missing.err.contains("is missing"), "{}", missing.err);
 }
 
+const PARTS: &str = "
+layer Part()(X[N, K]) -> (Y) { hidden = Dense(5, activation = relu); head = Dense(2, use_bias = false); Y = X |> hidden |> head; }
+model Network(X[N, 3]) -> (Y) { base = Part(); Y = X |> base; Z = Y |> Dense(2, name = last); }";
+
+/// Runs a network in which the golden one is the layer `base`.
+fn run_base(name: &str, options: &[&str]) -> crate::tilec::Run {
+    let network = program(name, &PARTS.replace("-> (Y) { base", "-> (Y, Z) { base"));
+    let out = empty_folder(name);
+    let arguments = ["run", network.to_str().unwrap(), "--input", "X=tests/golden/weights/X.npy", "--device", "cpu"];
+    let output = ["--output-dir", out.to_str().unwrap()];
+    let run = tilec(arguments.into_iter().chain(output).chain(options.iter().copied()));
+    if run.code == 0 {
+        for (a, b) in array(out.join("Y.npy")).to_f64s().iter().zip(array("tests/golden/weights/Y.npy").to_f64s()) {
+            // Two sums of a few products of about 1, each rounded to f32.
+            assert!((a - b).abs() < 1e-5, "{a}, not {b}");
+        }
+    }
+    run
+}
+
+#[test]
+fn a_file_fills_a_part_of_the_program() {
+    let base = "base=tests/golden/weights/network.npz";
+    let run = run_base("weights-base", &["--weights", base, "--partial"]).ok();
+    assert_eq!(run.notes(), ["note: no file has `last.Kernel`, `last.Bias`: initialised"]);
+    run_base("weights-base", &["--weights", base, "--random", "1"]).ok();
+    let fails = |options: &[&str]| {
+        let run = run_base("weights-base", options);
+        assert_eq!(run.code, 1);
+        run.err
+    };
+    assert_snapshot!(fails(&["--weights", base]), @"");
+    assert_snapshot!(fails(&["--weights", "bsae=tests/golden/weights/network.npz"]), @"");
+    assert_snapshot!(fails(&["--weights", "tests/golden/weights/network.npz#hiden"]), @"");
+    assert_snapshot!(fails(&["--weights", base, "--weights", base]), @"");
+    assert_snapshot!(fails(&["--weights", "base.head=tests/golden/weights/network.npz#hidden", "--partial"]), @"");
+}
+
+#[test]
+fn parts_of_files_fill_parts_of_the_program() {
+    let hidden = "base.hidden=tests/golden/weights/network.npz#hidden";
+    let head = "base.head=tests/golden/weights/compressed.npz#head";
+    run_base("weights-parts", &["--weights", hidden, "--weights", head, "--partial"]).ok();
+    // A longer path takes its weights from the file for a shorter one, which may lack them.
+    let part = "base=tests/golden/weights/part-1.safetensors";
+    let bias = "base.hidden=tests/golden/weights/network.npz#hidden";
+    run_base("weights-parts", &["--weights", part, "--weights", bias, "--weights", head, "--random", "1"]).ok();
+}
+
+#[test]
+fn a_map_gives_entries_the_paths_of_weights() {
+    let folder = empty_folder("weights-map-files");
+    std::fs::create_dir_all(&folder).unwrap();
+    let map = folder.join("names.txt");
+    let run = |text: &str| {
+        std::fs::write(&map, text).unwrap();
+        let file = "tests/golden/weights/network.npz";
+        let options = ["--weights", file, "--partial", "--weights-map", map.to_str().unwrap()];
+        let mut run = run_base("weights-map", &options);
+        run.err = run.err.replace(map.to_str().unwrap(), "names.txt");
+        run
+    };
+    let text = "# the golden network\nhidden.* = base.hidden.*\nhead.Kernel = base.head.Kernel\n";
+    assert_eq!(run(text).ok().notes(), ["note: no file has `last.Kernel`, `last.Bias`: initialised"]);
+    assert_snapshot!(run("hidden.* = base.hidden.*\nhed.Kernel = base.head.Kernel").err, @"");
+    assert_snapshot!(run("head.Kernel = base.head.Kernal").err, @"");
+    assert_snapshot!(run("head.Kernel").err, @"");
+}
+
+/// Training begins with the file's weights in `base`, and reports the others as initialised.
+#[test]
+fn training_begins_with_a_part_and_evaluation_lacks_nothing() {
+    let train = "\ntrain Network { loss = MeanSquaredError(); optimizer = SGD(0.0); epochs = 1; }";
+    let network = program("weights-train", &format!("{}{train}", PARTS.replace("Z = Y", "Y = Y")));
+    let folder = empty_folder("weights-train-files");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::copy("tests/golden/weights/X.npy", folder.join("x.npy")).unwrap();
+    std::fs::copy("tests/golden/weights/Y.npy", folder.join("y.npy")).unwrap();
+    let saved = folder.join("trained.npz");
+    let (network, saved) = (network.to_str().unwrap(), saved.to_str().unwrap());
+    let data = ["--data", folder.to_str().unwrap(), "--device", "cpu", "--weights"];
+    let train =
+        ["train", network, "--save", saved].into_iter().chain(data).chain(["base=tests/golden/weights/network.npz"]);
+    let notes = tilec(train).ok().notes().concat();
+    assert!(notes.contains("no file has `last.Kernel`, `last.Bias`: initialised"), "{notes}");
+    let mut files =
+        ["tests/golden/weights/network.npz", saved].map(|file| tile_runtime::weights::WeightsFile::open(file).unwrap());
+    for number in 0..files[0].tensors().len() {
+        let path = format!("base.{}", files[0].tensors()[number].0);
+        let trained = files[1].tensors().iter().position(|(name, _)| *name == path).unwrap();
+        let (before, after) = (files[0].read(number).unwrap(), files[1].read(trained).unwrap());
+        // The file has f64, and the program f32.
+        assert!(before.to_f64s().iter().zip(after.to_f64s()).all(|(a, b)| (a - b).abs() < 1e-6), "{path}");
+    }
+    let evaluate = ["evaluate", network].into_iter().chain(data).chain([saved]);
+    assert!(!tilec(evaluate).ok().notes().concat().contains("initialised"));
+}
+
 #[test]
 fn what_is_saved_can_be_loaded() {
     let model = Model::compile(NETWORK).unwrap();

@@ -1,7 +1,6 @@
 //! Files of weights with the state to resume a run: the optimizer's weights and the progress of
 //! training.
 
-use std::collections::HashMap;
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -11,9 +10,10 @@ use tile_compiler::tensor::{Tensor, TensorType};
 
 use super::fit::Epoch;
 use super::reading::Reading;
+use super::steps::{Loaded, LoadedFile};
 use super::trainer::Trainer;
 use crate::error::Error;
-use crate::weights::{self, Titles, WeightsFile};
+use crate::weights::{self, Entries, LoadOptions, LoadReport, WeightsFile, WeightsSource};
 
 /// The entry with the progress of training, an i64[7]:
 ///
@@ -82,30 +82,35 @@ impl Trainer {
     /// [`Error::Weights`] if the file cannot be read. Missing or wrong weights are found when the
     /// model is compiled, with the first batch.
     pub fn load(&mut self, path: impl AsRef<Path>) -> Result<(), Error> {
-        self.load_from(path.as_ref(), false)
+        self.load_with(&LoadOptions::file(path.as_ref()))
     }
 
-    /// Loads the model's weights from a file that may have additional entries, unless it is a file
-    /// of Keras.
+    /// Loads the model's weights from several files, from parts of files or into parts of the
+    /// model. Weights in no target, and with [`LoadOptions::partial`] those that the files lack,
+    /// are initialised.
     ///
     /// # Errors
     /// As [`Trainer::load`].
-    pub fn load_allowing_extra(&mut self, path: impl AsRef<Path>) -> Result<(), Error> {
-        self.load_from(path.as_ref(), true)
-    }
-
-    fn load_from(&mut self, path: &Path, allow_extra: bool) -> Result<(), Error> {
-        let Read { mut values, titles, classes, .. } = read(path)?;
-        self.classes = classes;
-        values.retain(|name, _| !name.starts_with("train."));
+    pub fn load_with(&mut self, options: &LoadOptions) -> Result<(), Error> {
+        let mut files = Vec::with_capacity(options.sources.len());
+        self.classes.clear();
+        for source in &options.sources {
+            let Read { mut file, classes, .. } = read(source)?;
+            if source.target.is_none() && source.part.is_none() {
+                self.classes = classes;
+            }
+            file.remove_all(|name| name.starts_with("train."));
+            files.push(file);
+        }
         self.running.clear();
         self.adapted = true;
-        self.steps.load(path, values, (false, allow_extra), titles)
+        self.steps.load(Loaded { files, options: options.clone(), all: false })
     }
 
-    /// Returns the entries of the loaded file that match no weight, once the model is compiled.
-    pub fn unused_entries(&self) -> &[String] {
-        &self.steps.unused
+    /// Returns the entries and weights without a counterpart in the loaded files, once the model is
+    /// compiled.
+    pub fn load_report(&self) -> &LoadReport {
+        &self.steps.report
     }
 
     /// Resumes the run that wrote the file, as if it had never stopped.
@@ -114,7 +119,8 @@ impl Trainer {
     /// The errors of [`Trainer::load`], or if the file has weights only.
     pub fn resume(&mut self, path: impl AsRef<Path>) -> Result<(), Error> {
         let path = path.as_ref();
-        let Read { values, progress, history, classes, .. } = read(path)?;
+        let options = LoadOptions::file(path);
+        let Read { file, progress, history, classes } = read(&WeightsSource::new(path))?;
         let progress = progress.as_deref().and_then(<[i64]>::first_chunk::<7>);
         let Some(&[epoch, seen, step, seed, rate, samples, batch]) = progress else {
             let what = "it has weights alone, and does not say how far training was; training can begin with them (`--weights`)";
@@ -129,33 +135,49 @@ impl Trainer {
         self.begun = (samples.max(0) as usize, batch.max(0) as usize);
         let history = history.and_then(|history| read_history(history.bytes()));
         self.history = history.ok_or_else(|| Error::Weights(weights::error(path, "its history is damaged")))?;
-        self.steps.load(path, values, (true, false), None)
+        self.steps.load(Loaded { files: vec![file], options, all: true })
     }
 }
 
 /// The content of a file.
 struct Read {
-    values: HashMap<String, Tensor>,
+    file: LoadedFile,
     /// The numbers of [`PROGRESS`].
     progress: Option<Vec<i64>>,
     /// [`HISTORY`]
     history: Option<Tensor>,
     /// The names of [`CLASSES`].
     classes: Vec<String>,
-    titles: Option<Titles>,
 }
 
-fn read(path: &Path) -> Result<Read, Error> {
-    let mut file = WeightsFile::open(path).map_err(Error::Weights)?;
-    let mut values = HashMap::new();
-    for number in 0..file.tensors().len() {
-        let tensor = file.read(number).map_err(Error::Weights)?;
-        values.insert(file.tensors()[number].0.clone(), tensor);
+fn read(source: &WeightsSource) -> Result<Read, Error> {
+    let mut opened = WeightsFile::open(&source.file).map_err(Error::Weights)?;
+    let entries = Entries::of(source, &opened);
+    let mut values = Vec::with_capacity(entries.tensors.len());
+    for number in 0..entries.tensors.len() {
+        values.push(Some(opened.read(number).map_err(Error::Weights)?));
     }
-    let (progress, history) = (values.remove(PROGRESS), values.remove(HISTORY));
+    let mut file = LoadedFile { entries, values };
+    let (progress, history) = (file.remove(PROGRESS), file.remove(HISTORY));
     let progress = progress.map(|tensor| tensor.scalars().map(Scalar::to_i64).collect());
-    let classes = read_classes(path, values.remove(CLASSES).as_ref())?;
-    Ok(Read { values, progress, history, classes, titles: file.titles().cloned() })
+    let classes = read_classes(&source.file, file.remove(CLASSES).as_ref())?;
+    Ok(Read { file, progress, history, classes })
+}
+
+impl LoadedFile {
+    /// Removes an entry, and returns its value.
+    fn remove(&mut self, name: &str) -> Option<Tensor> {
+        let number = self.entries.tensors.iter().position(|(entry, _)| entry == name)?;
+        self.entries.tensors.remove(number);
+        self.values.remove(number)
+    }
+
+    /// Removes all entries whose name meets the condition.
+    fn remove_all(&mut self, is_removed: impl Fn(&str) -> bool) {
+        let mut kept = self.entries.tensors.iter().map(|(name, _)| !is_removed(name)).collect::<Vec<_>>().into_iter();
+        self.values.retain(|_| kept.next().unwrap_or(true));
+        self.entries.tensors.retain(|(name, _)| !is_removed(name));
+    }
 }
 
 /// Parses the entry [`CLASSES`] of a file.

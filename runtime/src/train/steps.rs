@@ -7,7 +7,6 @@
 //!   host has only the values that the next step with such a weight takes.
 
 use std::collections::{HashMap, HashSet};
-use std::path::{Path, PathBuf};
 
 use tile_compiler::dtype::DType;
 use tile_compiler::graph::Graph;
@@ -22,7 +21,7 @@ use crate::builder;
 use crate::error::Error;
 use crate::session::{Session, first_values};
 use crate::store::Store;
-use crate::weights::{self, Titles};
+use crate::weights::{self, Assigned, Entries, LoadOptions, LoadReport, Pair};
 
 /// The maximum number of compiled steps.
 const MOST: usize = 4;
@@ -76,20 +75,33 @@ pub struct Steps {
     zeros: HashMap<String, Tensor>,
     /// The layers that adapt to the data. Filled when a step of training is compiled.
     pub adapts: Vec<String>,
-    /// The file of the `given` values, until a compiled step has checked them.
+    /// The values of files, until a compiled step has checked them.
     loaded: Option<Loaded>,
-    /// The entries of the last file that match no weight.
-    pub unused: Vec<String>,
+    /// The entries and weights without a counterpart, of the last files.
+    pub report: LoadReport,
 }
 
-/// The entries of a loaded file, to be checked.
-struct Loaded {
-    file: PathBuf,
-    types: Vec<(String, TensorType)>,
-    all: bool,
-    allow_extra: bool,
-    /// The names in a file of Keras.
-    titles: Option<Titles>,
+/// The values of loaded files, to be checked.
+pub struct Loaded {
+    pub files: Vec<LoadedFile>,
+    pub options: LoadOptions,
+    /// Whether the optimizer's weights are loaded, too.
+    pub all: bool,
+}
+
+/// The entries of a file, and their values until a weight takes them.
+pub struct LoadedFile {
+    pub entries: Entries,
+    pub values: Vec<Option<Tensor>>,
+}
+
+impl Loaded {
+    /// Returns the values by the paths of their weights, if these are known without the program.
+    fn values(&self) -> impl Iterator<Item = (&String, &Tensor)> {
+        let is_plain = |file: &&LoadedFile| self.options.is_plain() && file.entries.titles.is_none();
+        let named = self.files.iter().filter(is_plain).flat_map(|file| file.entries.tensors.iter().zip(&file.values));
+        named.filter_map(|((name, _), value)| Some((name, value.as_ref()?)))
+    }
 }
 
 impl Steps {
@@ -155,7 +167,9 @@ impl Steps {
 
     /// Returns the value of a weight, if it has one.
     pub fn value(&self, path: &str) -> Result<Option<Tensor>, Error> {
-        if let Some(value) = self.given.get(path) {
+        let mut loaded = self.loaded.iter().flat_map(Loaded::values);
+        let loaded = loaded.find(|(name, _)| *name == path).map(|(_, value)| value);
+        if let Some(value) = loaded.or_else(|| self.given.get(path)) {
             return Ok(Some(value.clone()));
         }
         match self.last().filter(|step| step.weights.iter().any(|weight| weight.path == path)) {
@@ -167,11 +181,8 @@ impl Steps {
     /// Returns the values of a file loaded before any step was compiled, sorted by the paths of
     /// their weights.
     pub fn waiting(&self) -> Vec<(String, Tensor)> {
-        let has_paths = self.loaded.as_ref().is_some_and(|loaded| loaded.titles.is_none());
-        let mut values = match self.weights.is_empty() && has_paths {
-            true => self.given.iter().map(|(path, value)| (path.clone(), value.clone())).collect(),
-            false => Vec::new(),
-        };
+        let loaded = self.loaded.iter().filter(|_| self.weights.is_empty()).flat_map(Loaded::values);
+        let mut values: Vec<_> = loaded.map(|(path, value)| (path.clone(), value.clone())).collect();
         values.sort_by(|(a, _), (b, _)| a.cmp(b));
         values
     }
@@ -181,57 +192,43 @@ impl Steps {
         self.given = values;
     }
 
-    /// Replaces all weights with the values of a file: the model's, and with `all` the optimizer's,
-    /// too. `allow_extra` permits other entries. `titles` are the names in a file of Keras.
-    pub fn load(
-        &mut self,
-        file: &Path,
-        values: HashMap<String, Tensor>,
-        (all, allow_extra): (bool, bool),
-        titles: Option<Titles>,
-    ) -> Result<(), Error> {
-        let types = values.iter().map(|(path, tensor)| (path.clone(), tensor.ty().clone())).collect();
+    /// Replaces all weights with the values of files.
+    pub fn load(&mut self, loaded: Loaded) -> Result<(), Error> {
         let weights = std::mem::take(&mut self.weights);
-        *self = Steps { weights: weights.clone(), given: values, ..Steps::within(self.store.limit) };
-        let is_known = titles.is_none() || weights.is_empty();
-        self.loaded = Some(Loaded { file: file.to_owned(), types, all, allow_extra, titles });
-        // A file of Keras is checked now if the weights are known, so that saving before the next
-        // step writes paths instead of Keras' names.
-        if is_known { Ok(()) } else { self.check_loaded(&weights, Mode::Predict) }
+        *self = Steps { weights: weights.clone(), ..Steps::within(self.store.limit) };
+        let is_plain = loaded.options.is_plain() && loaded.files.iter().all(|file| file.entries.titles.is_none());
+        self.loaded = Some(loaded);
+        // Files with other names are checked now if the weights are known, so that saving before
+        // the next step writes paths.
+        if is_plain || weights.is_empty() { Ok(()) } else { self.check_loaded(&weights, Mode::Predict) }
     }
 
-    /// Checks that a loaded file has exactly the expected weights.
+    /// Checks that loaded files have the expected weights, and gives their values to these.
     fn check_loaded(&mut self, weights: &[Weight], mode: Mode) -> Result<(), Error> {
-        let Some(loaded) = self.loaded.take() else { return Ok(()) };
-        let with_optimizer = loaded.all && mode == Mode::Train;
-        let counted = loaded.types.iter().any(|(path, _)| path == Network::LOSS_SUM);
+        let Some(Loaded { mut files, options, all }) = self.loaded.take() else { return Ok(()) };
+        let with_optimizer = all && mode == Mode::Train;
+        let names = files.iter().flat_map(|file| &file.entries.tensors).map(|(name, _)| name.clone());
+        let names: HashSet<String> = names.collect();
+        let counted = names.contains(Network::LOSS_SUM);
         // The loss may be new in training, with weights that the file lacks.
-        let in_file = |path: &str| loaded.types.iter().any(|(name, _)| name == path);
         let wanted = |weight: &&Weight| match weight.role {
             Role::Model => true,
-            Role::Loss => loaded.all || mode == Mode::Evaluate || in_file(&weight.path),
+            Role::Loss => all || mode == Mode::Evaluate || names.contains(&weight.path),
             Role::Optimizer => with_optimizer,
             Role::Metric => with_optimizer && counted,
         };
         let expected = weights.iter().filter(wanted);
         let expected: Vec<_> = expected.map(|weight| (weight.path.clone(), weight.ty.clone())).collect();
-        let paths = weights::paths(&loaded.file, &expected, &loaded.types, loaded.titles.as_ref());
-        let mut found = Vec::new();
-        for (path, (name, ty)) in paths.map_err(Error::Weights)?.into_iter().zip(loaded.types) {
-            let wanted = expected.iter().find(|(wanted, _)| *wanted == path).map_or(ty.dtype, |(_, ty)| ty.dtype);
-            let value = self.given.remove(&name).and_then(|value| weights::converted(value, wanted));
-            self.given.extend(value.map(|value| (path.clone(), value)));
-            found.push((path, ty));
+        let entries: Vec<Entries> = files.iter().map(|file| file.entries.clone()).collect();
+        let assigned = weights::assign(&expected, &entries, &options, with_optimizer);
+        let Assigned { pairs, report } = assigned.map_err(Error::Weights)?;
+        let types: HashMap<&str, DType> = expected.iter().map(|(path, ty)| (path.as_str(), ty.dtype)).collect();
+        for Pair { file, entry, path } in pairs {
+            let Some(value) = files[file].values[entry].take() else { continue };
+            let dtype = types.get(path.as_str()).copied().unwrap_or(value.dtype());
+            self.given.extend(weights::converted(value, dtype).map(|value| (path, value)));
         }
-        let is_expected = |path: &str| expected.iter().any(|(wanted, _)| wanted == path);
-        found.retain(|(path, _)| is_expected(path) || with_optimizer || !weights::is_of_training(path));
-        found.sort_by(|(a, _), (b, _)| a.cmp(b));
-        let unused = weights::unused(&expected, &found, loaded.allow_extra).map_err(|what| {
-            let what = format!("it does not have the program's weights:\n  {what}");
-            Error::Weights(weights::error(&loaded.file, what))
-        })?;
-        unused.iter().for_each(|name| _ = self.given.remove(name));
-        self.unused = unused;
+        self.report = report;
         Ok(())
     }
 

@@ -6,15 +6,20 @@
 //! session as it was. Its tensors are read one by one, so there is never a second copy of all of
 //! them.
 
+mod assign;
+mod check;
 #[cfg(feature = "keras")]
 mod hdf5;
 mod keras;
 #[cfg(feature = "keras")]
 mod keras2;
+mod load;
+mod name_map;
 mod open;
+mod options;
 mod write;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
@@ -23,15 +28,18 @@ use std::path::{Path, PathBuf};
 use safetensors::tensor::Dtype;
 use tile_compiler::dtype::DType;
 use tile_compiler::tensor::{Tensor, TensorType};
-use tile_lang::{Limits, did_you_mean};
+use tile_lang::Limits;
 use zip::ZipArchive;
 
-use crate::error::{Error, Source};
+use crate::error::Source;
 use crate::files::npy;
 use crate::files::{Allowance, open_file};
-use crate::session::Session;
 
 pub use crate::error::WeightsError;
+#[cfg(feature = "train")]
+pub(crate) use assign::{Assigned, Entries, Pair, assign};
+pub use name_map::NameMap;
+pub use options::{LoadOptions, LoadReport, WeightsSource};
 pub use write::write;
 
 /// The format that a file's extension implies.
@@ -217,152 +225,10 @@ const DTYPES: [(DType, Dtype); 13] = [
     (DType::F64, Dtype::F64),
 ];
 
-/// Returns the program's paths of a file's tensors. They are the names in the file, except for a
-/// Keras file.
-pub(crate) fn paths(
-    file: &Path,
-    expected: &[(String, TensorType)],
-    found: &[(String, TensorType)],
-    titles: Option<&Titles>,
-) -> Result<Vec<String>, WeightsError> {
-    match titles {
-        Some(titles) => keras::paths(expected, found, titles).map_err(|what| error(file, what)),
-        None => Ok(found.iter().map(|(name, _)| name.clone()).collect()),
-    }
-}
-
-/// Returns whether an entry serves only training and evaluation: training state or a weight of a
-/// loss. Such an entry is ignored if the model has no weight of this name.
-pub(crate) fn is_of_training(path: &str) -> bool {
-    let first = path.split(['.', '[']).next().unwrap_or_default();
-    let number = first.strip_prefix("loss").map(|rest| rest.strip_prefix('_').unwrap_or(rest));
-    first == "train" || number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
-}
-
-/// Returns whether an entry is the counter that PyTorch writes beside the statistics of each batch
-/// normalization.
-fn is_counter(name: &str) -> bool {
-    name.rsplit('.').next() == Some("num_batches_tracked")
-}
-
-/// Returns the entries of a file that no weight takes.
-///
-/// # Errors
-/// Returns a text with the weights that are missing or have another shape or type, and the entries
-/// that the program lacks, except PyTorch's counters. With `allow_extra` such entries are no error.
-pub(crate) fn unused(
-    expected: &[(String, TensorType)],
-    found: &[(String, TensorType)],
-    allow_extra: bool,
-) -> Result<Vec<String>, String> {
-    let (mut lines, mut unknown, mut unused) = (Vec::new(), Vec::new(), Vec::new());
-    let by_name: HashMap<&str, &TensorType> = found.iter().rev().map(|(name, ty)| (name.as_str(), ty)).collect();
-    const SHOWN: usize = 12;
-    let paths_in_order = || expected.iter().map(|(path, _)| path.as_str());
-    let paths: HashSet<&str> = expected.iter().map(|(path, _)| path.as_str()).collect();
-    for (path, ty) in expected {
-        match by_name.get(path.as_str()) {
-            None => lines.push(format!("`{path}`, {ty}, is missing")),
-            Some(found) if !fits(ty, found) => {
-                lines.push(format!("`{path}` must be {ty}, and is {found}"));
-            }
-            Some(_) => {}
-        }
-    }
-    let is_missing = !lines.is_empty();
-    for (name, ty) in found {
-        if paths.contains(name.as_str()) {
-            continue;
-        }
-        unused.push(name.clone());
-        // If weights are missing, an extra entry may be one of them under another name, so it is
-        // shown.
-        if is_counter(name) || (allow_extra && !is_missing) {
-            continue;
-        }
-        // Only the shown entries need a suggestion.
-        let is_shown = unknown.len() < SHOWN;
-        let guess = did_you_mean(name, paths_in_order().filter(|_| is_shown));
-        let guess = guess.map_or(String::new(), |guess| format!("; {guess}"));
-        unknown.push(format!("`{name}`, {ty}, is no weight of the program{guess}"));
-    }
-    let has_extra_alone = lines.is_empty() && !unknown.is_empty();
-    for lines in [&mut lines, &mut unknown] {
-        let more = lines.len().saturating_sub(SHOWN);
-        lines.truncate(SHOWN);
-        if more > 0 {
-            lines.push(format!("and {more} more like these"));
-        }
-    }
-    lines.extend(unknown);
-    if has_extra_alone {
-        lines.push("help: pass `--allow-extra` to leave out what the program does not have".into());
-    }
-    if lines.is_empty() { Ok(unused) } else { Err(lines.join("\n  ")) }
-}
-
-/// Returns whether a weight can take an entry. Float types are converted to each other.
-fn fits(expected: &TensorType, found: &TensorType) -> bool {
-    expected.shape == found.shape
-        && (expected.dtype == found.dtype || (expected.dtype.is_float() && found.dtype.is_float()))
-}
-
 /// Converts a tensor to another type. Returns `None` if it is too large.
 pub(crate) fn converted(tensor: Tensor, dtype: DType) -> Option<Tensor> {
     if tensor.dtype() == dtype {
         return Some(tensor);
     }
     Tensor::from_scalars(TensorType::new(dtype, tensor.shape()), tensor.scalars())
-}
-
-impl Session {
-    /// Loads all weights from a .safetensors or .npz file by their paths, or from a .h5 file by its
-    /// layers. Floats are converted to the weight's type. Returns the entries that no weight takes:
-    /// PyTorch's `num_batches_tracked`.
-    ///
-    /// # Errors
-    /// Returns [`Error::Weights`] with all entries that are missing, unknown to the program or of
-    /// another shape. No weight has changed then. If reading fails later, the preceding weights
-    /// have changed.
-    pub fn load(&mut self, path: impl AsRef<Path>) -> Result<Vec<String>, Error> {
-        self.load_from(path.as_ref(), false)
-    }
-
-    /// Does the same, but allows extra entries, except in a Keras file.
-    pub fn load_allowing_extra(&mut self, path: impl AsRef<Path>) -> Result<Vec<String>, Error> {
-        self.load_from(path.as_ref(), true)
-    }
-
-    fn load_from(&mut self, path: &Path, allow_extra: bool) -> Result<Vec<String>, Error> {
-        let mut file = WeightsFile::open(path).map_err(Error::Weights)?;
-        let expected: Vec<(String, TensorType)> =
-            self.weights().map(|(path, ty)| (path.to_owned(), ty.clone())).collect();
-        let paths = paths(path, &expected, file.tensors(), file.titles()).map_err(Error::Weights)?;
-        // Entries that serve only training are ignored.
-        let types = file.tensors().iter().map(|(_, ty)| ty.clone());
-        let expected_types: HashMap<&str, &TensorType> =
-            expected.iter().map(|(path, ty)| (path.as_str(), ty)).collect();
-        let is_left_out = |name: &str| is_of_training(name) && !expected_types.contains_key(name);
-        let found: Vec<_> = paths.iter().cloned().zip(types).filter(|(name, _)| !is_left_out(name)).collect();
-        let unused = unused(&expected, &found, allow_extra).map_err(|what| {
-            Error::Weights(error(path, format!("it does not have the program's weights:\n  {what}")))
-        })?;
-        for (number, name) in paths.iter().enumerate() {
-            let Some(ty) = expected_types.get(name.as_str()) else { continue };
-            let tensor = file.read(number).map_err(Error::Weights)?;
-            if let Some(tensor) = converted(tensor, ty.dtype) {
-                self.set(name, &tensor)?;
-            }
-        }
-        Ok(unused)
-    }
-
-    /// Saves all weights by path to a .safetensors or .npz file.
-    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
-        let mut tensors = Vec::new();
-        for name in self.weights().map(|(path, _)| path.to_owned()).collect::<Vec<_>>() {
-            tensors.push((name.clone(), self.get(&name)?));
-        }
-        write(path.as_ref(), &tensors)
-    }
 }
