@@ -215,7 +215,7 @@ fn callbacks() {
     assert_eq!(trainer.fit(&self::line(), Fit::epochs(2)).unwrap(), []);
     let fit = Fit::epochs(100).callback(EarlyStopping::new(Monitor::of("val_acuracy"), 2));
     let error = trainer.fit(&self::line(), fit).unwrap_err().to_string();
-    assert_eq!(error, "there is no result `val_acuracy` to watch; there are loss, largest");
+    assert_eq!(error, "unknown result `val_acuracy` to watch: there are loss, largest");
 }
 
 #[test]

@@ -63,6 +63,7 @@ pub struct Progress<'t> {
     pub elapsed: Duration,
     /// Set this to end training after the callback.
     pub stop: bool,
+    has_validation: bool,
     trainer: &'t mut Trainer,
 }
 
@@ -70,6 +71,14 @@ impl Progress<'_> {
     /// Returns the mean loss and the metrics of the epoch so far. Waits for the device.
     pub fn so_far(&mut self) -> Result<Vec<(String, Reading)>, Error> {
         self.trainer.results()
+    }
+
+    /// Returns [`Progress::so_far`], and the same results under the names that those of the
+    /// validation will have, if there is one. Waits for the device.
+    pub(super) fn results_of_epoch(&mut self) -> Result<Vec<(String, Reading)>, Error> {
+        let training = self.so_far()?;
+        let validation = if self.has_validation { training.clone() } else { Vec::new() };
+        Ok(Epoch { epoch: self.epoch, training, validation, seconds: 0.0 }.results().collect())
     }
 
     /// Returns the trainer.
@@ -243,7 +252,8 @@ impl Run<'_, '_> {
 
     fn progress<'t>(&self, trainer: &'t mut Trainer, epoch: usize, step: usize, began: Instant) -> Progress<'t> {
         let (epochs, steps, elapsed) = (self.epochs, self.steps(), began.elapsed());
-        Progress { epoch, epochs, step, steps, elapsed, stop: false, trainer }
+        let has_validation = self.validated.is_some();
+        Progress { epoch, epochs, step, steps, elapsed, stop: false, has_validation, trainer }
     }
 
     /// Checks that a run that was stopped within an epoch has the same samples and batches again.

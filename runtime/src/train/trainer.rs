@@ -195,6 +195,11 @@ impl Trainer {
         self.steps.last()?.session.plan()
     }
 
+    /// Returns the factor by which callbacks have multiplied the program's learning rate.
+    pub fn rate_factor(&self) -> f64 {
+        self.rate
+    }
+
     /// Returns the number of elements of the model's weights that training changes. It is 0 before
     /// the first step.
     pub fn parameters(&self) -> usize {
