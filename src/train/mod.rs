@@ -2,6 +2,7 @@
 
 mod curves;
 mod progress;
+mod watch;
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -9,9 +10,7 @@ use std::path::{Path, PathBuf};
 use tile_lang::listed;
 use tile_runtime::Error;
 use tile_runtime::data::folder;
-use tile_runtime::train::{
-    Callback, Checkpoint, ColumnRole, Dataset, EarlyStopping, Epoch, Fit, Log, Monitor, Progress, Trainer, Validation,
-};
+use tile_runtime::train::{Callback, Checkpoint, ColumnRole, Dataset, Epoch, Fit, Log, Progress, Trainer, Validation};
 
 use crate::arguments::Sizes;
 use crate::devices::DeviceOptions;
@@ -21,6 +20,7 @@ use crate::terminal::{Failure, Terminal, can_be_written, has_extension, loses_no
 use crate::tune::Tuned;
 use crate::weights::WeightsOptions;
 use progress::Line;
+use watch::{Watch, patience_ended};
 
 #[derive(clap::Args)]
 pub struct Train {
@@ -49,16 +49,11 @@ pub struct Train {
     /// Write the weights to this file after each epoch, with the state for `--resume`
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
-    /// Write the weights to this file after each epoch with the smallest validation loss so far (or
-    /// loss, without validation)
-    #[arg(long, value_name = "FILE")]
-    save_best: Option<PathBuf>,
     /// Continue the run that saved this file
     #[arg(long, value_name = "FILE", conflicts_with = "weights")]
     resume: Option<PathBuf>,
-    /// Stop after this many epochs without a smaller validation loss (or loss, without validation)
-    #[arg(long, value_name = "EPOCHS")]
-    patience: Option<usize>,
+    #[command(flatten)]
+    watch: Watch,
     /// Write a line for each epoch: JSON, or CSV if the name ends in .csv
     #[arg(long, value_name = "FILE.jsonl|FILE.csv")]
     log: Option<PathBuf>,
@@ -124,16 +119,12 @@ pub fn train(arguments: &Train, terminal: &Terminal) -> Result<(), Failure> {
     arguments.tuned.apply(&device, terminal, |tune| trainer.tune(&*samples.train, batch_size, tune).map_err(failed))?;
     interrupt::watch()?;
     let mut fit = Fit::epochs(epochs).callback(Line::new(terminal, &device)).callback(Interrupt);
-    let watched = if validation.is_some() { "val_loss" } else { "loss" };
-    // The best checkpoint comes before the last: a run killed between them repeats the epoch.
-    if let Some(path) = &arguments.save_best {
-        fit = fit.callback(Checkpoint::best(path, Monitor::of(watched)));
-    }
+    let monitor = arguments.watch.monitor(validation.is_some());
+    // The best checkpoint comes before the last: a run killed between them repeats the epoch. A
+    // checkpoint has the learning rate of the next epoch.
+    fit = arguments.watch.apply(fit, &monitor, terminal);
     if let Some(path) = &arguments.save {
         fit = fit.callback(Checkpoint::last(path));
-    }
-    if let Some(patience) = arguments.patience {
-        fit = fit.callback(EarlyStopping::new(Monitor::of(watched), patience));
     }
     // The log comes after the checkpoints: a full disk must not cost weights.
     if let Some(path) = &arguments.log {
@@ -168,8 +159,8 @@ pub fn train(arguments: &Train, terminal: &Terminal) -> Result<(), Failure> {
         stopped(&mut trainer, arguments, terminal).map_err(failed)?;
         return Err(Failure::interrupted());
     }
-    match arguments.patience {
-        Some(patience) if done < epochs => terminal.note(&patience_ended(trainer.history(), watched, patience)),
+    match arguments.watch.patience {
+        Some(patience) if done < epochs => terminal.note(&patience_ended(trainer.history(), &monitor, patience)),
         _ if made.is_empty() => terminal.note(&format!(
             "nothing was trained: of {epochs} epochs {done} are made, and `--epochs` counts those that were made before"
         )),
@@ -185,7 +176,7 @@ pub fn train(arguments: &Train, terminal: &Terminal) -> Result<(), Failure> {
 fn note_written(arguments: &Train, terminal: &Terminal) {
     let files = [
         ("weights", &arguments.save),
-        ("best weights", &arguments.save_best),
+        ("best weights", &arguments.watch.save_best),
         ("log", &arguments.log),
         ("plot", &arguments.plot),
     ];
@@ -222,10 +213,11 @@ impl Validated {
 /// Checks before training that the outputs can be written.
 fn outputs<'a>(arguments: &'a Train) -> Result<(), Failure> {
     arguments.sizes.refuse_shapes("train")?;
+    arguments.watch.check()?;
     let weights: &[&str] = &["safetensors", "npz"];
     let named = [
         ("--save", &arguments.save, weights),
-        ("--save-best", &arguments.save_best, weights),
+        ("--save-best", &arguments.watch.save_best, weights),
         ("--plot", &arguments.plot, &["svg"]),
     ];
     for (option, path, extensions) in named {
@@ -235,7 +227,7 @@ fn outputs<'a>(arguments: &'a Train) -> Result<(), Failure> {
     }
     let paths =
         |files: &[&'a Option<PathBuf>]| -> Vec<&'a Path> { files.iter().filter_map(|path| path.as_deref()).collect() };
-    let written = paths(&[&arguments.save, &arguments.save_best, &arguments.plot, &arguments.log]);
+    let written = paths(&[&arguments.save, &arguments.watch.save_best, &arguments.plot, &arguments.log]);
     written.iter().try_for_each(|path| can_be_written(path))?;
     let validation = arguments.validation.as_deref().map(Path::new);
     let read: Vec<&Path> = [&*arguments.file, &*arguments.data].into_iter().chain(validation).collect();
@@ -281,15 +273,6 @@ fn growth(history: &[Epoch]) -> Option<String> {
             "the loss has grown from {first:.4} to {last:.4}: the learning rate is probably too high; try a tenth of it"
         )
     })
-}
-
-/// Formats the note for training that `--patience` ended.
-fn patience_ended(history: &[Epoch], watched: &str, patience: usize) -> String {
-    let values = history.iter().filter_map(|epoch| Some((epoch.epoch + 1, epoch.get(watched)?)));
-    let best =
-        values.filter(|(_, value)| !value.is_nan()).reduce(|best, next| if next.1 < best.1 { next } else { best });
-    let best = best.map_or(String::new(), |(epoch, value)| format!("; the best was epoch {epoch}, with {value:.4}"));
-    format!("stopped after epoch {}: no smaller {watched} for {patience} epochs{best}", history.len())
 }
 
 /// Parses `3=0.5`.

@@ -86,6 +86,34 @@ fn patience() {
 }
 
 #[test]
+fn watched_results() {
+    let case = Case::new("train_watched");
+    let run = case.train("--epochs 9 --patience 2 --monitor accuracy --min-delta 2 --save-best @best.npz").ok();
+    let stopped = "stopped after epoch 3: no larger accuracy for 2 epochs";
+    assert!(run.err.contains(stopped) && run.err.contains("best weights in"), "{}", run.err);
+    let run = case.train("--epochs 9 --patience 1 --monitor loss --mode max").ok();
+    assert!(run.err.contains("no larger loss for 1 epochs; the best was epoch 1"), "{}", run.err);
+    let reduced = "--epochs 4 --reduce-rate 0.5 --reduce-after 2 --monitor loss --min-delta 1e9";
+    let run = case.train(&format!("{reduced} --save @whole.npz")).ok();
+    assert_eq!(run.err.matches("the learning rate is now 5.000e-1 of the program's").count(), 1, "{}", run.err);
+    // The rate and the count of epochs are resumed.
+    case.train(&format!("{reduced} --epochs 3 --save @part.npz").replacen("--epochs 4 ", "", 1)).ok();
+    case.train(&format!("{reduced} --resume @part.npz --save @part.npz")).ok();
+    assert_eq!(case.weights("whole.npz"), case.weights("part.npz"));
+    for (options, code, said) in [
+        ("--patience 2 --monitor acuracy", 1, "did you mean `accuracy`?"),
+        ("--patience 2 --monitor val_loss", 1, "unknown result `val_loss` to watch: there are loss, accuracy"),
+        ("--reduce-rate 2", 2, "above 0 and below 1"),
+        ("--patience 1 --min-delta -1", 2, "at least 0"),
+        ("--monitor loss", 2, "nothing uses `--monitor`"),
+    ] {
+        let run = case.train(options);
+        assert_eq!(run.code, code, "{options}: {}", run.err);
+        assert!(run.err.contains(said) && !run.err.contains("Epoch 1/4 5/5"), "{options}: {}", run.err);
+    }
+}
+
+#[test]
 fn what_cannot_be_written_is_refused_before_training() {
     let case = Case::new("train_paths");
     for (options, code, said) in [

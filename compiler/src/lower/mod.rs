@@ -54,6 +54,7 @@ mod metrics;
 mod network;
 mod operators;
 mod optimizer;
+mod range;
 mod scan;
 mod scope;
 mod statement;
@@ -67,7 +68,7 @@ mod weights;
 
 pub use assume::check_assuming;
 pub use calls::{Calls, Passed};
-pub use network::{Layer, Network, Role, Weight, WeightKind};
+pub use network::{InputRange, Layer, Network, Role, Weight, WeightKind};
 pub use target::Lowered;
 pub use train::{Settings, Targets, settings, train};
 

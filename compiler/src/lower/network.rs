@@ -22,6 +22,8 @@ pub struct Network {
     pub layers: Vec<Layer>,
     /// The paths of the layers with an `adapt` block, without frozen ones, in order of application.
     pub adapts: Vec<String>,
+    /// The ranges that `with_range` gives for inputs, without duplicates.
+    pub ranges: Vec<InputRange>,
 }
 
 impl Network {
@@ -89,4 +91,28 @@ pub struct Layer {
     /// The number of elements of the weights that this layer reads first, if its path does not
     /// identify its own weights.
     pub elements: Option<usize>,
+}
+
+/// The numbers that the program expects in an input: whole ones from `low` up to, but not
+/// including, `high`, and also `ignored`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InputRange {
+    /// The name of the input; that of a target is [`Network::target`].
+    pub input: String,
+    /// `None` if there is no such bound.
+    pub low: Option<i64>,
+    pub high: Option<i64>,
+    pub ignored: Option<f64>,
+    /// Whether the program truncates floats to integers. Otherwise a fraction is out of range.
+    pub truncates: bool,
+}
+
+impl InputRange {
+    /// Returns whether the program expects a number.
+    pub fn contains(&self, number: f64) -> bool {
+        let whole = if self.truncates { number.trunc() } else { number };
+        let is_above = self.low.is_none_or(|low| whole >= low as f64);
+        let is_below = self.high.is_none_or(|high| whole < high as f64);
+        (whole.fract() == 0.0 && is_above && is_below) || self.ignored == Some(number)
+    }
 }

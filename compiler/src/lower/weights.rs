@@ -9,7 +9,7 @@ use super::call::Argument;
 use super::constant::Constant;
 use super::expression::{Evaluator, Lowered, Target, is_part_of};
 use super::frame::Frame;
-use super::network::{Layer, Network, Role, Weight, WeightKind};
+use super::network::{InputRange, Layer, Network, Role, Weight, WeightKind};
 use super::scope::Scope;
 use super::tensors::Tensors;
 use super::value::{Callable, Value};
@@ -348,6 +348,7 @@ pub(super) struct Collected {
     pub replaced: std::collections::BTreeMap<String, NodeId>,
     /// The sum of all regularizers and `with_loss` terms.
     pub penalty: Option<NodeId>,
+    pub ranges: Vec<InputRange>,
 }
 
 impl Collected {
@@ -355,6 +356,7 @@ impl Collected {
     pub fn into_network(self, mut graph: crate::graph::Graph) -> Network {
         graph.outputs.extend(self.updates);
         graph.outputs.extend(self.penalty.map(|penalty| (Network::PENALTY.to_owned(), penalty)));
-        Network { graph, weights: self.weights, initial: self.initial, layers: self.layers, adapts: Vec::new() }
+        let Collected { weights, layers, initial, ranges, .. } = self;
+        Network { graph, weights, initial, layers, adapts: Vec::new(), ranges }
     }
 }

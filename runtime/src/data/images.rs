@@ -1,9 +1,10 @@
 //! A folder with a folder of images for each class. Classes are numbered in the order of their
 //! names, or as in the training samples. Images are read on demand.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
-use tile_compiler::dtype::DType;
+use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::tensor::{Tensor, TensorType, with_room};
 use tile_lang::listed;
 
@@ -117,5 +118,13 @@ impl Dataset for Images {
         let x = Tensor::from_bytes(ty, x);
         let y = Tensor::from_bytes(TensorType::new(DType::I32, [samples.len()]), y);
         x.zip(y).map(|(x, y)| vec![x, y]).ok_or_else(too_large)
+    }
+
+    /// The classes are known; the pictures are read on demand.
+    fn whole_column(&self, column: usize) -> Option<Cow<'_, Tensor>> {
+        let is_class = self.columns().get(column)?.role == ColumnRole::Target;
+        let classes = self.files.iter().map(|(_, class)| Scalar::i32(*class));
+        let ty = TensorType::new(DType::I32, [self.files.len()]);
+        if is_class { Tensor::from_scalars(ty, classes).map(Cow::Owned) } else { None }
     }
 }

@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
+use tile_lang::{did_you_mean, listed};
+
 use super::fit::{Epoch, Progress};
+use super::reading::Reading;
 use crate::error::Error;
 
 /// A callback of training. It can end training with [`Progress::stop`].
@@ -57,21 +60,44 @@ pub struct Monitor {
 
 impl Monitor {
     /// Watches a result. Names starting with `val_` are results of the validation. Larger values
-    /// are better for names that contain `acc`, `auc`, `precision`, `recall` or `f1`.
+    /// are better for names that contain one of [`Monitor::LARGER_IS_BETTER`].
     pub fn of(name: impl Into<String>) -> Monitor {
         let name = name.into();
-        let larger = ["acc", "auc", "precision", "recall", "f1"].iter().any(|word| name.contains(word));
+        let larger = Monitor::LARGER_IS_BETTER.iter().any(|word| name.contains(word));
         Monitor { name, larger_is_better: larger, least_change: 0.0 }
     }
 
+    /// The parts of names of the library's metrics of which larger values are better.
+    pub const LARGER_IS_BETTER: [&str; 14] = [
+        "acc",
+        "auc",
+        "precision",
+        "recall",
+        "f1",
+        "fbeta",
+        "f_beta",
+        "iou",
+        "r2",
+        "correlation",
+        "sensitivity",
+        "specificity",
+        "true_positives",
+        "true_negatives",
+    ];
+
     fn value(&self, epoch: &Epoch) -> Result<f64, Error> {
-        epoch.get(&self.name).ok_or_else(|| {
-            if epoch.results().any(|(name, _)| name == self.name) {
-                return Error::data(format!("`{}` has several values, and one is to be watched", self.name));
-            }
-            let names = epoch.results().map(|(name, _)| name).collect::<Vec<_>>().join(", ");
-            Error::data(format!("there is no result `{}` to watch; there are {names}", self.name))
-        })
+        epoch.get(&self.name).ok_or_else(|| self.unknown(epoch.results()))
+    }
+
+    /// Returns the error for a result that is not among these, or has several values.
+    fn unknown(&self, results: impl Iterator<Item = (String, Reading)>) -> Error {
+        let names: Vec<String> = results.map(|(name, _)| name).collect();
+        if names.contains(&self.name) {
+            return Error::data(format!("cannot watch `{}`, which has several values", self.name));
+        }
+        let near = did_you_mean(&self.name, names.iter().map(String::as_str));
+        let near = near.map_or(String::new(), |near| format!("; {near}"));
+        Error::data(format!("unknown result `{}` to watch: there are {}{near}", self.name, listed(&names)))
     }
 
     fn is_better(&self, value: f64, than: Option<f64>) -> bool {
@@ -88,11 +114,26 @@ struct Watch {
     monitor: Monitor,
     best: Option<f64>,
     waited: usize,
+    /// Whether the training is known to have the result.
+    checked: bool,
 }
 
 impl Watch {
     fn new(monitor: Monitor) -> Watch {
-        Watch { monitor, best: None, waited: 0 }
+        Watch { monitor, best: None, waited: 0, checked: false }
+    }
+
+    /// Checks after the first step, not after the first epoch, that the result is there.
+    fn check(&mut self, state: &mut Progress) -> Result<(), Error> {
+        if !self.checked {
+            let results = state.results_of_epoch()?;
+            let found = results.iter().any(|(name, value)| *name == self.monitor.name && value.number().is_some());
+            if !found {
+                return Err(self.monitor.unknown(results.into_iter()));
+            }
+            self.checked = true;
+        }
+        Ok(())
     }
 
     /// Records a value, and returns whether it is the best so far.
@@ -126,6 +167,10 @@ impl EarlyStopping {
 impl Callback for EarlyStopping {
     fn resumed(&mut self, epoch: &Epoch) {
         self.watch.was_best(epoch);
+    }
+
+    fn step(&mut self, state: &mut Progress) -> Result<(), Error> {
+        self.watch.check(state)
     }
 
     fn epoch(&mut self, state: &mut Progress, epoch: &Epoch) -> Result<(), Error> {
@@ -164,6 +209,10 @@ impl Callback for ReduceOnPlateau {
         self.is_time();
     }
 
+    fn step(&mut self, state: &mut Progress) -> Result<(), Error> {
+        self.watch.check(state)
+    }
+
     fn epoch(&mut self, state: &mut Progress, epoch: &Epoch) -> Result<(), Error> {
         let value = self.watch.monitor.value(epoch)?;
         if !self.watch.is_best(value) && self.is_time() {
@@ -196,6 +245,10 @@ impl Callback for Checkpoint {
         if let Some(watch) = &mut self.best_of {
             watch.was_best(epoch);
         }
+    }
+
+    fn step(&mut self, state: &mut Progress) -> Result<(), Error> {
+        self.best_of.as_mut().map_or(Ok(()), |watch| watch.check(state))
     }
 
     fn epoch(&mut self, state: &mut Progress, epoch: &Epoch) -> Result<(), Error> {

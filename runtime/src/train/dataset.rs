@@ -1,5 +1,7 @@
 //! Training samples.
 
+use std::borrow::Cow;
+
 use tile_compiler::tensor::{Tensor, TensorType, with_room};
 
 use crate::error::Error;
@@ -44,6 +46,14 @@ pub trait Dataset: Sync {
     /// # Errors
     /// [`Error::Data`] if a sample cannot be read.
     fn batch(&self, samples: &[usize]) -> Result<Vec<Tensor>, Error>;
+
+    /// Returns a column of all samples, as [`Dataset::batch`] would, if it is known without reading
+    /// or computing samples. Its labels and token ids are then checked before the first step, and
+    /// otherwise batch by batch.
+    fn whole_column(&self, column: usize) -> Option<Cow<'_, Tensor>> {
+        let _ = column;
+        None
+    }
 }
 
 /// Returns the numbers below `count`, which is as large as a dataset says.
@@ -112,6 +122,10 @@ impl Dataset for Arrays {
             rows.ok_or_else(too_large)
         };
         self.columns.iter().map(rows).collect()
+    }
+
+    fn whole_column(&self, column: usize) -> Option<Cow<'_, Tensor>> {
+        self.columns.get(column).map(|(_, tensor)| Cow::Borrowed(tensor))
     }
 }
 

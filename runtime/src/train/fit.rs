@@ -10,6 +10,7 @@ use super::callback::Callback;
 use super::class_weights::ClassWeighted;
 use super::dataset::{Dataset, Part, numbers};
 use super::reading::Reading;
+use super::steps::Mode;
 use super::trainer::Trainer;
 use crate::error::Error;
 
@@ -63,6 +64,7 @@ pub struct Progress<'t> {
     pub elapsed: Duration,
     /// Set this to end training after the callback.
     pub stop: bool,
+    has_validation: bool,
     trainer: &'t mut Trainer,
 }
 
@@ -70,6 +72,14 @@ impl Progress<'_> {
     /// Returns the mean loss and the metrics of the epoch so far. Waits for the device.
     pub fn so_far(&mut self) -> Result<Vec<(String, Reading)>, Error> {
         self.trainer.results()
+    }
+
+    /// Returns [`Progress::so_far`], and the same results under the names that those of the
+    /// validation will have, if there is one. Waits for the device.
+    pub(super) fn results_of_epoch(&mut self) -> Result<Vec<(String, Reading)>, Error> {
+        let training = self.so_far()?;
+        let validation = if self.has_validation { training.clone() } else { Vec::new() };
+        Ok(Epoch { epoch: self.epoch, training, validation, seconds: 0.0 }.results().collect())
     }
 
     /// Returns the trainer.
@@ -147,9 +157,19 @@ impl<'a> Fit<'a> {
         if batch_size == 0 {
             return Err(Error::data("a batch has at least one sample".to_owned()));
         }
-        let data: &dyn Dataset = &trainer.typed(data, batch_size);
+        let data = trainer.typed(data, batch_size);
         let kept_back = validation.as_ref().map_or(Ok(0), |validation| validation.samples(data.len()))?;
-        let part = Part::new(data, 0, data.len() - kept_back);
+        let count = data.len() - kept_back;
+        if count == 0 {
+            return Err(Error::data("there are no samples to train on".to_owned()));
+        }
+        let columns = match class_weights.is_empty() {
+            true => data.columns(),
+            false => ClassWeighted::new(&data, &class_weights)?.columns(),
+        };
+        let ranges = trainer.ranges(Mode::Train, &columns, batch_size.min(count))?;
+        let data = trainer.checked(&data, &ranges, "")?;
+        let (part, rest) = (Part::new(&data, 0, count), Part::new(&data, count, kept_back));
         let weighted;
         let trained: &dyn Dataset = if class_weights.is_empty() {
             &part
@@ -157,15 +177,16 @@ impl<'a> Fit<'a> {
             weighted = ClassWeighted::new(&part, &class_weights)?;
             &weighted
         };
-        let rest = Part::new(data, data.len() - kept_back, kept_back);
+        let (typed, checked);
         let validated: Option<&dyn Dataset> = match &validation {
-            Some(Validation::Set(set)) => Some(*set),
+            Some(Validation::Set(set)) => {
+                typed = trainer.typed(*set, batch_size);
+                checked = trainer.checked(&typed, &ranges, " of the validation data")?;
+                Some(&checked)
+            }
             Some(Validation::Fraction(_)) if kept_back > 0 => Some(&rest),
             _ => None,
         };
-        if trained.is_empty() {
-            return Err(Error::data("there are no samples to train on".to_owned()));
-        }
         trainer.adapt(trained, batch_size)?;
         for epoch in trainer.history.iter().take(trainer.epoch) {
             callbacks.iter_mut().for_each(|callback| callback.resumed(epoch));
@@ -243,7 +264,8 @@ impl Run<'_, '_> {
 
     fn progress<'t>(&self, trainer: &'t mut Trainer, epoch: usize, step: usize, began: Instant) -> Progress<'t> {
         let (epochs, steps, elapsed) = (self.epochs, self.steps(), began.elapsed());
-        Progress { epoch, epochs, step, steps, elapsed, stop: false, trainer }
+        let has_validation = self.validated.is_some();
+        Progress { epoch, epochs, step, steps, elapsed, stop: false, has_validation, trainer }
     }
 
     /// Checks that a run that was stopped within an epoch has the same samples and batches again.

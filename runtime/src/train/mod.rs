@@ -15,6 +15,7 @@
 
 mod builder;
 mod callback;
+mod checked;
 mod checkpoint;
 mod class_weights;
 mod classes;

@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 
 use tile_compiler::dtype::DType;
 use tile_compiler::graph::Graph;
-use tile_compiler::lower::{Binding, Network, Role, Targets, Weight, WeightKind, lower, train};
+use tile_compiler::lower::{Binding, InputRange, Network, Role, Targets, Weight, WeightKind, lower, train};
 use tile_compiler::pipeline::Options;
 use tile_compiler::tensor::{Tensor, TensorType};
 
@@ -51,6 +51,8 @@ pub struct Step {
     /// The name of the graph's input for each column. `None` for an unused column.
     inputs: Vec<Option<String>>,
     weights: Vec<Weight>,
+    /// The numbers that the program expects in inputs.
+    pub ranges: Vec<InputRange>,
 }
 
 /// Compiled steps and weights. The value of a weight is in exactly one place:
@@ -232,6 +234,21 @@ impl Steps {
         Ok(())
     }
 
+    /// Returns the name of the input or output for each column. `None` for sample weights.
+    pub fn names(program: &Program, columns: &[Column]) -> Result<Vec<Option<String>>, Error> {
+        let (mut inputs, mut outputs) = (program.inputs.iter(), program.outputs.iter());
+        let name = |Column { role, name, .. }: &Column| {
+            let (names, what) = match role {
+                ColumnRole::Input => (&mut inputs, "inputs"),
+                ColumnRole::Target => (&mut outputs, "targets"),
+                ColumnRole::Weight => return Ok(None),
+            };
+            let missing = || Error::data(format!("the data have more {what} than the model"));
+            name.clone().map_or_else(|| names.next().cloned().ok_or_else(missing), Ok).map(Some)
+        };
+        columns.iter().map(name).collect()
+    }
+
     /// Returns the network of a step, and the name of its input for each column. `None` for an
     /// unused column.
     fn network(program: &Program, key: &Key) -> Result<(Network, Vec<Option<String>>), Error> {
@@ -241,28 +258,24 @@ impl Steps {
         if let Mode::Adapt(path) = mode {
             bindings.adapting = Some(path.clone());
         }
+        let predicts = matches!(mode, Mode::Predict | Mode::Adapt(_));
+        let used = columns.iter().filter(|column| !predicts || column.role == ColumnRole::Input);
+        let used: Vec<Column> = used.cloned().collect();
+        let mut names = Steps::names(program, &used)?.into_iter().flatten();
         let mut targets = Targets { frozen: program.frozen.clone(), ..Targets::default() };
         let mut inputs = Vec::with_capacity(columns.len());
-        let (mut given, mut wanted) = (program.inputs.iter(), program.outputs.iter());
-        for Column { role, name, ty } in columns {
+        for Column { role, ty, .. } in columns {
             let shape: Vec<usize> = [*batch].into_iter().chain(ty.shape.iter().copied()).collect();
             let ty = TensorType::new(ty.dtype, shape);
-            let by_position = |names: &mut dyn Iterator<Item = &String>, what: &str| {
-                let missing = || Error::data(format!("the data have more {what}s than the model"));
-                name.clone().map_or_else(|| names.next().cloned().ok_or_else(missing), Ok)
-            };
             inputs.push(match role {
-                ColumnRole::Input => {
-                    let name = by_position(&mut given, "input")?;
+                ColumnRole::Input => names.next().inspect(|name| {
                     bindings.inputs.insert(name.clone(), Binding::Tensor(ty));
-                    Some(name)
-                }
-                _ if matches!(mode, Mode::Predict | Mode::Adapt(_)) => None,
-                ColumnRole::Target => {
-                    let name = by_position(&mut wanted, "target")?;
+                }),
+                _ if predicts => None,
+                ColumnRole::Target => names.next().map(|name| {
                     targets.types.insert(name.clone(), ty);
-                    Some(Network::target(&name))
-                }
+                    Network::target(&name)
+                }),
                 ColumnRole::Weight if ty != TensorType::new(DType::F32, [*batch]) => {
                     return Err(Error::data(format!(
                         "the weights of {batch} samples are {ty}: one f32 for each is wanted"
@@ -292,7 +305,7 @@ impl Steps {
 
     fn compile(&mut self, program: &Program, key: Key) -> Result<Step, Error> {
         let (network, inputs) = Steps::network(program, &key)?;
-        let Network { graph, weights, initial, adapts, .. } = network;
+        let Network { graph, weights, initial, adapts, ranges, .. } = network;
         if let Some((name, _)) = graph.outputs.iter().find(|(name, _)| ["epoch", "seconds"].contains(&name.as_str())) {
             let what =
                 format!("a metric is called `{name}`, as what an epoch has beside its results: give it another name");
@@ -320,7 +333,7 @@ impl Steps {
         let counted = initial.outputs.iter().filter(|(path, _)| metrics.contains(path.as_str())).cloned();
         self.zeros.extend(first_values(initial.part(counted.collect()), 0)?);
         session.keep_initial(initial);
-        Ok(Step { key, session, inputs, weights })
+        Ok(Step { key, session, inputs, weights, ranges })
     }
 
     /// Resets the counts of the metrics.

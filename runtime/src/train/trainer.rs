@@ -2,12 +2,13 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use tile_compiler::lower::{Network, Role, Settings, Weight, WeightKind};
+use tile_compiler::lower::{InputRange, Network, Role, Settings, Weight, WeightKind};
 use tile_compiler::pipeline::Options;
 use tile_compiler::plan::Plan;
 use tile_compiler::tensor::{Tensor, TensorType};
 
 use super::builder::Program;
+use super::checked::Checked;
 use super::dataset::{Column, ColumnRole, Dataset, numbers};
 use super::diagnosis::{Bad, Losses, first_bad};
 use super::fit::{Epoch, Fit};
@@ -170,7 +171,8 @@ impl Trainer {
     ///
     /// # Errors
     /// [`Error::Program`] if the program does not fit the data, [`Error::Data`] if the data cannot
-    /// be read.
+    /// be read, or if a label or token id is out of the model's range. Ids of data in memory are
+    /// checked before the first step.
     pub fn fit(&mut self, data: &dyn Dataset, fit: Fit) -> Result<Vec<Epoch>, Error> {
         fit.run(self, data)
     }
@@ -193,6 +195,11 @@ impl Trainer {
     /// Returns the plan of the step that was compiled last, if the device has plans.
     pub fn plan(&self) -> Option<&Plan> {
         self.steps.last()?.session.plan()
+    }
+
+    /// Returns the factor by which callbacks have multiplied the program's learning rate.
+    pub fn rate_factor(&self) -> f64 {
+        self.rate
     }
 
     /// Returns the number of elements of the model's weights that training changes. It is 0 before
@@ -354,8 +361,34 @@ impl Trainer {
     }
 
     /// Returns the loss and the metrics over the data, by name.
+    ///
+    /// # Errors
+    /// The errors of [`Trainer::fit`].
     pub fn evaluate(&mut self, data: &dyn Dataset, batch_size: usize) -> Result<Vec<(String, Reading)>, Error> {
-        Ok(self.evaluate_until(data, batch_size, &|| false)?.unwrap_or_default())
+        self.wait()?;
+        if data.is_empty() {
+            return Ok(Vec::new());
+        }
+        let data = self.typed(data, batch_size);
+        let ranges = self.ranges(Mode::Evaluate, &data.columns(), batch_size.max(1).min(data.len()))?;
+        let data = self.checked(&data, &ranges, "")?;
+        Ok(self.evaluate_until(&data, batch_size, &|| false)?.unwrap_or_default())
+    }
+
+    /// Returns the numbers that the program expects in the inputs of a step.
+    pub(super) fn ranges(&mut self, mode: Mode, columns: &[Column], samples: usize) -> Result<Vec<InputRange>, Error> {
+        Ok(self.steps.get(&self.program, mode, columns, samples, self.seed)?.ranges.clone())
+    }
+
+    /// Checks labels and token ids: those in memory now, the others in each batch. `place` follows
+    /// each place in messages.
+    pub(super) fn checked<'a>(
+        &self,
+        data: &'a dyn Dataset,
+        ranges: &[InputRange],
+        place: &str,
+    ) -> Result<Checked<'a>, Error> {
+        Checked::new(data, &Steps::names(&self.program, &data.columns())?, ranges, place)
     }
 
     /// Evaluates until `stops` returns true, which is asked after each batch. `None` if stopped.

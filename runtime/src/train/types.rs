@@ -5,6 +5,7 @@
 //! index or reads its bits, keeps its stored type. An input that is rounded only later, as in
 //! `Embedding`, is converted, too: integers beyond 2^24 lose their last bits.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use tile_compiler::dtype::DType;
@@ -161,6 +162,11 @@ impl Dataset for Typed<'_> {
             }
         }
         Ok(batch)
+    }
+
+    /// Returns the stored values, which are exact.
+    fn whole_column(&self, column: usize) -> Option<Cow<'_, Tensor>> {
+        self.data.whole_column(column)
     }
 }
 

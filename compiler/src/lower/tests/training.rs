@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{bindings, message, tensor};
 use crate::graph::Op;
-use crate::lower::{Binding, Network, Role, Targets, settings, train};
+use crate::lower::{Binding, InputRange, Network, Role, Targets, settings, train};
 
 /// A model with one weight, and definitions that its `train` block may use.
 const LINE: &str = "
@@ -274,4 +274,33 @@ fn targets() {
     E0242: no output has a target
       `Line` 
     ");
+}
+
+/// `with_range` notes a range once, for inputs and targets that are at most cast and reshaped.
+#[test]
+fn ranges() {
+    let ranged = |call: &str| {
+        let source = format!(
+            "function ranged(P, T) -> (L) {{ L = P - reshape({call}, dims(P)); }}
+            train Line {{ loss = ranged; metrics = [ranged]; optimizer = Sgd(); }}"
+        );
+        step(&source, "Y = f32[4]", true, false).map(|network| network.ranges)
+    };
+    let range =
+        |low, high, ignored, truncates| InputRange { input: Network::target("Y"), low, high, ignored, truncates };
+    let noted = |call| ranged(call).unwrap();
+    assert_eq!(noted("with_range(T, 0, 10, none)"), [range(Some(0), Some(10), None, false)]);
+    assert_eq!(noted("with_range(reshape(T, [2, 2]), none, none, -1)"), [range(None, None, Some(-1.0), false)]);
+    assert_eq!(noted("with_range(as_int(T, 32), none, 3, 0)"), [range(None, Some(3), Some(0.0), true)]);
+    assert_eq!(noted("with_range(T + 1, 0, 10, none)"), []);
+    assert_eq!(noted("with_range(P, 0, 10, none)"), []);
+    let error = ranged("with_range(T, [0], 10, none)").unwrap_err();
+    assert!(error.contains("expected a number or `none`, found a list"), "{error}");
+    let whole = range(Some(0), Some(3), Some(-1.0), false);
+    assert_eq!(
+        [-2.0, -1.0, 0.0, 1.5, 2.0, 3.0, f64::NAN].map(|x| whole.contains(x)),
+        [false, true, true, false, true, false, false]
+    );
+    let truncated = range(None, Some(3), None, true);
+    assert_eq!([-9.5, 2.9, 3.0, f64::INFINITY].map(|x| truncated.contains(x)), [true, true, false, false]);
 }
