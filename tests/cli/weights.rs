@@ -134,7 +134,7 @@ model Network(X[N, 3]) -> (Y) { base = Part(); Y = X |> base; Z = Y |> Dense(2, 
 /// Runs a network in which the golden one is the layer `base`.
 fn run_base(name: &str, options: &[&str]) -> crate::tilec::Run {
     let network = program(name, &PARTS.replace("-> (Y) { base", "-> (Y, Z) { base"));
-    let out = empty_folder(name);
+    let out = empty_folder(&format!("{name}-out"));
     let arguments = ["run", network.to_str().unwrap(), "--input", "X=tests/golden/weights/X.npy", "--device", "cpu"];
     let output = ["--output-dir", out.to_str().unwrap()];
     let run = tilec(arguments.into_iter().chain(output).chain(options.iter().copied()));
@@ -158,11 +158,19 @@ fn a_file_fills_a_part_of_the_program() {
         assert_eq!(run.code, 1);
         run.err
     };
-    assert_snapshot!(fails(&["--weights", base]), @"");
-    assert_snapshot!(fails(&["--weights", "bsae=tests/golden/weights/network.npz"]), @"");
-    assert_snapshot!(fails(&["--weights", "tests/golden/weights/network.npz#hiden"]), @"");
-    assert_snapshot!(fails(&["--weights", base, "--weights", base]), @"");
-    assert_snapshot!(fails(&["--weights", "base.head=tests/golden/weights/network.npz#hidden", "--partial"]), @"");
+    assert_snapshot!(fails(&["--weights", base]), @"
+    error: the program's weights have no values: give them with `--weights FILE`, or first values with `--random SEED`. They are
+      last.Kernel  f32[2, 2]
+      last.Bias  f32[2]
+    ");
+    assert_snapshot!(fails(&["--weights", "bsae=tests/golden/weights/network.npz"]), @"error: tests/golden/weights/network.npz: the program has no weights at `bsae`; did you mean `base`?");
+    assert_snapshot!(fails(&["--weights", "tests/golden/weights/network.npz#hiden"]), @"error: tests/golden/weights/network.npz: the file has no weights at `hiden`; did you mean `hidden`?");
+    assert_snapshot!(fails(&["--weights", base, "--weights", base]), @"error: tests/golden/weights/network.npz: expected one file for `base`, found several; help: give each a path with `PATH=FILE`");
+    assert_snapshot!(fails(&["--weights", "base.head=tests/golden/weights/network.npz#hidden", "--partial"]), @"
+    error: tests/golden/weights/network.npz: it does not have the program's weights:
+      `base.head.Kernel` must be f32[5, 2], and is f64[3, 5]
+      `base.head.Bias`, f64[5], is no weight of the program
+    ");
 }
 
 #[test]
@@ -191,9 +199,9 @@ fn a_map_gives_entries_the_paths_of_weights() {
     };
     let text = "# the golden network\nhidden.* = base.hidden.*\nhead.Kernel = base.head.Kernel\n";
     assert_eq!(run(text).ok().notes(), ["note: no file has `last.Kernel`, `last.Bias`: initialised"]);
-    assert_snapshot!(run("hidden.* = base.hidden.*\nhed.Kernel = base.head.Kernel").err, @"");
-    assert_snapshot!(run("head.Kernel = base.head.Kernal").err, @"");
-    assert_snapshot!(run("head.Kernel").err, @"");
+    assert_snapshot!(run("hidden.* = base.hidden.*\nhed.Kernel = base.head.Kernel").err, @"error: names.txt: line 2: the file has no `hed.Kernel`; did you mean `head.Kernel`?");
+    assert_snapshot!(run("head.Kernel = base.head.Kernal").err, @"error: names.txt: line 1: the program has no `base.head.Kernal`; did you mean `base.head.Kernel`?");
+    assert_snapshot!(run("head.Kernel").err, @"error: names.txt: line 1: expected `NAME IN THE FILE = NAME IN THE PROGRAM`, found `head.Kernel`");
 }
 
 /// Training begins with the file's weights in `base`, and reports the others as initialised.
@@ -205,7 +213,9 @@ fn training_begins_with_a_part_and_evaluation_lacks_nothing() {
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::copy("tests/golden/weights/X.npy", folder.join("x.npy")).unwrap();
     std::fs::copy("tests/golden/weights/Y.npy", folder.join("y.npy")).unwrap();
-    let saved = folder.join("trained.npz");
+    let saved = empty_folder("weights-train-saved");
+    std::fs::create_dir_all(&saved).unwrap();
+    let saved = saved.join("trained.npz");
     let (network, saved) = (network.to_str().unwrap(), saved.to_str().unwrap());
     let data = ["--data", folder.to_str().unwrap(), "--device", "cpu", "--weights"];
     let train =

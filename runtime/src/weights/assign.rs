@@ -95,12 +95,12 @@ pub(crate) fn assign(
         let wanted = expected.iter().zip(&owners).filter(|(_, owner)| **owner == Some(number));
         let wanted: Tensors = wanted.map(|(weight, _)| weight.clone()).collect();
         let names = named(&wanted, file, &mapped[number])?;
-        let is_other = |path: &str| is_expected.contains(path) && !wanted.iter().any(|(wanted, _)| wanted == path);
+        let is_wanted: HashSet<&str> = wanted.iter().map(|(path, _)| path.as_str()).collect();
         let mut found = Vec::new();
         for (entry, path) in names {
             let is_known = is_expected.contains(path.as_str());
             // A file for the whole program leaves parts of it to other files.
-            if is_known && files.len() > 1 && is_other(&path) {
+            if is_known && files.len() > 1 && !is_wanted.contains(path.as_str()) {
                 continue;
             }
             if is_known || with_training || !check::is_of_training(&path) {
@@ -182,7 +182,7 @@ fn named(wanted: &Tensors, file: &Entries, mapped: &[Option<String>]) -> Result<
         }
     }
     if let Some(part) = part
-        && rest.0.is_empty()
+        && !file.tensors.iter().any(|(name, _)| below(name, Some(part)).is_some())
     {
         return Err(no_such_part(file, "file", part, &file.tensors));
     }
