@@ -362,7 +362,7 @@ fn a_metric_with_several_values_is_a_list() {
     std::fs::remove_dir_all(&folder).unwrap();
     let fit = Fit::epochs(9).callback(EarlyStopping::new(Monitor::of("precision"), 2));
     let error = trainer.fit(&data, fit).unwrap_err().to_string();
-    assert_eq!(error, "`precision` has several values, and one is to be watched");
+    assert_eq!(error, "cannot watch `precision`, which has several values");
 }
 
 /// A kernel with the singular values 3 and 1: the trained kernel is the one that the layer has

@@ -25,7 +25,8 @@ impl Session {
     }
 
     /// Loads weights from several files, from parts of files or into parts of the program. Weights
-    /// in no target, and with [`LoadOptions::partial`] those that the files lack, keep their values.
+    /// in no target keep their values, and so do those that the files lack, with
+    /// [`LoadOptions::partial`].
     ///
     /// # Errors
     /// Fails like [`Session::load`], or if a target or a part of the options does not exist.
