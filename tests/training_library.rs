@@ -167,7 +167,8 @@ fn metrics() {
         let mut trainer = model.trainer(device).build().map_err(|error| explain(&error))?;
         let mut found = Vec::new();
         for samples in [5, 10, 12] {
-            let results = trainer.evaluate(&Part::new(&data, 0, samples), 5).map_err(|error| explain(&error))?;
+            let results =
+                trainer.evaluate(&Part::new(&data, (0..samples).collect()), 5).map_err(|error| explain(&error))?;
             found.extend(results[1].1.values().iter().map(|value| *value as f32));
         }
         let expected = tensors[&("output", "Value")];

@@ -31,8 +31,8 @@ pub struct Train {
     /// or .csv file
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// The data to evaluate after each epoch: a folder or file as for `--data`, or a fraction that
-    /// takes the last samples; 0 for none [default: the test set of the data, if any]
+    /// The data to evaluate after each epoch: a folder or file as for `--data`, or a fraction of
+    /// the samples, with the same share of each class; 0 for none [default: the test set of the data, if any]
     #[arg(long, value_name = "DIR|FRACTION")]
     validation: Option<OsString>,
     /// The number of epochs, including those before `--resume` [default: the program's]

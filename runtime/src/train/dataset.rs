@@ -129,23 +129,22 @@ impl Dataset for Arrays {
     }
 }
 
-/// A range of consecutive samples of a dataset.
+/// Some samples of a dataset.
 pub struct Part<'a> {
     data: &'a dyn Dataset,
-    first: usize,
-    count: usize,
+    samples: Vec<usize>,
 }
 
 impl<'a> Part<'a> {
-    /// Returns the samples `first..first + count`, which must exist.
-    pub fn new(data: &'a dyn Dataset, first: usize, count: usize) -> Part<'a> {
-        Part { data, first, count }
+    /// Returns the samples with these numbers, which must exist, in this order.
+    pub fn new(data: &'a dyn Dataset, samples: Vec<usize>) -> Part<'a> {
+        Part { data, samples }
     }
 }
 
 impl Dataset for Part<'_> {
     fn len(&self) -> usize {
-        self.count
+        self.samples.len()
     }
 
     fn columns(&self) -> Vec<Column> {
@@ -153,7 +152,10 @@ impl Dataset for Part<'_> {
     }
 
     fn batch(&self, samples: &[usize]) -> Result<Vec<Tensor>, Error> {
-        let samples: Vec<usize> = samples.iter().map(|sample| sample.saturating_add(self.first)).collect();
-        self.data.batch(&samples)
+        let number = |&sample: &usize| {
+            let missing = || Error::data(format!("there is no sample {sample}: there are {}", self.len()));
+            self.samples.get(sample).copied().ok_or_else(missing)
+        };
+        self.data.batch(&samples.iter().map(number).collect::<Result<Vec<usize>, Error>>()?)
     }
 }

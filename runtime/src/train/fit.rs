@@ -8,7 +8,8 @@ use tile_compiler::tensor::Tensor;
 
 use super::callback::Callback;
 use super::class_weights::ClassWeighted;
-use super::dataset::{Dataset, Part, numbers};
+use super::dataset::{Dataset, Part};
+use super::order::{Split, order};
 use super::reading::Reading;
 use super::steps::Mode;
 use super::trainer::Trainer;
@@ -16,8 +17,9 @@ use crate::error::Error;
 
 /// The data to evaluate after each epoch.
 pub enum Validation<'a> {
-    /// A fraction of the data, the last samples, which training leaves out:
-    /// [`Validation::kept_back`].
+    /// A fraction of the data, which training leaves out: [`Validation::kept_back`] samples, chosen
+    /// at random by the seed of training. If the data have one integer target, each class keeps its
+    /// share. Training that does not shuffle leaves out the last samples.
     Fraction(f64),
     Set(&'a dyn Dataset),
 }
@@ -169,7 +171,12 @@ impl<'a> Fit<'a> {
         };
         let ranges = trainer.ranges(Mode::Train, &columns, batch_size.min(count))?;
         let data = trainer.checked(&data, &ranges, "")?;
-        let (part, rest) = (Part::new(&data, 0, count), Part::new(&data, count, kept_back));
+        let shuffle = shuffle.unwrap_or(settings.shuffle);
+        let split = match shuffle && kept_back > 0 {
+            true => Split::stratified(&data, kept_back, trainer.seed)?,
+            false => Split::last(data.len(), kept_back)?,
+        };
+        let (part, rest) = (Part::new(&data, split.trained), Part::new(&data, split.kept));
         let weighted;
         let trained: &dyn Dataset = if class_weights.is_empty() {
             &part
@@ -192,7 +199,7 @@ impl<'a> Fit<'a> {
             callbacks.iter_mut().for_each(|callback| callback.resumed(epoch));
         }
         callbacks.iter_mut().try_for_each(|callback| callback.begin())?;
-        let (epochs, shuffle) = (epochs.unwrap_or(settings.epochs), shuffle.unwrap_or(settings.shuffle));
+        let epochs = epochs.unwrap_or(settings.epochs);
         let mut run = Run { trained, validated, epochs, batch_size, shuffle, callbacks };
         let first = trainer.epoch;
         while trainer.epoch < epochs && run.epoch(trainer)? {}
@@ -282,32 +289,6 @@ impl Run<'_, '_> {
     }
 }
 
-/// Returns the numbers below `count`, shuffled by a seed and the epoch's number: a Fisher-Yates
-/// shuffle with SplitMix64.
-fn order(count: usize, shuffled: Option<(u64, u64)>) -> Result<Vec<usize>, Error> {
-    let mut order = numbers(count)?;
-    if let Some((seed, epoch)) = shuffled {
-        let mix = |mut z: u64| {
-            z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-            z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-            z ^ (z >> 31)
-        };
-        const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
-        // The seed and the epoch are mixed, so that adjacent ones do not give shifted sequences.
-        let mut state = mix(mix(seed.wrapping_add(STEP)) ^ epoch.wrapping_add(STEP));
-        let mut next = || {
-            state = state.wrapping_add(STEP);
-            mix(state)
-        };
-        for last in (1..count).rev() {
-            // The high bits of the product are below last + 1, and nearly uniform.
-            let at = (u128::from(next()) * (last as u128 + 1)) >> 64;
-            order.swap(last, at as usize);
-        }
-    }
-    Ok(order)
-}
-
 /// Calls `use_batch` with each batch until it returns false. Another thread prepares the next batch
 /// meanwhile.
 fn with_batches<'o>(
@@ -329,23 +310,4 @@ fn with_batches<'o>(
         // Passes a panic of the app's data on as it is.
         loader.join().map_or_else(|panic| std::panic::resume_unwind(panic), |_| Ok(()))
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::order;
-
-    #[test]
-    fn an_epoch_has_each_sample_once_and_an_order_of_its_own() {
-        let (first, again, second) = (order(100, Some((7, 0))), order(100, Some((7, 0))), order(100, Some((7, 1))));
-        let (first, again, second) = (first.unwrap(), again.unwrap(), second.unwrap());
-        assert_eq!(first, again);
-        assert_ne!(first, second);
-        for mut order in [first, second] {
-            order.sort_unstable();
-            assert_eq!(order, (0..100).collect::<Vec<_>>());
-        }
-        assert_eq!(order(3, None).unwrap(), [0, 1, 2]);
-        assert!(order(usize::MAX, None).is_err());
-    }
 }

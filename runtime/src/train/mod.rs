@@ -23,6 +23,7 @@ mod dataset;
 mod diagnosis;
 mod fit;
 mod log;
+mod order;
 mod reading;
 mod session;
 mod steps;
