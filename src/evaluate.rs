@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use serde_json::{Map, Value};
 use tile_runtime::Error;
-use tile_runtime::data::folder;
-use tile_runtime::train::{Dataset, Reading};
+use tile_runtime::data::folder::{self, Wanted};
+use tile_runtime::train::{Dataset, Reading, Trainer};
 
 use crate::arguments::Sizes;
 use crate::devices::DeviceOptions;
@@ -50,7 +50,8 @@ pub fn evaluate(arguments: &Evaluate, terminal: &Terminal) -> Result<(), Failure
     if !arguments.weights.load_into_trainer(&mut trainer).map_err(failed)? {
         terminal.note("without `--weights`, the weights have their initial values");
     }
-    let samples = folder::open_with_classes(&arguments.data, trainer.classes()).map_err(failed)?;
+    let samples = folder::open_for(&arguments.data, &wanted(&trainer)).map_err(failed)?;
+    terminal.note_unused_arrays(&samples);
     let data: Box<dyn Dataset> = samples.test.unwrap_or(samples.train);
     let batch_size = arguments.batch_size.unwrap_or(trainer.settings().batch_size);
     let started = Instant::now();
@@ -67,6 +68,11 @@ pub fn evaluate(arguments: &Evaluate, terminal: &Terminal) -> Result<(), Failure
             Ok(())
         }
     }
+}
+
+/// Returns the data that a model takes.
+pub fn wanted(trainer: &Trainer) -> Wanted<'_> {
+    Wanted { inputs: trainer.inputs(), outputs: trainer.outputs(), classes: trainer.classes() }
 }
 
 /// Formats a line for the loss and for each metric.

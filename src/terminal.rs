@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use tile_lang::diagnostic::Diagnostic;
 use tile_lang::{Sources, listed};
+use tile_runtime::data::folder::Samples;
 use tile_runtime::data::{self, write_whole};
 use tile_runtime::weights::LoadReport;
 use tile_runtime::{Blame, Device, Error};
@@ -105,6 +106,14 @@ impl Terminal {
         for (file, names) in &report.unused {
             let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
             self.note(&format!("{}: no weight takes {}", file.display(), listed(&names)));
+        }
+    }
+
+    /// Notes the arrays of data that belong to no input or output.
+    pub fn note_unused_arrays(&self, samples: &Samples) {
+        if !samples.unused.is_empty() {
+            let names: Vec<String> = samples.unused.iter().map(|name| format!("`{name}`")).collect();
+            self.note(&format!("no input or output is called {}: not used", listed(&names)));
         }
     }
 

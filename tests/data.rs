@@ -5,7 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use insta::assert_snapshot;
-use tile_runtime::data::folder::{Samples, open, open_with_classes};
+use tile_runtime::data::folder::{Samples, Wanted, open, open_for};
+use tile_runtime::data::npy;
 use tile_runtime::train::{Arrays, ColumnRole, Dataset, as_model_takes};
 use tile_runtime::{DType, Device, Error, Model, Scalar, Tensor, TensorType};
 
@@ -127,7 +128,7 @@ fn damaged_files() {
     empty.csv: it is empty
     not.npz: invalid Zip archive: Could not find EOCD
     cut.npz: invalid Zip archive: Could not find EOCD
-    other.txt: there are no samples in it: neither idx files, x.npy and y.npy, an .npz, a .csv, nor a folder of pictures for each class
+    other.txt: there are no samples in it: neither idx files, .npy files called x and y or by the model's inputs and outputs, an .npz, a .csv, nor a folder of pictures for each class
     semicolons.csv: the separator of columns is a comma, and the first line has ';'
     header.csv: it has a header, and no samples
     nan.csv: line 3, `a`: it is NaN
@@ -181,7 +182,7 @@ fn ambiguous_folders() {
         folder_refused("tables", &[("train.csv", csv), ("test.csv", csv)]),
         folder_refused("archives", &[("a.npz", &whole), ("b.npz", &whole)]),
         folder_refused("table_and_pictures", &[("labels.csv", csv), ("a/0.png", &picture)]),
-        folder_refused("no_y", &[("x.npy", &x)]),
+        folder_refused("no_x", &[("y.npy", &x)]),
         folder_refused(
             "no_labels",
             &[
@@ -197,10 +198,46 @@ fn ambiguous_folders() {
     tables: it has test.csv and train.csv: say which, by its path
     archives: it has a.npz and b.npz: say which, by its path
     table_and_pictures: it has a .csv file and folders of pictures: say which by naming a file, or a folder with that alone
-    no_y: y.npy is missing
+    no_x/y.npy is a target, and there is no input for it
     no_labels/train-images-idx3-ubyte.gz: the labels for it are missing
     other_class/test: there is no class `b` to train on: the classes are a
-    hidden: there are no samples in it: neither idx files, x.npy and y.npy, an .npz, a .csv, nor a folder of pictures for each class
+    hidden: there are no samples in it: neither idx files, .npy files called x and y or by the model's inputs and outputs, an .npz, a .csv, nor a folder of pictures for each class
+    ");
+}
+
+/// Arrays belong to the inputs and outputs of their names, in an .npz file as in a folder.
+#[test]
+fn arrays_by_name() {
+    let (inputs, outputs) = (["Left".to_owned(), "Right".to_owned()], ["Near".to_owned(), "Far".to_owned()]);
+    let wanted = Wanted { inputs: &inputs, outputs: &outputs, classes: &[] };
+    let folder = empty_folder("by_name");
+    let array = |samples: usize| Tensor::from_f32([samples, 2], &vec![samples as f32; 2 * samples]).unwrap();
+    let save = |name: &str, samples: usize| {
+        npy::write(&array(samples), fs::File::create(folder.join(name)).unwrap()).unwrap();
+    };
+    for name in ["Left.npy", "Right.npy", "Far.npy", "extra.npy", "Left_test.npy", "Right_test.npy"] {
+        save(name, if name.contains("_test") { 3 } else { 4 });
+    }
+    let samples = open_for(&folder, &wanted).unwrap();
+    let columns = samples.train.columns();
+    let columns: Vec<_> = columns.iter().map(|column| (column.role, column.name.as_deref().unwrap())).collect();
+    let (input, target) = (ColumnRole::Input, ColumnRole::Target);
+    assert_eq!(columns, [(input, "Left"), (input, "Right"), (target, "Far")]);
+    assert_eq!((samples.train.len(), samples.test.unwrap().len()), (4, 3));
+    assert_eq!(samples.unused, ["extra"]);
+    save("Right.npy", 5);
+    let refused = || {
+        let error = open_for(&folder, &wanted).err().unwrap().to_string();
+        error.replace(&folder.display().to_string(), "by_name").replace(std::path::MAIN_SEPARATOR, "/")
+    };
+    let counts = refused();
+    fs::rename(folder.join("Right.npy"), folder.join("Rihgt.npy")).unwrap();
+    let missing = refused();
+    fs::remove_file(folder.join("Left.npy")).unwrap();
+    assert_snapshot!([counts, missing, refused()].join("\n"), @"
+    by_name/Right.npy has 5 samples, and by_name/Left.npy has 4
+    by_name: there is no array `Right` for an input: there are Far, Left, Left_test, Right_test, Rihgt, extra; did you mean `Rihgt`?
+    by_name/Far.npy is a target, and there is no input for it
     ");
 }
 
@@ -226,10 +263,11 @@ fn classes_of_folders() {
     for file in ["train/a/0.png", "train/b/0.png", "train/.hidden/0.png", "test/b/0.png"] {
         fs::copy(path("pictures/a/0.png"), folder.join(file)).unwrap();
     }
-    let Samples { train, test, classes } = open(&folder).unwrap();
+    let Samples { train, test, classes, .. } = open(&folder).unwrap();
     assert_eq!((classes, train.len()), (vec!["a".to_owned(), "b".to_owned()], 2));
     assert_eq!(sample(test.unwrap().as_ref(), 0).1, 1.0);
-    let alone = open_with_classes(&folder.join("test"), &["a".to_owned(), "b".to_owned()]).unwrap();
+    let classes = ["a".to_owned(), "b".to_owned()];
+    let alone = open_for(&folder.join("test"), &Wanted { classes: &classes, ..Wanted::default() }).unwrap();
     assert_eq!(sample(alone.train.as_ref(), 0).1, 1.0);
 }
 

@@ -6,8 +6,9 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
+use tile_runtime::data::folder::{self, Wanted};
 use tile_runtime::data::picture::{Pixels, encode, is_picture};
-use tile_runtime::data::{folder, npy, picture, write_whole};
+use tile_runtime::data::{npy, picture, write_whole};
 use tile_runtime::train::{
     Arrays, Callback, Checkpoint, ColumnRole, Dataset, EarlyStopping, Epoch, Fit, Log, Monitor, Part, Progress,
     ReduceOnPlateau, Trainer, TrainerBuilder, Validation, as_model_takes,
@@ -226,7 +227,9 @@ fn files() {
         let what = format!("{path:?}");
         calm(&what, || _ = npy::open(&path).unwrap_err());
         calm(&what, || _ = folder::open(&path));
-        calm(&what, || _ = folder::open_with_classes(&path, &NAMES.map(str::to_owned)));
+        calm(&what, || {
+            _ = folder::open_for(&path, &Wanted { classes: &NAMES.map(str::to_owned), ..Wanted::default() })
+        });
         calm(&what, || picture::read(&path, &declared, Pixels::Torchvision).map(|_| ()).unwrap_err());
         calm(&what, || WeightsFile::open(&path).map(|_| ()).unwrap_err());
         calm(&what, || _ = is_picture(&path));

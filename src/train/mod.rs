@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 
 use tile_lang::listed;
 use tile_runtime::Error;
-use tile_runtime::data::folder;
+use tile_runtime::data::folder::{self, Wanted};
 use tile_runtime::train::{Callback, Checkpoint, ColumnRole, Dataset, Epoch, Fit, Log, Progress, Trainer, Validation};
 
 use crate::arguments::Sizes;
 use crate::devices::DeviceOptions;
+use crate::evaluate::wanted;
 use crate::interrupt;
 use crate::source::Source;
 use crate::terminal::{Failure, Terminal, can_be_written, has_extension, loses_nothing};
@@ -97,13 +98,15 @@ pub fn train(arguments: &Train, terminal: &Terminal) -> Result<(), Failure> {
         None => arguments.weights.load_into_trainer(&mut trainer).map(|_| ()),
     };
     loaded.map_err(failed)?;
-    let samples = folder::open_with_classes(&arguments.data, trainer.classes()).map_err(failed)?;
+    let samples = folder::open_for(&arguments.data, &wanted(&trainer)).map_err(failed)?;
+    terminal.note_unused_arrays(&samples);
     if !samples.classes.is_empty() {
         trainer.name_classes(samples.classes.clone());
     }
     let kept: Option<Box<dyn Dataset>> = match &validation {
         Some(Validated::Path(path)) => {
-            let opened = folder::open_with_classes(path, &samples.classes).map_err(failed)?;
+            let opened =
+                folder::open_for(path, &Wanted { classes: &samples.classes, ..wanted(&trainer) }).map_err(failed)?;
             Some(opened.test.unwrap_or(opened.train))
         }
         Some(Validated::Fraction(_)) => None,

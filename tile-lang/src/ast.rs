@@ -71,7 +71,7 @@ pub enum FunctionKind {
 }
 
 /// The settings of a `train` block.
-pub const SETTINGS: [&str; 12] = [
+pub const SETTINGS: [&str; 13] = [
     "loss",
     "optimizer",
     "metrics",
@@ -82,6 +82,7 @@ pub const SETTINGS: [&str; 12] = [
     "shuffle",
     "frozen",
     "loss_weights",
+    "targets",
     "gradients",
     "augment",
 ];

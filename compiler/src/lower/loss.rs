@@ -1,10 +1,11 @@
 //! The `loss` setting of a `train` block: the value that a step minimizes.
 
 use tile_lang::ast::FunctionKind;
+use tile_lang::diagnostic::Diagnostic;
 
 use super::expression::{Lowered, Target};
 use super::network::Network;
-use super::train::Step;
+use super::train::{Output, Step};
 use super::value::{Callable, Value};
 use crate::dtype::DType;
 use crate::graph::{NodeId, Op};
@@ -27,39 +28,37 @@ impl<'p> Step<'p, '_> {
     }
 
     /// Adds the loss to minimise, penalties included.
-    pub(super) fn loss(&mut self, pairs: &[(usize, NodeId, NodeId)]) -> Lowered<NodeId> {
-        let outputs = self.function.outputs.len();
-        let Some(losses) = self.each("loss", outputs)? else {
-            let help = "a loss of the library is `MeanSquaredError()`, say";
+    pub(super) fn loss(&mut self, outputs: &[Output]) -> Lowered<NodeId> {
+        let Some(losses) = self.each("loss", outputs.len())? else {
+            let help =
+                "a loss of the library is `MeanSquaredError()`, say; `loss = none` minimizes what `with_loss` adds";
             return Err(self.error("E0241", "the `train` block sets no `loss`".into()).help(help));
         };
-        let factors = self.each("loss_weights", outputs)?;
+        let factors = self.each("loss_weights", outputs.len())?;
         if self.targets.weighted {
-            let ty = TensorType::new(DType::F32, [self.batch(pairs)]);
+            let ty = TensorType::new(DType::F32, [self.samples]);
             let span = self.span();
             let weight = self.evaluator.target.add(Op::Input(Network::SAMPLE_WEIGHT.into()), ty, &[], span)?;
             self.evaluator.target.sample_weight = Some(weight);
         }
-        // A single loss applies to the outputs with a target. In a list, each loss needs a target.
         let is_none = |loss: &Value<'p, NodeId>| *loss == Value::Symbol("none".into());
-        let is_met = |number: usize| pairs.iter().any(|(other, ..)| *other == number);
-        if matches!(self.scope.names.get("loss"), Some(Value::List(_)))
-            && let Some(number) = (0..outputs).find(|&number| !is_none(&losses[number]) && !is_met(number))
-        {
-            let output = &self.function.outputs[number].name;
-            let error =
-                self.wrong("loss", format!("the output `{output}` has a loss, and the data have no target for it"));
-            return Err(error.help("its loss may be `none`"));
-        }
+        let is_list = matches!(self.scope.names.get("loss"), Some(Value::List(_)));
         let paths = self.paths_of_losses(&losses);
         let mut total: Option<NodeId> = None;
-        for &(number, predicted, target) in pairs {
+        for (number, output) in outputs.iter().enumerate() {
             if is_none(&losses[number]) {
                 continue;
             }
             let instance = self.instance(&losses[number], FunctionKind::Loss, "loss")?;
+            let Some(arguments) = output.arguments(&instance) else {
+                // A single loss applies to the outputs with a target. In a list, each needs one.
+                if is_list {
+                    return Err(self.without_target(number));
+                }
+                continue;
+            };
             *instance.path.borrow_mut() = Some(paths[number].clone());
-            let value = self.applied(&Callable::Instance(instance), &[predicted, target], "loss")?;
+            let value = self.applied(&Callable::Instance(instance), &arguments, "loss")?;
             let value = self.evaluator.target.element(value, self.span())?;
             let mut loss = self.reduced(value, self.evaluator.target.sample_weight)?;
             if let Some(factor) = factors.as_ref().map(|factors| &factors[number]) {
@@ -76,11 +75,29 @@ impl<'p> Step<'p, '_> {
                 None => loss,
             });
         }
-        let Some(total) = total else { return Err(self.error("E0242", "no output has a loss".into())) };
-        match self.evaluator.target.network.penalty {
-            Some(penalty) => self.binary(BinaryOp::Add, total, penalty),
-            None => Ok(total),
+        match (total, self.evaluator.target.network.penalty) {
+            (Some(total), Some(penalty)) => self.binary(BinaryOp::Add, total, penalty),
+            (Some(total), None) => Ok(total),
+            (None, _) if !losses.iter().all(is_none) => Err(self.without_targets()),
+            (None, Some(penalty)) => Ok(penalty),
+            (None, None) => Err(self.error("E0242", "no output has a loss, and there is no `with_loss`".into())),
         }
+    }
+
+    /// Returns the error for a loss in a list whose output has no target.
+    fn without_target(&self, number: usize) -> Diagnostic {
+        let output = &self.function.outputs[number].name;
+        let error = self.wrong("loss", format!("the output `{output}` has a loss, and the data have no target for it"));
+        error.help("its loss may be `none`")
+    }
+
+    /// Returns the error for losses or metrics that need a target when there is none.
+    pub(super) fn without_targets(&self) -> Diagnostic {
+        let error = self.error("E0242", "no output has a target".into());
+        let output = &self.function.outputs[0].name;
+        error.help(format!(
+            "the data call it `y` or `{output}`; `targets = inputs` takes the model's inputs, as for an autoencoder"
+        ))
     }
 
     /// Returns the path of each loss's weights: `loss`, or `loss[0]` and so on in a list of losses.
@@ -96,12 +113,6 @@ impl<'p> Step<'p, '_> {
         let path =
             |(number, loss)| if is_list { format!("{base}[{}]", first(loss).unwrap_or(number)) } else { base.clone() };
         losses.iter().enumerate().map(path).collect()
-    }
-
-    /// Returns the number of samples in the step.
-    pub(super) fn batch(&self, pairs: &[(usize, NodeId, NodeId)]) -> usize {
-        let graph = &self.evaluator.target.graph;
-        pairs.first().and_then(|(_, _, target)| graph.shape(*target).first().copied()).unwrap_or(1)
     }
 
     /// Averages a loss over its elements, each multiplied by its sample weight.
@@ -142,8 +153,8 @@ impl<'p> Step<'p, '_> {
     }
 
     /// Accumulates the sum of the loss over samples, and the number of samples.
-    pub(super) fn mean(&mut self, loss: NodeId, pairs: &[(usize, NodeId, NodeId)]) -> Lowered<()> {
-        let samples = self.batch(pairs) as f64;
+    pub(super) fn mean(&mut self, loss: NodeId) -> Lowered<()> {
+        let samples = self.samples as f64;
         let factor = self.number(samples);
         let weighted = self.binary(BinaryOp::Mul, loss, factor)?;
         let samples = self.number(samples);

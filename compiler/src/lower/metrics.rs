@@ -4,15 +4,12 @@
 use tile_lang::ast::FunctionKind;
 
 use super::expression::{Lowered, Target};
-use super::train::Step;
+use super::train::{Output, Step};
 use super::value::{Callable, Value};
 use crate::dtype::DType;
 use crate::graph::NodeId;
 use crate::names::snake_case;
 use crate::scalar::BinaryOp;
-
-/// The outputs of a model that have a target: the number of each, its value and its target.
-type Pairs<'a> = &'a [(usize, NodeId, NodeId)];
 
 impl<'p> Step<'p, '_> {
     /// Adds to a sum and a count, which are kept as states. Returns both, including this step.
@@ -62,26 +59,27 @@ impl<'p> Step<'p, '_> {
 
     /// Adds the values of all metrics to the results. Only those of `weighted_metrics` see the
     /// weights of the samples.
-    pub(super) fn metrics(&mut self, pairs: Pairs, results: &mut Vec<(String, NodeId)>) -> Lowered<()> {
+    pub(super) fn metrics(&mut self, outputs: &[Output], results: &mut Vec<(String, NodeId)>) -> Lowered<()> {
         let weight = self.evaluator.target.sample_weight.take();
-        self.metrics_of("metrics", pairs, results)?;
+        self.metrics_of("metrics", outputs, results)?;
         self.evaluator.target.sample_weight = weight;
-        self.metrics_of("weighted_metrics", pairs, results)?;
+        self.metrics_of("weighted_metrics", outputs, results)?;
         self.evaluator.target.sample_weight = None;
         Ok(())
     }
 
-    fn metrics_of(&mut self, setting: &str, pairs: Pairs, results: &mut Vec<(String, NodeId)>) -> Lowered<()> {
+    fn metrics_of(&mut self, setting: &str, outputs: &[Output], results: &mut Vec<(String, NodeId)>) -> Lowered<()> {
         let metrics = match self.scope.names.get(setting) {
             None => return Ok(()),
             Some(Value::List(items)) => items.to_vec(),
             Some(value) => vec![value.clone()],
         };
-        let several = self.function.outputs.len() > 1;
-        for &(number, predicted, target) in pairs {
+        let several = outputs.len() > 1;
+        let has_target = outputs.iter().any(|output| output.target.is_some());
+        for (number, output) in outputs.iter().enumerate() {
             let of_output = match (several, metrics.get(number)) {
                 (true, Some(Value::List(items))) => items.to_vec(),
-                (true, Some(value)) if metrics.len() == self.function.outputs.len() => vec![value.clone()],
+                (true, Some(value)) if metrics.len() == outputs.len() => vec![value.clone()],
                 (true, _) => {
                     let message =
                         format!("the model has several outputs, and `{setting}` is not a list with an item for each");
@@ -92,11 +90,18 @@ impl<'p> Step<'p, '_> {
             for metric in of_output {
                 let instance = self.instance(&metric, FunctionKind::Metric, setting)?;
                 let keeps = instance.function.kind == FunctionKind::Metric;
-                let value = self.applied(&Callable::Instance(instance), &[predicted, target], setting)?;
+                let Some(arguments) = output.arguments(&instance) else {
+                    // Some outputs may have no target, but a metric must have some use.
+                    if has_target {
+                        continue;
+                    }
+                    return Err(self.without_targets());
+                };
+                let value = self.applied(&Callable::Instance(instance), &arguments, setting)?;
                 let mut value = self.evaluator.target.element(value, self.span())?;
                 let name = self.free_name(metric_name(&metric), setting, several.then_some(number), results);
                 if !keeps {
-                    value = self.running_mean(value, &name, self.batch(pairs))?;
+                    value = self.running_mean(value, &name, self.samples)?;
                 }
                 results.push((name, value));
             }

@@ -68,7 +68,7 @@ pub fn settings(program: &Program, entry: Option<&str>) -> Result<Option<Setting
     let function = program.entry(entry).map_err(|error| vec![error])?;
     let Some(block) = program.training(function) else { return Ok(None) };
     let mut evaluator = Evaluator::new(program, Tensors::new("settings", &Budget::new(Limits::default())), true);
-    let scope = read(&mut evaluator, block).map_err(|error| vec![error.user_first()])?;
+    let scope = read(&mut evaluator, function, block).map_err(|error| vec![error.user_first()])?;
     let mut settings = Settings::default();
     let number = |name: &str, least: i64| match scope.names.get(name) {
         None => Ok(None),
@@ -129,12 +129,13 @@ pub fn train(
         let mut evaluator =
             Evaluator::new(program, Tensors::new("step", &Budget::new(bindings.limits)), bindings.training);
         evaluator.penalises = true;
-        evaluator.frozen = frozen(program, block, targets)?.into();
-        let scope = read(&mut evaluator, block)?;
+        evaluator.frozen = frozen(program, function, block, targets)?.into();
+        let scope = read(&mut evaluator, function, block)?;
         let mut inputs = entry_inputs(&mut evaluator, function, types)?;
-        let mut step = Step { scope, evaluator, function, block, bindings, targets };
-        let mut wanted = step.wanted()?;
+        let mut step = Step { scope, evaluator, function, block, bindings, targets, samples: 1 };
+        let mut wanted = step.wanted(&inputs)?;
         step.augment(&mut inputs, &mut wanted)?;
+        step.samples = step.samples(&inputs, &wanted);
         let outputs = run_entry(&mut step.evaluator, function, bindings, inputs)?;
         step.add(&outputs, &wanted)
     };
@@ -142,9 +143,9 @@ pub fn train(
 }
 
 /// Returns the paths of frozen layers and weights.
-fn frozen(program: &Program, block: &Function, targets: &Targets) -> Lowered<Vec<String>> {
+fn frozen(program: &Program, function: &Function, block: &Function, targets: &Targets) -> Lowered<Vec<String>> {
     let mut evaluator = Evaluator::new(program, Tensors::new("settings", &Budget::new(Limits::default())), true);
-    let scope = read(&mut evaluator, block)?;
+    let scope = read(&mut evaluator, function, block)?;
     let named = match scope.names.get("frozen") {
         None => &[][..],
         Some(Value::List(items)) => items,
@@ -161,9 +162,15 @@ fn frozen(program: &Program, block: &Function, targets: &Targets) -> Lowered<Vec
     Ok([named?, targets.frozen.clone()].concat())
 }
 
-/// Runs the statements of a `train` block.
-fn read<'p>(evaluator: &mut Evaluator<'p, Tensors>, block: &'p Function) -> Lowered<Scope<'p, NodeId>> {
+/// Runs the statements of a `train` block. The names of the model's inputs are symbols in it.
+fn read<'p>(
+    evaluator: &mut Evaluator<'p, Tensors>,
+    model: &'p Function,
+    block: &'p Function,
+) -> Lowered<Scope<'p, NodeId>> {
     let mut scope = Scope::new(block);
+    let inputs = model.inputs.iter().map(|input| input.name.name.as_str());
+    scope.names.extend(inputs.map(|name| (name, Value::Symbol(name.into()))));
     evaluator.frames.push(Frame::new("train".to_owned()));
     let done = evaluator.run(&mut scope, &block.body);
     evaluator.frames.pop();
@@ -179,22 +186,44 @@ pub(super) struct Step<'p, 'a> {
     pub(super) scope: Scope<'p, NodeId>,
     bindings: &'a Bindings,
     pub(super) targets: &'a Targets,
+    /// The number of samples.
+    pub(super) samples: usize,
+}
+
+/// The value of an output of the model and its target, if it has one.
+pub(super) struct Output {
+    pub(super) value: NodeId,
+    pub(super) target: Option<NodeId>,
+}
+
+impl Output {
+    /// Returns what a loss or metric is applied to: the value and the target, or the value alone if
+    /// it has one input. `None` if it needs a target, and there is none.
+    pub(super) fn arguments(&self, instance: &Instance<NodeId>) -> Option<Vec<NodeId>> {
+        match (instance.function.inputs.len(), self.target) {
+            (1, _) => Some(vec![self.value]),
+            (_, target) => Some(vec![self.value, target?]),
+        }
+    }
 }
 
 impl<'p> Step<'p, '_> {
     fn add(mut self, outputs: &[(String, NodeId)], wanted: &[(usize, NodeId)]) -> Lowered<Network> {
         self.evaluator.frames.push(Frame::new("train".to_owned()));
         self.reserved()?;
-        let pairs: Vec<_> = wanted.iter().map(|&(number, target)| (number, outputs[number].1, target)).collect();
+        let target = |number: usize| wanted.iter().find(|(other, _)| *other == number).map(|&(_, target)| target);
+        let outputs = outputs.iter().enumerate();
+        let outputs: Vec<Output> =
+            outputs.map(|(number, &(_, value))| Output { value, target: target(number) }).collect();
         self.evaluator.role = Role::Loss;
-        let loss = self.loss(&pairs)?;
+        let loss = self.loss(&outputs)?;
         // The weights of the loss are trained like the model's.
         let of_loss = self.evaluator.target.network.weights.len();
         self.evaluator.role = Role::Metric;
-        self.mean(loss, &pairs)?;
+        self.mean(loss)?;
         let mut results = vec![(Network::LOSS.to_owned(), loss)];
         self.evaluator.updates = true;
-        self.metrics(&pairs, &mut results)?;
+        self.metrics(&outputs, &mut results)?;
         self.evaluator.role = Role::Optimizer;
         if self.bindings.training {
             self.optimise(loss, of_loss)?;
@@ -232,8 +261,9 @@ impl<'p> Step<'p, '_> {
         Err(Diagnostic::error("E0240", span, message).help("give the layer another name than `train`"))
     }
 
-    /// Adds the inputs for targets. Returns each with the number of its output.
-    fn wanted(&mut self) -> Lowered<Vec<(usize, NodeId)>> {
+    /// Returns the targets with the numbers of their outputs: inputs of the model that the block
+    /// takes as `targets`, and new inputs for the others.
+    fn wanted(&mut self, inputs: &[Option<Value<'p, NodeId>>]) -> Lowered<Vec<(usize, NodeId)>> {
         let outputs = &self.function.outputs;
         let is_output = |name: &String| outputs.iter().any(|output| output.name == *name);
         if let Some(unknown) = self.targets.types.keys().find(|name| !is_output(name)) {
@@ -241,18 +271,60 @@ impl<'p> Step<'p, '_> {
             let error = self.error("E0242", format!("there is a target for `{unknown}`, which is no output"));
             return Err(error.help(format!("the outputs are {}", listed(&names))));
         }
+        let taken = self.inputs_as_targets()?;
         let mut wanted = Vec::new();
         for (number, output) in outputs.iter().enumerate() {
-            if let Some(ty) = self.targets.types.get(&output.name) {
+            if let Some(input) = taken.get(number).copied().flatten() {
+                if let Some(Value::Element(node)) = inputs.get(input).and_then(Option::as_ref) {
+                    wanted.push((number, *node));
+                }
+            } else if let Some(ty) = self.targets.types.get(&output.name) {
                 let span = self.span();
                 let op = Op::Input(Network::target(&output.name));
                 wanted.push((number, self.evaluator.target.add(op, ty.clone(), &[], span)?));
             }
         }
-        if wanted.is_empty() {
-            return Err(self.error("E0242", "no output has a target".into()));
-        }
         Ok(wanted)
+    }
+
+    /// Returns for each output the number of the input that the block's `targets` takes as its
+    /// target, if any.
+    fn inputs_as_targets(&self) -> Lowered<Vec<Option<usize>>> {
+        let (inputs, outputs) = (&self.function.inputs, &self.function.outputs);
+        let is_symbol = |value: &Value<'p, NodeId>, name: &str| *value == Value::Symbol(name.into());
+        let named: &[Value<NodeId>] = match self.scope.names.get("targets") {
+            None => return Ok(Vec::new()),
+            Some(value) if is_symbol(value, "inputs") => {
+                return Ok((0..outputs.len()).map(|number| (number < inputs.len()).then_some(number)).collect());
+            }
+            Some(Value::List(items)) => items,
+            Some(value) => std::slice::from_ref(value),
+        };
+        if named.len() != outputs.len() {
+            let message =
+                format!("`targets` is a list of {}, and the number of outputs is {}", named.len(), outputs.len());
+            return Err(self.wrong("targets", message));
+        }
+        let number = |value: &Value<'p, NodeId>| {
+            let found = inputs.iter().position(|input| is_symbol(value, &input.name.name));
+            if found.is_some() || is_symbol(value, "none") {
+                return Ok(found);
+            }
+            let names: Vec<&str> = inputs.iter().map(|input| input.name.name.as_str()).collect();
+            let message = format!("a target is the name of an input or `none`, and this is {value}");
+            Err(self.wrong("targets", message).help(format!("the inputs are {}", listed(&names))))
+        };
+        named.iter().map(number).collect()
+    }
+
+    /// Returns the number of samples: the first axis of the first target, else of the first input.
+    fn samples(&self, inputs: &[Option<Value<'p, NodeId>>], wanted: &[(usize, NodeId)]) -> usize {
+        let input = |value: &Option<Value<NodeId>>| match value {
+            Some(Value::Element(node)) => Some(*node),
+            _ => None,
+        };
+        let first = wanted.first().map(|(_, target)| *target).or_else(|| inputs.iter().find_map(input));
+        first.and_then(|node| self.evaluator.target.graph.shape(node).first().copied()).unwrap_or(1)
     }
 
     /// Returns the instance that a value of the block stands for, which must suit this kind. A

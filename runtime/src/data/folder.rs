@@ -2,9 +2,10 @@
 //!
 //! - `…images-idx3-ubyte` and `…labels-idx1-ubyte`, plain or `.gz`. Names with `t10k` or `test` are
 //!   for tests, all others for training.
-//! - `x.npy` and `y.npy`, optionally with `sample_weight.npy`.
-//! - An `.npz` file with `x_train`, `y_train` and optionally `sample_weight_train`, and optionally
-//!   the same with `_test`. The names may also be `x`, `y` and `sample_weight`.
+//! - `.npy` files with the names of the model's inputs and outputs, or `x.npy` and `y.npy`,
+//!   optionally with `sample_weight.npy`.
+//! - An `.npz` file with arrays of these names. Those of `_train` and `_test` are separate:
+//!   `x_train`, `y_train`, `x_test`, `y_test`.
 //! - A `.csv` file.
 //! - A folder of png or jpeg images for each class, or folders `train` and `test` with such
 //!   folders.
@@ -20,17 +21,16 @@ use std::borrow::Cow;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-use tile_compiler::dtype::{DType, Scalar};
-use tile_compiler::tensor::{Tensor, TensorType};
+use tile_compiler::tensor::Tensor;
 use zip::ZipArchive;
-use zip::result::ZipError;
 
 pub use super::images::entries;
 use super::images::{Images, has_pictures};
-use super::{idx, table};
+use super::named::{Array, Column};
+use super::{idx, named, table};
 use crate::error::{Error, Source};
 use crate::files::{Allowance, npy, open_file};
-use crate::train::{Arrays, ColumnRole, Dataset};
+use crate::train::{ColumnRole, Dataset};
 
 /// Samples for training and, if they are separate, for tests.
 pub struct Samples {
@@ -38,6 +38,26 @@ pub struct Samples {
     pub test: Option<Box<dyn Dataset>>,
     /// The class names by number, if folders are the classes. Otherwise empty.
     pub classes: Vec<String>,
+    /// The names of arrays that belong to no input or output.
+    pub unused: Vec<String>,
+}
+
+impl Samples {
+    fn new(train: Box<dyn Dataset>, test: Option<Box<dyn Dataset>>) -> Samples {
+        Samples { train, test, classes: Vec::new(), unused: Vec::new() }
+    }
+}
+
+/// The program that samples are for.
+#[derive(Clone, Copy, Default)]
+pub struct Wanted<'a> {
+    /// The names of the model's inputs and outputs, in order. Without them, arrays are called `x`,
+    /// `y` and `sample_weight`.
+    pub inputs: &'a [String],
+    pub outputs: &'a [String],
+    /// The classes of the training samples, by which those of pictures are numbered. If they are
+    /// empty, classes are numbered in the order of their names.
+    pub classes: &'a [String],
 }
 
 /// Opens a folder or file.
@@ -46,15 +66,14 @@ pub struct Samples {
 /// Returns [`Error::Data`] if it has no samples, is ambiguous or is damaged. The error names the
 /// file.
 pub fn open(path: &Path) -> Result<Samples, Error> {
-    open_with_classes(path, &[])
+    open_for(path, &Wanted::default())
 }
 
-/// Does the same as [`open`], but numbers the classes of images as in `classes`, the classes of the
-/// training samples. If `classes` is empty, they are numbered in the order of their names.
+/// Does the same as [`open`], for a known program.
 ///
 /// # Errors
-/// Also fails if there are images of another class.
-pub fn open_with_classes(path: &Path, classes: &[String]) -> Result<Samples, Error> {
+/// Also fails if there are images of another class, or if an input is missing.
+pub fn open_for(path: &Path, wanted: &Wanted) -> Result<Samples, Error> {
     let failed = |what: String| Error::data(format!("{}: {what}", path.display()));
     if !path.exists() {
         return Err(failed("there is no such folder or file".to_owned()));
@@ -63,15 +82,18 @@ pub fn open_with_classes(path: &Path, classes: &[String]) -> Result<Samples, Err
     let all = |wanted: &dyn Fn(&str) -> bool| -> Vec<&PathBuf> {
         files.iter().filter(|file| file.is_file() && wanted(&name(file))).collect()
     };
-    let find = |wanted: &str| files.iter().find(|file| name(file) == wanted);
     let idx = all(&|name| name.contains("-idx3-ubyte") || name.contains("-idx1-ubyte"));
-    let (x, y) = (find("x.npy"), find("y.npy"));
+    let is_array = |name: &str| name.strip_suffix(".npy").is_some_and(|name| named::is_wanted(name, wanted));
+    let mut arrays = all(&is_array);
+    if !arrays.is_empty() {
+        arrays = all(&|name| name.ends_with(".npy"));
+    }
     let (archives, tables) = (all(&|name| name.ends_with(".npz")), all(&|name| name.ends_with(".csv")));
     let (train, test) = (path.join("train"), path.join("test"));
     let parted = has_pictures(&train);
     let kinds = [
         (!idx.is_empty(), "idx files"),
-        (x.is_some() || y.is_some(), ".npy files"),
+        (!arrays.is_empty(), ".npy files"),
         (!archives.is_empty(), "an .npz file"),
         (!tables.is_empty(), "a .csv file"),
         (parted || has_pictures(path), "folders of pictures"),
@@ -83,42 +105,38 @@ pub fn open_with_classes(path: &Path, classes: &[String]) -> Result<Samples, Err
             found.join(" and ")
         )));
     }
-    let arrays = |train, test| Samples { train, test, classes: Vec::new() };
     if !idx.is_empty() {
         let is_test = |file: &PathBuf| ["t10k", "test"].iter().any(|word| name(file).contains(word));
         let (test, train): (Vec<&PathBuf>, Vec<&PathBuf>) = idx.into_iter().partition(|file| is_test(file));
         return match (idx_pair(path, &train)?, idx_pair(path, &test)?) {
-            (Some(train), test) => Ok(arrays(train, test)),
-            (None, Some(test)) => Ok(arrays(test, None)),
+            (Some(train), test) => Ok(Samples::new(train, test)),
+            (None, Some(test)) => Ok(Samples::new(test, None)),
             (None, None) => Err(failed("it has no samples".to_owned())),
         };
     }
-    if x.is_some() || y.is_some() {
-        let read = |file: &PathBuf| -> Result<Array, Error> {
-            let (tensor, allowance) = read_npy(file)?;
-            Ok(Array { tensor, name: file.display().to_string(), allowance })
-        };
-        let (Some(x), Some(y)) = (x, y) else {
-            let missing = if x.is_none() { "x.npy" } else { "y.npy" };
-            return Err(failed(format!("{missing} is missing")));
-        };
-        let weights = find("sample_weight.npy").map(read).transpose()?;
-        return Ok(arrays(samples(read(x)?, read(y)?, weights)?, None));
+    if !arrays.is_empty() {
+        return npy_files(path, &arrays, wanted);
     }
     if let Some(file) = only(path, &archives)? {
-        return npz(file);
+        return npz(file, wanted);
     }
     if let Some(file) = only(path, &tables)? {
-        return Ok(arrays(Box::new(table::read(file)?), None));
+        return Ok(Samples::new(Box::new(table::read(file)?), None));
     }
     if parted || has_pictures(path) {
-        let train = Images::open(if parted { &train } else { path }, classes)?;
+        let train = Images::open(if parted { &train } else { path }, wanted.classes)?;
         let classes = train.classes.clone();
         let is_there = parted && has_pictures(&test);
         let test = if is_there { Some(Images::open(&test, &classes)?) } else { None };
-        return Ok(Samples { train: Box::new(train), test: test.map(|test| Box::new(test) as _), classes });
+        return Ok(Samples {
+            train: Box::new(train),
+            test: test.map(|test| Box::new(test) as _),
+            classes,
+            unused: Vec::new(),
+        });
     }
-    let kinds = "idx files, x.npy and y.npy, an .npz, a .csv, nor a folder of pictures for each class";
+    let kinds = "idx files, .npy files called x and y or by the model's inputs and outputs, an .npz, a .csv, nor a \
+                 folder of pictures for each class";
     Err(failed(format!("there are no samples in it: neither {kinds}")))
 }
 
@@ -126,6 +144,11 @@ pub fn open_with_classes(path: &Path, classes: &[String]) -> Result<Samples, Err
 /// name matter.
 fn name(file: &Path) -> Cow<'_, str> {
     file.file_name().unwrap_or_default().to_string_lossy()
+}
+
+/// Returns the name of a file without its extension.
+fn stem(file: &Path) -> Cow<'_, str> {
+    file.file_stem().unwrap_or_default().to_string_lossy()
 }
 
 /// Returns the only file of a kind. Fails if there are several.
@@ -154,82 +177,15 @@ fn idx_pair(folder: &Path, files: &[&PathBuf]) -> Result<Option<Box<dyn Dataset>
         Ok(Array { tensor, name: file.display().to_string(), allowance })
     };
     match (of("-idx3-ubyte")?, of("-idx1-ubyte")?) {
-        (Some(x), Some(y)) => Ok(Some(samples(array(x)?, array(y)?, None)?)),
+        (Some(x), Some(y)) => {
+            let column = |role, array| Column { role, name: None, array };
+            let columns = vec![column(ColumnRole::Input, array(x)?), column(ColumnRole::Target, array(y)?)];
+            named::samples(columns).map(Some)
+        }
         (Some(file), None) => Err(Error::data(format!("{}: the labels for it are missing", file.display()))),
         (None, Some(file)) => Err(Error::data(format!("{}: the images for it are missing", file.display()))),
         (None, None) => Ok(None),
     }
-}
-
-/// A tensor and its name in messages.
-struct Array {
-    tensor: Tensor,
-    name: String,
-    /// The remaining allowance of its file.
-    allowance: Allowance,
-}
-
-impl Array {
-    /// Converts the elements to another type.
-    fn cast(mut self, dtype: DType) -> Result<Tensor, Error> {
-        let failed = |what: &dyn std::fmt::Display| Error::data(format!("{}: {what}", self.name));
-        let ty = TensorType::new(dtype, self.tensor.shape());
-        self.allowance.tensor(&ty).map_err(|error| failed(&error))?;
-        Tensor::from_scalars(ty, self.tensor.scalars()).ok_or_else(|| failed(&"it is too large"))
-    }
-}
-
-/// Combines inputs, targets and optional sample weights.
-fn samples(x: Array, y: Array, weights: Option<Array>) -> Result<Box<dyn Dataset>, Error> {
-    for array in [&x, &y].into_iter().chain(&weights) {
-        match (array.tensor.shape().first(), x.tensor.shape().first()) {
-            (None, _) => return Err(Error::data(format!("{} is one number, and has no axis of samples", array.name))),
-            (Some(0), _) => return Err(Error::data(format!("{} has no samples", array.name))),
-            (Some(count), Some(others)) if count != others => {
-                let message = format!("{} has {count} samples, and {} has {others}", array.name, x.name);
-                return Err(Error::data(message));
-            }
-            _ => {}
-        }
-        if let Some((sample, value)) = first_infinite(&array.tensor) {
-            let message = format!("{}: there is {value} in sample {sample}, counted from 0", array.name);
-            return Err(Error::data(message));
-        }
-    }
-    let fits = |value: Scalar| i32::try_from(value.to_i64()).is_ok();
-    let y = match y.tensor.dtype() {
-        DType::I32 | DType::U64 => y.tensor,
-        dtype if dtype.is_float() => y.tensor,
-        DType::U32 | DType::I64 if !y.tensor.scalars().all(fits) => y.tensor,
-        _ => y.cast(DType::I32)?,
-    };
-    // Some files have label numbers as a column.
-    let y = if y.dtype().is_float() { y } else { flat(y)? };
-    let mut samples = Arrays::new(x.tensor, y)?;
-    if let Some(weights) = weights {
-        let weights = flat(weights.cast(DType::F32)?)?;
-        samples = samples.with(ColumnRole::Weight, Some("sample_weight"), weights)?;
-    }
-    Ok(Box::new(samples))
-}
-
-/// Reshapes a column to rank 1. Returns other tensors unchanged.
-fn flat(tensor: Tensor) -> Result<Tensor, Error> {
-    let &[samples, 1] = tensor.shape() else { return Ok(tensor) };
-    let ty = TensorType::new(tensor.dtype(), [samples]);
-    Tensor::from_bytes(ty, tensor.into_bytes()).ok_or_else(|| Error::data("an array is too large".to_owned()))
-}
-
-/// Returns the first sample with a NaN or infinite value, and that value.
-fn first_infinite(tensor: &Tensor) -> Option<(usize, f64)> {
-    let at = match tensor.dtype() {
-        DType::F32 => {
-            tensor.bytes().as_chunks::<4>().0.iter().position(|bytes| !f32::from_le_bytes(*bytes).is_finite())
-        }
-        dtype if dtype.is_float() => tensor.scalars().position(|value| !value.to_f64().is_finite()),
-        _ => None,
-    }?;
-    Some((at / tensor.shape().iter().skip(1).product::<usize>().max(1), tensor.get(at).to_f64()))
 }
 
 /// Reads the array of a file. Returns the remaining allowance, too.
@@ -242,34 +198,32 @@ fn read_npy(path: &Path) -> Result<(Tensor, Allowance), Error> {
     read(path).map_err(|error| Error::read(path, error))
 }
 
-fn npz(path: &Path) -> Result<Samples, Error> {
+/// Reads the samples in .npy files.
+fn npy_files(place: &Path, files: &[&PathBuf], wanted: &Wanted) -> Result<Samples, Error> {
+    let names: Vec<String> = files.iter().map(|file| stem(file).into_owned()).collect();
+    let mut read = |name: &str| -> Result<Array, Error> {
+        let file =
+            files.iter().find(|file| stem(file) == name).ok_or_else(|| Error::internal("an array is missing"))?;
+        let (tensor, allowance) = read_npy(file)?;
+        Ok(Array { tensor, name: file.display().to_string(), allowance })
+    };
+    named::read(&place.display().to_string(), &names, wanted, &mut read)
+}
+
+/// Reads the samples in an .npz file.
+fn npz(path: &Path, wanted: &Wanted) -> Result<Samples, Error> {
     let failed = |what: String| Error::data(format!("{}: {what}", path.display()));
     let file = open_file(path).map_err(|error| Error::read(path, error))?;
     let mut allowance = Allowance::of(&file, None).map_err(|error| Error::read(path, error))?;
     let mut archive = ZipArchive::new(BufReader::new(file)).map_err(|error| Error::read(path, error))?;
-    let mut read = |name: &str| -> Result<Option<Array>, Error> {
+    let names =
+        archive.file_names().filter_map(|name| name.strip_suffix(".npy").map(str::to_owned)).collect::<Vec<_>>();
+    let mut read = |name: &str| -> Result<Array, Error> {
         let failed = |error: &dyn std::error::Error| failed(format!("`{name}`: {error}"));
-        let mut entry = match archive.by_name(&format!("{name}.npy")) {
-            Err(ZipError::FileNotFound) => return Ok(None),
-            entry => entry.map_err(|error| failed(&error))?,
-        };
+        let mut entry = archive.by_name(&format!("{name}.npy")).map_err(|error| failed(&error))?;
         let tensor = npy::read_entry(&mut entry, &mut allowance).map_err(|error| failed(&error))?;
         let name = format!("{}: `{name}`", path.display());
-        Ok(Some(Array { tensor, name, allowance: allowance.clone() }))
+        Ok(Array { tensor, name, allowance: allowance.clone() })
     };
-    let mut set = |part: &str| -> Result<Option<Box<dyn Dataset>>, Error> {
-        match (read(&format!("x{part}"))?, read(&format!("y{part}"))?) {
-            (Some(x), Some(y)) => Ok(Some(samples(x, y, read(&format!("sample_weight{part}"))?)?)),
-            (None, None) => Ok(None),
-            (Some(_), None) => Err(failed(format!("it has an array `x{part}`, and no `y{part}`"))),
-            (None, Some(_)) => Err(failed(format!("it has an array `y{part}`, and no `x{part}`"))),
-        }
-    };
-    let train = match set("_train")? {
-        Some(train) => Some(train),
-        None => set("")?,
-    };
-    let test = set("_test")?;
-    let train = train.ok_or_else(|| failed("it has no arrays `x_train` and `y_train`".to_owned()))?;
-    Ok(Samples { train, test, classes: Vec::new() })
+    named::read(&path.display().to_string(), &names, wanted, &mut read)
 }

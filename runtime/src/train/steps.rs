@@ -294,7 +294,12 @@ impl Steps {
             Mode::Train | Mode::Evaluate => train(checked, entry, &bindings, &targets),
         };
         let faulty = |diagnostics| Error::Program { sources: program.model.sources().clone(), diagnostics };
-        Ok((network.map_err(faulty)?, inputs))
+        let network = network.map_err(faulty)?;
+        // A program that takes its inputs as targets does not use those of the data.
+        let graph = &network.graph;
+        let is_used = |name: &String| graph.inputs.iter().any(|&input| graph.node(input).op.given_name() == Some(name));
+        let inputs = inputs.into_iter().map(|name| name.filter(is_used)).collect();
+        Ok((network, inputs))
     }
 
     /// Returns the graph of a step.

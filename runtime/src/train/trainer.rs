@@ -106,6 +106,16 @@ impl Trainer {
         self.history.get(..self.epoch).unwrap_or(&self.history)
     }
 
+    /// Returns the names of the model's inputs that the data give, in order.
+    pub fn inputs(&self) -> &[String] {
+        &self.program.inputs
+    }
+
+    /// Returns the names of the model's outputs, in order.
+    pub fn outputs(&self) -> &[String] {
+        &self.program.outputs
+    }
+
     /// Sets the seed of all random numbers, including the initial weights. Call it before the
     /// weights are initialised.
     pub fn seed(&mut self, seed: u64) {

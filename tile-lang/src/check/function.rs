@@ -120,6 +120,9 @@ impl<'p> Checker<'p, '_> {
             }
             self.input(parameter, Origin::Parameter);
         }
+        if self.function.kind == FunctionKind::Train {
+            self.inputs_of_model();
+        }
         for input in &self.function.inputs {
             self.input(input, Origin::Input);
             for dim in input.dims.iter().flatten().skip(1).filter(|dim| dim.kind == DimKind::Ellipsis) {
@@ -159,6 +162,17 @@ impl<'p> Checker<'p, '_> {
         self.scope.define(name, value, self.diagnostics);
         for dim in input.dims.iter().flatten() {
             self.size_of_input(dim);
+        }
+    }
+
+    /// Defines the inputs of the model of a `train` block, which its `targets` may name.
+    fn inputs_of_model(&mut self) {
+        let Some(name) = &self.function.name else { return };
+        let Some(model) = self.program.callee_index(&name.name, self.function) else { return };
+        for input in &self.program.all_functions()[model].inputs {
+            let (span, origin) = (input.name.span, Origin::Input);
+            let value = Value { span, origin, known: Known::VALUE, may_be_size: false, used: true };
+            self.scope.values.insert(&input.name.name, value);
         }
     }
 

@@ -12,23 +12,28 @@ impl Checker<'_, '_> {
     /// checked.
     pub fn training(&mut self) {
         let function = self.function;
-        let wanted = match function.kind {
-            FunctionKind::Optimizer => {
-                "a trained weight and its gradient, as in `optimizer Sgd(lr = 0.01)(P, G) { … }`"
-            }
-            FunctionKind::Loss => {
-                "the predictions and the targets, as in `loss Error()(Predicted, Target) -> (L) { … }`"
-            }
-            FunctionKind::Metric => {
-                "the predictions and the targets, as in `metric Error()(Predicted, Target) -> (Value) { … }`"
-            }
+        let (expected, wanted) = match function.kind {
+            FunctionKind::Optimizer => (
+                2..=2,
+                "the inputs are a trained weight and its gradient, as in `optimizer Sgd(lr = 0.01)(P, G) { … }`",
+            ),
+            FunctionKind::Loss => (
+                1..=usize::MAX,
+                "the inputs are the predictions and the targets, as in `loss Error()(Predicted, Target) -> (L) { … }`, \
+                 or the predictions alone",
+            ),
+            FunctionKind::Metric => (
+                1..=usize::MAX,
+                "the inputs are the predictions and the targets, as in `metric Error()(Predicted, Target) -> (Value) \
+                 { … }`, or the predictions alone",
+            ),
             FunctionKind::Train => return self.settings(),
             FunctionKind::Function | FunctionKind::Layer | FunctionKind::Model => return,
         };
         let keyword = function.kind.keyword();
-        if function.inputs.len() < 2 || function.kind == FunctionKind::Optimizer && function.inputs.len() > 2 {
+        if !expected.contains(&function.inputs.len()) {
             let message = format!("expected 2 inputs of this {keyword}, found {}", function.inputs.len());
-            self.error(Diagnostic::error("E0132", function.place(), message).help(format!("the inputs are {wanted}")));
+            self.error(Diagnostic::error("E0132", function.place(), message).help(wanted));
         }
     }
 

@@ -52,13 +52,15 @@ fn headers() {
     let source = "
         optimizer A()(P) { update P = 0 * P; }
         optimizer B()(P, G, H) { update P = P - G - H; }
-        loss C()(Predicted) -> (L) { L = Predicted; }
-        metric D()(Predicted) -> (Value) { Value = Predicted; }";
+        loss C()() -> (L) { L = 1.0; }
+        metric D()() -> (Value) { Value = 1.0; }
+        loss E()(Predicted) -> (L) { L = Predicted; }
+        metric F()(Predicted) -> (Value) { Value = Predicted; }";
     assert_snapshot!(brief(source), @"
     E0132 expected 2 inputs of this optimizer, found 1: `A`; help: the inputs are a trained weight and its gradient, as in `optimizer Sgd(lr = 0.01)(P, G) { … }`
     E0132 expected 2 inputs of this optimizer, found 3: `B`; help: the inputs are a trained weight and its gradient, as in `optimizer Sgd(lr = 0.01)(P, G) { … }`
-    E0132 expected 2 inputs of this loss, found 1: `C`; help: the inputs are the predictions and the targets, as in `loss Error()(Predicted, Target) -> (L) { … }`
-    E0132 expected 2 inputs of this metric, found 1: `D`; help: the inputs are the predictions and the targets, as in `metric Error()(Predicted, Target) -> (Value) { … }`
+    E0132 expected 2 inputs of this loss, found 0: `C`; help: the inputs are the predictions and the targets, as in `loss Error()(Predicted, Target) -> (L) { … }`, or the predictions alone
+    E0132 expected 2 inputs of this metric, found 0: `D`; help: the inputs are the predictions and the targets, as in `metric Error()(Predicted, Target) -> (Value) { … }`, or the predictions alone
     ");
 }
 

@@ -253,7 +253,7 @@ fn what_is_not_set() {
     insta::assert_snapshot!(wrong("train Line { optimizer = Sgd(); }"), @r"
     E0241: the `train` block sets no `loss`
       `Line` 
-      help: a loss of the library is `MeanSquaredError()`, say
+      help: a loss of the library is `MeanSquaredError()`, say; `loss = none` minimizes what `with_loss` adds
     ");
     insta::assert_snapshot!(wrong("train Line { loss = Squares(); }"), @r"
     E0241: the `train` block sets no `optimizer`
@@ -273,6 +273,51 @@ fn targets() {
     insta::assert_snapshot!(step(block, "", true, false).unwrap_err(), @r"
     E0242: no output has a target
       `Line` 
+      help: the data call it `y` or `Y`; `targets = inputs` takes the model's inputs, as for an autoencoder
+    ");
+}
+
+/// Losses without targets: of inputs, of the predictions alone, and of `with_loss`.
+#[test]
+fn without_targets() {
+    let model = "loss Size()(Predicted) -> (L) { L = Predicted * Predicted; }
+        metric Largest()(Predicted) -> (Value) { Value[] = >(Predicted[...]); }
+        model Auto(X[N, K]) -> (Y, Z) {
+            param W[K] = zeros;
+            Y = X * W;
+            Z = with_loss(X + W, 0.1 * W);
+        }
+        train Auto { optimizer = Momentum(); ";
+    let lowered = |block: &str, targets: &str| step(&format!("{model}{block} }}"), targets, true, false);
+    let step_inputs = |block: &str, targets: &str| inputs(&lowered(block, targets).unwrap()).join(" ");
+    assert_eq!(step_inputs("targets = inputs; loss = Squares();", ""), "X");
+    assert_eq!(step_inputs("targets = inputs; loss = Squares();", "Y = f32[4, 3]"), "X");
+    assert_eq!(step_inputs("targets = [none, X]; loss = Squares();", ""), "X");
+    assert_eq!(step_inputs("targets = [none, X]; loss = Squares();", "Y = f32[4, 3]"), "X target Y");
+    assert_eq!(step_inputs("loss = [Size(), none]; metrics = [[Largest()], []];", ""), "X");
+    assert_eq!(step_inputs("loss = none;", ""), "X");
+    let error = |block: &str| lowered(block, "").unwrap_err();
+    insta::assert_snapshot!([
+        error("targets = [X]; loss = Squares();"),
+        error("targets = [none, seed]; seed = 3; loss = Squares();"),
+        error("loss = Squares();"),
+        error("loss = [none, Squares()];"),
+        error("loss = Size(); metrics = [[Count()], []];"),
+    ].join("\n"), @"
+    E0240: `targets` is a list of 1, and the number of outputs is 2
+      `[X]` 
+    E0240: a target is the name of an input or `none`, and this is seed
+      `[none, seed]` 
+      help: the inputs are X
+    E0242: no output has a target
+      `Auto` 
+      help: the data call it `y` or `Y`; `targets = inputs` takes the model's inputs, as for an autoencoder
+    E0240: the output `Z` has a loss, and the data have no target for it
+      `[none, Squares()]` 
+      help: its loss may be `none`
+    E0242: no output has a target
+      `Auto` 
+      help: the data call it `y` or `Y`; `targets = inputs` takes the model's inputs, as for an autoencoder
     ");
 }
 
