@@ -6,9 +6,10 @@ use std::time::Instant;
 use serde_json::{Map, Value};
 use tile_runtime::Error;
 use tile_runtime::data::folder::{self, Wanted};
-use tile_runtime::train::{Dataset, Reading, Trainer};
+use tile_runtime::data::picture::Pixels;
+use tile_runtime::train::{Dataset, Reading};
 
-use crate::arguments::Sizes;
+use crate::arguments::{Sizes, pixels};
 use crate::devices::DeviceOptions;
 use crate::placement;
 use crate::source::Source;
@@ -28,6 +29,9 @@ pub struct Evaluate {
     /// Samples in a step [default: the program's]
     #[arg(long, value_name = "N")]
     batch_size: Option<usize>,
+    /// The scale of a picture's pixel values, as for `run`
+    #[arg(long, value_name = "VALUES", value_parser = pixels, default_value = "raw")]
+    pictures: Pixels,
     #[command(flatten)]
     device: DeviceOptions,
     /// Print one JSON object: samples, loss, metrics, seconds
@@ -50,7 +54,8 @@ pub fn evaluate(arguments: &Evaluate, terminal: &Terminal) -> Result<(), Failure
     if !arguments.weights.load_into_trainer(&mut trainer).map_err(failed)? {
         terminal.note("without `--weights`, the weights have their initial values");
     }
-    let samples = folder::open_for(&arguments.data, &wanted(&trainer)).map_err(failed)?;
+    let samples = folder::open_for(&arguments.data, &Wanted { pixels: arguments.pictures, ..trainer.wanted() })
+        .map_err(failed)?;
     terminal.note_unused_arrays(&samples);
     let data: Box<dyn Dataset> = samples.test.unwrap_or(samples.train);
     let batch_size = arguments.batch_size.unwrap_or(trainer.settings().batch_size);
@@ -68,11 +73,6 @@ pub fn evaluate(arguments: &Evaluate, terminal: &Terminal) -> Result<(), Failure
             Ok(())
         }
     }
-}
-
-/// Returns the data that a model takes.
-pub fn wanted(trainer: &Trainer) -> Wanted<'_> {
-    Wanted { inputs: trainer.inputs(), outputs: trainer.outputs(), classes: trainer.classes() }
 }
 
 /// Formats a line for the loss and for each metric.

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use insta::assert_snapshot;
 use tile_runtime::data::folder::{Samples, Wanted, open, open_for};
 use tile_runtime::data::npy;
-use tile_runtime::train::{Arrays, ColumnRole, Dataset, as_model_takes};
-use tile_runtime::{DType, Device, Error, Model, Scalar, Tensor, TensorType};
+use tile_runtime::data::picture::{Pixels, read};
+use tile_runtime::train::{Arrays, ColumnRole, Dataset, Fit, as_model_takes};
+use tile_runtime::{DType, Declared, Device, Error, Model, Scalar, Tensor, TensorType};
 
 fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/data").join(name)
@@ -154,7 +155,7 @@ fn damaged_pictures() {
         folder_refused("no_picture", &[("a/0.png", &picture), ("b/1.png", b"no picture")]),
     ];
     assert_snapshot!(all.join("\n"), @"
-    other_size/b/0.jpg: is 8 x 8 pixels, and the first picture 2 x 3
+    other_size/b/0.jpg: is 8 x 8 pixels, and the first picture 2 x 3: an input with declared sizes, as in `Image[N, 224, 224, 3]`, resizes them
     no_picture/b/1.png: The image format could not be determined
     ");
 }
@@ -208,8 +209,9 @@ fn ambiguous_folders() {
 /// Arrays belong to the inputs and outputs of their names, in an .npz file as in a folder.
 #[test]
 fn arrays_by_name() {
-    let (inputs, outputs) = (["Left".to_owned(), "Right".to_owned()], ["Near".to_owned(), "Far".to_owned()]);
-    let wanted = Wanted { inputs: &inputs, outputs: &outputs, classes: &[] };
+    let inputs = ["Left", "Right"].map(|name| (name.to_owned(), None)).into();
+    let outputs = ["Near", "Far"].map(str::to_owned).into();
+    let wanted = Wanted { inputs, outputs, ..Wanted::default() };
     let folder = empty_folder("by_name");
     let array = |samples: usize| Tensor::from_f32([samples, 2], &vec![samples as f32; 2 * samples]).unwrap();
     let save = |name: &str, samples: usize| {
@@ -241,6 +243,62 @@ fn arrays_by_name() {
     ");
 }
 
+/// Folders with the names of inputs and outputs: pictures of equal names are one sample.
+#[test]
+fn pictures_by_name() {
+    let folder = empty_folder("pictures_by_name");
+    for (of, number) in [(0, "07"), (3, "11")] {
+        for name in ["Image", "Mask"] {
+            fs::create_dir_all(folder.join(name)).unwrap();
+            let class = ["a", "b"][of % 2];
+            let from = path("pictures").join(class).join(format!("{of}.png"));
+            fs::copy(from, folder.join(name).join(format!("{number}.png"))).unwrap();
+        }
+    }
+    let declared = |sizes: &[Option<usize>]| Declared { dtype: DType::F32, sizes: sizes.into(), channels_last: true };
+    let wanted = |sizes: &[Option<usize>]| Wanted {
+        inputs: vec![("Image".to_owned(), Some(declared(sizes)))],
+        outputs: vec!["Mask".to_owned()],
+        ..Wanted::default()
+    };
+    let data = open_for(&folder, &wanted(&[None, None, None, None])).unwrap().train;
+    let types: Vec<String> = data.columns().iter().map(|column| column.ty.to_string()).collect();
+    assert_eq!(types, ["f32[2, 3, 1]", "i32[2, 3]"]);
+    let batch = data.batch(&[1, 0]).unwrap();
+    for tensor in &batch {
+        assert_eq!(tensor.to_f64s(), [picture(3), picture(0)].concat());
+    }
+    // Inputs are resized to their declared sizes, targets are not.
+    let data = open_for(&folder, &wanted(&[None, Some(4), Some(5), Some(3)])).unwrap().train;
+    let shapes: Vec<Vec<usize>> = data.batch(&[0, 1]).unwrap().iter().map(|tensor| tensor.shape().to_vec()).collect();
+    assert_eq!(shapes, [vec![2, 4, 5, 3], vec![2, 2, 3]]);
+    fs::rename(folder.join("Mask/11.png"), folder.join("Mask/12.png")).unwrap();
+    let error = open_for(&folder, &wanted(&[None; 4])).err().unwrap().to_string();
+    assert!(error.ends_with("`Image` has 11.png where `Mask` has 12.png"), "{error}");
+}
+
+/// Pictures of different sizes, in folders of classes, are resized to what the model declares.
+#[test]
+fn pictures_are_resized() {
+    let folder = empty_folder("resized");
+    for (from, to) in [("pictures/a/0.png", "a/0.png"), ("jpeg/train/b/0.jpg", "b/0.jpg")] {
+        fs::create_dir_all(folder.join(to).parent().unwrap()).unwrap();
+        fs::copy(path(from), folder.join(to)).unwrap();
+    }
+    let text = "model M(Image[N, 4, 6, 3]) -> (Y) { Y = Image |> Flatten() |> Dense(2); }
+        train M { loss = SparseCategoricalCrossentropy(from_logits = true); optimizer = SGD(1e-6); }";
+    let mut trainer = Model::compile(text).unwrap().trainer(&Device::cpu()).build().unwrap();
+    let data = open_for(&folder, &trainer.wanted()).unwrap().train;
+    let batch = data.batch(&[0, 1]).unwrap();
+    for (number, file) in ["a/0.png", "b/0.jpg"].into_iter().enumerate() {
+        let sizes = [1, 4, 6, 3].map(Some).into();
+        let declared = Declared { dtype: DType::F32, sizes, channels_last: true };
+        let alone = read(&folder.join(file), &declared, Pixels::Raw).unwrap();
+        assert_eq!(batch[0].to_f64s()[72 * number..][..72], alone.to_f64s());
+    }
+    assert_eq!(trainer.fit(&*data, Fit::epochs(1)).unwrap().len(), 1);
+}
+
 /// A file and its compressed form count as one.
 #[test]
 fn packed_and_plain() {
@@ -266,8 +324,8 @@ fn classes_of_folders() {
     let Samples { train, test, classes, .. } = open(&folder).unwrap();
     assert_eq!((classes, train.len()), (vec!["a".to_owned(), "b".to_owned()], 2));
     assert_eq!(sample(test.unwrap().as_ref(), 0).1, 1.0);
-    let classes = ["a".to_owned(), "b".to_owned()];
-    let alone = open_for(&folder.join("test"), &Wanted { classes: &classes, ..Wanted::default() }).unwrap();
+    let classes = vec!["a".to_owned(), "b".to_owned()];
+    let alone = open_for(&folder.join("test"), &Wanted { classes, ..Wanted::default() }).unwrap();
     assert_eq!(sample(alone.train.as_ref(), 0).1, 1.0);
 }
 

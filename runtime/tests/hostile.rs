@@ -228,7 +228,7 @@ fn files() {
         calm(&what, || _ = npy::open(&path).unwrap_err());
         calm(&what, || _ = folder::open(&path));
         calm(&what, || {
-            _ = folder::open_for(&path, &Wanted { classes: &NAMES.map(str::to_owned), ..Wanted::default() })
+            _ = folder::open_for(&path, &Wanted { classes: NAMES.map(str::to_owned).into(), ..Wanted::default() })
         });
         calm(&what, || picture::read(&path, &declared, Pixels::Torchvision).map(|_| ()).unwrap_err());
         calm(&what, || WeightsFile::open(&path).map(|_| ()).unwrap_err());

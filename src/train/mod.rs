@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use tile_lang::listed;
 use tile_runtime::Error;
 use tile_runtime::data::folder::{self, Wanted};
+use tile_runtime::data::picture::Pixels;
 use tile_runtime::train::{Callback, Checkpoint, ColumnRole, Dataset, Epoch, Fit, Log, Progress, Trainer, Validation};
 
-use crate::arguments::Sizes;
+use crate::arguments::{Sizes, pixels};
 use crate::devices::DeviceOptions;
-use crate::evaluate::wanted;
 use crate::interrupt;
 use crate::source::Source;
 use crate::terminal::{Failure, Terminal, can_be_written, has_extension, loses_nothing};
@@ -36,6 +36,9 @@ pub struct Train {
     /// the samples, with the same share of each class; 0 for none [default: the test set of the data, if any]
     #[arg(long, value_name = "DIR|FRACTION")]
     validation: Option<OsString>,
+    /// The scale of a picture's pixel values, as for `run`
+    #[arg(long, value_name = "VALUES", value_parser = pixels, default_value = "raw")]
+    pictures: Pixels,
     /// The number of epochs, including those before `--resume` [default: the program's]
     #[arg(long, value_name = "N")]
     epochs: Option<usize>,
@@ -98,7 +101,8 @@ pub fn train(arguments: &Train, terminal: &Terminal) -> Result<(), Failure> {
         None => arguments.weights.load_into_trainer(&mut trainer).map(|_| ()),
     };
     loaded.map_err(failed)?;
-    let samples = folder::open_for(&arguments.data, &wanted(&trainer)).map_err(failed)?;
+    let wanted = Wanted { pixels: arguments.pictures, ..trainer.wanted() };
+    let samples = folder::open_for(&arguments.data, &wanted).map_err(failed)?;
     terminal.note_unused_arrays(&samples);
     if !samples.classes.is_empty() {
         trainer.name_classes(samples.classes.clone());
@@ -106,7 +110,7 @@ pub fn train(arguments: &Train, terminal: &Terminal) -> Result<(), Failure> {
     let kept: Option<Box<dyn Dataset>> = match &validation {
         Some(Validated::Path(path)) => {
             let opened =
-                folder::open_for(path, &Wanted { classes: &samples.classes, ..wanted(&trainer) }).map_err(failed)?;
+                folder::open_for(path, &Wanted { classes: samples.classes.clone(), ..wanted }).map_err(failed)?;
             Some(opened.test.unwrap_or(opened.train))
         }
         Some(Validated::Fraction(_)) => None,

@@ -7,8 +7,8 @@
 //! - An `.npz` file with arrays of these names. Those of `_train` and `_test` are separate:
 //!   `x_train`, `y_train`, `x_test`, `y_test`.
 //! - A `.csv` file.
-//! - A folder of png or jpeg images for each class, or folders `train` and `test` with such
-//!   folders.
+//! - A folder of png or jpeg images for each class, or for each input and output of the model; or
+//!   folders `train` and `test` with such folders.
 //!
 //! Rules:
 //! - A folder has samples of one form. An ambiguous folder is an error, and so is an incomplete
@@ -27,9 +27,11 @@ use zip::ZipArchive;
 pub use super::images::entries;
 use super::images::{Images, has_pictures};
 use super::named::{Array, Column};
+use super::picture::Pixels;
 use super::{idx, named, table};
 use crate::error::{Error, Source};
 use crate::files::{Allowance, npy, open_file};
+use crate::model::Declared;
 use crate::train::{ColumnRole, Dataset};
 
 /// Samples for training and, if they are separate, for tests.
@@ -49,15 +51,18 @@ impl Samples {
 }
 
 /// The program that samples are for.
-#[derive(Clone, Copy, Default)]
-pub struct Wanted<'a> {
-    /// The names of the model's inputs and outputs, in order. Without them, arrays are called `x`,
-    /// `y` and `sample_weight`.
-    pub inputs: &'a [String],
-    pub outputs: &'a [String],
+#[derive(Clone, Default)]
+pub struct Wanted {
+    /// The names of the model's inputs, in order, and their types as far as they are declared.
+    /// Without names, arrays are called `x`, `y` and `sample_weight`.
+    pub inputs: Vec<(String, Option<Declared>)>,
+    /// The names of the model's outputs, in order.
+    pub outputs: Vec<String>,
     /// The classes of the training samples, by which those of pictures are numbered. If they are
     /// empty, classes are numbered in the order of their names.
-    pub classes: &'a [String],
+    pub classes: Vec<String>,
+    /// The scale of the pixel values of pictures that are inputs.
+    pub pixels: Pixels,
 }
 
 /// Opens a folder or file.
@@ -124,10 +129,11 @@ pub fn open_for(path: &Path, wanted: &Wanted) -> Result<Samples, Error> {
         return Ok(Samples::new(Box::new(table::read(file)?), None));
     }
     if parted || has_pictures(path) {
-        let train = Images::open(if parted { &train } else { path }, wanted.classes)?;
+        let train = Images::open(if parted { &train } else { path }, wanted)?;
         let classes = train.classes.clone();
         let is_there = parted && has_pictures(&test);
-        let test = if is_there { Some(Images::open(&test, &classes)?) } else { None };
+        let wanted = Wanted { classes: classes.clone(), ..wanted.clone() };
+        let test = if is_there { Some(Images::open(&test, &wanted)?) } else { None };
         return Ok(Samples {
             train: Box::new(train),
             test: test.map(|test| Box::new(test) as _),

@@ -1,5 +1,11 @@
-//! A folder with a folder of images for each class. Classes are numbered in the order of their
-//! names, or as in the training samples. Images are read on demand.
+//! Folders of images: one for each class, or one for each input and output of a model. Images are
+//! read on demand.
+//!
+//! - Classes are numbered in the order of their names, or as in the training samples.
+//! - An input is f32 in the model's declared shape, to which images are resized. Without declared
+//!   sizes all images have one size, and the shape is `[height, width, channels]`.
+//! - A target is i32[height, width] if the first image is grey, such as a mask of class numbers, and
+//!   f32[height, width, 3] otherwise. Targets are not resized.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -8,57 +14,204 @@ use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::tensor::{Tensor, TensorType, with_room};
 use tile_lang::listed;
 
-use super::picture::{decode, is_picture, own_channels, reader, with_channels};
+use super::folder::Wanted;
+use super::picture::{self, Pixels, decode, is_picture, own_channels, reader};
 use crate::error::Error;
+use crate::model::Declared;
 use crate::train::{Column, ColumnRole, Dataset};
 
-/// Images of equal size. Inputs are f32[height, width, 3] from 0 to 255, with one channel if the
-/// first image is grey. Targets are i32.
+/// Samples that are images.
 pub struct Images {
-    files: Vec<(PathBuf, i32)>,
-    shape: [usize; 3],
+    columns: Vec<Pictures>,
+    /// The class of each sample, if folders are classes.
+    labels: Option<Vec<i32>>,
     /// The names of the classes, by number.
     pub classes: Vec<String>,
 }
 
 impl Images {
-    /// Opens a folder with the given classes. If `classes` is empty, every folder with images is a
-    /// class.
+    /// Opens a folder. Its folders are the inputs and outputs of the model if one has the name of
+    /// an input, and classes otherwise.
     ///
     /// # Errors
-    /// Returns [`Error::Data`] if a folder or the start of an image file cannot be read, images
-    /// differ in size or there are images of another class.
-    pub fn open(folder: &Path, classes: &[String]) -> Result<Images, Error> {
+    /// Returns [`Error::Data`] if a folder or the start of an image file cannot be read, images that
+    /// are not resized differ in size, there are images of another class, or a sample lacks an
+    /// image.
+    pub fn open(folder: &Path, wanted: &Wanted) -> Result<Images, Error> {
+        let named = Images::named(folder, wanted)?;
+        named.map_or_else(|| Images::by_class(folder, wanted), Ok)
+    }
+
+    /// Opens a folder with a folder for each class. If no classes are wanted, every folder with
+    /// images is one.
+    fn by_class(folder: &Path, wanted: &Wanted) -> Result<Images, Error> {
         let mut found = Vec::new();
         for path in entries(folder)?.into_iter().filter(|path| path.is_dir()) {
-            let mut pictures = entries(&path)?;
-            pictures.retain(|path| is_picture(path));
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let pictures = pictures_in(&path)?;
             found.extend((!pictures.is_empty()).then_some((name, pictures)));
         }
-        let classes = match classes {
+        let classes = match &wanted.classes[..] {
             [] => found.iter().map(|(name, _)| name.clone()).collect(),
             classes => classes.to_vec(),
         };
-        let mut files = Vec::new();
+        let (mut files, mut labels) = (Vec::new(), Vec::new());
         for (name, pictures) in found {
             let Some(class) = classes.iter().position(|class| *class == name) else {
                 let what = format!("there is no class `{name}` to train on: the classes are {}", listed(&classes));
                 return Err(Error::data(format!("{}: {what}", folder.display())));
             };
-            files.extend(pictures.into_iter().map(|picture| (picture, class as i32)));
+            labels.extend(pictures.iter().map(|_| class as i32));
+            files.extend(pictures);
         }
-        let Some((first, _)) = files.first() else {
+        if files.is_empty() {
             return Err(Error::data(format!("{}: there is no picture in its folders", folder.display())));
-        };
-        let (picture, _) = decode(first)?;
-        let shape = [picture.height() as usize, picture.width() as usize, own_channels(&picture)];
-        // Checks the sizes of all images before the first epoch, which is cheap.
-        for (path, _) in &files {
-            has_size(path, reader(path)?.into_dimensions().map_err(|error| Error::read(path, error))?, &shape)?;
         }
-        Ok(Images { files, shape, classes })
+        let declared = wanted.inputs.first().and_then(|(_, declared)| declared.as_ref());
+        let columns = vec![Pictures::input(None, files, declared, wanted.pixels)?];
+        Ok(Images { columns, labels: Some(labels), classes })
     }
+
+    /// Opens a folder with folders that have the names of inputs and outputs. Returns `None` if none
+    /// has the name of an input. The images of a sample have the same name in each.
+    fn named(folder: &Path, wanted: &Wanted) -> Result<Option<Images>, Error> {
+        let pictures = |name: &str| -> Result<Vec<PathBuf>, Error> {
+            let path = folder.join(name);
+            if path.is_dir() { pictures_in(&path) } else { Ok(Vec::new()) }
+        };
+        let mut columns: Vec<Pictures> = Vec::new();
+        for (name, declared) in &wanted.inputs {
+            let files = pictures(name)?;
+            if !files.is_empty() {
+                columns.push(Pictures::input(Some(name), files, declared.as_ref(), wanted.pixels)?);
+            }
+        }
+        if columns.is_empty() {
+            return Ok(None);
+        }
+        for name in &wanted.outputs {
+            let files = pictures(name)?;
+            if !files.is_empty() {
+                columns.push(Pictures::target(name, files)?);
+            }
+        }
+        if let Some((first, others)) = columns.split_first() {
+            others.iter().try_for_each(|other| same_names(folder, first, other))?;
+        }
+        Ok(Some(Images { columns, labels: None, classes: Vec::new() }))
+    }
+}
+
+/// The images of an input or output, one for each sample.
+struct Pictures {
+    column: Column,
+    files: Vec<PathBuf>,
+    /// The type in which an image is read. All its sizes are known.
+    declared: Declared,
+    pixels: Pixels,
+    /// The sides of every image, if images are not resized.
+    sides: Option<(u32, u32)>,
+}
+
+impl Pictures {
+    /// Returns the images of an input.
+    fn input(
+        name: Option<&str>,
+        files: Vec<PathBuf>,
+        declared: Option<&Declared>,
+        pixels: Pixels,
+    ) -> Result<Pictures, Error> {
+        // An input of rank 2 takes no image: it is read as it is, and the program refuses its shape.
+        let declared = declared.filter(|declared| declared.sizes.len() > 2);
+        let sizes = declared.map_or(vec![None; 4], |declared| declared.sizes.clone());
+        let channels_last = declared.is_none_or(|declared| declared.channels_last);
+        let sizes = [Some(1)].into_iter().chain(sizes.into_iter().skip(1)).collect();
+        let declared = Declared { dtype: DType::F32, sizes, channels_last };
+        let first = picture::read(&files[0], &declared, pixels)?;
+        let shape = &first.shape()[1..];
+        Pictures::new(ColumnRole::Input, name, files, declared, TensorType::new(DType::F32, shape), pixels)
+    }
+
+    /// Returns the images of a target.
+    fn target(name: &str, files: Vec<PathBuf>) -> Result<Pictures, Error> {
+        let (first, _) = decode(&files[0])?;
+        let (height, width) = (first.height() as usize, first.width() as usize);
+        let ty = match own_channels(&first) {
+            1 => TensorType::new(DType::I32, [height, width]),
+            channels => TensorType::new(DType::F32, [height, width, channels]),
+        };
+        let sizes = vec![None; ty.rank()];
+        let declared = Declared { dtype: ty.dtype, sizes, channels_last: true };
+        Pictures::new(ColumnRole::Target, Some(name), files, declared, ty, Pixels::Raw)
+    }
+
+    fn new(
+        role: ColumnRole,
+        name: Option<&str>,
+        files: Vec<PathBuf>,
+        declared: Declared,
+        ty: TensorType,
+        pixels: Pixels,
+    ) -> Result<Pictures, Error> {
+        let dimensions = |path: &PathBuf| reader(path)?.into_dimensions().map_err(|error| Error::read(path, error));
+        let is_resized = declared.sizes.iter().all(Option::is_some);
+        let sides = if is_resized { None } else { Some(dimensions(&files[0])?) };
+        // Checks all images before the first epoch, which is cheap.
+        for path in &files {
+            let found = dimensions(path)?;
+            sides.map_or(Ok(()), |sides| has_size(path, found, sides))?;
+        }
+        // A declared batch of one, which the sample's type lacks.
+        let batch = std::iter::repeat_n(Some(1), declared.sizes.len() - ty.rank());
+        let sizes = batch.chain(ty.shape.iter().copied().map(Some)).collect();
+        let declared = Declared { sizes, ..declared };
+        let column = Column { role, name: name.map(str::to_owned), ty };
+        Ok(Pictures { column, files, declared, pixels, sides })
+    }
+
+    /// Reads the images of these samples.
+    fn batch(&self, samples: &[usize]) -> Result<Tensor, Error> {
+        let too_large = || Error::data("a batch is too large".to_owned());
+        let TensorType { dtype, shape } = &self.column.ty;
+        let shape: Vec<usize> = [samples.len()].into_iter().chain(shape.iter().copied()).collect();
+        let ty = TensorType::new(*dtype, shape);
+        let bytes = ty.checked_elements().and_then(|elements| elements.checked_mul(dtype.size()));
+        let mut values: Vec<u8> = bytes.and_then(with_room).ok_or_else(too_large)?;
+        for &sample in samples {
+            let Some(path) = self.files.get(sample) else {
+                return Err(Error::data(format!("there is no sample {sample}: there are {}", self.files.len())));
+            };
+            if let Some(sides) = self.sides {
+                let found = reader(path)?.into_dimensions().map_err(|error| Error::read(path, error))?;
+                has_size(path, found, sides)?;
+            }
+            values.extend_from_slice(picture::read(path, &self.declared, self.pixels)?.bytes());
+        }
+        Tensor::from_bytes(ty, values).ok_or_else(too_large)
+    }
+}
+
+/// Returns the images in a folder, sorted by name without extension.
+fn pictures_in(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+    let mut pictures = entries(folder)?;
+    pictures.retain(|path| is_picture(path));
+    pictures.sort_by(|a, b| a.file_stem().cmp(&b.file_stem()));
+    Ok(pictures)
+}
+
+/// Checks that two columns have images of the same names.
+fn same_names(folder: &Path, first: &Pictures, other: &Pictures) -> Result<(), Error> {
+    let [one, two] = [first, other].map(|column| column.column.name.as_deref().unwrap_or_default());
+    let mut pairs = first.files.iter().zip(&other.files);
+    let what = match pairs.find(|(a, b)| a.file_stem() != b.file_stem()) {
+        Some((a, b)) => {
+            let [a, b] = [a, b].map(|path| path.file_name().unwrap_or_default().display().to_string());
+            format!("the pictures of a sample have the same name, and `{one}` has {a} where `{two}` has {b}")
+        }
+        None if first.files.len() == other.files.len() => return Ok(()),
+        None => format!("`{one}` has {} pictures, and `{two}` has {}", first.files.len(), other.files.len()),
+    };
+    Err(Error::data(format!("{}: {what}", folder.display())))
 }
 
 /// Returns whether a folder has folders of images.
@@ -78,53 +231,47 @@ pub fn entries(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(paths)
 }
 
-/// Checks that an image has the common size.
-fn has_size(path: &Path, (width, height): (u32, u32), shape: &[usize; 3]) -> Result<(), Error> {
-    if [height as usize, width as usize] == shape[..2] {
+/// Checks that an image has the sides of the first one.
+fn has_size(path: &Path, found: (u32, u32), first: (u32, u32)) -> Result<(), Error> {
+    if found == first {
         return Ok(());
     }
-    let message = format!("is {height} x {width} pixels, and the first picture {} x {}", shape[0], shape[1]);
-    Err(Error::data(format!("{}: {message}", path.display())))
+    Err(Error::data(format!(
+        "{}: is {} x {} pixels, and the first picture {} x {}: an input with declared sizes, as in `Image[N, 224, 224, \
+         3]`, resizes them",
+        path.display(),
+        found.1,
+        found.0,
+        first.1,
+        first.0
+    )))
 }
 
 impl Dataset for Images {
     fn len(&self) -> usize {
-        self.files.len()
+        self.columns.first().map_or(0, |column| column.files.len())
     }
 
     fn columns(&self) -> Vec<Column> {
-        let column = |role, dtype, shape: &[usize]| Column { role, name: None, ty: TensorType::new(dtype, shape) };
-        vec![column(ColumnRole::Input, DType::F32, &self.shape), column(ColumnRole::Target, DType::I32, &[])]
+        let class = Column { role: ColumnRole::Target, name: None, ty: TensorType::new(DType::I32, []) };
+        let columns = self.columns.iter().map(|pictures| pictures.column.clone());
+        columns.chain(self.labels.as_ref().map(|_| class)).collect()
     }
 
     fn batch(&self, samples: &[usize]) -> Result<Vec<Tensor>, Error> {
-        let [height, width, channels] = self.shape;
-        let too_large = || Error::data("a batch is too large".to_owned());
-        let ty = TensorType::new(DType::F32, [samples.len(), height, width, channels]);
-        let bytes = ty.checked_elements().and_then(|elements| elements.checked_mul(4));
-        let mut x: Vec<u8> = bytes.and_then(with_room).ok_or_else(too_large)?;
-        let mut y: Vec<u8> = Vec::new();
-        for &sample in samples {
-            let Some((path, class)) = self.files.get(sample) else {
-                return Err(Error::data(format!("there is no sample {sample}: there are {}", self.files.len())));
-            };
-            let (picture, mut allowance) = decode(path)?;
-            has_size(path, (picture.width(), picture.height()), &self.shape)?;
-            let picture = with_channels(picture, channels, &mut allowance).map_err(|error| Error::read(path, error))?;
-            let bytes = picture.map(|picture| picture.into_bytes());
-            x.extend(bytes.into_iter().flatten().flat_map(|byte| f32::from(byte).to_le_bytes()));
-            y.extend(class.to_le_bytes());
+        let mut batch = self.columns.iter().map(|column| column.batch(samples)).collect::<Result<Vec<_>, _>>()?;
+        if let Some(labels) = &self.labels {
+            let classes = samples.iter().map(|&sample| Scalar::i32(labels[sample]));
+            let classes = Tensor::from_scalars(TensorType::new(DType::I32, [samples.len()]), classes);
+            batch.push(classes.ok_or_else(|| Error::data("a batch is too large".to_owned()))?);
         }
-        let x = Tensor::from_bytes(ty, x);
-        let y = Tensor::from_bytes(TensorType::new(DType::I32, [samples.len()]), y);
-        x.zip(y).map(|(x, y)| vec![x, y]).ok_or_else(too_large)
+        Ok(batch)
     }
 
     /// The classes are known; the pictures are read on demand.
     fn whole_column(&self, column: usize) -> Option<Cow<'_, Tensor>> {
-        let is_class = self.columns().get(column)?.role == ColumnRole::Target;
-        let classes = self.files.iter().map(|(_, class)| Scalar::i32(*class));
-        let ty = TensorType::new(DType::I32, [self.files.len()]);
-        if is_class { Tensor::from_scalars(ty, classes).map(Cow::Owned) } else { None }
+        let labels = self.labels.as_ref().filter(|_| column == self.columns.len())?;
+        let classes = labels.iter().map(|class| Scalar::i32(*class));
+        Tensor::from_scalars(TensorType::new(DType::I32, [labels.len()]), classes).map(Cow::Owned)
     }
 }

@@ -47,7 +47,8 @@ const PARTS: [&str; 2] = ["_train", "_test"];
 /// Returns whether an array of this name may have samples.
 pub fn is_wanted(name: &str, wanted: &Wanted) -> bool {
     let name = PARTS.iter().find_map(|part| name.strip_suffix(part)).unwrap_or(name);
-    wanted.inputs.iter().chain(wanted.outputs).any(|other| other == name) || ["x", "y", "sample_weight"].contains(&name)
+    let names = wanted.inputs.iter().map(|(name, _)| name).chain(&wanted.outputs);
+    names.into_iter().any(|other| other == name) || ["x", "y", "sample_weight"].contains(&name)
 }
 
 /// Reads the samples for training and for tests from the arrays with these names. `place` opens the
@@ -75,7 +76,7 @@ pub fn read(
 struct Named<'a> {
     place: &'a str,
     names: &'a [String],
-    wanted: &'a Wanted<'a>,
+    wanted: &'a Wanted,
     read: &'a mut dyn FnMut(&str) -> Result<Array, Error>,
     used: BTreeSet<String>,
 }
@@ -92,8 +93,10 @@ impl Named<'_> {
 
     /// Reads the samples of a part. `None` if it has no inputs.
     fn part(&mut self, part: &str) -> Result<Option<Box<dyn Dataset>>, Error> {
-        let inputs = self.columns(ColumnRole::Input, self.wanted.inputs, "x", part)?;
-        let targets = self.columns(ColumnRole::Target, self.wanted.outputs, "y", part)?;
+        let wanted = self.wanted;
+        let names = wanted.inputs.iter().map(|(name, _)| name);
+        let inputs = self.columns(ColumnRole::Input, names, "x", part)?;
+        let targets = self.columns(ColumnRole::Target, wanted.outputs.iter(), "y", part)?;
         if inputs.is_empty() {
             return match targets.first() {
                 Some(target) => {
@@ -109,7 +112,13 @@ impl Named<'_> {
     }
 
     /// Reads the arrays of a role by their names, or the one that is called `short`.
-    fn columns(&mut self, role: ColumnRole, names: &[String], short: &str, part: &str) -> Result<Vec<Column>, Error> {
+    fn columns<'n>(
+        &mut self,
+        role: ColumnRole,
+        names: impl Iterator<Item = &'n String>,
+        short: &str,
+        part: &str,
+    ) -> Result<Vec<Column>, Error> {
         let mut columns = Vec::new();
         for name in names {
             if let Some(array) = self.array(&format!("{name}{part}"))? {
@@ -128,8 +137,13 @@ impl Named<'_> {
     fn check_inputs(&self, inputs: &[Column], part: &str) -> Result<(), Error> {
         let is_there = |name: &&String| inputs.iter().any(|column| column.name.as_ref() == Some(*name));
         // A single `x` is the first input.
-        let missing =
-            self.wanted.inputs.iter().skip(usize::from(inputs[0].name.is_none())).find(|name| !is_there(name));
+        let missing = self
+            .wanted
+            .inputs
+            .iter()
+            .map(|(name, _)| name)
+            .skip(usize::from(inputs[0].name.is_none()))
+            .find(|name| !is_there(name));
         let Some(missing) = missing else { return Ok(()) };
         let name = format!("{missing}{part}");
         let near = did_you_mean(&name, self.names.iter().map(String::as_str));
@@ -140,7 +154,7 @@ impl Named<'_> {
 
     /// Returns the error for arrays without an input.
     fn without_inputs(&self) -> Error {
-        let inputs: Vec<String> = self.wanted.inputs.iter().map(|name| format!("`{name}`")).collect();
+        let inputs: Vec<String> = self.wanted.inputs.iter().map(|(name, _)| format!("`{name}`")).collect();
         let inputs = if inputs.is_empty() { String::new() } else { format!(", or {}", listed(&inputs)) };
         let found = if self.names.is_empty() { "none".to_owned() } else { listed(self.names) };
         Error::data(format!("{}: expected arrays called `x_train` or `x`{inputs}; there are {found}", self.place))

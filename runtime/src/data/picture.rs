@@ -23,9 +23,10 @@ use crate::files::{Allowance, Exceeded, open_file, read_file};
 use crate::model::Declared;
 
 /// The scaling of pixel values and the way of resizing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pixels {
     /// 0 to 255, resized.
+    #[default]
     Raw,
     /// -1 to 1, resized. `preprocess_input` of MobileNet and others, mode `tf`.
     KerasTf,
@@ -191,13 +192,14 @@ pub fn read(path: &Path, declared: &Declared, pixels: Pixels) -> Result<Tensor, 
     let bytes = picture.into_bytes();
     let values = axes.places(height, width, channels).map(|(place, channel)| {
         let (channel, mean, deviation) = scales[channel];
-        let byte = bytes[place + channel];
-        match dtype.is_float() {
-            true => Scalar::from_f64(*dtype, (f64::from(byte) - mean) / deviation),
-            false => Scalar::from_i64(*dtype, byte.into()),
-        }
+        (f64::from(bytes[place + channel]) - mean) / deviation
     });
-    Tensor::from_scalars(ty, values).ok_or_else(|| failed("it is too large".into()))
+    let tensor = match dtype {
+        // The usual type, converted directly.
+        DType::F32 => Tensor::from_bytes(ty, values.flat_map(|value| (value as f32).to_le_bytes()).collect()),
+        _ => Tensor::from_scalars(ty, values.map(|value| Scalar::from_f64(*dtype, value))),
+    };
+    tensor.ok_or_else(|| failed("it is too large".into()))
 }
 
 /// Encodes a tensor as the image file `path`, png or jpeg by its extension. [`read`] with the same

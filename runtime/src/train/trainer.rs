@@ -106,14 +106,17 @@ impl Trainer {
         self.history.get(..self.epoch).unwrap_or(&self.history)
     }
 
-    /// Returns the names of the model's inputs that the data give, in order.
-    pub fn inputs(&self) -> &[String] {
-        &self.program.inputs
-    }
-
-    /// Returns the names of the model's outputs, in order.
-    pub fn outputs(&self) -> &[String] {
-        &self.program.outputs
+    /// Returns what the model takes from files of samples.
+    #[cfg(feature = "data")]
+    pub fn wanted(&self) -> crate::data::folder::Wanted {
+        let Program { model, entry, bindings, inputs, outputs, .. } = &self.program;
+        let declared = |name: &String| (name.clone(), model.declared(entry.as_deref(), name, bindings));
+        crate::data::folder::Wanted {
+            inputs: inputs.iter().map(declared).collect(),
+            outputs: outputs.clone(),
+            classes: self.classes.clone(),
+            ..Default::default()
+        }
     }
 
     /// Sets the seed of all random numbers, including the initial weights. Call it before the
