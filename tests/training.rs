@@ -101,26 +101,6 @@ fn the_loss_of_an_epoch_is_the_mean_over_samples() {
     assert!((results[0].1.number().unwrap() - expected / 10.0).abs() < 1e-5, "{results:?} {expected}");
 }
 
-/// Sample weights in files: with logits of 0 each sample has the loss ln 2, and the weights of the
-/// four samples sum to 6.
-#[test]
-fn samples_have_their_weights_from_files() {
-    let folder = std::env::temp_dir().join(format!("tilec-weights-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let table = folder.join("samples.csv");
-    std::fs::write(&table, "a,y,sample_weight\n1,0,2\n3,1,0\n1,0,1\n2,1,3\n").unwrap();
-    let source = "model Net(X[N, 1]) -> (Y) { Y = X |> Dense(2, kernel_initializer = zeros); }
-        train Net { loss = SparseCategoricalCrossentropy(from_logits = true); optimizer = SGD(); }";
-    let mut trainer = Model::compile(source).unwrap().trainer(&Device::cpu()).build().unwrap();
-    let samples = tile_runtime::data::folder::open(&table).unwrap().train;
-    let loss = trainer.evaluate(&*samples, 4).unwrap()[0].1.number().unwrap();
-    assert!((loss - 6.0 / 4.0 * 2f64.ln()).abs() < 1e-6, "{loss}");
-    // Sample weight and class weight are multiplied: 3 for class 0 makes 2 * 3 + 0 + 1 * 3 + 3.
-    let history = trainer.fit(&*samples, Fit::epochs(1).class_weight(0, 3.0)).unwrap();
-    assert!((get(&history[0], "loss") - 12.0 / 4.0 * 2f64.ln()).abs() < 1e-6, "{history:?}");
-    std::fs::remove_dir_all(&folder).unwrap();
-}
-
 /// Returns the weights after training, as bytes.
 fn bytes(trainer: &mut Trainer) -> Vec<(String, Vec<u8>)> {
     trainer.weights().unwrap().into_iter().map(|(path, value)| (path, value.into_bytes())).collect()

@@ -35,8 +35,8 @@ impl<'p> Step<'p, '_> {
             return Err(self.error("E0241", "the `train` block sets no `loss`".into()).help(help));
         };
         let factors = self.each("loss_weights", outputs.len())?;
-        if self.targets.weighted {
-            let ty = TensorType::new(DType::F32, [self.samples]);
+        if let Some(shape) = &self.targets.weights {
+            let ty = TensorType::new(DType::F32, shape.as_slice());
             let span = self.span();
             let weight = self.evaluator.target.add(Op::Input(Network::SAMPLE_WEIGHT.into()), ty, &[], span)?;
             self.evaluator.target.sample_weight = Some(weight);
@@ -141,11 +141,19 @@ impl<'p> Step<'p, '_> {
         self.binary(BinaryOp::Div, sum, count)
     }
 
-    /// Multiplies values of samples, `[N, …]`, by the weights of the samples, `[N]`.
+    /// Multiplies values of samples, `[N, …]`, by the weights of the samples, whose shape is the
+    /// first axes of the values.
     pub(super) fn weighted(&mut self, values: NodeId, weight: NodeId) -> Lowered<NodeId> {
         let graph = &self.evaluator.target.graph;
-        let samples = graph.shape(weight).iter().copied();
-        let aligned: Vec<usize> = samples.chain(graph.shape(values).iter().skip(1).map(|_| 1)).collect();
+        let (shape, weights) = (graph.shape(values), graph.shape(weight));
+        if !shape.starts_with(weights) {
+            let what = "the weights of the samples have the shape";
+            let message = format!("{what} {weights:?}, and what they weight has {shape:?}");
+            return Err(self
+                .error("E0242", message)
+                .help("a sample has one weight, or one for each number of its loss"));
+        }
+        let aligned: Vec<usize> = weights.iter().copied().chain(shape[weights.len()..].iter().map(|_| 1)).collect();
         let span = self.span();
         let ty = TensorType::new(DType::F32, aligned);
         let weight = self.evaluator.target.add(Op::Reshape, ty, &[weight], span)?;

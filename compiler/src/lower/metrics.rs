@@ -42,7 +42,8 @@ impl<'p> Step<'p, '_> {
         let mut count = self.number(elements as f64);
         if let Some(weight) = self.evaluator.target.sample_weight {
             let total = self.evaluator.target.total(weight, span)?;
-            let each = self.number(elements as f64 / samples.max(1) as f64);
+            let weights: usize = self.evaluator.target.graph.shape(weight).iter().product();
+            let each = self.number(elements as f64 / weights.max(1) as f64);
             count = self.binary(BinaryOp::Mul, total, each)?;
             if !shape.is_empty() {
                 value = self.weighted(value, weight)?;

@@ -37,7 +37,7 @@ impl Network {
     pub const STEP: &str = "step";
     /// The input with the factor for learning rates, `f32[]`. It exists only if it is used.
     pub const RATE: &str = "rate";
-    /// The input of a step with the sample weights, `f32[N]`.
+    /// The input of a step with the sample weights, `f32[N, …]`.
     pub const SAMPLE_WEIGHT: &str = "sample weight";
     /// The output of a step with its loss, `f32[]`.
     pub const LOSS: &str = "loss";

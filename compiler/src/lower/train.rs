@@ -57,8 +57,10 @@ pub struct Targets {
     /// The type of the target of each output, by the output's name. An output without a target has
     /// no loss.
     pub types: BTreeMap<String, TensorType>,
-    /// Whether each sample has a weight, in an input [`Network::SAMPLE_WEIGHT`].
-    pub weighted: bool,
+    /// The shape of the weights of the samples, an input [`Network::SAMPLE_WEIGHT`], if there are
+    /// any: `[N]`, or more axes with a weight for each part of a sample, such as a step of a
+    /// sequence.
+    pub weights: Option<Vec<usize>>,
     /// The paths of frozen layers and weights, in addition to those that the block names.
     pub frozen: Vec<String>,
 }

@@ -13,7 +13,8 @@ pub enum ColumnRole {
     Input,
     /// A target of an output of the model.
     Target,
-    /// The weight of a sample in the loss, one f32.
+    /// The weight of a sample in the loss: one f32, or one for each part of the sample, such as a
+    /// step of a sequence.
     Weight,
 }
 

@@ -276,13 +276,11 @@ impl Steps {
                     targets.types.insert(name.clone(), ty);
                     Network::target(&name)
                 }),
-                ColumnRole::Weight if ty != TensorType::new(DType::F32, [*batch]) => {
-                    return Err(Error::data(format!(
-                        "the weights of {batch} samples are {ty}: one f32 for each is wanted"
-                    )));
+                ColumnRole::Weight if ty.dtype != DType::F32 => {
+                    return Err(Error::data(format!("the weights of {batch} samples are {ty}, and should be f32")));
                 }
                 ColumnRole::Weight => {
-                    targets.weighted = true;
+                    targets.weights = Some(ty.shape.to_vec());
                     Some(Network::SAMPLE_WEIGHT.to_owned())
                 }
             });

@@ -37,7 +37,11 @@ fn step(block: &str, targets: &str, training: bool, weighted: bool) -> Result<Ne
         let Binding::Tensor(ty) = tensor(ty) else { unreachable!("a type") };
         (name.to_owned(), ty)
     });
-    let targets = Targets { types: targets.collect::<BTreeMap<_, _>>(), weighted, ..Targets::default() };
+    let targets = Targets {
+        types: targets.collect::<BTreeMap<_, _>>(),
+        weights: weighted.then(|| vec![4]),
+        ..Targets::default()
+    };
     settings(&program, None)
         .and_then(|_| train(&program, None, &bound, &targets))
         .map_err(|errors| errors.iter().map(|error| message(&source, error)).collect::<Vec<_>>().join("\n"))
