@@ -8,10 +8,12 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use tile_lang::listed;
-use tile_runtime::Error;
-use tile_runtime::data::folder::{self, Wanted};
+use tile_runtime::data::folder::{self, Samples, Wanted};
 use tile_runtime::data::picture::Pixels;
-use tile_runtime::train::{Callback, Checkpoint, ColumnRole, Dataset, Epoch, Fit, Log, Progress, Trainer, Validation};
+use tile_runtime::train::{
+    Callback, Checkpoint, ColumnRole, Dataset, Epoch, Fit, Log, Monitor, Progress, Trainer, Validation,
+};
+use tile_runtime::{Device, Error};
 
 use crate::arguments::{Sizes, pixels};
 use crate::devices::DeviceOptions;
@@ -101,54 +103,16 @@ pub fn train(arguments: &Train, terminal: &Terminal) -> Result<(), Failure> {
         None => arguments.weights.load_into_trainer(&mut trainer).map(|_| ()),
     };
     loaded.map_err(failed)?;
-    let wanted = Wanted { pixels: arguments.pictures, ..trainer.wanted() };
-    let samples = folder::open_for(&arguments.data, &wanted).map_err(failed)?;
-    terminal.note_unused_arrays(&samples);
-    if !samples.classes.is_empty() {
-        trainer.name_classes(samples.classes.clone());
-    }
-    let kept: Option<Box<dyn Dataset>> = match &validation {
-        Some(Validated::Path(path)) => {
-            let opened =
-                folder::open_for(path, &Wanted { classes: samples.classes.clone(), ..wanted }).map_err(failed)?;
-            Some(opened.test.unwrap_or(opened.train))
-        }
-        Some(Validated::Fraction(_)) => None,
-        None => samples.test,
-    };
-    let validation = match validation {
-        Some(Validated::Fraction(fraction)) => (fraction > 0.0).then_some(Validation::Fraction(fraction)),
-        _ => kept.as_deref().map(Validation::Set),
-    };
-    terminal.note(&overview(&*samples.train, validation.as_ref(), &samples.classes));
-    let epochs = arguments.epochs.unwrap_or(trainer.settings().epochs);
+    let data = Data::open(arguments, &mut trainer, validation, terminal).map_err(failed)?;
+    let validation = data.validation();
+    terminal.note(&overview(&*data.samples.train, validation.as_ref(), &data.samples.classes));
     let batch_size = arguments.batch_size.unwrap_or(trainer.settings().batch_size);
-    arguments.tuned.apply(&device, terminal, |tune| trainer.tune(&*samples.train, batch_size, tune).map_err(failed))?;
+    let tuned = &arguments.tuned;
+    tuned.apply(&device, terminal, |tune| trainer.tune(&*data.samples.train, batch_size, tune).map_err(failed))?;
     interrupt::watch()?;
-    let mut fit = Fit::epochs(epochs).callback(Line::new(terminal, &device)).callback(Interrupt);
     let monitor = arguments.watch.monitor(validation.is_some());
-    // The best checkpoint comes before the last: a run killed between them repeats the epoch. A
-    // checkpoint has the learning rate of the next epoch.
-    fit = arguments.watch.apply(fit, &monitor, terminal);
-    if let Some(path) = &arguments.save {
-        fit = fit.callback(Checkpoint::last(path));
-    }
-    // The log comes after the checkpoints: a full disk must not cost weights.
-    if let Some(path) = &arguments.log {
-        fit = fit.callback(Log::new(path, arguments.resume.is_some()).map_err(failed)?);
-    }
-    for (class, weight) in &arguments.class_weight {
-        fit = fit.class_weight(*class, *weight);
-    }
-    if let Some(samples) = arguments.batch_size {
-        fit = fit.batch_size(samples);
-    }
-    if let Some(validation) = validation {
-        fit = fit.validation(validation);
-    }
-    let result = trainer.fit(&*samples.train, fit);
-    terminal.note_unused(trainer.load_report());
-    terminal.note_initialised(&trainer.load_report().missing);
+    let fit = fit(arguments, &trainer, &monitor, validation, &device, terminal).map_err(failed)?;
+    let result = trainer.fit(&*data.samples.train, fit);
     // The epochs before an error are drawn, too.
     let plot = arguments.plot.as_ref().filter(|_| !trainer.history().is_empty());
     let drawn = plot.map_or(Ok(()), |path| curves::draw(trainer.history(), path));
@@ -158,25 +122,117 @@ pub fn train(arguments: &Train, terminal: &Terminal) -> Result<(), Failure> {
         (Err(error), Ok(())) => return Err(failed(error)),
         (Err(error), Err(failure)) => return Err(failed(error).and(failure)),
     };
-    let done = trainer.history().len();
+    let epochs = arguments.epochs.unwrap_or(trainer.settings().epochs);
     if let Some(note) = growth(trainer.history()) {
         terminal.note(&note);
     }
-    if done < epochs && interrupt::happened() {
+    if trainer.history().len() < epochs && interrupt::happened() {
         stopped(&mut trainer, arguments, terminal).map_err(failed)?;
         return Err(Failure::interrupted());
     }
+    note_end(arguments, trainer.history(), &monitor, epochs, made.is_empty(), terminal);
+    Ok(())
+}
+
+/// The samples to train on, and those of `--validation`.
+struct Data {
+    samples: Samples,
+    kept: Option<Kept>,
+}
+
+/// The samples to evaluate after each epoch.
+enum Kept {
+    Fraction(f64),
+    Set(Box<dyn Dataset>),
+}
+
+impl Data {
+    /// Opens the data. Classes that the folders name are named in the trainer.
+    fn open(
+        arguments: &Train,
+        trainer: &mut Trainer,
+        validation: Option<Validated>,
+        terminal: &Terminal,
+    ) -> Result<Data, Error> {
+        let wanted = Wanted { pixels: arguments.pictures, ..trainer.wanted() };
+        let mut samples = folder::open_for(&arguments.data, &wanted)?;
+        terminal.note_unused_arrays(&samples);
+        if !samples.classes.is_empty() {
+            trainer.name_classes(samples.classes.clone());
+        }
+        let kept = match validation {
+            Some(Validated::Path(path)) => {
+                let opened = folder::open_for(&path, &Wanted { classes: samples.classes.clone(), ..wanted })?;
+                Some(Kept::Set(opened.test.unwrap_or(opened.train)))
+            }
+            Some(Validated::Fraction(fraction)) => (fraction > 0.0).then_some(Kept::Fraction(fraction)),
+            None => samples.test.take().map(Kept::Set),
+        };
+        Ok(Data { samples, kept })
+    }
+
+    fn validation(&self) -> Option<Validation<'_>> {
+        Some(match self.kept.as_ref()? {
+            Kept::Fraction(fraction) => Validation::Fraction(*fraction),
+            Kept::Set(set) => Validation::Set(&**set),
+        })
+    }
+}
+
+/// Returns the options of training, with its callbacks in the order in which they run.
+fn fit<'a>(
+    arguments: &'a Train,
+    trainer: &Trainer,
+    monitor: &Monitor,
+    validation: Option<Validation<'a>>,
+    device: &'a Device,
+    terminal: &'a Terminal,
+) -> Result<Fit<'a>, Error> {
+    let epochs = arguments.epochs.unwrap_or(trainer.settings().epochs);
+    let mut fit = Fit::epochs(epochs).callback(LoadNote { terminal, told: false });
+    fit = fit.callback(Line::new(terminal, device)).callback(Interrupt);
+    // The best checkpoint comes before the last: a run killed between them repeats the epoch. A
+    // checkpoint has the learning rate of the next epoch.
+    fit = arguments.watch.apply(fit, monitor, trainer.rate_factor(), terminal);
+    if let Some(path) = &arguments.save {
+        fit = fit.callback(Checkpoint::last(path));
+    }
+    // The log comes after the checkpoints: a full disk must not cost weights.
+    if let Some(path) = &arguments.log {
+        fit = fit.callback(Log::new(path, arguments.resume.is_some())?);
+    }
+    for (class, weight) in &arguments.class_weight {
+        fit = fit.class_weight(*class, *weight);
+    }
+    if let Some(samples) = arguments.batch_size {
+        fit = fit.batch_size(samples);
+    }
+    Ok(match validation {
+        Some(validation) => fit.validation(validation),
+        None => fit,
+    })
+}
+
+/// Prints notes about the end of training: why it ended early, and what it has written.
+fn note_end(
+    arguments: &Train,
+    history: &[Epoch],
+    monitor: &Monitor,
+    epochs: usize,
+    is_unchanged: bool,
+    terminal: &Terminal,
+) {
+    let done = history.len();
     match arguments.watch.patience {
-        Some(patience) if done < epochs => terminal.note(&patience_ended(trainer.history(), &monitor, patience)),
-        _ if made.is_empty() => terminal.note(&format!(
+        Some(patience) if done < epochs => terminal.note(&patience_ended(history, monitor, patience)),
+        _ if is_unchanged => terminal.note(&format!(
             "nothing was trained: of {epochs} epochs {done} are made, and `--epochs` counts those that were made before"
         )),
         _ => {}
     }
-    if !made.is_empty() {
+    if !is_unchanged {
         note_written(arguments, terminal);
     }
-    Ok(())
 }
 
 /// Prints a note with the files that training has written.
@@ -288,6 +344,24 @@ fn class_weight(text: &str) -> Result<(i64, f32), String> {
     let class = class.parse().map_err(|_| format!("`{class}` is not the number of a class"))?;
     let weight = weight.parse().ok().filter(|weight: &f32| weight.is_finite());
     Ok((class, weight.ok_or("the weight is not a number")?))
+}
+
+/// Notes the entries of `--weights` that no weight takes, and the weights that are initialised, which
+/// are known when the first step is compiled.
+struct LoadNote<'a> {
+    terminal: &'a Terminal,
+    told: bool,
+}
+
+impl Callback for LoadNote<'_> {
+    fn step(&mut self, state: &mut Progress) -> Result<(), Error> {
+        if !std::mem::replace(&mut self.told, true) {
+            let report = state.trainer().load_report();
+            self.terminal.note_unused(report);
+            self.terminal.note_initialised(&report.missing);
+        }
+        Ok(())
+    }
 }
 
 /// Ends training after Ctrl-C.

@@ -68,14 +68,14 @@ impl Watch {
         monitor
     }
 
-    /// Adds the callbacks.
-    pub fn apply<'a>(&self, mut fit: Fit<'a>, monitor: &Monitor, terminal: &'a Terminal) -> Fit<'a> {
+    /// Adds the callbacks. `rate_factor` is the factor of the learning rate before training.
+    pub fn apply<'a>(&self, mut fit: Fit<'a>, monitor: &Monitor, rate_factor: f64, terminal: &'a Terminal) -> Fit<'a> {
         if let Some(path) = &self.save_best {
             fit = fit.callback(Checkpoint::best(path, monitor.clone()));
         }
         if let Some(factor) = self.reduce_rate {
             let plateau = ReduceOnPlateau::new(monitor.clone(), factor, self.reduce_after.unwrap_or(10));
-            fit = fit.callback(Reducing { plateau, terminal });
+            fit = fit.callback(plateau).callback(RateNote { factor: rate_factor, terminal });
         }
         if let Some(patience) = self.patience {
             fit = fit.callback(EarlyStopping::new(monitor.clone(), patience));
@@ -84,27 +84,18 @@ impl Watch {
     }
 }
 
-/// Reduces the learning rate, with a note.
-struct Reducing<'a> {
-    plateau: ReduceOnPlateau,
+/// Notes each change of the learning rate.
+struct RateNote<'a> {
+    factor: f64,
     terminal: &'a Terminal,
 }
 
-impl Callback for Reducing<'_> {
-    fn step(&mut self, state: &mut Progress) -> Result<(), Error> {
-        self.plateau.step(state)
-    }
-
-    fn resumed(&mut self, epoch: &Epoch) {
-        self.plateau.resumed(epoch);
-    }
-
-    fn epoch(&mut self, state: &mut Progress, epoch: &Epoch) -> Result<(), Error> {
-        let before = state.trainer().rate_factor();
-        self.plateau.epoch(state, epoch)?;
+impl Callback for RateNote<'_> {
+    fn epoch(&mut self, state: &mut Progress, _: &Epoch) -> Result<(), Error> {
         let factor = state.trainer().rate_factor();
-        if factor != before {
+        if factor != self.factor {
             self.terminal.note(&format!("the learning rate is now {factor:.3e} of the program's"));
+            self.factor = factor;
         }
         Ok(())
     }

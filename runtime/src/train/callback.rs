@@ -19,6 +19,11 @@ pub trait Callback {
         Ok(())
     }
 
+    /// Returns the result that it reads after each epoch, which training checks after the first step.
+    fn watches(&self) -> Option<&Monitor> {
+        None
+    }
+
     /// Returns whether to end training now. Training asks after each batch of a validation, and
     /// repeats that validation when it is resumed.
     fn stops(&self) -> bool {
@@ -89,6 +94,12 @@ impl Monitor {
         epoch.get(&self.name).ok_or_else(|| self.unknown(epoch.results()))
     }
 
+    /// Checks that the result is among these, and is a number.
+    pub(super) fn check(&self, results: &[(String, Reading)]) -> Result<(), Error> {
+        let is_there = results.iter().any(|(name, value)| *name == self.name && value.number().is_some());
+        if is_there { Ok(()) } else { Err(self.unknown(results.iter().cloned())) }
+    }
+
     /// Returns the error for a result that is not among these, or has several values.
     fn unknown(&self, results: impl Iterator<Item = (String, Reading)>) -> Error {
         let names: Vec<String> = results.map(|(name, _)| name).collect();
@@ -114,26 +125,11 @@ struct Watch {
     monitor: Monitor,
     best: Option<f64>,
     waited: usize,
-    /// Whether the training is known to have the result.
-    checked: bool,
 }
 
 impl Watch {
     fn new(monitor: Monitor) -> Watch {
-        Watch { monitor, best: None, waited: 0, checked: false }
-    }
-
-    /// Checks after the first step, not after the first epoch, that the result is there.
-    fn check(&mut self, state: &mut Progress) -> Result<(), Error> {
-        if !self.checked {
-            let results = state.results_of_epoch()?;
-            let found = results.iter().any(|(name, value)| *name == self.monitor.name && value.number().is_some());
-            if !found {
-                return Err(self.monitor.unknown(results.into_iter()));
-            }
-            self.checked = true;
-        }
-        Ok(())
+        Watch { monitor, best: None, waited: 0 }
     }
 
     /// Records a value, and returns whether it is the best so far.
@@ -169,8 +165,8 @@ impl Callback for EarlyStopping {
         self.watch.was_best(epoch);
     }
 
-    fn step(&mut self, state: &mut Progress) -> Result<(), Error> {
-        self.watch.check(state)
+    fn watches(&self) -> Option<&Monitor> {
+        Some(&self.watch.monitor)
     }
 
     fn epoch(&mut self, state: &mut Progress, epoch: &Epoch) -> Result<(), Error> {
@@ -209,8 +205,8 @@ impl Callback for ReduceOnPlateau {
         self.is_time();
     }
 
-    fn step(&mut self, state: &mut Progress) -> Result<(), Error> {
-        self.watch.check(state)
+    fn watches(&self) -> Option<&Monitor> {
+        Some(&self.watch.monitor)
     }
 
     fn epoch(&mut self, state: &mut Progress, epoch: &Epoch) -> Result<(), Error> {
@@ -247,8 +243,8 @@ impl Callback for Checkpoint {
         }
     }
 
-    fn step(&mut self, state: &mut Progress) -> Result<(), Error> {
-        self.best_of.as_mut().map_or(Ok(()), |watch| watch.check(state))
+    fn watches(&self) -> Option<&Monitor> {
+        self.best_of.as_ref().map(|watch| &watch.monitor)
     }
 
     fn epoch(&mut self, state: &mut Progress, epoch: &Epoch) -> Result<(), Error> {

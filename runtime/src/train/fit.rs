@@ -78,7 +78,7 @@ impl Progress<'_> {
 
     /// Returns [`Progress::so_far`], and the same results under the names that those of the
     /// validation will have, if there is one. Waits for the device.
-    pub(super) fn results_of_epoch(&mut self) -> Result<Vec<(String, Reading)>, Error> {
+    fn results_of_epoch(&mut self) -> Result<Vec<(String, Reading)>, Error> {
         let training = self.so_far()?;
         let validation = if self.has_validation { training.clone() } else { Vec::new() };
         Ok(Epoch { epoch: self.epoch, training, validation, seconds: 0.0 }.results().collect())
@@ -200,7 +200,7 @@ impl<'a> Fit<'a> {
         }
         callbacks.iter_mut().try_for_each(|callback| callback.begin())?;
         let epochs = epochs.unwrap_or(settings.epochs);
-        let mut run = Run { trained, validated, epochs, batch_size, shuffle, callbacks };
+        let mut run = Run { trained, validated, epochs, batch_size, shuffle, callbacks, checked: false };
         let first = trainer.epoch;
         while trainer.epoch < epochs && run.epoch(trainer)? {}
         Ok(trainer.history().get(first..).unwrap_or_default().to_vec())
@@ -215,6 +215,8 @@ struct Run<'d, 'c> {
     batch_size: usize,
     shuffle: bool,
     callbacks: Vec<Box<dyn Callback + 'c>>,
+    /// Whether the results that callbacks watch are known to be there.
+    checked: bool,
 }
 
 impl Run<'_, '_> {
@@ -235,6 +237,9 @@ impl Run<'_, '_> {
             trainer.train_on(trained, batch)?;
             done += 1;
             let mut progress = self.progress(trainer, epoch, done, began);
+            if !std::mem::replace(&mut self.checked, true) {
+                check_watched(&self.callbacks, &mut progress)?;
+            }
             self.callbacks.iter_mut().try_for_each(|callback| callback.step(&mut progress))?;
             stop = progress.stop;
             Ok(!stop)
@@ -287,6 +292,16 @@ impl Run<'_, '_> {
              these alone: there are {samples} in batches of {batch}"
         )))
     }
+}
+
+/// Checks after the first step, not after the first epoch, that there are the results that callbacks
+/// watch.
+fn check_watched(callbacks: &[Box<dyn Callback + '_>], progress: &mut Progress) -> Result<(), Error> {
+    if callbacks.iter().all(|callback| callback.watches().is_none()) {
+        return Ok(());
+    }
+    let results = progress.results_of_epoch()?;
+    callbacks.iter().filter_map(|callback| callback.watches()).try_for_each(|monitor| monitor.check(&results))
 }
 
 /// Calls `use_batch` with each batch until it returns false. Another thread prepares the next batch
