@@ -146,6 +146,12 @@ pub fn measure(
         peak_memory,
     };
     terminal.warn_of(device);
+    detail(&measurement, startup, terminal);
+    Ok((measurement, traced))
+}
+
+/// Prints how long a case took to its first result.
+fn detail(measurement: &Measurement, startup: Duration, terminal: &Terminal) {
     let milliseconds = |seconds: f64| format!("{:.1} ms", seconds * 1e3);
     terminal.detail(&format!(
         "{} {}: first result {}, of which {} until the device was open; median {}",
@@ -155,7 +161,6 @@ pub fn measure(
         milliseconds(startup.as_secs_f64()),
         milliseconds(measurement.median),
     ));
-    Ok((measurement, traced))
 }
 
 /// Returns the samples in a training step: the case's only size.

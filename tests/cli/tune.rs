@@ -63,6 +63,12 @@ fn wrong_usage() {
     said(&[SOFTMAX[0], "--emit", "plan", "--target", "gpu"], 2, "the targets are generic, apple, cpu, wgpu and wgpu:N");
 }
 
+/// Returns the values of the first output in the JSON of a run.
+fn values(run: &Run) -> Vec<f64> {
+    let json: Value = serde_json::from_str(run.text()).unwrap();
+    json["outputs"][0]["values"].as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).collect()
+}
+
 #[test]
 fn what_was_tuned_is_kept_and_used() {
     let Some(device) = adapter() else { return };
@@ -103,11 +109,6 @@ fn what_was_tuned_is_kept_and_used() {
     assert!(profile.text().contains("  tuned\n"), "{}", profile.text());
     let after = softmax("run", &["--random", "1", "--json"]);
     assert_eq!(after.notes(), [""; 0]);
-    let values = |run: &Run| {
-        let json: Value = serde_json::from_str(run.text()).unwrap();
-        let values = json["outputs"][0]["values"].as_array().unwrap().clone();
-        values.into_iter().map(|value| value.as_f64().unwrap()).collect::<Vec<f64>>()
-    };
     for (x, y) in values(&before).into_iter().zip(values(&after)) {
         assert!((x - y).abs() <= 1e-6, "{y} instead of {x}");
     }

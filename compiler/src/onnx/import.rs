@@ -1,41 +1,24 @@
 //! The import of a model's nodes: each becomes a call of the library.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use tile_lang::ast::Function;
 use tile_lang::diagnostic::Diagnostic;
-use tile_lang::{Budget, Limits, Program};
+use tile_lang::{Budget, Program};
 
+use super::attributes::{Attributes, literal, resolved};
 use super::control::FUNCTIONS;
 use super::imported::Imported;
-use super::inputs::{Sizes, number};
+use super::inputs::Given;
 use super::model::{Model, OnnxError, Operator, Opsets, title, versions};
 use super::proto::{self, Attribute};
 use super::small::small;
 use super::tensor::{self, Loader};
 use super::text::Recorder;
 use super::values::{Evaluator, part};
-use crate::dtype::{DType, Scalar};
 use crate::graph::{NodeId, Op};
 use crate::lower::{Calls, Layer, Passed};
-use crate::tensor::{Tensor, TensorType};
-
-/// The types, sizes and values given for a model's inputs.
-#[derive(Clone, Debug, Default)]
-pub struct Given {
-    /// Types by input. An input without one has the type in the model, whose sizes must be known
-    /// then.
-    pub types: BTreeMap<String, TensorType>,
-    /// Sizes by their names in the model.
-    pub sizes: BTreeMap<String, usize>,
-    /// Numbers by input, for inputs of one element, which become constants of the network.
-    pub numbers: BTreeMap<String, Scalar>,
-    /// Values by input, for inputs on which shapes depend. The network is valid only for these
-    /// values.
-    pub values: BTreeMap<String, Tensor>,
-    /// The limits of compilation, from the import to the plan.
-    pub limits: Limits,
-}
+use crate::tensor::Tensor;
 
 /// The most elements of a tensor written into the graph, and of one whose value may determine
 /// shapes.
@@ -130,11 +113,8 @@ fn functions(model: &Model, nodes: &[proto::Node], opsets: &Opsets, names: &mut 
     }
 }
 
-/// The attributes of a call of the file's function, by name.
-pub(super) type Attributes = HashMap<String, Attribute>;
-
 pub(super) struct Importer<'p> {
-    model: &'p Model,
+    pub model: &'p Model,
     program: &'p Program,
     pub loader: Loader<'p>,
     pub calls: Recorder<'p>,
@@ -168,65 +148,6 @@ pub(super) struct Importer<'p> {
 }
 
 impl<'p> Importer<'p> {
-    fn inputs(&mut self) -> Result<(), OnnxError> {
-        let given = self.given;
-        let graph = &self.model.graph;
-        let initialized: HashSet<&str> = graph.initializers.iter().map(|tensor| tensor.name.as_str()).collect();
-        let is_initialized = |name: &str| initialized.contains(name);
-        let mut problems = Vec::new();
-        let names: Vec<&str> = graph.inputs.iter().map(|input| input.name.as_str()).collect();
-        let sizes: Vec<&str> = self.model.unknown_sizes(&[]);
-        let unknown = |what: &str, name: &str, known: &[&str]| match known {
-            [] => format!("there is no {what} `{name}`; the model has none"),
-            known => format!("there is no {what} `{name}`; the model has {}", known.join(", ")),
-        };
-        let of_inputs = given.types.keys().chain(given.numbers.keys());
-        problems.extend(of_inputs.filter(|n| !names.contains(&n.as_str())).map(|n| unknown("input", n, &names)));
-        problems
-            .extend(given.sizes.keys().filter(|n| !sizes.contains(&n.as_str())).map(|n| unknown("size", n, &sizes)));
-        let mut sizes = Sizes::new(&given.sizes);
-        let is_given = |name: &String| given.types.contains_key(name) || given.numbers.contains_key(name);
-        let inputs = graph.inputs.iter().filter(|input| is_given(&input.name) || !is_initialized(&input.name));
-        let (numbers, inputs): (Vec<&proto::Value>, Vec<_>) =
-            inputs.partition(|input| given.numbers.contains_key(&input.name));
-        // Given types come first, because they bind the names of sizes.
-        let (first, then): (Vec<_>, Vec<_>) = inputs.iter().partition(|input| given.types.contains_key(&input.name));
-        let mut types: HashMap<&str, TensorType> = HashMap::new();
-        for input in first.into_iter().chain(then) {
-            match sizes.input_type(input, given.types.get(&input.name)) {
-                Ok(ty) => {
-                    types.insert(&input.name, ty);
-                }
-                Err(problem) => problems.push(format!("input `{}`: {problem}", input.name)),
-            }
-        }
-        for input in numbers {
-            match number(input, given.numbers[&input.name]).and_then(|value| self.number_input(&input.name, &value)) {
-                Ok(()) => {}
-                Err(problem) => problems.push(format!("input `{}`: {problem}", input.name)),
-            }
-        }
-        if !problems.is_empty() {
-            return Err(OnnxError(problems));
-        }
-        for input in inputs {
-            self.calls.begin(&input.name, "", "");
-            let node = self.calls.input(&input.name, types[input.name.as_str()].clone(), None);
-            let node = node.map_err(|error| OnnxError::new(format!("input `{}`: {}", input.name, sentence(&error))))?;
-            let tensor = input.ty.as_ref().and_then(proto::Type::tensor);
-            self.note_small(node, tensor.map_or(0, |tensor| tensor.dtype.into()));
-            self.define(&input.name, Passed::Tensor(node)).map_err(OnnxError::new)?;
-        }
-        Ok(())
-    }
-
-    /// Defines an input as a constant.
-    fn number_input(&mut self, name: &str, value: &Tensor) -> Result<(), String> {
-        self.calls.begin(name, "", "");
-        let node = self.calls.constant(value).map_err(|error| sentence(&error))?;
-        self.define(name, Passed::Tensor(node))
-    }
-
     /// Defines a graph's initializers for names without a value. Their paths start with `prefix`.
     pub fn initializers(&mut self, graph: &'p proto::Graph, prefix: &str) -> Result<(), String> {
         for tensor in &graph.initializers {
@@ -284,7 +205,7 @@ impl<'p> Importer<'p> {
     }
 
     /// Records the type number of a value whose type Tile lacks.
-    fn note_small(&mut self, node: NodeId, number: i64) {
+    pub fn note_small(&mut self, node: NodeId, number: i64) {
         if i32::try_from(number).is_ok_and(|number| small(number).is_some()) {
             self.small.insert(node, number);
         }
@@ -548,85 +469,13 @@ impl<'p> Importer<'p> {
         Some(value.clone())
     }
 
-    fn define(&mut self, name: &str, value: Passed) -> Result<(), String> {
+    pub fn define(&mut self, name: &str, value: Passed) -> Result<(), String> {
         if let Passed::Tensor(node) = &value {
             self.calls.values.entry(*node).or_insert_with(|| name.to_owned());
         }
         let before = self.scopes.last_mut().and_then(|scope| scope.insert(name.to_owned(), value));
         if before.is_some() { Err(format!("`{name}` is given twice")) } else { Ok(()) }
     }
-
-    /// Converts an attribute to a compile-time value.
-    fn attribute(&mut self, attribute: &Attribute) -> Result<Passed, String> {
-        let text_of = |bytes: &[u8]| Passed::Text(String::from_utf8_lossy(bytes).into_owned());
-        Ok(match kind(attribute) {
-            1 => Passed::Float(f64_of(attribute.float)),
-            2 => Passed::Int(attribute.int),
-            3 => text_of(&attribute.text),
-            6 => Passed::List(attribute.floats.iter().map(|&value| Passed::Float(f64_of(value))).collect()),
-            7 => Passed::List(attribute.ints.iter().map(|&value| Passed::Int(value)).collect()),
-            8 => Passed::List(attribute.texts.iter().map(|bytes| text_of(bytes)).collect()),
-            4 => match &attribute.tensor {
-                Some(tensor) => literal(&tensor::tensor(tensor, self.loader)?),
-                None => return Err("it has no value".into()),
-            },
-            kind => return Err(format!("attributes of the kind {kind} are not supported")),
-        })
-    }
-}
-
-/// Returns the kind of an attribute's value. Old files lack it.
-fn kind(attribute: &Attribute) -> i32 {
-    match attribute {
-        Attribute { kind: 0, tensor: Some(_), .. } => 4,
-        Attribute { kind: 0, floats, .. } if !floats.is_empty() => 6,
-        Attribute { kind: 0, ints, .. } if !ints.is_empty() => 7,
-        Attribute { kind: 0, texts, .. } if !texts.is_empty() => 8,
-        Attribute { kind: 0, text, .. } if !text.is_empty() => 3,
-        Attribute { kind: 0, float, .. } if *float != 0.0 => 1,
-        Attribute { kind: 0, .. } => 2,
-        Attribute { kind, .. } => *kind,
-    }
-}
-
-/// Returns the f64 with the shortest decimal representation of this f32.
-fn f64_of(value: f32) -> f64 {
-    value.to_string().parse().unwrap_or(f64::from(value))
-}
-
-/// Converts a tensor to a compile-time value: a number, or nested lists.
-pub(super) fn literal(tensor: &Tensor) -> Passed {
-    fn nested(shape: &[usize], scalars: &[Scalar]) -> Passed {
-        match shape.split_first() {
-            None => scalars.first().map_or(Passed::Nothing, |scalar| match scalar.dtype {
-                DType::Bool => Passed::Bool(scalar.is_true()),
-                dtype if dtype.is_float() => Passed::Float(match dtype {
-                    DType::F32 => f64_of(scalar.to_f64() as f32),
-                    _ => scalar.to_f64(),
-                }),
-                _ => Passed::Int(scalar.to_i64()),
-            }),
-            Some((&size, rest)) => {
-                let part = scalars.len().checked_div(size).unwrap_or(0);
-                Passed::List((0..size).map(|n| nested(rest, &scalars[n * part..][..part])).collect())
-            }
-        }
-    }
-    nested(tensor.shape(), &tensor.scalars().collect::<Vec<_>>())
-}
-
-/// Attributes of early versions without effect on results: inputs that may be overwritten, and
-/// whether an output is wanted.
-const IGNORED: [&str; 2] = ["consumed_inputs", "output_sequence"];
-
-/// Returns the attributes of a node, without ignored ones. References to the enclosing function's
-/// attributes are replaced by their values.
-fn resolved<'a>(node: &'a proto::Node, outer: &'a Attributes) -> Vec<(String, &'a Attribute)> {
-    let of = |attribute: &'a Attribute| match attribute.reference.as_str() {
-        "" => Some((attribute.name.clone(), attribute)),
-        name => outer.get(name).map(|given| (attribute.name.clone(), given)),
-    };
-    node.attributes.iter().filter(|attribute| !IGNORED.contains(&attribute.name.as_str())).filter_map(of).collect()
 }
 
 /// Returns the text of a diagnostic without its source positions, which are in the library.

@@ -1,10 +1,32 @@
 //! The types of a model's inputs, derived from the file, given arrays, and given sizes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
+use tile_lang::Limits;
+
+use super::import::{Importer, sentence};
+use super::model::OnnxError;
 use super::{proto, tensor};
 use crate::dtype::Scalar;
+use crate::lower::Passed;
 use crate::tensor::{Tensor, TensorType};
+
+/// The types, sizes and values given for a model's inputs.
+#[derive(Clone, Debug, Default)]
+pub struct Given {
+    /// Types by input. An input without one has the type in the model, whose sizes must be known
+    /// then.
+    pub types: BTreeMap<String, TensorType>,
+    /// Sizes by their names in the model.
+    pub sizes: BTreeMap<String, usize>,
+    /// Numbers by input, for inputs of one element, which become constants of the network.
+    pub numbers: BTreeMap<String, Scalar>,
+    /// Values by input, for inputs on which shapes depend. The network is valid only for these
+    /// values.
+    pub values: BTreeMap<String, Tensor>,
+    /// The limits of compilation, from the import to the plan.
+    pub limits: Limits,
+}
 
 /// The sizes by name. The same name does not guarantee equal sizes: converters call all sizes that
 /// they do not know `?` or `-1`.
@@ -96,4 +118,66 @@ fn sizes_text(dims: &[proto::Dim]) -> String {
         None => dim.name.clone(),
     });
     format!("[{}]", dims.collect::<Vec<_>>().join(", "))
+}
+
+impl Importer<'_> {
+    /// Defines the model's inputs.
+    pub fn inputs(&mut self) -> Result<(), OnnxError> {
+        let given = self.given;
+        let graph = &self.model.graph;
+        let initialized: HashSet<&str> = graph.initializers.iter().map(|tensor| tensor.name.as_str()).collect();
+        let is_initialized = |name: &str| initialized.contains(name);
+        let mut problems = Vec::new();
+        let names: Vec<&str> = graph.inputs.iter().map(|input| input.name.as_str()).collect();
+        let sizes: Vec<&str> = self.model.unknown_sizes(&[]);
+        let unknown = |what: &str, name: &str, known: &[&str]| match known {
+            [] => format!("there is no {what} `{name}`; the model has none"),
+            known => format!("there is no {what} `{name}`; the model has {}", known.join(", ")),
+        };
+        let of_inputs = given.types.keys().chain(given.numbers.keys());
+        problems.extend(of_inputs.filter(|n| !names.contains(&n.as_str())).map(|n| unknown("input", n, &names)));
+        problems
+            .extend(given.sizes.keys().filter(|n| !sizes.contains(&n.as_str())).map(|n| unknown("size", n, &sizes)));
+        let mut sizes = Sizes::new(&given.sizes);
+        let is_given = |name: &String| given.types.contains_key(name) || given.numbers.contains_key(name);
+        let inputs = graph.inputs.iter().filter(|input| is_given(&input.name) || !is_initialized(&input.name));
+        let (numbers, inputs): (Vec<&proto::Value>, Vec<_>) =
+            inputs.partition(|input| given.numbers.contains_key(&input.name));
+        // Given types come first, because they bind the names of sizes.
+        let (first, then): (Vec<_>, Vec<_>) = inputs.iter().partition(|input| given.types.contains_key(&input.name));
+        let mut types: HashMap<&str, TensorType> = HashMap::new();
+        for input in first.into_iter().chain(then) {
+            match sizes.input_type(input, given.types.get(&input.name)) {
+                Ok(ty) => {
+                    types.insert(&input.name, ty);
+                }
+                Err(problem) => problems.push(format!("input `{}`: {problem}", input.name)),
+            }
+        }
+        for input in numbers {
+            match number(input, given.numbers[&input.name]).and_then(|value| self.number_input(&input.name, &value)) {
+                Ok(()) => {}
+                Err(problem) => problems.push(format!("input `{}`: {problem}", input.name)),
+            }
+        }
+        if !problems.is_empty() {
+            return Err(OnnxError(problems));
+        }
+        for input in inputs {
+            self.calls.begin(&input.name, "", "");
+            let node = self.calls.input(&input.name, types[input.name.as_str()].clone(), None);
+            let node = node.map_err(|error| OnnxError::new(format!("input `{}`: {}", input.name, sentence(&error))))?;
+            let tensor = input.ty.as_ref().and_then(proto::Type::tensor);
+            self.note_small(node, tensor.map_or(0, |tensor| tensor.dtype.into()));
+            self.define(&input.name, Passed::Tensor(node)).map_err(OnnxError::new)?;
+        }
+        Ok(())
+    }
+
+    /// Defines an input as a constant.
+    fn number_input(&mut self, name: &str, value: &Tensor) -> Result<(), String> {
+        self.calls.begin(name, "", "");
+        let node = self.calls.constant(value).map_err(|error| sentence(&error))?;
+        self.define(name, Passed::Tensor(node))
+    }
 }

@@ -6,6 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::calls::{Axis, Call, node};
 use super::text::Step;
 use crate::dtype::DType;
 use crate::graph::{Graph, NodeId};
@@ -96,115 +97,6 @@ enum Then {
     Bias,
     /// The removal of axes of size 1.
     Flatten,
-}
-
-/// A call in a model's program.
-struct Call<'a> {
-    function: &'a str,
-    parameters: &'a [(String, Passed)],
-    inputs: &'a [Passed],
-    outputs: &'a [Passed],
-}
-
-impl<'a> Call<'a> {
-    fn of(step: &'a Step) -> Option<Call<'a>> {
-        match step {
-            Step::Call { function, parameters, inputs, outputs, .. } => {
-                Some(Call { function, parameters, inputs, outputs })
-            }
-            _ => None,
-        }
-    }
-
-    fn parameter(&self, name: &str) -> Option<&'a Passed> {
-        self.parameters.iter().find(|(given, _)| given == name).map(|(_, value)| value)
-    }
-
-    fn int(&self, name: &str, default: i64) -> Option<i64> {
-        match self.parameter(name) {
-            None => Some(default),
-            Some(Passed::Int(value)) => Some(*value),
-            Some(_) => None,
-        }
-    }
-
-    /// Returns the padding mode of a convolution or pooling.
-    fn auto_pad(&self) -> &'a str {
-        match self.parameter("auto_pad") {
-            None => "NOTSET",
-            Some(Passed::Text(text)) => text,
-            Some(_) => "",
-        }
-    }
-
-    /// Returns the geometry of windows with these sizes on the inner axes, if the library supports
-    /// the padding mode.
-    fn axes(&self, window: &[usize]) -> Option<Vec<Axis>> {
-        let is_upper = match self.auto_pad() {
-            "NOTSET" | "VALID" => false,
-            "SAME_UPPER" => true,
-            _ => return None,
-        };
-        let inner = window.len();
-        let (strides, dilations) = (self.sizes("strides", inner, 1)?, self.sizes("dilations", inner, 1)?);
-        let pads = self.sizes("pads", 2 * inner, 0)?;
-        let is_positive = strides.iter().chain(&dilations).chain(window).all(|&size| size > 0);
-        let axis = |axis: usize| {
-            let (reach, stride) = (dilations[axis] * (window[axis] - 1) + 1, strides[axis]);
-            let of_same = [(reach - 1) / 2, reach / 2];
-            let pads = if is_upper { of_same } else { [pads[axis], pads[inner + axis]] };
-            Axis { reach, stride, pads, is_same: is_upper || (stride == 1 && pads == of_same) }
-        };
-        is_positive.then(|| (0..inner).map(axis).collect())
-    }
-
-    /// Returns a float attribute.
-    fn float(&self, name: &str, default: f64) -> Option<f64> {
-        match self.parameter(name) {
-            None => Some(default),
-            Some(Passed::Float(value)) => Some(*value),
-            Some(_) => None,
-        }
-    }
-
-    /// Returns `count` non-negative numbers, or `default` for each if the attribute is missing.
-    fn sizes(&self, name: &str, count: usize, default: usize) -> Option<Vec<usize>> {
-        let Some(value) = self.parameter(name) else { return Some(vec![default; count]) };
-        let Passed::List(items) = value else { return None };
-        let size = |item: &Passed| match item {
-            Passed::Int(size) => usize::try_from(*size).ok(),
-            _ => None,
-        };
-        items.iter().map(size).collect::<Option<Vec<usize>>>().filter(|sizes| sizes.len() == count)
-    }
-
-    fn tensor(&self, number: usize) -> Option<NodeId> {
-        self.inputs.get(number).and_then(node)
-    }
-
-    /// Returns whether there is no such input.
-    fn lacks(&self, number: usize) -> bool {
-        matches!(self.inputs.get(number), None | Some(Passed::Nothing))
-    }
-}
-
-fn node(value: &Passed) -> Option<NodeId> {
-    match value {
-        Passed::Tensor(node) => Some(*node),
-        _ => None,
-    }
-}
-
-/// The geometry of the windows of a convolution or pooling along an axis.
-struct Axis {
-    /// The extent of a window, including dilation.
-    reach: usize,
-    stride: usize,
-    /// The elements added before and after. For `SAME_UPPER`, which depends on the size of the
-    /// axis, those for stride 1.
-    pads: [usize; 2],
-    /// Whether `padding = same` of the library adds the same elements for any size of the axis.
-    is_same: bool,
 }
 
 struct Finder<'a> {

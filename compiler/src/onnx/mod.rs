@@ -18,11 +18,13 @@
 //! - `order`: removal of unused nodes, and their order.
 //! - `model`: [`Model`], a file that was read and checked.
 //! - `inputs`: the types of a model's inputs.
-//! - `import`: the import of nodes; `control`: branches and loops.
+//! - `import`: the import of nodes; `attributes`: their attributes; `control`: operators that are not
+//!   functions of tensors; `branches`: branches and loops; `sequences`: sequences.
 //! - `values`: values that determine shapes; `host`: operators whose results have a value-dependent
 //!   length.
 //! - `trees`: the attributes of tree ensembles as tables; `ensemble`: the calls on these.
-//! - `text`: conversion to a Tile program; `layers`: detection of the library's layers in it.
+//! - `text`: conversion to a Tile program; `layers`: detection of the library's layers in its
+//!   `calls`.
 //!
 //! Invariants:
 //!
@@ -30,6 +32,9 @@
 //! - No file causes a panic or an endless run.
 //! - Unsupported operators are reported before anything is computed, all at once.
 
+mod attributes;
+mod branches;
+mod calls;
 mod control;
 mod ensemble;
 mod host;
@@ -40,6 +45,7 @@ mod layers;
 mod model;
 mod order;
 mod proto;
+mod sequences;
 mod small;
 mod sparse;
 mod tensor;
@@ -48,8 +54,9 @@ mod trees;
 mod values;
 mod weight;
 
-pub use import::{Given, import};
+pub use import::import;
 pub use imported::Imported;
+pub use inputs::Given;
 pub use model::{Model, OnnxError};
 pub use tensor::{External, Loader};
 pub use text::Stored;

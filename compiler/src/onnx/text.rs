@@ -12,7 +12,7 @@ use tile_lang::ast::Function;
 use tile_lang::lexer::KEYWORDS;
 use tile_lang::{CONSTANTS, library_names};
 
-use super::import::literal;
+use super::attributes::literal;
 use super::imported::Imported;
 use super::layers::{Layer, Line, WORDS, with_layers};
 use super::tensor::number;
