@@ -56,7 +56,7 @@ pub fn evaluate(arguments: &Evaluate, terminal: &Terminal) -> Result<(), Failure
     }
     let samples = folder::open_for(&arguments.data, &Wanted { pixels: arguments.pictures, ..trainer.wanted() })
         .map_err(failed)?;
-    terminal.note_unused_arrays(&samples);
+    terminal.note_unused_data(&samples);
     let data: Box<dyn Dataset> = samples.test.unwrap_or(samples.train);
     let batch_size = arguments.batch_size.unwrap_or(trainer.settings().batch_size);
     let started = Instant::now();

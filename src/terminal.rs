@@ -109,11 +109,11 @@ impl Terminal {
         }
     }
 
-    /// Notes the arrays of data that belong to no input or output.
-    pub fn note_unused_arrays(&self, samples: &Samples) {
+    /// Notes the parts of data that belong to no input or output.
+    pub fn note_unused_data(&self, samples: &Samples) {
         if !samples.unused.is_empty() {
             let names: Vec<String> = samples.unused.iter().map(|name| format!("`{name}`")).collect();
-            self.note(&format!("no input or output is called {}: not used", listed(&names)));
+            self.note(&format!("not used: {}, of which no input or output has the name", listed(&names)));
         }
     }
 

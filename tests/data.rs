@@ -129,7 +129,7 @@ fn damaged_files() {
     empty.csv: it is empty
     not.npz: invalid Zip archive: Could not find EOCD
     cut.npz: invalid Zip archive: Could not find EOCD
-    other.txt: there are no samples in it: neither idx files, .npy files called x and y or by the model's inputs and outputs, an .npz, a .csv, nor a folder of pictures for each class
+    other.txt: there are no samples in it: neither idx files, .npy files called x and y or by the model's inputs and outputs, an .npz, a .csv, nor pictures, in a folder for each class or for each input and output
     semicolons.csv: the separator of columns is a comma, and the first line has ';'
     header.csv: it has a header, and no samples
     nan.csv: line 3, `a`: it is NaN
@@ -202,7 +202,7 @@ fn ambiguous_folders() {
     no_x/y.npy is a target, and there is no input for it
     no_labels/train-images-idx3-ubyte.gz: the labels for it are missing
     other_class/test: there is no class `b` to train on: the classes are a
-    hidden: there are no samples in it: neither idx files, .npy files called x and y or by the model's inputs and outputs, an .npz, a .csv, nor a folder of pictures for each class
+    hidden: there are no samples in it: neither idx files, .npy files called x and y or by the model's inputs and outputs, an .npz, a .csv, nor pictures, in a folder for each class or for each input and output
     ");
 }
 
@@ -268,13 +268,67 @@ fn pictures_by_name() {
     for tensor in &batch {
         assert_eq!(tensor.to_f64s(), [picture(3), picture(0)].concat());
     }
-    // Inputs are resized to their declared sizes, targets are not.
+    // Inputs are resized to their declared sizes, and with them targets of the same size.
     let data = open_for(&folder, &wanted(&[None, Some(4), Some(5), Some(3)])).unwrap().train;
     let shapes: Vec<Vec<usize>> = data.batch(&[0, 1]).unwrap().iter().map(|tensor| tensor.shape().to_vec()).collect();
     assert_eq!(shapes, [vec![2, 4, 5, 3], vec![2, 2, 3]]);
     fs::rename(folder.join("Mask/11.png"), folder.join("Mask/12.png")).unwrap();
     let error = open_for(&folder, &wanted(&[None; 4])).err().unwrap().to_string();
     assert!(error.ends_with("`Image` has 11.png where `Mask` has 12.png"), "{error}");
+}
+
+/// Masks have the numbers that are stored, of 1 to 16 bits or of a palette, and are resized to those
+/// of the nearest pixels.
+#[test]
+fn masks() {
+    let open_mask = |name: &str, sizes: [Option<usize>; 4]| {
+        let folder = empty_folder("masks");
+        for (from, to) in [("pictures/a/0.png".to_owned(), "Image/0.png"), (format!("masks/{name}.png"), "Mask/0.png")]
+        {
+            fs::create_dir_all(folder.join(to).parent().unwrap()).unwrap();
+            fs::copy(path(&from), folder.join(to)).unwrap();
+        }
+        let declared = Declared { dtype: DType::F32, sizes: sizes.into(), channels_last: true };
+        let inputs = vec![("Image".to_owned(), Some(declared))];
+        let wanted = Wanted { inputs, outputs: vec!["Mask".to_owned()], ..Wanted::default() };
+        open_for(&folder, &wanted).unwrap().train.batch(&[0]).unwrap().remove(1)
+    };
+    let classes = |count: usize| (0..6).map(|n| (n % count) as f64).collect::<Vec<_>>();
+    for (name, expected) in [("1", classes(2)), ("8", classes(6)), ("palette_2", classes(4))] {
+        assert_eq!(open_mask(name, [None; 4]).to_f64s(), expected, "{name}");
+    }
+    assert_eq!(open_mask("16", [None; 4]).to_f64s(), classes(6).iter().map(|n| n * 1000.0).collect::<Vec<_>>());
+    for name in ["palette_4", "palette_8"] {
+        assert_eq!(open_mask(name, [None; 4]).to_f64s(), classes(4), "{name}");
+    }
+    let resized = open_mask("8", [None, Some(4), Some(6), Some(1)]);
+    assert_eq!(resized.ty().to_string(), "i32[1, 4, 6]");
+    let doubled = [[0, 0, 1, 1, 2, 2], [0, 0, 1, 1, 2, 2], [3, 3, 4, 4, 5, 5], [3, 3, 4, 4, 5, 5]];
+    assert_eq!(resized.to_f64s(), doubled.concat().into_iter().map(f64::from).collect::<Vec<_>>());
+}
+
+/// Pictures in the folder itself are inputs without targets. Folders beside `train` and `test` are
+/// named.
+#[test]
+fn pictures_without_classes() {
+    let folder = empty_folder("flat");
+    for part in ["train", "test", "val"] {
+        fs::create_dir_all(folder.join(part)).unwrap();
+        fs::copy(path("pictures/a/0.png"), folder.join(part).join("0.png")).unwrap();
+    }
+    let flat = open(&folder.join("val")).unwrap();
+    assert_eq!((flat.train.columns().len(), flat.train.len(), flat.classes.len()), (1, 1, 0));
+    // Three folders may be classes.
+    assert_eq!(open(&folder).unwrap().classes, ["test", "train", "val"]);
+    fs::remove_dir_all(folder.join("val")).unwrap();
+    let parts = open(&folder).unwrap();
+    assert_eq!((parts.train.len(), parts.test.unwrap().len(), parts.classes.len()), (1, 1, 0));
+    for class in ["train/a", "val/a"] {
+        fs::create_dir_all(folder.join(class)).unwrap();
+        fs::copy(path("pictures/a/0.png"), folder.join(class).join("0.png")).unwrap();
+    }
+    fs::remove_file(folder.join("train/0.png")).unwrap();
+    assert_eq!(open(&folder).unwrap().unused, ["val"]);
 }
 
 /// Pictures of different sizes, in folders of classes, are resized to what the model declares.

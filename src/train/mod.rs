@@ -154,9 +154,11 @@ impl Data {
         validation: Option<Validated>,
         terminal: &Terminal,
     ) -> Result<Data, Error> {
-        let wanted = Wanted { pixels: arguments.pictures, ..trainer.wanted() };
+        // Weights of another task may name other classes.
+        let classes = if arguments.resume.is_some() { trainer.classes().to_vec() } else { Vec::new() };
+        let wanted = Wanted { pixels: arguments.pictures, classes, ..trainer.wanted() };
         let mut samples = folder::open_for(&arguments.data, &wanted)?;
-        terminal.note_unused_arrays(&samples);
+        terminal.note_unused_data(&samples);
         if !samples.classes.is_empty() {
             trainer.name_classes(samples.classes.clone());
         }

@@ -46,3 +46,14 @@ for number, (picture, label) in enumerate(zip(pictures, classes)):
 for number, colour in enumerate([(200, 40, 90), (0, 255, 0)]):
     Image.new("RGB", (8, 8), colour).save(folder(f"jpeg/train/{'ab'[number]}") / "0.jpg", quality=95)
 Image.new("RGB", (8, 8), (5, 5, 250)).save(folder("jpeg/test/b") / "0.jpeg", quality=95)
+
+# Class numbers in every form of grey and of a palette, as [2, 3].
+masks = np.arange(6).reshape(2, 3)
+Image.fromarray((masks % 2).astype(bool)).save(folder("masks") / "1.png")
+Image.fromarray(masks.astype(np.uint8)).save(folder("masks") / "8.png")
+Image.fromarray((masks * 1000).astype(np.uint16)).save(folder("masks") / "16.png")
+for bits in (2, 4, 8):
+    palette = Image.new("P", (3, 2))
+    palette.putdata((masks % 4).ravel().tolist())
+    palette.putpalette([number for n in range(4) for number in (200 - n, 10 * n, 90)])
+    palette.save(folder("masks") / f"palette_{bits}.png", bits=bits)

@@ -5,7 +5,7 @@ use tile_lang::diagnostic::Diagnostic;
 
 use super::expression::{Lowered, Target};
 use super::network::Network;
-use super::train::{Output, Step};
+use super::train::{Output, Step, place_of};
 use super::value::{Callable, Value};
 use crate::dtype::DType;
 use crate::graph::{NodeId, Op};
@@ -78,7 +78,7 @@ impl<'p> Step<'p, '_> {
         match (total, self.evaluator.target.network.penalty) {
             (Some(total), Some(penalty)) => self.binary(BinaryOp::Add, total, penalty),
             (Some(total), None) => Ok(total),
-            (None, _) if !losses.iter().all(is_none) => Err(self.without_targets()),
+            (None, _) if !losses.iter().all(is_none) => Err(self.without_targets("loss")),
             (None, Some(penalty)) => Ok(penalty),
             (None, None) => Err(self.error("E0242", "no output has a loss, and there is no `with_loss`".into())),
         }
@@ -91,9 +91,10 @@ impl<'p> Step<'p, '_> {
         error.help("its loss may be `none`")
     }
 
-    /// Returns the error for losses or metrics that need a target when there is none.
-    pub(super) fn without_targets(&self) -> Diagnostic {
-        let error = self.error("E0242", "no output has a target".into());
+    /// Returns the error for a loss or metric in a setting that needs a target when there is none.
+    pub(super) fn without_targets(&self, setting: &str) -> Diagnostic {
+        let message = format!("no output has a target for the `{setting}`");
+        let error = Diagnostic::error("E0242", place_of(self.block, setting), message);
         let output = &self.function.outputs[0].name;
         error.help(format!(
             "the data call it `y` or `{output}`; `targets = inputs` takes the model's inputs, as for an autoencoder"

@@ -80,6 +80,7 @@ impl<'p> Step<'p, '_> {
         for (number, output) in outputs.iter().enumerate() {
             let of_output = match (several, metrics.get(number)) {
                 (true, Some(Value::List(items))) => items.to_vec(),
+                (true, Some(Value::Symbol(symbol))) if **symbol == *"none" => Vec::new(),
                 (true, Some(value)) if metrics.len() == outputs.len() => vec![value.clone()],
                 (true, _) => {
                     let message =
@@ -96,7 +97,7 @@ impl<'p> Step<'p, '_> {
                     if has_target {
                         continue;
                     }
-                    return Err(self.without_targets());
+                    return Err(self.without_targets(setting));
                 };
                 let value = self.applied(&Callable::Instance(instance), &arguments, setting)?;
                 let mut value = self.evaluator.target.element(value, self.span())?;

@@ -7,8 +7,8 @@
 //! - An `.npz` file with arrays of these names. Those of `_train` and `_test` are separate:
 //!   `x_train`, `y_train`, `x_test`, `y_test`.
 //! - A `.csv` file.
-//! - A folder of png or jpeg images for each class, or for each input and output of the model; or
-//!   folders `train` and `test` with such folders.
+//! - A folder of png or jpeg images for each class, or for each input and output of the model, or
+//!   images that are inputs without targets; or folders `train` and `test` with these.
 //!
 //! Rules:
 //! - A folder has samples of one form. An ambiguous folder is an error, and so is an incomplete
@@ -25,7 +25,7 @@ use tile_compiler::tensor::Tensor;
 use zip::ZipArchive;
 
 pub use super::images::entries;
-use super::images::{Images, has_pictures};
+use super::images::{Images, has_pictures, picture_folders};
 use super::named::{Array, Column};
 use super::picture::Pixels;
 use super::{idx, named, table};
@@ -40,7 +40,7 @@ pub struct Samples {
     pub test: Option<Box<dyn Dataset>>,
     /// The class names by number, if folders are the classes. Otherwise empty.
     pub classes: Vec<String>,
-    /// The names of arrays that belong to no input or output.
+    /// The names of arrays and folders that belong to no input or output.
     pub unused: Vec<String>,
 }
 
@@ -94,14 +94,14 @@ pub fn open_for(path: &Path, wanted: &Wanted) -> Result<Samples, Error> {
         arrays = all(&|name| name.ends_with(".npy"));
     }
     let (archives, tables) = (all(&|name| name.ends_with(".npz")), all(&|name| name.ends_with(".csv")));
-    let (train, test) = (path.join("train"), path.join("test"));
-    let parted = has_pictures(&train);
+    let parts = Parts::of(path);
+    let has_folders = parts.is_some() || !picture_folders(path).is_empty();
     let kinds = [
         (!idx.is_empty(), "idx files"),
         (!arrays.is_empty(), ".npy files"),
         (!archives.is_empty(), "an .npz file"),
         (!tables.is_empty(), "a .csv file"),
-        (parted || has_pictures(path), "folders of pictures"),
+        (has_folders, "folders of pictures"),
     ];
     let found: Vec<&str> = kinds.into_iter().filter_map(|(is_there, kind)| is_there.then_some(kind)).collect();
     if found.len() > 1 {
@@ -128,22 +128,48 @@ pub fn open_for(path: &Path, wanted: &Wanted) -> Result<Samples, Error> {
     if let Some(file) = only(path, &tables)? {
         return Ok(Samples::new(Box::new(table::read(file)?), None));
     }
-    if parted || has_pictures(path) {
-        let train = Images::open(if parted { &train } else { path }, wanted)?;
-        let classes = train.classes.clone();
-        let is_there = parted && has_pictures(&test);
-        let wanted = Wanted { classes: classes.clone(), ..wanted.clone() };
-        let test = if is_there { Some(Images::open(&test, &wanted)?) } else { None };
-        return Ok(Samples {
-            train: Box::new(train),
-            test: test.map(|test| Box::new(test) as _),
-            classes,
-            unused: Vec::new(),
-        });
+    if let Some(parts) = parts {
+        return parts.open(wanted);
     }
-    let kinds = "idx files, .npy files called x and y or by the model's inputs and outputs, an .npz, a .csv, nor a \
-                 folder of pictures for each class";
+    if has_folders || has_pictures(path) {
+        let train = Images::open(path, wanted)?;
+        let classes = train.classes.clone();
+        return Ok(Samples { train: Box::new(train), test: None, classes, unused: Vec::new() });
+    }
+    let kinds = "idx files, .npy files called x and y or by the model's inputs and outputs, an .npz, a .csv, nor \
+                 pictures, in a folder for each class or for each input and output";
     Err(failed(format!("there are no samples in it: neither {kinds}")))
+}
+
+/// The folders `train` and `test` of a folder of pictures.
+struct Parts {
+    train: PathBuf,
+    test: Option<PathBuf>,
+    /// The names of other folders with pictures.
+    others: Vec<String>,
+}
+
+impl Parts {
+    /// Returns the parts of a folder, or `None` if it has none. A folder `train` of pictures beside
+    /// others than `test` is that of a class.
+    fn of(path: &Path) -> Option<Parts> {
+        let (train, test) = (path.join("train"), path.join("test"));
+        let is_part = |folder: &Path| has_pictures(folder) || !picture_folders(folder).is_empty();
+        let mut others = entries(path).unwrap_or_default();
+        others.retain(|other| *other != train && *other != test && is_part(other));
+        let is_whole = !picture_folders(&train).is_empty() || (has_pictures(&train) && others.is_empty());
+        let others = others.iter().map(|other| name(other).into_owned()).collect();
+        is_whole.then(|| Parts { train, test: Some(test).filter(|test| is_part(test)), others })
+    }
+
+    fn open(self, wanted: &Wanted) -> Result<Samples, Error> {
+        let train = Images::open(&self.train, wanted)?;
+        let classes = train.classes.clone();
+        let wanted = Wanted { classes: classes.clone(), ..wanted.clone() };
+        let test = self.test.map(|test| Images::open(&test, &wanted)).transpose()?;
+        let test = test.map(|test| Box::new(test) as Box<dyn Dataset>);
+        Ok(Samples { train: Box::new(train), test, classes, unused: self.others })
+    }
 }
 
 /// Returns the name of a file. Invalid Unicode is replaced, since only the start and the end of the

@@ -1,11 +1,12 @@
-//! Folders of images: one for each class, or one for each input and output of a model. Images are
-//! read on demand.
+//! Folders of images: one for each class, or one for each input and output of a model, or images
+//! that are all inputs. Images are read on demand.
 //!
 //! - Classes are numbered in the order of their names, or as in the training samples.
 //! - An input is f32 in the model's declared shape, to which images are resized. Without declared
 //!   sizes all images have one size, and the shape is `[height, width, channels]`.
-//! - A target is i32[height, width] if the first image is grey, such as a mask of class numbers, and
-//!   f32[height, width, 3] otherwise. Targets are not resized.
+//! - A target is i32[height, width], the stored numbers, if the first image is grey or has a
+//!   palette, such as a mask of class numbers; otherwise f32[height, width, 3]. It is resized with
+//!   the input if it has the input's size: class numbers to those of the nearest pixels.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,8 @@ use tile_compiler::tensor::{Tensor, TensorType, with_room};
 use tile_lang::listed;
 
 use super::folder::Wanted;
-use super::picture::{self, Pixels, decode, is_picture, own_channels, reader};
+use super::mask::Mask;
+use super::picture::{self, Pixels, decode, height_and_width, is_picture, own_channels, reader};
 use crate::error::Error;
 use crate::model::Declared;
 use crate::train::{Column, ColumnRole, Dataset};
@@ -31,15 +33,23 @@ pub struct Images {
 
 impl Images {
     /// Opens a folder. Its folders are the inputs and outputs of the model if one has the name of
-    /// an input, and classes otherwise.
+    /// an input, and classes otherwise. Images in the folder itself are inputs without targets.
     ///
     /// # Errors
     /// Returns [`Error::Data`] if a folder or the start of an image file cannot be read, images that
     /// are not resized differ in size, there are images of another class, or a sample lacks an
     /// image.
     pub fn open(folder: &Path, wanted: &Wanted) -> Result<Images, Error> {
-        let named = Images::named(folder, wanted)?;
-        named.map_or_else(|| Images::by_class(folder, wanted), Ok)
+        if let Some(named) = Images::named(folder, wanted)? {
+            return Ok(named);
+        }
+        let inputs = pictures_in(folder)?;
+        if inputs.is_empty() {
+            return Images::by_class(folder, wanted);
+        }
+        let declared = wanted.inputs.first().and_then(|(_, declared)| declared.as_ref());
+        let columns = vec![Pictures::input(None, inputs, declared, wanted.pixels)?];
+        Ok(Images { columns, labels: None, classes: Vec::new() })
     }
 
     /// Opens a folder with a folder for each class. If no classes are wanted, every folder with
@@ -92,7 +102,7 @@ impl Images {
         for name in &wanted.outputs {
             let files = pictures(name)?;
             if !files.is_empty() {
-                columns.push(Pictures::target(name, files)?);
+                columns.push(Pictures::target(name, files, &columns[0])?);
             }
         }
         if let Some((first, others)) = columns.split_first() {
@@ -106,11 +116,17 @@ impl Images {
 struct Pictures {
     column: Column,
     files: Vec<PathBuf>,
-    /// The type in which an image is read. All its sizes are known.
-    declared: Declared,
-    pixels: Pixels,
+    form: Form,
     /// The sides of every image, if images are not resized.
     sides: Option<(u32, u32)>,
+}
+
+/// The way in which an image becomes a tensor.
+enum Form {
+    /// Values of pixels, in a type whose sizes are all known.
+    Values(Declared, Pixels),
+    /// Class numbers.
+    Mask,
 }
 
 impl Pictures {
@@ -125,48 +141,70 @@ impl Pictures {
         let declared = declared.filter(|declared| declared.sizes.len() > 2);
         let sizes = declared.map_or(vec![None; 4], |declared| declared.sizes.clone());
         let channels_last = declared.is_none_or(|declared| declared.channels_last);
-        let sizes = [Some(1)].into_iter().chain(sizes.into_iter().skip(1)).collect();
+        let sizes: Vec<_> = [Some(1)].into_iter().chain(sizes.into_iter().skip(1)).collect();
+        let is_resized = sizes.iter().all(Option::is_some);
         let declared = Declared { dtype: DType::F32, sizes, channels_last };
-        let first = picture::read(&files[0], &declared, pixels)?;
-        let shape = &first.shape()[1..];
-        Pictures::new(ColumnRole::Input, name, files, declared, TensorType::new(DType::F32, shape), pixels)
+        let shape = picture::read(&files[0], &declared, pixels)?.shape().to_vec();
+        let column = column(ColumnRole::Input, name, TensorType::new(DType::F32, &shape[1..]));
+        let form = Form::Values(Declared { sizes: shape.into_iter().map(Some).collect(), ..declared }, pixels);
+        Pictures::new(column, files, form, is_resized)
     }
 
-    /// Returns the images of a target.
-    fn target(name: &str, files: Vec<PathBuf>) -> Result<Pictures, Error> {
-        let (first, _) = decode(&files[0])?;
-        let (height, width) = (first.height() as usize, first.width() as usize);
-        let ty = match own_channels(&first) {
-            1 => TensorType::new(DType::I32, [height, width]),
-            channels => TensorType::new(DType::F32, [height, width, channels]),
+    /// Returns the images of a target of the samples of `input`.
+    fn target(name: &str, files: Vec<PathBuf>, input: &Pictures) -> Result<Pictures, Error> {
+        let is_resized = input.sides.is_none() && dimensions(&files[0])? == dimensions(&input.files[0])?;
+        let resized = match &input.form {
+            Form::Values(declared, _) if is_resized => height_and_width(declared),
+            _ => None,
         };
-        let sizes = vec![None; ty.rank()];
-        let declared = Declared { dtype: ty.dtype, sizes, channels_last: true };
-        Pictures::new(ColumnRole::Target, Some(name), files, declared, ty, Pixels::Raw)
+        let sides = |own: [usize; 2]| resized.unwrap_or(own);
+        let (ty, form) = match Mask::read(&files[0])? {
+            Some(mask) => (TensorType::new(DType::I32, sides(mask.sides())), Form::Mask),
+            None => {
+                let (picture, _) = decode(&files[0])?;
+                let [height, width] = sides([picture.height() as usize, picture.width() as usize]);
+                let ty = TensorType::new(DType::F32, [height, width, own_channels(&picture)]);
+                let sizes = ty.shape.iter().copied().map(Some).collect();
+                (ty, Form::Values(Declared { dtype: DType::F32, sizes, channels_last: true }, Pixels::Raw))
+            }
+        };
+        Pictures::new(column(ColumnRole::Target, Some(name), ty), files, form, is_resized)
     }
 
-    fn new(
-        role: ColumnRole,
-        name: Option<&str>,
-        files: Vec<PathBuf>,
-        declared: Declared,
-        ty: TensorType,
-        pixels: Pixels,
-    ) -> Result<Pictures, Error> {
-        let dimensions = |path: &PathBuf| reader(path)?.into_dimensions().map_err(|error| Error::read(path, error));
-        let is_resized = declared.sizes.iter().all(Option::is_some);
+    /// Checks all images before the first epoch, which is cheap.
+    fn new(column: Column, files: Vec<PathBuf>, form: Form, is_resized: bool) -> Result<Pictures, Error> {
         let sides = if is_resized { None } else { Some(dimensions(&files[0])?) };
-        // Checks all images before the first epoch, which is cheap.
-        for path in &files {
-            let found = dimensions(path)?;
-            sides.map_or(Ok(()), |sides| has_size(path, found, sides))?;
+        let pictures = Pictures { column, files, form, sides };
+        pictures.files.iter().try_for_each(|path| pictures.check_sides(path))?;
+        Ok(pictures)
+    }
+
+    /// Checks that an image has the sides of the first one, unless it is resized.
+    fn check_sides(&self, path: &Path) -> Result<(), Error> {
+        let (found, first) = (dimensions(path)?, self.sides);
+        let Some(first) = first.filter(|first| *first != found) else { return Ok(()) };
+        let help = match self.column.role {
+            ColumnRole::Input => ": an input with declared sizes, as in `Image[N, 224, 224, 3]`, resizes them",
+            _ => ": a target is resized if its first picture has the size of the input's, which has declared sizes",
+        };
+        let [found, first] = [found, first].map(|(width, height)| format!("{height} x {width}"));
+        let what = format!("is {found} pixels, and the first picture {first}{help}");
+        Err(Error::data(format!("{}: {what}", path.display())))
+    }
+
+    /// Reads an image.
+    fn read(&self, path: &Path) -> Result<Tensor, Error> {
+        self.check_sides(path)?;
+        let shape = &self.column.ty.shape;
+        match &self.form {
+            Form::Values(declared, pixels) => picture::read(path, declared, *pixels),
+            Form::Mask => {
+                let failed = |what: &str| Error::data(format!("{}: {what}", path.display()));
+                let mask =
+                    Mask::read(path)?.ok_or_else(|| failed("it has colours, and the first picture class numbers"))?;
+                mask.resized(shape[0], shape[1]).ok_or_else(|| failed("it is too large"))
+            }
         }
-        // A declared batch of one, which the sample's type lacks.
-        let batch = std::iter::repeat_n(Some(1), declared.sizes.len() - ty.rank());
-        let sizes = batch.chain(ty.shape.iter().copied().map(Some)).collect();
-        let declared = Declared { sizes, ..declared };
-        let column = Column { role, name: name.map(str::to_owned), ty };
-        Ok(Pictures { column, files, declared, pixels, sides })
     }
 
     /// Reads the images of these samples.
@@ -181,14 +219,19 @@ impl Pictures {
             let Some(path) = self.files.get(sample) else {
                 return Err(Error::data(format!("there is no sample {sample}: there are {}", self.files.len())));
             };
-            if let Some(sides) = self.sides {
-                let found = reader(path)?.into_dimensions().map_err(|error| Error::read(path, error))?;
-                has_size(path, found, sides)?;
-            }
-            values.extend_from_slice(picture::read(path, &self.declared, self.pixels)?.bytes());
+            values.extend_from_slice(self.read(path)?.bytes());
         }
         Tensor::from_bytes(ty, values).ok_or_else(too_large)
     }
+}
+
+fn column(role: ColumnRole, name: Option<&str>, ty: TensorType) -> Column {
+    Column { role, name: name.map(str::to_owned), ty }
+}
+
+/// Returns the width and the height of an image.
+fn dimensions(path: &Path) -> Result<(u32, u32), Error> {
+    reader(path)?.into_dimensions().map_err(|error| Error::read(path, error))
 }
 
 /// Returns the images in a folder, sorted by name without extension.
@@ -214,10 +257,16 @@ fn same_names(folder: &Path, first: &Pictures, other: &Pictures) -> Result<(), E
     Err(Error::data(format!("{}: {what}", folder.display())))
 }
 
-/// Returns whether a folder has folders of images.
+/// Returns whether a folder has images.
 pub fn has_pictures(folder: &Path) -> bool {
-    let has_picture = |path: &PathBuf| entries(path).is_ok_and(|files| files.iter().any(|file| is_picture(file)));
-    entries(folder).is_ok_and(|classes| classes.iter().any(has_picture))
+    entries(folder).is_ok_and(|files| files.iter().any(|file| is_picture(file)))
+}
+
+/// Returns the folders with images in a folder.
+pub fn picture_folders(folder: &Path) -> Vec<PathBuf> {
+    let mut folders = entries(folder).unwrap_or_default();
+    folders.retain(|path| has_pictures(path));
+    folders
 }
 
 /// Returns the entries of a folder sorted by name, without those hidden by a dot.
@@ -229,22 +278,6 @@ pub fn entries(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     paths.retain(|path| !path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".")));
     paths.sort();
     Ok(paths)
-}
-
-/// Checks that an image has the sides of the first one.
-fn has_size(path: &Path, found: (u32, u32), first: (u32, u32)) -> Result<(), Error> {
-    if found == first {
-        return Ok(());
-    }
-    Err(Error::data(format!(
-        "{}: is {} x {} pixels, and the first picture {} x {}: an input with declared sizes, as in `Image[N, 224, 224, \
-         3]`, resizes them",
-        path.display(),
-        found.1,
-        found.0,
-        first.1,
-        first.0
-    )))
 }
 
 impl Dataset for Images {

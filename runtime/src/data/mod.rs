@@ -7,6 +7,8 @@ mod idx;
 #[cfg(feature = "data")]
 mod images;
 #[cfg(feature = "data")]
+mod mask;
+#[cfg(feature = "data")]
 mod named;
 #[cfg(feature = "data")]
 pub mod picture;

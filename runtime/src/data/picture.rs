@@ -264,6 +264,12 @@ pub(super) fn decode(path: &Path) -> Result<(DynamicImage, Allowance), Error> {
     Ok((picture, allowance))
 }
 
+/// Returns the height and the width of an image of this type, if they are known.
+pub(super) fn height_and_width(declared: &Declared) -> Option<[usize; 2]> {
+    let axes = Axes::of(&declared.sizes, declared.channels_last).ok()?;
+    Some([declared.sizes[axes.height]?, declared.sizes[axes.width]?])
+}
+
 /// Returns 1 for a grey image, else 3.
 pub(super) fn own_channels(picture: &DynamicImage) -> usize {
     if picture.color().has_color() { 3 } else { 1 }

@@ -169,9 +169,14 @@ impl Callback for EarlyStopping {
         Some(&self.watch.monitor)
     }
 
+    /// Ends a resumed run at once that was ended before.
+    fn stops(&self) -> bool {
+        self.watch.waited >= self.patience.max(1)
+    }
+
     fn epoch(&mut self, state: &mut Progress, epoch: &Epoch) -> Result<(), Error> {
         let value = self.watch.monitor.value(epoch)?;
-        state.stop |= !self.watch.is_best(value) && self.watch.waited >= self.patience;
+        state.stop |= !self.watch.is_best(value) && self.stops();
         Ok(())
     }
 }

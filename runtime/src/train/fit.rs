@@ -202,7 +202,7 @@ impl<'a> Fit<'a> {
         let epochs = epochs.unwrap_or(settings.epochs);
         let mut run = Run { trained, validated, epochs, batch_size, shuffle, callbacks, checked: false };
         let first = trainer.epoch;
-        while trainer.epoch < epochs && run.epoch(trainer)? {}
+        while trainer.epoch < epochs && !run.callbacks.iter().any(|callback| callback.stops()) && run.epoch(trainer)? {}
         Ok(trainer.history().get(first..).unwrap_or_default().to_vec())
     }
 }

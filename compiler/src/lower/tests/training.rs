@@ -190,7 +190,7 @@ fn settings_are_of_their_kind() {
     ");
     insta::assert_snapshot!(wrong("train Line { loss = Squares(); optimizer = Squares(); }"), @"
     E0240: expected an optimizer, found the loss `Squares`
-      `Squares()`
+      `Squares()` 
     ");
     insta::assert_snapshot!(wrong("train Line { loss = [Squares(), Squares()]; optimizer = Sgd(); }"), @"
     E0240: `loss` is a list of 2, and the number of outputs is 1
@@ -275,8 +275,8 @@ fn targets() {
       help: the outputs are Y
     ");
     insta::assert_snapshot!(step(block, "", true, false).unwrap_err(), @r"
-    E0242: no output has a target
-      `Line` 
+    E0242: no output has a target for the `loss`
+      `Squares()` 
       help: the data call it `y` or `Y`; `targets = inputs` takes the model's inputs, as for an autoencoder
     ");
 }
@@ -313,14 +313,14 @@ fn without_targets() {
     E0240: a target is the name of an input or `none`, and this is seed
       `[none, seed]` 
       help: the inputs are X
-    E0242: no output has a target
-      `Auto` 
+    E0242: no output has a target for the `loss`
+      `Squares()` 
       help: the data call it `y` or `Y`; `targets = inputs` takes the model's inputs, as for an autoencoder
     E0240: the output `Z` has a loss, and the data have no target for it
       `[none, Squares()]` 
       help: its loss may be `none`
-    E0242: no output has a target
-      `Auto` 
+    E0242: no output has a target for the `metrics`
+      `[[Count()], []]` 
       help: the data call it `y` or `Y`; `targets = inputs` takes the model's inputs, as for an autoencoder
     ");
 }
