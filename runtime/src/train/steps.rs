@@ -98,10 +98,15 @@ pub struct LoadedFile {
 }
 
 impl Loaded {
+    /// Returns whether the entries of a file have the names of weights.
+    fn is_plain(&self, file: &LoadedFile) -> bool {
+        self.options.is_plain() && file.entries.titles.is_none()
+    }
+
     /// Returns the values by the paths of their weights, if these are known without the program.
     fn values(&self) -> impl Iterator<Item = (&String, &Tensor)> {
-        let is_plain = |file: &&LoadedFile| self.options.is_plain() && file.entries.titles.is_none();
-        let named = self.files.iter().filter(is_plain).flat_map(|file| file.entries.tensors.iter().zip(&file.values));
+        let plain = self.files.iter().filter(|file| self.is_plain(file));
+        let named = plain.flat_map(|file| file.entries.tensors.iter().zip(&file.values));
         named.filter_map(|((name, _), value)| Some((name, value.as_ref()?)))
     }
 }
@@ -198,7 +203,7 @@ impl Steps {
     pub fn load(&mut self, loaded: Loaded) -> Result<(), Error> {
         let weights = std::mem::take(&mut self.weights);
         *self = Steps { weights: weights.clone(), ..Steps::within(self.store.limit) };
-        let is_plain = loaded.options.is_plain() && loaded.files.iter().all(|file| file.entries.titles.is_none());
+        let is_plain = loaded.files.iter().all(|file| loaded.is_plain(file));
         self.loaded = Some(loaded);
         // Files with other names are checked now if the weights are known, so that saving before
         // the next step writes paths.

@@ -87,7 +87,8 @@ pub(crate) fn assign(
     with_training: bool,
 ) -> Result<Assigned, WeightsError> {
     let mapped = mapped(expected, files, options)?;
-    let owners = owners(expected, files, &mapped)?;
+    check_sources(expected, files)?;
+    let owners = owners(expected, files, &mapped);
     let is_expected: HashSet<&str> = expected.iter().map(|(path, _)| path.as_str()).collect();
     let mut assigned = Assigned { pairs: Vec::new(), report: LoadReport::default() };
     let mut filled: HashSet<String> = HashSet::new();
@@ -133,13 +134,9 @@ fn mapped(
     Ok(files.iter().map(|file| paths.by_ref().take(file.tensors.len()).collect()).collect())
 }
 
-/// Returns the index of the file that fills each weight: the one that maps an entry to it, or the
-/// one with the longest target that contains it.
-fn owners(
-    expected: &Tensors,
-    files: &[Entries],
-    mapped: &[Vec<Option<String>>],
-) -> Result<Vec<Option<usize>>, WeightsError> {
+/// Checks that each source has a target of its own, and that its target and its part contain
+/// something.
+fn check_sources(expected: &Tensors, files: &[Entries]) -> Result<(), WeightsError> {
     let mut targets = HashSet::new();
     for file in files {
         let target = file.source.target.as_deref();
@@ -148,12 +145,21 @@ fn owners(
             let what = format!("expected one file for {place}, found several; help: give each a path with `PATH=FILE`");
             return Err(error(&file.source.file, what));
         }
-        if let Some(target) = target
-            && !expected.iter().any(|(path, _)| below(path, Some(target)).is_some())
-        {
-            return Err(no_such_part(file, "program", target, expected));
+        let sides = [("program", target, expected), ("file", file.part(), &file.tensors)];
+        for (side, path, tensors) in sides {
+            if let Some(path) = path
+                && !tensors.iter().any(|(name, _)| below(name, Some(path)).is_some())
+            {
+                return Err(no_such_part(file, side, path, tensors));
+            }
         }
     }
+    Ok(())
+}
+
+/// Returns the index of the file that fills each weight: the one that maps an entry to it, or the
+/// one with the longest target that contains it.
+fn owners(expected: &Tensors, files: &[Entries], mapped: &[Vec<Option<String>>]) -> Vec<Option<usize>> {
     let by_map: HashMap<&str, usize> = mapped
         .iter()
         .enumerate()
@@ -164,7 +170,7 @@ fn owners(
         let length = |&file: &usize| files[file].source.target.as_ref().map_or(0, |target| target.len() + 1);
         by_map.get(path).copied().or_else(|| containing.max_by_key(length))
     };
-    Ok(expected.iter().map(|(path, _)| owner(path)).collect())
+    expected.iter().map(|(path, _)| owner(path)).collect()
 }
 
 /// Returns the entries of a file to load, each with the program's path.
@@ -180,11 +186,6 @@ fn named(wanted: &Tensors, file: &Entries, mapped: &[Option<String>]) -> Result<
             rest.0.push(entry);
             rest.1.push((inner.to_owned(), ty.clone()));
         }
-    }
-    if let Some(part) = part
-        && !file.tensors.iter().any(|(name, _)| below(name, Some(part)).is_some())
-    {
-        return Err(no_such_part(file, "file", part, &file.tensors));
     }
     let (numbers, entries) = rest;
     let inner: Vec<String> = match &file.titles {
