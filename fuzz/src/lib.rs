@@ -3,6 +3,7 @@
 
 use std::cell::LazyCell;
 use std::fs;
+use std::io::{Cursor, Write};
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
@@ -15,6 +16,8 @@ use tile_lang::ast::DimKind;
 use tile_runtime::data::{folder, picture};
 use tile_runtime::weights::WeightsFile;
 use tile_runtime::{DType, Declared, Device, Model, Tensor, TensorType};
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, ZipWriter};
 
 /// The size of every dimension that a program leaves open.
 const SIZE: usize = 3;
@@ -119,6 +122,21 @@ pub fn weights(name: &str, bytes: &[u8]) {
     for number in 0..weights.tensors().len() {
         let _ = weights.read(number);
     }
+}
+
+/// Reads every tensor of an archive of PyTorch. Bytes that are no archive are its pickle, beside a
+/// storage: the checksum of an archive would hide most changes of a pickle.
+pub fn torch(bytes: &[u8]) {
+    if bytes.starts_with(b"PK") {
+        return weights("w.pt", bytes);
+    }
+    let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
+    let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
+    for (name, content) in [("w/data.pkl", bytes), ("w/data/0", &[1; 256])] {
+        archive.start_file(name, options).expect("an entry of the archive");
+        archive.write_all(content).expect("the content of the entry");
+    }
+    weights("w.pt", &archive.finish().expect("the archive").into_inner());
 }
 
 /// Reads the first samples of a file.
