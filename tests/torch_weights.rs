@@ -6,10 +6,73 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::golden::path;
+use common::golden::{path, render};
 use insta::assert_snapshot;
-use tile_runtime::Tensor;
-use tile_runtime::weights::WeightsFile;
+use tile_runtime::weights::{LoadOptions, WeightsFile};
+use tile_runtime::{Device, Model, Session, Tensor};
+
+const NUMBERED: &str = "
+model Network(X[N, 6]) -> (Y) {
+    for i in range(3) { X = X |> Dense(6, activation = tanh); }
+    Y = X |> Dense(3);
+}";
+
+const CNN: &str = "
+function normalized(X) -> (Y) { Y = X |> BatchNormalization(axis = 1, epsilon = 1e-5); }
+model Network(X[N, C, H, W]) -> (Y) {
+    first = channels_first;
+    A = X |> Conv2D(4, 3, data_format = first) |> normalized |> relu;
+    A = A |> DepthwiseConv2D(3, depth_multiplier = 2, data_format = first, use_bias = false) |> normalized;
+    A = A |> Conv2D(6, [1, 2], data_format = first) |> Conv2D(6, 3, groups = 2, data_format = first);
+    Z = A |> Conv2DTranspose(2, 3, strides = 2, data_format = first);
+    Y = Z |> GlobalAveragePooling2D(data_format = first) |> Dense(3);
+}";
+
+const NAMES: &str =
+    "model Network(X[N, 4]) -> (Y) { Y = X |> Dense(4, name = first) |> relu |> Dense(4, name = last); }";
+
+const RECURRENT: &str = "
+model Network(X[N, T]) -> (Y) {
+    A = X |> Embedding(11, 4);
+    for i in range(2) { A = A |> Bidirectional(LSTM(3, return_sequences = true)); }
+    A = A |> GRU(3, return_sequences = true) |> Bidirectional(GRU(3, return_sequences = true));
+    Y = A |> SimpleRNN(4, use_bias = false) |> Dense(3);
+}";
+
+const ENCODER: &str = "
+model Network(X[N, T, D]) -> (Y) {
+    encoder = repeat(2, TransformerEncoderLayer(6, 2, dim_feedforward = 6));
+    Y = X |> encoder;
+}";
+
+const ATTENTION: &str = "
+layer Block()(X) -> (Y) {
+    norm1 = LayerNormalization(epsilon = 1e-5);
+    norm2 = LayerNormalization(epsilon = 1e-5);
+    attn = MultiHeadAttention(2, 3);
+    fc1 = Dense(6);
+    fc2 = Dense(6);
+    act = PReLU(shared_axes = [1, 2]);
+    A = norm1(X);
+    Z = X + attn(A, A);
+    Y = Z + (norm2(Z) |> fc1 |> act |> fc2);
+}
+model Network(X[N, T, 6]) -> (Y) {
+    param ClsToken[1, 1, 6] = zeros;
+    param PosEmbed[1, T + 1, 6] = zeros;
+    blocks = repeat(2, Block());
+    A = [fill([N, 1, 6], 0.0) + ClsToken, X] |> Concatenate(1);
+    Z = A + PosEmbed |> blocks |> RMSNormalization(name = norm);
+    Y[n, d: N, 6] = =(Z[n, 0, d]);
+}";
+
+const NORMALIZATIONS: &str = "
+model Network(X[N, C, T]) -> (Y) {
+    first = channels_first;
+    A = X |> Conv1D(4, 2, data_format = first) |> GroupNormalization(2, axis = 1, epsilon = 1e-5);
+    A = A |> Conv1DTranspose(4, 2, data_format = first) |> PReLU(shared_axes = [2]);
+    Y = A |> GroupNormalization(4, axis = 1, epsilon = 1e-5);
+}";
 
 fn file(name: &str) -> PathBuf {
     path(&format!("torch_weights/{name}"))
@@ -41,6 +104,46 @@ fn archives_of_each_version_have_the_same_tensors() {
     let order = WeightsFile::open(file("values.pt")).unwrap();
     let model: Vec<&str> = order.tensors().iter().filter_map(|(name, _)| name.strip_prefix("model.")).collect();
     assert_eq!(model, ["weight", "bias"], "the order of the file");
+}
+
+fn session(program: &str, x: &Tensor) -> Session {
+    let model = Model::compile(program).unwrap_or_else(|error| panic!("{}", render(&error)));
+    let session = model.on(&Device::cpu()).input("X", x.ty().clone()).build();
+    session.unwrap_or_else(|error| panic!("{}", render(&error)))
+}
+
+/// Loads weights, and compares the result with PyTorch's.
+fn check(name: &str, program: &str, options: &LoadOptions) {
+    let arrays = tensors(&format!("{name}.npz"));
+    let (x, y) = (&arrays["x"], &arrays["y"]);
+    let mut session = session(program, x);
+    let report = session.load_with(options).unwrap_or_else(|error| panic!("{name}: {error}"));
+    assert_eq!(report.missing, [""; 0], "{name}");
+    let found = session.run([("X", x.clone())]).unwrap().remove("Y").unwrap();
+    assert_eq!(found.shape(), y.shape(), "{name}");
+    for (a, b) in found.to_f64s().iter().zip(y.to_f64s()) {
+        assert!((a - b).abs() <= 5e-6 * f64::max(1.0, b.abs()), "{name}: {a}, not {b}");
+    }
+}
+
+fn whole(name: &str) -> LoadOptions {
+    LoadOptions::file(file(name))
+}
+
+#[test]
+fn networks_give_what_they_gave_in_pytorch() {
+    let networks = [
+        ("numbered", NUMBERED),
+        ("cnn", CNN),
+        ("names", NAMES),
+        ("recurrent", RECURRENT),
+        ("encoder", ENCODER),
+        ("attention", ATTENTION),
+        ("normalizations", NORMALIZATIONS),
+    ];
+    for (name, program) in networks {
+        check(name, program, &whole(&format!("{name}.pt")));
+    }
 }
 
 #[test]

@@ -12,6 +12,7 @@ import warnings
 import zipfile
 
 import numpy as np
+import safetensors.torch
 import torch
 from torch import nn
 
@@ -126,4 +127,110 @@ def reader():
     torch.save({"a": {"b": torch.ones(1)}, "a.b": torch.ones(1)}, FOLDER / "twice.pt")
 
 
+def keep(name, model, x, state=None, tensors=False):
+    """Gives a network random weights, and keeps its state_dict, an input and an output."""
+    with torch.no_grad():
+        for key, tensor in model.state_dict().items():
+            if tensor.is_floating_point():
+                tensor.uniform_(*((0.5, 1.5) if "running_var" in key else (-0.5, 0.5)))
+        y = model.eval()(x)
+    torch.save(state(model) if state else model.state_dict(), FOLDER / f"{name}.pt")
+    if tensors:
+        safetensors.torch.save_file(model.state_dict(), FOLDER / f"{name}.safetensors")
+    np.savez(FOLDER / f"{name}.npz", x=x.numpy(), y=y.numpy())
+
+
+class Module(nn.Module):
+    """Layers as attributes, and what they compute."""
+
+    def __init__(self, forward, **layers):
+        super().__init__()
+        for name, layer in layers.items():
+            setattr(self, name, layer)
+        self.forward = lambda x: forward(self, x)
+
+
+def numbered():
+    """Square kernels in a row: the order alone tells them apart."""
+    layers = [nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 3)]
+    return nn.Sequential(*layers)
+
+
+def cnn():
+    features = nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(),
+        nn.Conv2d(4, 8, 3, groups=4, bias=False), nn.BatchNorm2d(8), nn.Conv2d(8, 6, (1, 2)),
+        nn.Conv2d(6, 6, 3, groups=2), nn.ConvTranspose2d(6, 2, 3, stride=2),
+    )
+    return nn.Sequential(features, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2, 3))
+
+
+def names():
+    """Layers of the same shape, made in another order than that of use."""
+    return Module(lambda m, x: m.last(torch.relu(m.first(x))), last=nn.Linear(4, 4), first=nn.Linear(4, 4))
+
+
+def recurrent():
+    def forward(m, x):
+        x = m.embedding(x)
+        x, _ = m.lstm(x)
+        x, _ = m.gru(x)
+        x, _ = m.both(x)
+        x, _ = m.rnn(x)
+        return m.head(x[:, -1])
+
+    return Module(
+        forward, embedding=nn.Embedding(11, 4), lstm=nn.LSTM(4, 3, num_layers=2, bidirectional=True, batch_first=True),
+        gru=nn.GRU(6, 3, batch_first=True), both=nn.GRU(3, 3, bidirectional=True, batch_first=True),
+        rnn=nn.RNN(6, 4, batch_first=True, bias=False), head=nn.Linear(4, 3),
+    )
+
+
+def attention():
+    """A class token, attention and normalizations, in a block as a user writes it."""
+
+    def block(m, x):
+        a = m.norm1(x)
+        x = x + m.attn(a, a, a)[0]
+        return x + m.fc2(m.act(m.fc1(m.norm2(x))))
+
+    def forward(m, x):
+        x = torch.cat([m.cls_token.expand(x.shape[0], 1, 6), x], 1) + m.pos_embed
+        return m.norm(m.blocks(x))[:, 0]
+
+    def make():
+        return Module(
+            block, norm1=nn.LayerNorm(6), attn=nn.MultiheadAttention(6, 2, batch_first=True), norm2=nn.LayerNorm(6),
+            fc1=nn.Linear(6, 6), act=nn.PReLU(), fc2=nn.Linear(6, 6),
+        )
+
+    parameters = dict(cls_token=nn.Parameter(torch.zeros(1, 1, 6)), pos_embed=nn.Parameter(torch.zeros(1, 5, 6)))
+    return Module(forward, **parameters, blocks=nn.Sequential(make(), make()), norm=nn.RMSNorm(6, eps=1e-6))
+
+
+def normalizations():
+    return nn.Sequential(nn.Conv1d(3, 4, 2), nn.GroupNorm(2, 4), nn.ConvTranspose1d(4, 4, 2), nn.PReLU(4), nn.InstanceNorm1d(4, affine=True))
+
+
+def checkpoint(model):
+    optimizer = torch.optim.Adam(model.parameters())
+    model(torch.ones(1, 4)).sum().backward()
+    optimizer.step()
+    state = {f"module.{name}": tensor for name, tensor in model.state_dict().items()}
+    return {"epoch": 3, "model_state_dict": state, "optimizer_state_dict": optimizer.state_dict(), "loss": 0.5}
+
+
+def networks():
+    keep("numbered", numbered(), torch.rand(3, 6), tensors=True)
+    keep("cnn", cnn(), torch.rand(2, 3, 9, 8), tensors=True)
+    keep("names", names(), torch.rand(2, 4), tensors=True)
+    keep("recurrent", recurrent(), torch.randint(0, 11, (2, 5), dtype=torch.int32), tensors=True)
+    layer = nn.TransformerEncoderLayer(6, 2, dim_feedforward=6, batch_first=True)
+    keep("encoder", nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), torch.rand(2, 3, 6), tensors=True)
+    keep("attention", attention(), torch.rand(2, 4, 6), tensors=True)
+    keep("normalizations", normalizations(), torch.rand(2, 3, 6))
+    keep("checkpoint", names(), torch.rand(2, 4), checkpoint)
+
+
 reader()
+networks()

@@ -17,6 +17,7 @@ mod load;
 mod name_map;
 mod open;
 mod options;
+mod state_dict;
 mod torch;
 mod write;
 
@@ -38,9 +39,11 @@ use crate::files::{Allowance, open_file};
 
 pub use crate::error::WeightsError;
 #[cfg(feature = "train")]
-pub(crate) use assign::{Assigned, Entries, Pair, assign};
+pub(crate) use assign::{Assigned, Entries, Pair, assign, not_made};
 pub use name_map::NameMap;
 pub use options::{LoadOptions, LoadReport, WeightsSource};
+#[cfg(feature = "train")]
+pub(crate) use state_dict::Recipe;
 pub use write::write;
 
 /// The format that a file's extension implies.
@@ -171,6 +174,11 @@ impl WeightsFile {
             Content::Keras(_, titles) => Some(titles),
             _ => None,
         }
+    }
+
+    /// Returns whether the tensors are in the order in which they were written.
+    pub(crate) fn is_ordered(&self) -> bool {
+        matches!(self.content, Content::Torch(_) | Content::Npz(_))
     }
 
     /// Reads the tensor with this index in [`WeightsFile::tensors`].
