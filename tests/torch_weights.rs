@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 
 use common::golden::{path, render};
 use insta::assert_snapshot;
-use tile_runtime::weights::{LoadOptions, WeightsFile};
-use tile_runtime::{Device, Model, Session, Tensor};
+use tile_runtime::train::{Arrays, Fit};
+use tile_runtime::weights::{LoadOptions, NameMap, WeightsFile, WeightsSource};
+use tile_runtime::{Device, Error, Model, Session, Tensor};
 
 const NUMBERED: &str = "
 model Network(X[N, 6]) -> (Y) {
@@ -179,6 +180,230 @@ fn other_files_are_refused_with_advice() {
     compressed.pt: `types.bool`: its data are compressed; help: save the file again with `torch.save`
     pickle.pt: it is a pickle of Python, and no archive of `torch.save`; help: save the weights in Python, with `torch.save(model.state_dict(), "model.pt")`
     empty.pt: it is no archive of `torch.save`; help: save the weights in Python, with `torch.save(model.state_dict(), "model.pt")`
-    cut.pt: this is not a valid file of PyTorch: invalid Zip archive: Could not find EOCD
+    cut.pt: this is not a valid file of PyTorch: it is damaged or cut off: invalid Zip archive: Could not find EOCD
     "#);
+}
+
+/// A .safetensors file sorts its entries, so names and numbers say which module is which.
+#[test]
+fn state_dicts_in_safetensors() {
+    for (name, program) in
+        [("numbered", NUMBERED), ("names", NAMES), ("encoder", ENCODER), ("attention", ATTENTION), ("cnn", CNN)]
+    {
+        check(name, program, &whole(&format!("{name}.safetensors")));
+    }
+    check("recurrent", &named_recurrent(), &whole("recurrent.safetensors"));
+}
+
+/// Returns the recurrent network with PyTorch's names.
+fn named_recurrent() -> String {
+    RECURRENT
+        .replace("Embedding(11, 4)", "Embedding(11, 4, name = embedding)")
+        .replace("return_sequences = true)); }", "return_sequences = true), name = lstm); }")
+        .replace("|> GRU(3, return_sequences = true)", "|> GRU(3, return_sequences = true, name = gru)")
+        .replace(
+            "Bidirectional(GRU(3, return_sequences = true))",
+            "Bidirectional(GRU(3, return_sequences = true), name = both)",
+        )
+        .replace("use_bias = false", "use_bias = false, name = rnn")
+        .replace("Dense(3)", "Dense(3, name = head)")
+}
+
+fn sources(text: &str) -> LoadOptions {
+    let sources = text.split(' ').map(|source| {
+        let (target, name) = source.split_once('=').map_or((None, source), |(target, name)| (Some(target), name));
+        let (name, part) = name.split_once('#').map_or((name, None), |(name, part)| (name, Some(part)));
+        let source = WeightsSource::new(file(name));
+        let source = target.into_iter().fold(source, |source, target| source.target(target));
+        part.into_iter().fold(source, |source, part| source.part(part))
+    });
+    LoadOptions::new(sources)
+}
+
+/// A part of a checkpoint, a network within the program, and layers from several files.
+#[test]
+fn parts_of_files_and_programs() {
+    check("checkpoint", NAMES, &sources("checkpoint.pt#model_state_dict"));
+    check("checkpoint", NAMES, &sources("checkpoint.pt#model_state_dict.module"));
+    let inner = NAMES.replace("model Network(", "model Inner()(");
+    let outer = format!("{inner}\nmodel Network(X[N, 4]) -> (Y) {{ Y = X |> Inner(name = base); }}");
+    check("names", &outer, &sources("base=names.pt"));
+    check("names", &outer, &sources("base.first=names.pt#first base.last=names.safetensors#last"));
+    check("names", &outer, &whole("names.pt"));
+    // One file has what another fills, too.
+    check("names", NAMES, &sources("names.pt last=names.pt#last"));
+}
+
+fn map(name: &str, lines: &str) -> LoadOptions {
+    whole(name).names(NameMap::parse("names.txt", lines).unwrap())
+}
+
+#[test]
+fn a_map_names_modules_or_entries() {
+    let renamed = NAMES.replace("first", "one").replace("last", "two");
+    check("names", &renamed, &map("names.pt", "first = one\nlast = two"));
+    check("names", &renamed, &map("names.safetensors", "first.weight = one.Kernel\nfirst.bias = one.Bias"));
+    let twice = "A = A + PosEmbed; for i in range(2) { A = A |> Block(name = part); } Z = A";
+    let blocks = ATTENTION.replace("blocks = repeat(2, Block());", "").replace("Z = A + PosEmbed |> blocks", twice);
+    check("attention", &blocks, &map("attention.safetensors", "blocks.* = part[*]"));
+    // A layer that is two modules.
+    let separable = "model Network(X[N, C, H, W]) -> (Y) { Y = X |> SeparableConv2D(4, 3, depth_multiplier = 2, data_format = channels_first, name = layer); }";
+    let lines = "0.weight = layer.DepthwiseKernel\n1.weight = layer.PointwiseKernel\n1.bias = layer.Bias";
+    check("separable", separable, &map("separable.pt", lines));
+    // The sum of two entries.
+    let lines = "lstm.l0.forward = bidirectional[0].forward\nhead.weight = dense.Kernel\nhead.bias = dense.Bias
+        rnn.weight_ih_l0 = simple_rnn.Kernel\ngru.bias_ih_l0 = gru.Bias\ngru.bias_hh_l0 = gru.Bias";
+    check("recurrent", RECURRENT, &map("recurrent.pt", lines));
+}
+
+fn refused(name: &str, program: &str, options: &LoadOptions) -> String {
+    match session(program, &tensors(&format!("{name}.npz"))["x"]).load_with(options) {
+        Err(Error::Weights(error)) => error.what,
+        Err(error) => panic!("{error:?}"),
+        Ok(_) => panic!("{name} was loaded"),
+    }
+}
+
+#[test]
+fn faults_name_the_layer_the_entry_and_both_shapes() {
+    let wide = NAMES.replace("Dense(4, name = last)", "Dense(5, name = last)");
+    assert_snapshot!(refused("names", &wide, &whole("names.pt")), @"
+    its parameters do not fit the program's weights:
+      `last.Kernel` must be f32[4, 5], and `last.weight`, f32[4, 4], gives [4, 4]
+      `last.Bias` must be f32[5], and `last.bias`, f32[4], gives [4]
+      help: change the layer here, or give it another module with `--weights-map`
+    ");
+    assert_snapshot!(refused("names", &wide, &map("names.pt", "last.weight = last.Kernel\nlast.bias = last.Bias")), @"
+    its parameters do not fit the program's weights:
+      `last.Kernel` must be f32[4, 5], and `last.weight`, f32[4, 4], gives [4, 4]
+      `last.Bias` must be f32[5], and `last.bias`, f32[4], gives [4]
+      help: change the layer here, or give it another module with `--weights-map`
+    ");
+    let fewer = NUMBERED.replace("range(3)", "range(2)");
+    assert_snapshot!(refused("numbered", &fewer, &whole("numbered.pt")), @"
+    neither names nor order and shapes tell which modules are the program's layers:
+      in the program:
+        `dense[0]`: Kernel [6, 6], Bias [6]
+        `dense[1]`: Kernel [6, 6], Bias [6]
+        `dense`: Kernel [6, 3], Bias [3]
+      in the file:
+        `0`: weight [6, 6], bias [6]
+        `2`: weight [6, 6], bias [6]
+        `4`: weight [6, 6], bias [6]
+        `6`: weight [3, 6], bias [3]
+      the first that differ are `dense` and `4`: `dense.Kernel` must be f32[6, 3], and `4.weight`, f32[6, 6], gives [6, 6]
+      help: name the layers as the modules, or write a file for `--weights-map` with a line `MODULE = LAYER` for each
+    ");
+    let renamed = NAMES.replace("first", "one").replace("last", "two");
+    assert_snapshot!(refused("names", &renamed, &whole("names.safetensors")), @"
+    neither names nor order and shapes tell which modules are the program's layers:
+      in the program:
+        `one`: Kernel [4, 4], Bias [4]
+        `two`: Kernel [4, 4], Bias [4]
+      in the file:
+        `first`: bias [4], weight [4, 4]
+        `last`: bias [4], weight [4, 4]
+      help: name the layers as the modules, or write a file for `--weights-map` with a line `MODULE = LAYER` for each
+    ");
+    assert_snapshot!(refused("names", &renamed, &whole("checkpoint.pt")), @"
+    neither names nor order and shapes tell which modules are the program's layers:
+      in the program:
+        `one`: Kernel [4, 4], Bias [4]
+        `two`: Kernel [4, 4], Bias [4]
+      in the file:
+        `model_state_dict.module.last`: weight [4, 4], bias [4]
+        `model_state_dict.module.first`: weight [4, 4], bias [4]
+        `optimizer_state_dict.state.0`: step [], exp_avg [4, 4], exp_avg_sq [4, 4]
+        `optimizer_state_dict.state.1`: step [], exp_avg [4], exp_avg_sq [4]
+        `optimizer_state_dict.state.2`: step [], exp_avg [4, 4], exp_avg_sq [4, 4]
+        `optimizer_state_dict.state.3`: step [], exp_avg [4], exp_avg_sq [4]
+      help: take a part of the file, with `FILE#model_state_dict`
+    ");
+    let before = RECURRENT.replace("Bidirectional(GRU(3,", "Bidirectional(GRU(3, reset_after = false,");
+    assert_snapshot!(refused("recurrent", &before, &whole("recurrent.pt")), @"
+    neither names nor order and shapes tell which modules are the program's layers:
+      in the program:
+        `embedding`: Embeddings [11, 4]
+        `bidirectional[0].forward`: Kernel [4, 12], RecurrentKernel [3, 12], Bias [12]
+        `bidirectional[0].backward`: Kernel [4, 12], RecurrentKernel [3, 12], Bias [12]
+        `bidirectional[1].forward`: Kernel [6, 12], RecurrentKernel [3, 12], Bias [12]
+        `bidirectional[1].backward`: Kernel [6, 12], RecurrentKernel [3, 12], Bias [12]
+        `gru`: Kernel [6, 9], RecurrentKernel [3, 9], Bias [2, 9]
+        `bidirectional.forward`: Kernel [3, 9], RecurrentKernel [3, 9], Bias [9]
+        `bidirectional.backward`: Kernel [3, 9], RecurrentKernel [3, 9], Bias [9]
+        `simple_rnn`: Kernel [6, 4], RecurrentKernel [4, 4]
+        `dense`: Kernel [4, 3], Bias [3]
+      in the file:
+        `embedding`: weight [11, 4]
+        `lstm.l0.forward`: weight_ih [12, 4], weight_hh [12, 3], bias_ih [12], bias_hh [12]
+        `lstm.l0.backward`: weight_ih [12, 4], weight_hh [12, 3], bias_ih [12], bias_hh [12]
+        `lstm.l1.forward`: weight_ih [12, 6], weight_hh [12, 3], bias_ih [12], bias_hh [12]
+        `lstm.l1.backward`: weight_ih [12, 6], weight_hh [12, 3], bias_ih [12], bias_hh [12]
+        `gru`: weight_ih [9, 6], weight_hh [9, 3], bias_ih [9], bias_hh [9]
+        `both.forward`: weight_ih [9, 3], weight_hh [9, 3], bias_ih [9], bias_hh [9]
+        `both.backward`: weight_ih [9, 3], weight_hh [9, 3], bias_ih [9], bias_hh [9]
+        `rnn`: weight_ih [4, 6], weight_hh [4, 4]
+        `head`: weight [3, 4], bias [3]
+      the first that differ are `bidirectional.forward` and `both.forward`: `bidirectional.forward.Bias` must be f32[9], and `both.bias_ih_l0`, f32[9], is for a layer with `reset_after = true`
+      help: name the layers as the modules, or write a file for `--weights-map` with a line `MODULE = LAYER` for each
+    ");
+    let lines = "both = bidirectional";
+    assert_snapshot!(refused("recurrent", &before, &map("recurrent.pt", lines)), @"
+    its parameters do not fit the program's weights:
+      `bidirectional.forward.Bias` must be f32[9], and `both.bias_ih_l0`, f32[9], is for a layer with `reset_after = true`
+      `bidirectional.backward.Bias` must be f32[9], and `both.bias_ih_l0_reverse`, f32[9], is for a layer with `reset_after = true`
+      help: change the layer here, or give it another module with `--weights-map`
+    ");
+    assert_snapshot!(refused("names", NAMES, &map("names.pt", "lats = last")), @"line 1: the file has no `lats`; did you mean `last`?");
+    assert_snapshot!(refused("names", NAMES, &map("names.pt", "last = lats")), @"line 1: the program has no `lats`; did you mean `last`?");
+    assert_snapshot!(refused("names", NAMES, &sources("names.pt#lats")), @"the file has no weights at `lats`; did you mean `last`?");
+}
+
+/// Missing and extra parameters are reported as for other files, and permitted in the same way.
+#[test]
+fn networks_that_differ_by_a_layer() {
+    let x = &tensors("names.npz")["x"];
+    let plain = NAMES.replace("Dense(4, name = last)", "Dense(4, use_bias = false, name = last)");
+    assert_snapshot!(refused("names", &plain, &whole("names.pt")), @"
+    it does not have the program's weights:
+      `last.bias`, f32[4], is no weight of the program; did you mean `first.Bias`?
+      help: pass `--allow-extra` to leave out what the program does not have
+    ");
+    let report = session(&plain, x).load_with(&whole("names.pt").allow_extra(true)).unwrap();
+    assert_eq!(report.unused[0].1, ["last.bias"]);
+    let longer = NAMES.replace("name = last)", "name = last) |> Dense(3, name = head)");
+    assert_snapshot!(refused("names", &longer, &whole("names.pt")), @"
+    it does not have the program's weights:
+      `head.Kernel`, f32[4, 3], is missing
+      `head.Bias`, f32[3], is missing
+    ");
+    let report = session(&longer, x).load_with(&whole("names.pt").partial(true)).unwrap();
+    assert_eq!(report.missing, ["head.Kernel", "head.Bias"]);
+    let report = session(NAMES, x).load_with(&sources("names.pt").partial(true)).unwrap();
+    assert_eq!(report, Default::default());
+}
+
+/// A trainer begins with the weights, whether it has compiled the model or not, and saves them by
+/// their paths.
+#[test]
+fn a_trainer_takes_a_state_dict() {
+    let train = "train Network { loss = mse; optimizer = SGD(0.0); batch_size = 2; shuffle = false; }";
+    for name in ["encoder", "recurrent"] {
+        let program = if name == "encoder" { ENCODER } else { RECURRENT };
+        let arrays = tensors(&format!("{name}.npz"));
+        let model = Model::compile(&format!("{program}\n{train}")).unwrap();
+        let data = Arrays::new(arrays["x"].clone(), arrays["y"].clone()).unwrap();
+        let saved = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("torch_{name}.safetensors"));
+        for is_compiled in [false, true] {
+            let mut trainer = model.trainer(&Device::cpu()).build().unwrap();
+            if is_compiled {
+                trainer.fit(&data, Fit::epochs(1)).unwrap();
+            }
+            trainer.load(file(&format!("{name}.pt"))).unwrap();
+            let loss = trainer.evaluate(&data, 2).unwrap();
+            assert!(loss[0].1.number().unwrap() < 1e-10, "{name}: {loss:?}");
+            trainer.save(&saved).unwrap();
+            check(name, program, &LoadOptions::file(&saved));
+        }
+    }
 }

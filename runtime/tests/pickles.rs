@@ -7,7 +7,8 @@ use std::io::{Cursor, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use tile_runtime::weights::WeightsFile;
+use tile_runtime::weights::{LoadOptions, NameMap, WeightsFile, WeightsSource};
+use tile_runtime::{DType, Device, Model, Session, Tensor, TensorType};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
@@ -166,6 +167,57 @@ fn code_and_nonsense() {
     refused("bare", b"\x80\x02}X\x01\x00\x00\x00aK\x01s.", "it has no tensors");
 }
 
+/// Returns a network with layers of many kinds.
+fn session() -> Session {
+    let source = "model Network(X[N, 3, 2]) -> (Y) {
+        A = X |> Conv1D(4, 1) |> BatchNormalization() |> Bidirectional(GRU(3, return_sequences = true));
+        A = A + MultiHeadAttention(2, 3)(A, A) |> LSTM(2);
+        Y = A |> Dense(2, name = model) |> Dense(2);
+    }";
+    let model = Model::compile(source).unwrap_or_else(|error| panic!("{error}"));
+    model.on(&Device::cpu()).input("X", [1, 3, 2]).build().unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Names that are deep, many or strange are matched in bounded time.
+#[test]
+fn names_without_end() {
+    let mut session = session();
+    let deep = |number: usize| format!("{}weight", "a.".repeat(number));
+    let cases: [Vec<String>; 5] = [
+        [100, 30_000, 500_000].map(deep).to_vec(),
+        (0..50_000).map(|number| format!("m{number}.n{number}.weight")).collect(),
+        (0..50_000).map(|number| format!("m.weight_ih_l{}_reverse", number * 7919)).chain([deep(1)]).collect(),
+        (0..50_000).map(|number| format!("parameter{number}")).chain(["weight".to_owned()]).collect(),
+        [
+            "",
+            ".",
+            "..",
+            "a..weight",
+            ".weight",
+            "weight",
+            "weight_ih_l99999999999999999999",
+            "é.out_proj.in_proj_weight",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
+    ];
+    let zero = || Tensor::zeros(TensorType::new(DType::F32, [6, 2])).unwrap();
+    let path = archive("names", b"").with_extension("safetensors");
+    for names in cases {
+        let tensors: Vec<(String, Tensor)> = names.into_iter().map(|name| (name, zero())).collect();
+        tile_runtime::weights::write(&path, &tensors).unwrap();
+        for part in [None, Some("a"), Some("m")] {
+            let began = Instant::now();
+            let source = part.into_iter().fold(WeightsSource::new(&path), WeightsSource::part);
+            let _ = session.load_with(&LoadOptions::new([source.clone()]));
+            let map = NameMap::parse("names.txt", "*.weight = *.Kernel\na.* = gru.*\nm* = model*").unwrap();
+            let _ = session.load_with(&LoadOptions::new([source]).partial(true).names(map));
+            assert!(began.elapsed() < LONGEST, "{part:?} of {}: {:?}", tensors[0].0.len(), began.elapsed());
+        }
+    }
+    fs::remove_file(&path).unwrap();
+}
+
 /// Damages the pickle of a file in one to three bytes.
 #[test]
 fn damaged_pickles() {
@@ -181,6 +233,7 @@ fn damaged_pickles() {
         (state % limit as u64) as usize
     };
     let path = archive("damaged", &pickle);
+    let mut session = session();
     for _ in 0..3000 {
         let mut bytes = pickle.clone();
         for _ in 0..=next(3) {
@@ -193,6 +246,7 @@ fn damaged_pickles() {
             bytes.push(b'.');
         }
         let _ = read(&archive("damaged", &bytes));
+        let _ = session.load_with(&LoadOptions::file(&path).partial(true).allow_extra(true));
     }
     fs::remove_file(&path).unwrap();
 }

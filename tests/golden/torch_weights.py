@@ -133,8 +133,9 @@ def keep(name, model, x, state=None, tensors=False):
         for key, tensor in model.state_dict().items():
             if tensor.is_floating_point():
                 tensor.uniform_(*((0.5, 1.5) if "running_var" in key else (-0.5, 0.5)))
-        y = model.eval()(x)
     torch.save(state(model) if state else model.state_dict(), FOLDER / f"{name}.pt")
+    with torch.no_grad():
+        y = model.eval()(x)
     if tensors:
         safetensors.torch.save_file(model.state_dict(), FOLDER / f"{name}.safetensors")
     np.savez(FOLDER / f"{name}.npz", x=x.numpy(), y=y.numpy())
@@ -229,6 +230,7 @@ def networks():
     keep("encoder", nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), torch.rand(2, 3, 6), tensors=True)
     keep("attention", attention(), torch.rand(2, 4, 6), tensors=True)
     keep("normalizations", normalizations(), torch.rand(2, 3, 6))
+    keep("separable", nn.Sequential(nn.Conv2d(3, 6, 3, groups=3, bias=False), nn.Conv2d(6, 4, 1)), torch.rand(1, 3, 4, 5))
     keep("checkpoint", names(), torch.rand(2, 4), checkpoint)
 
 

@@ -105,7 +105,8 @@ pub(crate) fn not_made(source: &WeightsSource, path: &str) -> WeightsError {
 
 /// Returns the error of a path that contains nothing, with the nearest one that does.
 fn no_such_part(file: &Entries, place: &str, path: &str, names: &Tensors) -> WeightsError {
-    let ends = |name: &str| name.match_indices(['.', '/', '[']).map(|(end, _)| end).collect::<Vec<_>>();
+    // A name of a file may have any number of parts.
+    let ends = |name: &str| name.match_indices(['.', '/', '[']).map(|(end, _)| end).take(64).collect::<Vec<_>>();
     let known: HashSet<&str> =
         names.iter().flat_map(|(name, _)| ends(name).into_iter().map(|end| &name[..end])).collect();
     let guess = did_you_mean(path, known).map_or(String::new(), |guess| format!("; {guess}"));

@@ -12,9 +12,9 @@ use crate::error::Error;
 use crate::session::Session;
 
 impl Session {
-    /// Loads all weights from a .safetensors or .npz file by their paths, or from a .h5 file by its
-    /// layers. Floats are converted to the weight's type. Returns the entries that no weight takes:
-    /// PyTorch's `num_batches_tracked`.
+    /// Loads all weights from a .safetensors or .npz file by their paths, from a .h5 file by its
+    /// layers, or from a state_dict of PyTorch by its modules. Floats are converted to the weight's
+    /// type. Returns the entries that no weight takes: PyTorch's `num_batches_tracked`.
     ///
     /// # Errors
     /// Returns [`Error::Weights`] with all entries that are missing, unknown to the program or of

@@ -1,6 +1,9 @@
 //! Files of weights: safetensors, several safetensors files with an index, NumPy's .npz, Keras' .h5
-//! and PyTorch's .pt. An entry's name is the path of the weight. A .h5 file has its own names, which
-//! `keras` maps to paths.
+//! and PyTorch's .pt.
+//!
+//! An entry's name is the path of the weight. A .h5 file has its own names, which `keras` maps to
+//! paths. A state_dict of PyTorch, in any file, has its own names and layouts, which `state_dict`
+//! maps to weights.
 //!
 //! A file is checked completely before a session changes, so a file that does not fit leaves the
 //! session as it was. Its tensors are read one by one, so there is never a second copy of all of
@@ -94,8 +97,8 @@ impl WeightsError {
     }
 }
 
-/// An open .safetensors, .npz, .pt or .h5 file, or an open index of several files. The names and types
-/// of its tensors are known. Each tensor is read on demand.
+/// An open .safetensors, .npz, .pt or .h5 file, or an open index of several files. The names and
+/// types of its tensors are known. Each tensor is read on demand.
 pub struct WeightsFile {
     path: PathBuf,
     tensors: Vec<(String, TensorType)>,

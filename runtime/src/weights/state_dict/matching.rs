@@ -111,7 +111,7 @@ impl Matcher<'_> {
         if all.len() == ours.len() && all.len() == theirs.len() {
             return all;
         }
-        let is_given = |name: &str| numbered(name).0 != "" && automatic_class(name).is_none();
+        let is_given = |name: &str| !numbered(name).0.is_empty() && automatic_class(name).is_none();
         pairs(&is_given)
     }
 

@@ -48,6 +48,8 @@ pub struct Answer {
     /// The layers without a module, and the modules without a layer.
     pub layers: Vec<String>,
     pub modules: Vec<String>,
+    /// The first of these in the file's order that do not fit each other.
+    pub difference: Option<String>,
 }
 
 /// The keys under which checkpoints have a state_dict.
@@ -79,9 +81,10 @@ impl Answer {
             None => "name the layers as the modules, or write a file for `--weights-map` with a line `MODULE = LAYER` for each".to_owned(),
         };
         format!(
-            "neither names nor order and shapes tell which modules are the program's layers:\n  in the program:{}\n  in the file:{}\n  help: {help}",
+            "neither names nor order and shapes tell which modules are the program's layers:\n  in the program:{}\n  in the file:{}{}\n  help: {help}",
             listed(&self.layers, "    "),
             listed(&self.modules, "    "),
+            listed(self.difference.as_slice(), "  "),
         )
     }
 }
@@ -136,6 +139,13 @@ pub fn answer(request: &Request) -> Answer {
         answer.faults.extend(fit.faults.iter().map(|fault| sentence(fault, layer, request.entries)));
         answer.unused.extend(fit.extra.iter().map(|extra| module.parameters[*extra].entry));
     }
+    if request.is_ordered {
+        let (mut ours, mut theirs) = (found.layers.clone(), found.modules.clone());
+        ours.sort_unstable();
+        theirs.sort_unstable();
+        let pairs = ours.into_iter().zip(theirs).map(|(layer, module)| (&layers[layer], &all[module]));
+        answer.difference = first_difference(pairs, request.entries);
+    }
     answer.layers = found.layers.iter().map(|layer| described_layer(&layers[*layer])).collect();
     answer.modules = found.modules.iter().map(|module| described_module(&all[*module])).collect();
     let left = found.modules.iter().flat_map(|module| &all[*module].parameters);
@@ -146,6 +156,17 @@ pub fn answer(request: &Request) -> Answer {
     answer.unused.sort_unstable();
     answer.unused.dedup();
     answer
+}
+
+/// Describes the first layer and module in order that do not fit each other.
+fn first_difference<'a>(mut pairs: impl Iterator<Item = (&'a Layer, &'a Module)>, entries: &Tensors) -> Option<String> {
+    let unfit = |(layer, module): (&'a Layer, &'a Module)| {
+        let fit = Fit::new(layer, module);
+        let fault = fit.faults.first().map(|fault| format!(": {}", sentence(fault, layer, entries)));
+        let places = format!("the first that differ are {} and {}", place(&layer.path), place(&module.path));
+        (!fit.is_complete()).then(|| places + &fault.unwrap_or_default())
+    };
+    pairs.find_map(unfit)
 }
 
 /// Groups weights by their layers.

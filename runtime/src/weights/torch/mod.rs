@@ -106,7 +106,8 @@ fn open_zip(path: &Path, mut file: File) -> Result<(Zip, String), WeightsError> 
     if !start.starts_with(b"PK") {
         return Err(error(path, not_an_archive(&start)));
     }
-    let zip = ZipArchive::new(BufReader::new(file)).map_err(|e| invalid(path, e))?;
+    let zip =
+        ZipArchive::new(BufReader::new(file)).map_err(|e| invalid(path, format!("it is damaged or cut off: {e}")))?;
     let root = zip.file_names().find_map(|name| name.strip_suffix("data.pkl").filter(|root| is_root(root)));
     let Some(root) = root.map(str::to_owned) else {
         return Err(error(path, format!("it is a zip archive without a `data.pkl`; {ADVICE}")));
