@@ -31,6 +31,7 @@ seeds() {
         language | format | lowering | run) echo fuzz/seeds/language examples ;;
         onnx) echo tests/golden/onnx ;;
         npz | keras) echo tests/golden/keras_weights ;;
+        pt) echo fuzz/seeds/pt tests/golden/torch_weights ;;
         idx) echo tests/golden/data/idx ;;
         *) echo "fuzz/seeds/$1" ;;
     esac

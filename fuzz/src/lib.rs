@@ -1,8 +1,9 @@
 //! The bodies of the fuzz targets that are longer than a line. A target finds a fault by a panic, a
 //! sanitizer's report, or libFuzzer's limits of time and memory; errors are right answers.
 
-use std::cell::LazyCell;
+use std::cell::{LazyCell, RefCell};
 use std::fs;
+use std::io::{Cursor, Write};
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
@@ -13,8 +14,10 @@ use tile_compiler::profile::Profile;
 use tile_lang::Program;
 use tile_lang::ast::DimKind;
 use tile_runtime::data::{folder, picture};
-use tile_runtime::weights::WeightsFile;
-use tile_runtime::{DType, Declared, Device, Model, Tensor, TensorType};
+use tile_runtime::weights::{LoadOptions, WeightsFile};
+use tile_runtime::{DType, Declared, Device, Model, Session, Tensor, TensorType};
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, ZipWriter};
 
 /// The size of every dimension that a program leaves open.
 const SIZE: usize = 3;
@@ -24,6 +27,8 @@ const MOST_WORK: u64 = 1 << 20;
 
 thread_local! {
     static FOLDER: LazyCell<TempDir> = LazyCell::new(|| TempDir::new().expect("a temporary folder"));
+    /// A network with layers of many kinds, to load weights into.
+    static SESSION: RefCell<Session> = RefCell::new(network());
 }
 
 /// Writes a file into the folder of this process.
@@ -119,6 +124,33 @@ pub fn weights(name: &str, bytes: &[u8]) {
     for number in 0..weights.tensors().len() {
         let _ = weights.read(number);
     }
+}
+
+/// Reads every tensor of an archive of PyTorch. Bytes that are no archive are its pickle, beside a
+/// storage: the checksum of an archive would hide most changes of a pickle.
+pub fn torch(bytes: &[u8]) {
+    if bytes.starts_with(b"PK") {
+        return weights("w.pt", bytes);
+    }
+    let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
+    let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
+    for (name, content) in [("w/data.pkl", bytes), ("w/data/0", &[1; 256])] {
+        archive.start_file(name, options).expect("an entry of the archive");
+        archive.write_all(content).expect("the content of the entry");
+    }
+    weights("w.pt", &archive.finish().expect("the archive").into_inner());
+    let options = LoadOptions::file(FOLDER.with(|folder| folder.path().join("w.pt"))).partial(true).allow_extra(true);
+    let _ = SESSION.with_borrow_mut(|session| session.load_with(&options));
+}
+
+fn network() -> Session {
+    let source = "model Network(X[N, 3, 2]) -> (Y) {
+        A = X |> Conv1D(4, 1) |> BatchNormalization() |> Bidirectional(GRU(3, return_sequences = true));
+        A = A + MultiHeadAttention(2, 3)(A, A) |> LSTM(2);
+        Y = A |> Dense(2, name = model) |> Dense(2);
+    }";
+    let model = Model::compile(source).expect("a right program");
+    model.on(&Device::cpu()).input("X", [1, 3, 2]).build().expect("a session")
 }
 
 /// Reads the first samples of a file.

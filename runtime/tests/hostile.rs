@@ -51,7 +51,8 @@ fn folder(name: &str) -> PathBuf {
 fn paths() -> Vec<PathBuf> {
     let folder = folder("paths");
     let mut paths: Vec<PathBuf> = ["", ".", "/", "no/such/file"].map(PathBuf::from).to_vec();
-    let names = ["x.npy", "x.npz", "x.safetensors", "x.safetensors.index.json", "x.h5", "x.csv", "x.png", "x.onnx"];
+    let names =
+        ["x.npy", "x.npz", "x.safetensors", "x.safetensors.index.json", "x.pt", "x.h5", "x.csv", "x.png", "x.onnx"];
     for name in names.into_iter().chain(["a-images-idx3-ubyte.gz", "a-labels-idx1-ubyte"]) {
         fs::write(folder.join(name), b"").unwrap();
         paths.extend([folder.join(name), folder.join("none").join(name)]);
@@ -249,7 +250,7 @@ fn files() {
     let many = Tensor::zeros(TensorType::new(DType::U8, vec![1; 40_000])).unwrap();
     calm("axes", || npy::write(&many, Vec::new()).unwrap_err());
     for name in NAMES {
-        for extension in ["npz", "safetensors", "h5", "json", ""] {
+        for extension in ["npz", "safetensors", "h5", "pt", "json", ""] {
             let path = folder.join("x").with_extension(extension);
             let named = |tensor: &Tensor| (name.to_owned(), tensor.clone());
             calm(name, || _ = weights::write(&path, &small().iter().map(named).collect::<Vec<_>>()));

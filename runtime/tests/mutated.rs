@@ -185,6 +185,11 @@ fn weights_of_keras() {
 }
 
 #[test]
+fn weights_of_pytorch() {
+    attack("torch_weights/values.pt", weights);
+}
+
+#[test]
 fn models_of_onnx() {
     for name in ["corners.onnx", "sequences.onnx", "opset_6.onnx"] {
         attack(&format!("onnx/{name}"), |path| _ = Model::open_onnx(path));

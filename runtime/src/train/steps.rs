@@ -6,6 +6,7 @@
 //! - The weights are on the device, in the active step, which is the last one, or in the store. The
 //!   host has only the values that the next step with such a weight takes.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use tile_compiler::dtype::DType;
@@ -21,7 +22,7 @@ use crate::builder;
 use crate::error::Error;
 use crate::session::{Session, first_values};
 use crate::store::Store;
-use crate::weights::{self, Assigned, Entries, LoadOptions, LoadReport, Pair};
+use crate::weights::{self, Assigned, Entries, LoadOptions, LoadReport, Pair, Recipe};
 
 /// The maximum number of compiled steps.
 const MOST: usize = 4;
@@ -98,12 +99,22 @@ pub struct LoadedFile {
 }
 
 impl Loaded {
+    /// Returns whether the entries of a file have the names of weights.
+    fn is_plain(&self, file: &LoadedFile) -> bool {
+        self.options.is_plain() && file.entries.is_plain()
+    }
+
     /// Returns the values by the paths of their weights, if these are known without the program.
     fn values(&self) -> impl Iterator<Item = (&String, &Tensor)> {
-        let is_plain = |file: &&LoadedFile| self.options.is_plain() && file.entries.titles.is_none();
-        let named = self.files.iter().filter(is_plain).flat_map(|file| file.entries.tensors.iter().zip(&file.values));
+        let plain = self.files.iter().filter(|file| self.is_plain(file));
+        let named = plain.flat_map(|file| file.entries.tensors.iter().zip(&file.values));
         named.filter_map(|((name, _), value)| Some((name, value.as_ref()?)))
     }
+}
+
+/// Makes a weight of several values, or of one in another layout.
+fn made(recipe: &Recipe, values: &[Option<Tensor>]) -> Option<Tensor> {
+    recipe.tensor(|entry| values[entry].as_ref().map(Cow::Borrowed).ok_or(())).ok().flatten()
 }
 
 impl Steps {
@@ -198,7 +209,7 @@ impl Steps {
     pub fn load(&mut self, loaded: Loaded) -> Result<(), Error> {
         let weights = std::mem::take(&mut self.weights);
         *self = Steps { weights: weights.clone(), ..Steps::within(self.store.limit) };
-        let is_plain = loaded.options.is_plain() && loaded.files.iter().all(|file| file.entries.titles.is_none());
+        let is_plain = loaded.files.iter().all(|file| loaded.is_plain(file));
         self.loaded = Some(loaded);
         // Files with other names are checked now if the weights are known, so that saving before
         // the next step writes paths.
@@ -225,10 +236,19 @@ impl Steps {
         let assigned = weights::assign(&expected, &entries, &options, with_optimizer);
         let Assigned { pairs, report } = assigned.map_err(Error::Weights)?;
         let types: HashMap<&str, DType> = expected.iter().map(|(path, ty)| (path.as_str(), ty.dtype)).collect();
-        for Pair { file, entry, path } in pairs {
-            let Some(value) = files[file].values[entry].take() else { continue };
-            let dtype = types.get(path.as_str()).copied().unwrap_or(value.dtype());
-            self.given.extend(weights::converted(value, dtype).map(|value| (path, value)));
+        for Pair { file, recipe, path } in pairs {
+            let values = &mut files[file].values;
+            let value = match recipe.whole_entry() {
+                Some(entry) => values[entry].take(),
+                None => made(&recipe, values),
+            };
+            let dtype = types.get(path.as_str()).copied();
+            let value = value.and_then(|value| {
+                let dtype = dtype.unwrap_or(value.dtype());
+                weights::converted(value, dtype)
+            });
+            let value = value.ok_or_else(|| Error::Weights(weights::not_made(&options.sources[file], &path)))?;
+            self.given.insert(path, value);
         }
         self.report = report;
         Ok(())

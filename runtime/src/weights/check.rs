@@ -17,7 +17,7 @@ pub fn is_of_training(path: &str) -> bool {
 
 /// Returns whether an entry is the counter that PyTorch writes beside the statistics of each batch
 /// normalization.
-fn is_counter(name: &str) -> bool {
+pub fn is_counter(name: &str) -> bool {
     name.rsplit('.').next() == Some("num_batches_tracked")
 }
 

@@ -1,19 +1,20 @@
 //! Loads files of weights into a session, and saves its weights.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::Path;
 
 use tile_compiler::tensor::TensorType;
 
-use super::assign::{Assigned, Entries, assign};
+use super::assign::{Assigned, Entries, assign, not_made};
 use super::{LoadOptions, LoadReport, WeightsFile, converted, write};
 use crate::error::Error;
 use crate::session::Session;
 
 impl Session {
-    /// Loads all weights from a .safetensors or .npz file by their paths, or from a .h5 file by its
-    /// layers. Floats are converted to the weight's type. Returns the entries that no weight takes:
-    /// PyTorch's `num_batches_tracked`.
+    /// Loads all weights from a .safetensors or .npz file by their paths, from a .h5 file by its
+    /// layers, or from a state_dict of PyTorch by its modules. Floats are converted to the weight's
+    /// type. Returns the entries that no weight takes: PyTorch's `num_batches_tracked`.
     ///
     /// # Errors
     /// Returns [`Error::Weights`] with all entries that are missing, unknown to the program or of
@@ -41,10 +42,11 @@ impl Session {
         let types: HashMap<&str, &TensorType> = expected.iter().map(|(path, ty)| (path.as_str(), ty)).collect();
         for pair in &pairs {
             let Some(ty) = types.get(pair.path.as_str()) else { continue };
-            let tensor = files[pair.file].read(pair.entry).map_err(Error::Weights)?;
-            if let Some(tensor) = converted(tensor, ty.dtype) {
-                self.set(&pair.path, &tensor)?;
-            }
+            let file = &mut files[pair.file];
+            let made = pair.recipe.tensor(|entry| file.read(entry).map(Cow::Owned)).map_err(Error::Weights)?;
+            let made = made.and_then(|tensor| converted(tensor, ty.dtype));
+            let tensor = made.ok_or_else(|| Error::Weights(not_made(&options.sources[pair.file], &pair.path)))?;
+            self.set(&pair.path, &tensor)?;
         }
         Ok(report)
     }

@@ -1,6 +1,9 @@
-//! Files of weights: safetensors, several safetensors files with an index, NumPy's .npz and Keras'
-//! .h5. An entry's name is the path of the weight. A .h5 file has its own names, which `keras` maps
-//! to paths.
+//! Files of weights: safetensors, several safetensors files with an index, NumPy's .npz, Keras' .h5
+//! and PyTorch's .pt.
+//!
+//! An entry's name is the path of the weight. A .h5 file has its own names, which `keras` maps to
+//! paths. A state_dict of PyTorch, in any file, has its own names and layouts, which `state_dict`
+//! maps to weights.
 //!
 //! A file is checked completely before a session changes, so a file that does not fit leaves the
 //! session as it was. Its tensors are read one by one, so there is never a second copy of all of
@@ -17,6 +20,8 @@ mod load;
 mod name_map;
 mod open;
 mod options;
+mod state_dict;
+mod torch;
 mod write;
 
 use std::collections::BTreeMap;
@@ -37,9 +42,11 @@ use crate::files::{Allowance, open_file};
 
 pub use crate::error::WeightsError;
 #[cfg(feature = "train")]
-pub(crate) use assign::{Assigned, Entries, Pair, assign};
+pub(crate) use assign::{Assigned, Entries, Pair, assign, not_made};
 pub use name_map::NameMap;
 pub use options::{LoadOptions, LoadReport, WeightsSource};
+#[cfg(feature = "train")]
+pub(crate) use state_dict::Recipe;
 pub use write::write;
 
 /// The format that a file's extension implies.
@@ -48,6 +55,7 @@ enum Format {
     Npz,
     /// An index that maps each tensor to one of several safetensors files beside it.
     Index,
+    Torch,
     #[cfg(feature = "keras")]
     Keras,
 }
@@ -57,13 +65,14 @@ fn format(path: &Path) -> Result<Format, WeightsError> {
         Some("safetensors") => Ok(Format::SafeTensors),
         Some("npz") => Ok(Format::Npz),
         Some("json") => Ok(Format::Index),
+        Some("pt" | "pth") => Ok(Format::Torch),
         #[cfg(feature = "keras")]
         Some("h5" | "hdf5") => Ok(Format::Keras),
         #[cfg(not(feature = "keras"))]
         Some("h5" | "hdf5") => Err(error(path, "this build is without the files of Keras")),
         _ => Err(error(
             path,
-            "the name of a file of weights ends in .safetensors, .safetensors.index.json, .npz, .h5 or .hdf5",
+            "the name of a file of weights ends in .safetensors, .safetensors.index.json, .npz, .pt, .pth, .h5 or .hdf5",
         )),
     }
 }
@@ -88,8 +97,8 @@ impl WeightsError {
     }
 }
 
-/// An open .safetensors, .npz or .h5 file, or an open index of several files. The names and types
-/// of its tensors are known. Each tensor is read on demand.
+/// An open .safetensors, .npz, .pt or .h5 file, or an open index of several files. The names and
+/// types of its tensors are known. Each tensor is read on demand.
 pub struct WeightsFile {
     path: PathBuf,
     tensors: Vec<(String, TensorType)>,
@@ -109,6 +118,7 @@ enum Content {
     Npz(ZipArchive<BufReader<File>>),
     /// The files, and for each tensor the indices of its file and of the tensor in that file.
     Shards(Vec<WeightsFile>, Vec<(usize, usize)>),
+    Torch(torch::Archive),
     /// One dataset for each tensor, and the Keras names of the layers.
     #[cfg(feature = "keras")]
     Keras(Vec<hdf5_reader::Dataset>, Titles),
@@ -142,6 +152,10 @@ impl WeightsFile {
             Format::SafeTensors => open::safetensors(&path, file, allowance.clone())?,
             Format::Npz => open::npz(&path, file, allowance.clone())?,
             Format::Index => open::index(&path, file, limits)?,
+            Format::Torch => {
+                let (tensors, archive) = torch::open(&path, file, &mut allowance.clone())?;
+                (tensors, Content::Torch(archive))
+            }
             #[cfg(feature = "keras")]
             Format::Keras => {
                 let hdf5::Contents { tensors, datasets, titles } = hdf5::open(&path, file, &allowance)?;
@@ -163,6 +177,11 @@ impl WeightsFile {
             Content::Keras(_, titles) => Some(titles),
             _ => None,
         }
+    }
+
+    /// Returns whether the tensors are in the order in which they were written.
+    pub(crate) fn is_ordered(&self) -> bool {
+        matches!(self.content, Content::Torch(_) | Content::Npz(_))
     }
 
     /// Reads the tensor with this index in [`WeightsFile::tensors`].
@@ -195,6 +214,7 @@ impl WeightsFile {
                 Tensor::from_bytes(ty.clone(), bytes)
                     .ok_or_else(|| failed(&"it has not as many bytes as its shape says"))
             }
+            Content::Torch(archive) => archive.read(number, ty, &mut allowance).map_err(|e| failed(&e)),
             Content::Shards(files, places) => {
                 let (file, number) = places[number];
                 files[file].read(number)

@@ -37,6 +37,7 @@ pub fn write(path: &Path, tensors: &[(String, Tensor)]) -> Result<(), Error> {
         }
         Format::Npz => &|file| write_npz(file, tensors),
         Format::Index => return Err(failed("weights are written to one file, .safetensors or .npz".into())),
+        Format::Torch => return Err(failed("weights are written to .safetensors or .npz".into())),
         #[cfg(feature = "keras")]
         Format::Keras => return Err(failed("weights are written to .safetensors or .npz".into())),
     };

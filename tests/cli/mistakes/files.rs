@@ -24,7 +24,7 @@ pub const MISTAKES: &[Mistake] = &[
         Net,
         "run model.pt",
         &[
-            "cannot read model.pt: it is a file of PyTorch, not a Tile program: write the layers in Tile, and save the weights with `safetensors.torch.save_file`, for `--weights`",
+            "cannot read model.pt: it is a file of PyTorch, not a Tile program: write the layers in Tile, and give them the file, with `--weights`",
         ],
     ),
     (
@@ -137,13 +137,15 @@ pub const MISTAKES: &[Mistake] = &[
         "a program for weights",
         Net,
         "run net.tile --input Point=1,2 --weights net.tile",
-        &["net.tile: the name of a file of weights ends in .safetensors, .safetensors.index.json, .npz, .h5 or .hdf5"],
+        &[
+            "net.tile: the name of a file of weights ends in .safetensors, .safetensors.index.json, .npz, .pt, .pth, .h5 or .hdf5",
+        ],
     ),
     (
         "a model of PyTorch for weights",
         Net,
         "run net.tile --input Point=1,2 --weights model.pt",
-        &["model.pt: the name of a file of weights ends in .safetensors, .safetensors.index.json, .npz, .h5 or .hdf5"],
+        &["model.pt: this is not a valid file of PyTorch: it is damaged or cut off: invalid Zip archive"],
     ),
     ("data that are not there", Net, "train net.tile --data nothere", &["nothere: there is no such folder or file"]),
     (

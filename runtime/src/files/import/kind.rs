@@ -6,8 +6,8 @@ type Kind = (&'static [u8], &'static str, &'static str);
 const AS_WEIGHTS: &str = "give it to a program, with `--weights`";
 const AS_INPUT: &str = "give it to a program, with `--input X=FILE`";
 const AS_PICTURE: &str = "give it to a program, with `--input Image=FILE`, or with `tilec predict`";
-const FROM_TORCH: &str =
-    "write the layers in Tile, and save the weights with `safetensors.torch.save_file`, for `--weights`";
+const FROM_TORCH: &str = "write the layers in Tile, and give them the file, with `--weights`";
+const FROM_OLD_TORCH: &str = "write the layers in Tile, and save the weights again, with `torch.save(model.state_dict(), \"model.pt\")`, for `--weights`";
 const FROM_KERAS: &str =
     "write the layers in Tile, and save the weights with `model.save_weights(\"model.weights.h5\")`, for `--weights`";
 const AS_TEXT: &str = "save it as UTF-8";
@@ -19,8 +19,8 @@ const KINDS: &[Kind] = &[
     (b"\x89PNG", "a PNG picture", AS_PICTURE),
     (b"\xff\xd8\xff", "a JPEG picture", AS_PICTURE),
     (b"GIF8", "a GIF picture", "save it as .png, and give it to a program, with `--input Image=FILE`"),
-    (b"\x80\x02", "a pickle of Python, as old files of PyTorch", FROM_TORCH),
-    (b"\x80\x04", "a pickle of Python", FROM_TORCH),
+    (b"\x80\x02", "a pickle of Python, as old files of PyTorch", FROM_OLD_TORCH),
+    (b"\x80\x04", "a pickle of Python", FROM_OLD_TORCH),
     (b"\x08", "an ONNX model", "give it a name that ends in .onnx"),
     (b"\xff\xfe", "text in UTF-16", AS_TEXT),
     (b"\xfe\xff", "text in UTF-16", AS_TEXT),
