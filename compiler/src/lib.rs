@@ -15,6 +15,7 @@ pub mod interpret;
 pub mod kernel;
 pub mod lower;
 pub mod names;
+pub mod native;
 pub mod nest;
 #[cfg(feature = "onnx")]
 pub mod onnx;

@@ -3,14 +3,14 @@
 use super::attention::Attention;
 use super::loops::job::{Job, Position};
 use super::loops::reduction::Reduction;
+use super::loops::runner::Runner;
 use super::loops::scatter::Scatter;
-use super::loops::space::Space;
-use super::loops::tape::Tape;
 use super::memory::{Launch, Operand, Output, Register};
 use super::product::contraction::{Contraction, PackedRight};
 use super::product::direct::Direct;
 use super::product::winograd::Winograd;
 use std::fmt;
+use tile_compiler::native::{Space, Tape};
 use tile_compiler::nest::Nest;
 use tile_compiler::scalar::Program;
 
@@ -55,7 +55,7 @@ enum Way {
 /// A nest, analysed once for all its runs.
 pub struct Prepared {
     nest: Nest,
-    epilogue: Tape,
+    epilogue: Runner,
     way: Way,
     positions: Vec<Position>,
 }
@@ -77,10 +77,10 @@ impl Prepared {
         let free = Space::new(nest, 0..nest.free);
         let positions = (0..nest.outputs.len()).map(|output| Position::new(nest, output)).collect();
         if let Some(attention) = Attention::new(nest) {
-            let epilogue = Tape::new(nest, &Program::default(), &[], free, &[]);
+            let epilogue = Runner::new(Tape::new(nest, &Program::default(), &[], free, &[]));
             return Self { nest: nest.clone(), epilogue, way: Way::Attention(Box::new(attention)), positions };
         }
-        let epilogue = Tape::new(nest, &nest.epilogue, &nest.epilogue.results, free, &[]);
+        let epilogue = Runner::new(Tape::new(nest, &nest.epilogue, &nest.epilogue.results, free, &[]));
         let way = match (nest.aggregation, nest.accumulator()) {
             (Some(aggregation), Some(dtype)) => {
                 let winograd = if exact { None } else { Winograd::new(nest, kept) };

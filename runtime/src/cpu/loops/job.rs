@@ -1,8 +1,7 @@
 //! A run of a nest: its buffers, and the epilogue with which every implementation ends.
 
 use super::machine::{Machine, Sink};
-use super::space::{Lines, Space};
-use super::tape::{CHUNK, Tape};
+use super::runner::Runner;
 use crate::cpu::memory::{CACHES, Launch, Output, Shared, bytes_of, elements, elements_mut};
 use crate::cpu::threads::idle::Idle;
 use crate::cpu::threads::pool;
@@ -10,6 +9,7 @@ use crate::cpu::vector::number::Number;
 use crate::cpu::vector::strip::{self, Place};
 use std::ops::Range;
 use tile_compiler::affine::Affine;
+use tile_compiler::native::{CHUNK, Lines, Space};
 use tile_compiler::nest::Nest;
 use tile_compiler::scalar::Value;
 
@@ -47,7 +47,7 @@ impl Position {
 /// One run of a nest.
 pub struct Job<'a> {
     pub nest: &'a Nest,
-    pub epilogue: &'a Tape,
+    pub epilogue: &'a Runner,
     pub launch: Launch<'a>,
     outputs: &'a [Output<'a>],
     positions: &'a [Position],
@@ -63,7 +63,7 @@ impl<'a> Job<'a> {
     /// - The job runs once.
     pub unsafe fn new(
         nest: &'a Nest,
-        epilogue: &'a Tape,
+        epilogue: &'a Runner,
         launch: Launch<'a>,
         outputs: &'a [Output<'a>],
         positions: &'a [Position],
@@ -145,7 +145,7 @@ impl<'a> Job<'a> {
         let size = self.epilogue.dtype(result).size();
         let mut walker = epilogue.walker.clone();
         let values = epilogue.bytes(result);
-        lines.walk(&self.epilogue.space, &mut walker, places.start, places.len(), |piece| {
+        walker.walk(&self.epilogue.space, lines, places.start, places.len(), |piece| {
             let values = &values[piece.at * size..(piece.at + piece.length) * size];
             let step = lines.steps[0];
             let run = if step == 1 { piece.length } else { 1 };
@@ -175,7 +175,7 @@ impl<'a> Job<'a> {
         let (size, length) = (self.epilogue.dtype(result).size(), self.nest.row_length());
         let mut walker = epilogue.walker.clone();
         let (values, step) = epilogue.bytes_of_rows(result, length);
-        lines.walk(rows, &mut walker, places.start / length, places.len() / length, |piece| {
+        walker.walk(rows, lines, places.start / length, places.len() / length, |piece| {
             for row in 0..piece.length {
                 let at = piece.values[0] + row as i64 * lines.steps[0] - *first as i64;
                 let Ok(at) = usize::try_from(at) else { return };

@@ -12,14 +12,15 @@
 
 use super::job::{Job, parallel};
 use super::machine::Machine;
-use super::space::{Guards, Lines, Piece, Space};
-use super::tape::{ACCUMULATOR, CHUNK, Tape, WRITTEN};
+use super::runner::Runner;
+use super::walk::{Guards, Piece, Walker};
 use crate::cpu::memory::{Shared, bytes};
 use crate::cpu::vector::number::{Bool, Number, from_scalar, typed};
 use crate::cpu::vector::{self, Best};
 use std::ops::Range;
 use tile_compiler::dtype::DType;
 use tile_compiler::graph::Aggregation;
+use tile_compiler::native::{ACCUMULATOR, CHUNK, Lines, Space, Tape, WRITTEN};
 use tile_compiler::nest::Nest;
 
 /// The most partial results of blocks of a reduction that are kept at once.
@@ -33,7 +34,7 @@ pub struct Reduction {
     places: Space,
     points: Space,
     /// The nest's body, over the places if `across`, else over the points.
-    pub body: Tape,
+    pub body: Runner,
     across: bool,
 }
 
@@ -43,7 +44,7 @@ impl Reduction {
         let mut reduction = Self::across(nest, aggregation, dtype);
         let over_points = Tape::new(nest, &nest.body, &nest.body.results, reduction.points.clone(), &nest.guards);
         if cost(&over_points) < cost(&reduction.body) && aggregation != Aggregation::Assign {
-            (reduction.body, reduction.across) = (over_points, false);
+            (reduction.body, reduction.across) = (Runner::new(over_points), false);
         }
         reduction
     }
@@ -52,7 +53,7 @@ impl Reduction {
     pub fn across(nest: &Nest, aggregation: Aggregation, dtype: DType) -> Self {
         let places = Space::new(nest, 0..nest.free);
         let points = Space::new(nest, nest.reduction());
-        let body = Tape::new(nest, &nest.body, &nest.body.results, places.clone(), &nest.guards);
+        let body = Runner::new(Tape::new(nest, &nest.body, &nest.body.results, places.clone(), &nest.guards));
         Self { aggregation, dtype, places, points, body, across: true }
     }
 
@@ -275,7 +276,7 @@ pub struct Sums<'a, T> {
     run: &'a Run<'a, T>,
     machine: Machine<'a>,
     counting: Counting,
-    positions: super::space::Walker,
+    positions: Walker,
     position: Lines,
     block: Vec<T>,
     /// The results. Those of the arg forms are in `best`.
@@ -317,7 +318,7 @@ impl<'a, T: Number> Sums<'a, T> {
         total[..length].fill(run.identity);
         best.fill(run.nothing());
         for (number, point) in points.enumerate() {
-            space.locate(point, &mut machine.walker.point);
+            machine.walker.locate(space, point);
             machine.run(chunk.start, length);
             let counts = counting.of(machine, body, &chunk);
             let values = machine.value::<T>(body.results[0]);
@@ -326,8 +327,8 @@ impl<'a, T: Number> Sums<'a, T> {
                 Some(counts) => written.iter_mut().zip(counts).for_each(|(w, c)| w.0 |= c.0),
             }
             if run.arg() {
-                space.locate(point, &mut positions.point);
-                position.walk(places, positions, chunk.start, length, |piece| {
+                positions.locate(space, point);
+                positions.walk(places, position, chunk.start, length, |piece| {
                     for i in 0..piece.length {
                         let point = point_of(&piece, i, position.steps[0], values, counts);
                         best[piece.at + i].take(point, run.aggregation == Aggregation::ArgMax);
@@ -353,7 +354,7 @@ struct Fold<'a, T> {
     run: &'a Run<'a, T>,
     machine: Machine<'a>,
     counting: Counting,
-    positions: super::space::Walker,
+    positions: Walker,
     position: Lines,
 }
 
@@ -371,15 +372,15 @@ impl<'a, T: Number> Fold<'a, T> {
         let run = self.run;
         let Reduction { body, points: space, places, .. } = run.reduction;
         let Self { machine, counting, positions, position, .. } = self;
-        places.locate(place, &mut machine.walker.point);
-        places.locate(place, &mut positions.point);
+        machine.walker.locate(places, place);
+        positions.locate(places, place);
         let mut whole = run.nothing();
         for chunk in body.chunks(points) {
             machine.run(chunk.start, chunk.len());
             let counts = counting.of(machine, body, &chunk);
             let values = machine.value::<T>(body.results[0]);
             if run.arg() {
-                position.walk(space, positions, chunk.start, chunk.len(), |piece| {
+                positions.walk(space, position, chunk.start, chunk.len(), |piece| {
                     for i in 0..piece.length {
                         whole = run.combine(whole, point_of(&piece, i, position.steps[0], values, counts));
                     }

@@ -10,21 +10,21 @@
 use super::job::{Job, parallel};
 use super::machine::Machine;
 use super::reduction::{Reduction, Run, Sums, cost};
-use super::space::Space;
-use super::tape::{ACCUMULATOR, Tape, WRITTEN};
+use super::runner::Runner;
 use crate::cpu::memory::{Launch, bytes};
 use crate::cpu::vector::number::{Bool, Number, from_scalar, typed};
 use std::ops::Range;
 use tile_compiler::affine::Affine;
 use tile_compiler::dtype::DType;
 use tile_compiler::graph::Aggregation;
+use tile_compiler::native::{ACCUMULATOR, Space, Tape, WRITTEN};
 use tile_compiler::nest::{Leaf, Nest};
 use tile_compiler::scalar::{BinaryOp, Inst, Program, Value};
 
 /// A nest of this kind, ready to run.
 pub struct Scatter {
     /// For each point, the index on one of the free axes at which the point counts.
-    key: Tape,
+    key: Runner,
     /// The nest without that condition.
     reduction: Reduction,
     /// The extent of that axis, and the number of places from one index to the next.
@@ -51,6 +51,7 @@ impl Scatter {
             rest.body.results.push(counts);
         }
         let key = Tape::new(nest, &nest.body, &[key], Space::new(nest, nest.reduction()), &nest.guards);
+        let key = Runner::new(key);
         let reduction = Reduction::across(&rest, aggregation, dtype);
         let rows = nest.axes[axis].extent;
         let row: usize = nest.axes[axis + 1..nest.free].iter().map(|axis| axis.extent).product();
@@ -128,7 +129,7 @@ struct Lists {
 }
 
 impl Lists {
-    fn new(key: &Tape, rows: usize, launch: Launch) -> Self {
+    fn new(key: &Runner, rows: usize, launch: Launch) -> Self {
         let mut named: Vec<Option<usize>> = Vec::with_capacity(key.points());
         let mut machine = key.machine(launch);
         let value = key.results[0];

@@ -12,14 +12,15 @@ use super::gemm::{
 use super::places::{gathered, is_whole, locate, size};
 use crate::cpu::loops::job::Job;
 use crate::cpu::loops::machine::Machine;
-use crate::cpu::loops::space::{Guards, Space};
-use crate::cpu::loops::tape::{CHUNK, Tape};
+use crate::cpu::loops::runner::Runner;
+use crate::cpu::loops::walk::Guards;
 use crate::cpu::memory::{Launch, Operand, Register, bytes_of, elements};
 use crate::cpu::threads::idle::Idle;
 use crate::cpu::vector::number::{Bool, Number};
 use std::ops::Range;
 use tile_compiler::affine::Affine;
 use tile_compiler::dtype::DType;
+use tile_compiler::native::{CHUNK, Space, Tape};
 use tile_compiler::nest::{Leaf, Nest, Roles};
 use tile_compiler::scalar::{Inst, Value};
 
@@ -73,7 +74,7 @@ enum Side {
 
 /// An operand that a program computes, along the reduction.
 struct Computed {
-    tape: Tape,
+    tape: Runner,
     /// The guards. Elements where one fails are 0.
     guards: Vec<Affine>,
     batch: Vec<usize>,
@@ -247,7 +248,7 @@ impl Side {
             return Side::Gathered { operand: load.operand, places: Box::new(places), whole };
         }
         let space = Space::new(nest, nest.reduction());
-        let tape = Tape::new(nest, &nest.body, &[value], space, guards);
+        let tape = Runner::new(Tape::new(nest, &nest.body, &[value], space, guards));
         let [batch, outer, _] = axes.map(<[usize]>::to_vec);
         let operands = tape.operands().collect();
         Side::Computed(Box::new(Computed { tape, guards: guards.to_vec(), batch, outer, operands }))

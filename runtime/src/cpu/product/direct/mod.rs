@@ -11,13 +11,13 @@ mod kernel;
 mod tile;
 
 use crate::cpu::loops::job::{Job, parallel};
-use crate::cpu::loops::tape::{ACCUMULATOR, CHUNK, WRITTEN};
 use crate::cpu::vector::number::Bool;
 use kernel::{Form, Tap};
 use tile::Tile;
 use tile_compiler::affine::Affine;
 use tile_compiler::dtype::DType;
 use tile_compiler::graph::Aggregation;
+use tile_compiler::native::{ACCUMULATOR, CHUNK, WRITTEN};
 use tile_compiler::nest::{Leaf, Load, Nest};
 use tile_compiler::scalar::{BinaryOp, Inst};
 

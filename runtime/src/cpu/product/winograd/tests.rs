@@ -1,13 +1,13 @@
 use super::*;
 use crate::cpu::loops::job::Position;
-use crate::cpu::loops::space::Space;
-use crate::cpu::loops::tape::Tape;
+use crate::cpu::loops::runner::Runner;
 use crate::cpu::memory::{Output as Written, elements_mut};
 use crate::cpu::vector::emulated::Emulated;
 use proptest::prelude::*;
 use tile_compiler::affine::Affine;
 use tile_compiler::dtype::DType;
 use tile_compiler::graph::Aggregation;
+use tile_compiler::native::{Space, Tape};
 use tile_compiler::nest::{Axis, Leaf, Load, Output};
 use tile_compiler::scalar::{BinaryOp, Inst, Program, Value};
 use tile_compiler::tensor::TensorType;
@@ -215,6 +215,7 @@ fn run(nest: &Nest, transforms: Transforms, operands: &[&[f32]], ahead: bool) ->
     let mut result = Register::zeroed(nest.places() * size_of::<f32>());
     let outputs = [Written::new(result.elements_mut(), 0)];
     let epilogue = Tape::new(nest, &nest.epilogue, &nest.epilogue.results, Space::new(nest, 0..nest.free), &[]);
+    let epilogue = Runner::new(epilogue);
     let positions = [Position::new(nest, 0)];
     // SAFETY: the output is borrowed here alone, and each place has a position of its own.
     let job = unsafe { Job::new(nest, &epilogue, launch, &outputs, &positions) };
