@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod affine;
+pub mod cursor;
 pub mod dtype;
 #[cfg(feature = "emit")]
 pub mod emit;
