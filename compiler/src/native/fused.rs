@@ -3,7 +3,7 @@
 //!
 //! Always true: it computes what the program says, operation by operation, in its order.
 
-use crate::dtype::DType;
+use crate::dtype::{DType, Scalar};
 use crate::scalar::{BinaryOp, Value};
 
 use super::step::Action;
@@ -19,12 +19,13 @@ pub enum Term {
 }
 
 /// An epilogue of this form.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fused {
     /// The terms a, s, t and u.
     pub terms: [Option<Term>; 4],
-    pub low: Option<f32>,
-    pub high: Option<f32>,
+    /// The bounds, of type f32.
+    pub low: Option<Scalar>,
+    pub high: Option<Scalar>,
 }
 
 /// The positions in the form, in order.
@@ -71,8 +72,8 @@ impl Fused {
                 _ => return None,
             };
             match place {
-                LOW => fused.low = Some(constant?.to_f64() as f32),
-                HIGH => fused.high = Some(constant?.to_f64() as f32),
+                LOW => fused.low = Some(constant?),
+                HIGH => fused.high = Some(constant?),
                 _ => fused.terms[place] = Some(kept.or(loaded)?),
             }
             if op == BinaryOp::Sub {

@@ -8,7 +8,7 @@ use super::chain::Chain;
 use super::space::{Lines, Space};
 
 /// A load, as lines through the space.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reader {
     pub operand: usize,
     pub offset: Lines,
@@ -31,7 +31,7 @@ impl Reader {
 }
 
 /// The action of a step, on values of the program.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     Load(Box<Reader>),
     Index(Box<Lines>),
@@ -60,7 +60,7 @@ impl Action {
 }
 
 /// A step of a tape: one instruction, or a chain of several.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     pub value: Value,
     pub register: usize,

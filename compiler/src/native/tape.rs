@@ -40,12 +40,12 @@ pub const ACCUMULATOR: usize = 0;
 pub const WRITTEN: usize = 1;
 
 /// A program over one space of a nest.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tape {
     pub space: Space,
     /// The steps that run for each chunk.
     pub steps: Vec<Step>,
-    /// The number of instructions in `steps`.
+    /// The number of instructions in `steps`, for estimates of work.
     pub operations: usize,
     /// The step of the chain with the most work, which hides the latency of prefetches.
     pub longest_chain: Option<usize>,
@@ -253,28 +253,10 @@ impl Tape {
         self.dtypes[value]
     }
 
-    /// Returns the number of instructions run for each chunk, for estimates of work.
-    pub fn len(&self) -> usize {
-        self.operations
-    }
-
-    /// Returns the number of points of its space.
-    pub fn points(&self) -> usize {
-        self.space.size
-    }
-
     /// Returns the nest's operands that it reads.
     pub fn operands(&self) -> impl Iterator<Item = usize> + '_ {
         self.steps.iter().chain(self.steady.iter().map(|(step, _)| step)).filter_map(|step| match &step.action {
             Action::Load(reader) => Some(reader.operand),
-            _ => None,
-        })
-    }
-
-    /// For each load, the elements between neighbours and the length of a piece.
-    pub fn strides(&self) -> impl Iterator<Item = (i64, usize)> + '_ {
-        self.steps.iter().filter_map(|step| match &step.action {
-            Action::Load(reader) => Some((reader.offset.steps[0], reader.offset.run)),
             _ => None,
         })
     }

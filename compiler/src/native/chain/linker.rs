@@ -25,8 +25,10 @@ pub fn link(steps: &[Step], known: Known, later: &HashSet<Value>) -> Step {
         number += linker.multiply_add(number).or_else(|| linker.rotate(number)).unwrap_or_else(|| linker.one(step));
     }
     let moves = linker.with_stores();
-    let mut registers: Vec<(Value, usize)> = steps.iter().map(|step| (step.value, step.register)).collect();
-    let (value, register) = registers[registers.len() - 1];
+    let Step { value, register, .. } = steps[steps.len() - 1];
+    let stored: HashSet<Value> = moves.iter().filter_map(Move::stored).collect();
+    let registers = steps.iter().map(|step| (step.value, step.register));
+    let mut registers: Vec<(Value, usize)> = registers.filter(|(value, _)| stored.contains(value)).collect();
     registers.sort_unstable();
     Step { value, register, action: Action::Chain(Box::new(Chain { from, moves, registers })) }
 }

@@ -39,12 +39,12 @@ pub enum Move {
 }
 
 /// Several consecutive steps of a tape.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chain {
     /// The initial value of `x`.
     pub from: Value,
     pub moves: Vec<Move>,
-    /// The registers of the chain's values, ordered by value.
+    /// The registers of the values that the chain stores, ordered by value.
     pub registers: Vec<(Value, usize)>,
 }
 
@@ -202,6 +202,14 @@ pub(super) fn lodgers(steps: &[Step], results: &[Value], dtypes: &[DType]) -> Ve
 }
 
 impl Move {
+    /// Returns the value that it stores.
+    pub fn stored(&self) -> Option<Value> {
+        match *self {
+            Move::Compare(.., value) | Move::Keep(value) | Move::Aggregate(_, value) => Some(value),
+            Move::Apply(..) | Move::Divide(_) | Move::Replace { .. } => None,
+        }
+    }
+
     /// Returns the values that it reads from memory.
     pub fn reads(&self) -> impl Iterator<Item = Value> + use<> {
         let values = match *self {

@@ -1,6 +1,7 @@
 //! Execution of fused epilogues: one pass over the accumulated values of a chunk.
 
 use crate::cpu::vector::level::{self, Level, level};
+use tile_compiler::dtype::Scalar;
 use tile_compiler::native::Fused;
 
 /// Computes `out` from `x`. The terms are those of the form, each at least as long as `out`.
@@ -11,7 +12,8 @@ pub fn apply(fused: &Fused, x: &[f32], terms: [Option<&[f32]>; 4], out: &mut [f3
     let n = out.len();
     let x = &x[..n];
     let terms = terms.map(|term| term.map_or(x, |term| &term[..n]));
-    let bounds = [fused.low.unwrap_or(f32::NEG_INFINITY), fused.high.unwrap_or(f32::INFINITY)];
+    let bound = |bound: Option<Scalar>, none: f32| bound.map_or(none, |bound| bound.to_f64() as f32);
+    let bounds = [bound(fused.low, f32::NEG_INFINITY), bound(fused.high, f32::INFINITY)];
     match level() {
         Level::Baseline => BASELINE[form](x, terms, bounds, out),
         #[cfg(target_arch = "aarch64")]

@@ -5,7 +5,7 @@ use crate::cpu::vector::number::Bool;
 use std::ops::Range;
 use tile_compiler::affine::Affine;
 use tile_compiler::native::{Lines, Space};
-use tile_compiler::nest::{Derived, Nest};
+use tile_compiler::nest::Derived;
 
 /// A piece, with the values of the expressions at its start.
 pub struct Piece<'a> {
@@ -148,32 +148,25 @@ fn bounds_over(space: &Space, start: usize, length: usize, bounds: &mut Vec<(i64
     }
 }
 
-/// Guards over one space: expressions that must be at least 0.
-pub struct Guards {
-    space: Space,
-    lines: Lines,
-}
-
-impl Guards {
-    /// Creates guards over the variables of the nest.
-    pub fn new(nest: &Nest, space: Space, guards: &[Affine]) -> Self {
-        Self { lines: Lines::new(nest, &space, guards), space }
+/// Returns whether all guards hold at every point of the chunk. If not, sets `holds` to say where
+/// they do.
+pub fn guards_hold(
+    space: &Space,
+    guards: &Lines,
+    walker: &mut Walker,
+    chunk: &Range<usize>,
+    holds: &mut [Bool],
+) -> bool {
+    let (start, length) = (chunk.start, chunk.len());
+    if walker.all_hold(space, guards, start, length) {
+        return true;
     }
-
-    /// Returns whether all guards hold at every point of the chunk. If not, sets `holds` to say
-    /// where they do.
-    pub fn hold(&self, walker: &mut Walker, chunk: &Range<usize>, holds: &mut [Bool]) -> bool {
-        let (start, length) = (chunk.start, chunk.len());
-        if walker.all_hold(&self.space, &self.lines, start, length) {
-            return true;
-        }
-        holds[..length].fill(Bool(0));
-        walker.walk(&self.space, &self.lines, start, length, |piece| {
-            let part = piece.where_at_least_zero(0, &self.lines.steps);
-            holds[piece.at..][part].fill(Bool(1));
-        });
-        false
-    }
+    holds[..length].fill(Bool(0));
+    walker.walk(space, guards, start, length, |piece| {
+        let part = piece.where_at_least_zero(0, &guards.steps);
+        holds[piece.at..][part].fill(Bool(1));
+    });
+    false
 }
 
 /// Returns the part of `range` where `value + i * step >= 0`.
