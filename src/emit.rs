@@ -9,7 +9,6 @@ use clap::ValueEnum;
 use tile_compiler::dtype::DType;
 use tile_compiler::emit::{Target, write};
 use tile_compiler::graph::Graph;
-use tile_compiler::kernel::Kernel;
 use tile_compiler::lower::{Binding, Bindings, Targets, lower, train};
 use tile_compiler::passes::narrow;
 use tile_compiler::pipeline::{self, Options};
@@ -288,12 +287,17 @@ fn nests(plan: &Plan) -> Vec<Listing> {
     plan.routines.iter().map(nest).collect()
 }
 
-/// Lists every kernel. A profile without kernels lists the loop nests that its device runs instead.
+/// Lists every kernel or native program. A generator of random numbers on a processor has neither,
+/// and is listed as itself.
 fn kernels(plan: &Plan) -> Vec<Listing> {
     let kernel = |routine: &Routine| Listing {
         kind: "kernels",
         file: format!("{}.kernel", routine.name),
-        text: routine.kernel.as_ref().map_or_else(|| routine.to_string(), Kernel::to_string),
+        text: match (&routine.kernel, &routine.native) {
+            (Some(kernel), _) => kernel.to_string(),
+            (None, Some(program)) => program.to_string(),
+            (None, None) => routine.to_string(),
+        },
         binary: None,
     };
     plan.routines.iter().map(kernel).collect()

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod affine;
+pub mod cursor;
 pub mod dtype;
 #[cfg(feature = "emit")]
 pub mod emit;
@@ -15,6 +16,7 @@ pub mod interpret;
 pub mod kernel;
 pub mod lower;
 pub mod names;
+pub mod native;
 pub mod nest;
 #[cfg(feature = "onnx")]
 pub mod onnx;

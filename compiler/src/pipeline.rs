@@ -7,7 +7,7 @@ use crate::fusion::{Groups, attend, finish_rows, fuse, merge};
 use crate::graph::Graph;
 use crate::nest::Nest;
 use crate::passes::{dead, exchange, fold, hoist, integers, join, layout, settle, share, stretch};
-use crate::plan::{Draft, Plan, PlanError, Scheduled, divide, kernels, memory, nests, overwrite, schedules};
+use crate::plan::{Draft, Plan, PlanError, Scheduled, divide, keep, kernels, memory, nests, overwrite, schedules};
 use crate::profile::{Execution, Profile};
 use crate::schedule::{self, Tuned};
 
@@ -90,6 +90,7 @@ fn planned(graph: &Graph, profile: &Profile, options: &Options) -> Result<Plan, 
     if options.updates {
         draft = stage("overwrite", overwrite(draft), Draft::verify);
     }
+    let draft = stage("keep", keep(draft), Draft::verify);
     let scheduled = stage("schedules", schedules(draft, &options.tuned)?, Scheduled::verify);
     let plan = stage("kernels", kernels(scheduled)?, Plan::verify_kernels);
     Ok(stage("memory", memory(plan, &graph.budget)?, Plan::verify))

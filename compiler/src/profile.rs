@@ -38,6 +38,22 @@ pub struct Profile {
     /// The matrix products that subgroups can compute, with sums in f32.
     pub matrices: Vec<MatrixUnit>,
     pub rates: Rates,
+    pub processor: Processor,
+}
+
+/// The properties of a processor that decide native programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Processor {
+    /// Bytes of the second-level cache of one core, and of the last-level cache.
+    pub second_cache: usize,
+    pub last_cache: usize,
+    /// True if sums of products are computed term by term.
+    pub exact: bool,
+}
+
+impl Processor {
+    /// A usual processor.
+    pub const USUAL: Processor = Processor { second_cache: 512 << 10, last_cache: 32 << 20, exact: false };
 }
 
 /// A product of square matrices that all invocations of a subgroup compute together.
@@ -104,6 +120,7 @@ impl Profile {
             subgroups: false,
             matrices: Vec::new(),
             rates: Rates::GPU,
+            processor: Processor::USUAL,
         }
     }
 
@@ -152,6 +169,7 @@ impl Profile {
                 cache_bytes: 1e6,
                 launch: 0.0,
             },
+            processor: Processor::USUAL,
         }
     }
 

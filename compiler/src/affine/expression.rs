@@ -39,11 +39,13 @@ impl Affine {
     }
 
     /// Returns the terms, sorted by variable, with nonzero coefficients.
+    #[inline]
     pub fn terms(&self) -> &[(usize, i64)] {
         &self.terms
     }
 
     /// Returns the constant term.
+    #[inline]
     pub fn offset(&self) -> i64 {
         self.constant
     }

@@ -24,7 +24,6 @@ pub mod scan;
 pub mod text;
 mod verify;
 
-pub use parse::ParseError;
 pub use scan::Scan;
 pub use verify::PRNG_SHAPE;
 

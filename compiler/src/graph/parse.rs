@@ -7,86 +7,22 @@ use std::sync::Arc;
 use super::text::{is_plain, usual_operand};
 use super::{Access, Aggregation, Contraction, ContractionLeaf, Graph, Index, IndexRange, NodeId, Op, Origin, Scan};
 use crate::affine::Affine;
+use crate::cursor::{Cursor, ParseError, Parsed};
 use crate::dtype::{DType, Scalar};
 use crate::scalar::{BinaryOp, Inst, Program, UnaryOp, Value};
 use crate::tensor::TensorType;
 
-/// The line and reason of a syntax error.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: {message}")]
-pub struct ParseError {
-    /// Line number, from 1, at which reading stopped.
-    pub line: usize,
-    /// One sentence.
-    pub message: String,
-}
-
 impl Graph {
     /// Reads the text form. The graph is not verified.
     pub fn parse(text: &str) -> Result<Graph, ParseError> {
-        let mut cursor = Cursor { rest: text };
-        cursor.whole().map_err(|message| {
-            let line = 1 + text[..text.len() - cursor.rest.len()].matches('\n').count();
-            ParseError { line, message }
-        })
+        Cursor::read(text, Cursor::whole)
     }
-}
-
-type Parsed<T> = Result<T, String>;
-
-struct Cursor<'a> {
-    rest: &'a str,
 }
 
 /// The nodes read so far, by number.
 type Numbers = HashMap<usize, NodeId>;
 
 impl<'a> Cursor<'a> {
-    /// Consumes leading spaces, then the longest run of characters that pass, and returns the run.
-    fn take(&mut self, pass: impl Fn(char) -> bool) -> &'a str {
-        self.rest = self.rest.trim_start();
-        let (taken, rest) = self.rest.split_at(self.rest.find(|c| !pass(c)).unwrap_or(self.rest.len()));
-        self.rest = rest;
-        taken
-    }
-
-    fn eat(&mut self, text: &str) -> bool {
-        let rest = self.rest.trim_start().strip_prefix(text);
-        self.rest = rest.unwrap_or(self.rest);
-        rest.is_some()
-    }
-
-    fn expect(&mut self, text: &str) -> Parsed<()> {
-        if self.eat(text) { Ok(()) } else { Err(format!("expected `{text}` at {}", self.here())) }
-    }
-
-    /// Returns the next characters, for messages.
-    fn here(&self) -> String {
-        let next: String = self.rest.trim_start().chars().take_while(|&c| c != '\n').take(20).collect();
-        if next.is_empty() { "the end".into() } else { format!("`{next}`") }
-    }
-
-    fn word(&mut self) -> &'a str {
-        self.take(|c| c.is_alphanumeric() || c == '_')
-    }
-
-    fn number<T: std::str::FromStr>(&mut self) -> Parsed<T> {
-        let here = self.here();
-        self.take(|c| c.is_ascii_digit() || c == '-').parse().map_err(|_| format!("expected an integer at {here}"))
-    }
-
-    /// Reads `item`s separated by commas, up to and including `end`.
-    fn list<T>(&mut self, end: &str, mut item: impl FnMut(&mut Self) -> Parsed<T>) -> Parsed<Vec<T>> {
-        let mut items = Vec::new();
-        while !self.eat(end) {
-            if !items.is_empty() {
-                self.expect(",")?;
-            }
-            items.push(item(self)?);
-        }
-        Ok(items)
-    }
-
     fn name(&mut self) -> Parsed<String> {
         if !self.eat("\"") {
             return match self.take(is_plain) {
@@ -119,11 +55,6 @@ impl<'a> Cursor<'a> {
         numbers.get(&number).copied().ok_or_else(|| format!("%{number} is not computed before it is used"))
     }
 
-    fn dtype(&mut self) -> Parsed<DType> {
-        let name = self.word();
-        DType::parse(name).ok_or_else(|| format!("`{name}` is not an element type"))
-    }
-
     fn ty(&mut self) -> Parsed<TensorType> {
         self.expect(":")?;
         let dtype = self.dtype()?;
@@ -131,15 +62,10 @@ impl<'a> Cursor<'a> {
         Ok(TensorType { dtype, shape: self.list("]", Self::number)? })
     }
 
-    /// Returns the text of a scalar. It is parsed once the type is known.
-    fn scalar(&mut self) -> Parsed<&'a str> {
-        Ok(self.take(|c| c.is_alphanumeric() || matches!(c, '.' | '-' | '+')))
-    }
-
     fn whole(&mut self) -> Parsed<Graph> {
         let graph = self.graph()?;
-        self.rest = self.rest.trim_start();
-        if self.rest.is_empty() { Ok(graph) } else { Err(format!("expected a node at {}", self.here())) }
+        self.end("a node")?;
+        Ok(graph)
     }
 
     fn graph(&mut self) -> Parsed<Graph> {

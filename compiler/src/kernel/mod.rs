@@ -36,7 +36,6 @@ mod types;
 mod verify;
 
 pub use build::Builder;
-pub use parse::ParseError;
 pub use types::{is_native_binary, is_native_unary};
 pub use verify::Invalid;
 

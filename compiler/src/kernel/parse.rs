@@ -4,17 +4,9 @@ use std::collections::HashMap;
 
 use super::text::{LANES, MULTIPLICATIVE, infix};
 use super::{Access, Buffer, Builtin, Expr, Kernel, Matrix, Place, Role, Shared, Stmt, Type, Variable, VariableId};
+use crate::cursor::ParseError;
 use crate::dtype::{DType, Scalar};
 use crate::scalar::{BinaryOp, UnaryOp};
-
-/// The line and reason of a syntax error.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: {message}")]
-pub struct ParseError {
-    /// Line number, from 1.
-    pub line: usize,
-    pub message: String,
-}
 
 impl Type {
     /// Reads a type as it prints: `f32`, `f32x4`.

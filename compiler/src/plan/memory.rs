@@ -17,21 +17,8 @@ pub(crate) fn memory(mut plan: Plan, budget: &Budget) -> Result<Plan, PlanError>
     // Each temporary looks for a free slot.
     let counted = budget.spend(buffers * buffers / 128);
     counted.map_err(|exceeded| PlanError::Exceeded { value: plan.name.clone(), exceeded })?;
-    keep(&mut plan);
     assign_slots(&mut plan);
     Ok(plan)
-}
-
-/// Marks the prelude's results that runs read as kept.
-fn keep(plan: &mut Plan) {
-    let mut read = vec![false; plan.buffers.len()];
-    plan.steps.iter().flat_map(|step| &step.operands).for_each(|&id| read[id] = true);
-    plan.all_loops().flat_map(|around| &around.carries).for_each(|carry| read[carry.first] = true);
-    for &id in plan.prelude.iter().flat_map(|step| &step.outputs) {
-        if read[id] && matches!(plan.buffers[id].content, Content::Temporary { .. }) {
-            plan.buffers[id].content = Content::Kept;
-        }
-    }
 }
 
 /// Assigns a slot to every temporary, and sets the plan's slot sizes.

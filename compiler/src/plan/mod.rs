@@ -2,7 +2,8 @@
 //! decisions left to make.
 //!
 //! Steps run in order. Each applies a routine to buffers. A routine is a nest with its schedule
-//! and, for shader profiles, the kernel to launch. Steps that compute the same share a routine.
+//! and the kernel to launch, or the native program to run. Steps that compute the same share a
+//! routine, unless other native programs are best for them.
 //! Each buffer has a content; a temporary names its slot of memory, which temporaries with disjoint
 //! lifetimes share.
 //!
@@ -19,7 +20,7 @@
 //!   step writes.
 //! - Every other buffer is written by one step, or by the steps that write a carry that it holds.
 //! - No step reads a buffer that it writes, or one that an earlier step has overwritten.
-//! - Routines have distinct names and distinct work.
+//! - Routines have distinct names, and distinct work or native programs.
 //! - Two temporaries in one slot are never alive at the same time.
 
 mod cost;
@@ -28,6 +29,7 @@ mod draft;
 mod error;
 mod explain;
 mod flow;
+mod keep;
 mod launches;
 mod memory;
 mod nests;
@@ -45,6 +47,7 @@ pub(crate) use divide::divide;
 pub(crate) use draft::Draft;
 pub use error::PlanError;
 pub use explain::Explanation;
+pub(crate) use keep::keep;
 pub use launches::Launch;
 pub(crate) use memory::memory;
 pub(crate) use nests::nests;
@@ -52,9 +55,11 @@ pub(crate) use overwrite::overwrite;
 pub(crate) use routines::{Scheduled, kernels, schedules};
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::dtype::DType;
 use crate::kernel::Kernel;
+use crate::native::NativeProgram;
 use crate::nest::Nest;
 use crate::profile::Profile;
 use crate::schedule::{Choice, Schedule};
@@ -148,6 +153,8 @@ pub struct Routine {
     pub choice: Choice,
     /// The kernel, for shader profiles. It binds the buffers of [`Routine::bound`].
     pub kernel: Option<Kernel>,
+    /// The native program of a nest, for profiles of processors.
+    pub native: Option<Arc<NativeProgram>>,
 }
 
 impl Routine {
@@ -204,6 +211,18 @@ pub struct Loop {
     pub carries: Vec<Carry>,
     /// The loops within this one, in the order of their steps.
     pub loops: Vec<Loop>,
+}
+
+impl Loop {
+    /// Returns the loops and those within them, each before the loops within it.
+    fn all(loops: &[Loop]) -> impl Iterator<Item = &Loop> {
+        let mut pending: Vec<&Loop> = loops.iter().collect();
+        std::iter::from_fn(move || {
+            let around = pending.pop()?;
+            pending.extend(&around.loops);
+            Some(around)
+        })
+    }
 }
 
 /// A value that each turn of a loop changes. Two buffers alternate, so that a turn reads the old
@@ -268,12 +287,7 @@ impl Plan {
 
     /// Returns every loop, each before the loops within it.
     pub fn all_loops(&self) -> impl Iterator<Item = &Loop> {
-        let mut pending: Vec<&Loop> = self.loops.iter().collect();
-        std::iter::from_fn(move || {
-            let around = pending.pop()?;
-            pending.extend(&around.loops);
-            Some(around)
-        })
+        Loop::all(&self.loops)
     }
 
     /// Returns what the caller gives: the inputs, then the weights.

@@ -2,13 +2,15 @@
 //! same share a routine.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
+use crate::native::NativeProgram;
 use crate::nest::Nest;
 use crate::profile::{Execution, Profile};
-use crate::schedule::{self, Choice, ScheduleError, Tuned};
+use crate::schedule::{self, Choice, Schedule, ScheduleError, Tuned};
 
 use super::draft::{Draft, DraftStep, Names, Source};
-use super::{Plan, PlanError, Routine, RoutineId, Step, Work};
+use super::{Content, Plan, PlanError, Routine, RoutineId, Step, Work};
 
 /// Units of work for a new routine, and for each instruction of its nest.
 const ROUTINE_UNITS: u64 = 500;
@@ -29,7 +31,9 @@ pub(crate) fn schedules<'g>(mut draft: Draft<'g>, tuned: &Tuned) -> Result<Sched
         tuned,
         all: Vec::new(),
         sources: Vec::new(),
+        kept: kept(&draft),
         by_work: HashMap::new(),
+        of_work: HashMap::new(),
         names: Names::default(),
     };
     let prelude = prelude.into_iter().map(|step| routines.step(step)).collect::<Result<_, PlanError>>()?;
@@ -49,6 +53,14 @@ pub(crate) fn schedules<'g>(mut draft: Draft<'g>, tuned: &Tuned) -> Result<Sched
         updates: draft.updates,
     };
     Ok(Scheduled { plan, sources: routines.sources })
+}
+
+/// Returns for each buffer whether its value seldom changes from run to run.
+fn kept(draft: &Draft) -> Vec<bool> {
+    let is_kept = |content: &Content| matches!(content, Content::Weight | Content::Constant(_) | Content::Kept);
+    let mut kept: Vec<bool> = draft.buffers.iter().map(|buffer| is_kept(&buffer.content)).collect();
+    draft.updates.iter().for_each(|(weight, _)| kept[draft.weights[*weight].buffer] = false);
+    kept
 }
 
 /// Writes the kernel of each routine, for profiles that have kernels.
@@ -77,22 +89,35 @@ struct Routines<'a, 'g> {
     tuned: &'a Tuned,
     all: Vec<Routine>,
     sources: Vec<Source<'g>>,
-    /// The routine for each work. The keys have no names.
-    by_work: HashMap<Work, RoutineId>,
+    /// For each buffer, whether its value seldom changes.
+    kept: Vec<bool>,
+    /// The routine for each work and, for native programs, which operands are kept. The keys have
+    /// no names.
+    by_work: HashMap<(Work, Vec<bool>), RoutineId>,
+    /// The routines for each work.
+    of_work: HashMap<Work, Vec<RoutineId>>,
     names: Names,
 }
 
 impl<'g> Routines<'_, 'g> {
     fn step(&mut self, step: DraftStep<'g>) -> Result<Step, PlanError> {
         let DraftStep { values, fused, routine, work, operands, outputs, source } = step;
-        let routine = self.routine(source, &routine, work)?;
+        let is_native = self.profile.execution == Execution::Native && matches!(work, Work::Nest(_));
+        let kept = if is_native { operands.iter().map(|&id| self.kept[id]).collect() } else { Vec::new() };
+        let routine = self.routine(source, &routine, work, kept)?;
         Ok(Step { values, fused, routine, operands, outputs })
     }
 
-    /// Returns a routine that does `work`: an existing one, or else a new one with a name like
-    /// `name`.
-    fn routine(&mut self, source: Source<'g>, name: &str, mut work: Work) -> Result<RoutineId, PlanError> {
-        let key = work.anonymous();
+    /// Returns a routine that does `work` on operands of which these are `kept`: an existing one,
+    /// or else a new one with a name like `name`.
+    fn routine(
+        &mut self,
+        source: Source<'g>,
+        name: &str,
+        mut work: Work,
+        kept: Vec<bool>,
+    ) -> Result<RoutineId, PlanError> {
+        let key = (work.anonymous(), kept);
         if let Some(&known) = self.by_work.get(&key) {
             return Ok(known);
         }
@@ -102,19 +127,41 @@ impl<'g> Routines<'_, 'g> {
         };
         let counted = source.graph.budget.spend(ROUTINE_UNITS + INSTRUCTION_UNITS * instructions as u64);
         counted.map_err(|exceeded| source.exceeded(exceeded))?;
-        let name = self.names.unique(name);
-        let (mut schedule, mut choice) = (None, Choice::Predicted);
-        if let Work::Nest(nest) = &mut work {
-            nest.name.clone_from(&name);
+        let (mut schedule, mut choice, mut native) = (None, Choice::Predicted, None);
+        if let Work::Nest(nest) = &work {
             nest.verify()?;
             check_limits(source, nest, self.profile)?;
-            let (chosen, how) = self.tuned.choose(nest, self.profile);
-            (schedule, choice) = (Some(chosen), how);
+            match self.profile.execution {
+                Execution::Native => {
+                    let program = NativeProgram::new(nest, self.profile, &|operand| key.1[operand]);
+                    let others = self.of_work.get(&key.0).into_iter().flatten();
+                    let is_same = |id: &&RoutineId| self.all[**id].native.as_ref().is_some_and(|n| n.equals(&program));
+                    if let Some(&same) = others.into_iter().find(is_same) {
+                        self.by_work.insert(key, same);
+                        return Ok(same);
+                    }
+                    schedule = Some(Schedule::Native(program.method()));
+                    native = Some(program);
+                }
+                Execution::Shader => {
+                    let (chosen, how) = self.tuned.choose(nest, self.profile);
+                    (schedule, choice) = (Some(chosen), how);
+                }
+            }
         }
-        self.all.push(Routine { name, work, schedule, choice, kernel: None });
+        let name = self.names.unique(name);
+        if let Work::Nest(nest) = &mut work {
+            nest.name.clone_from(&name);
+        }
+        if let Some(program) = &mut native {
+            program.name.clone_from(&name);
+        }
+        let number = self.all.len();
+        self.all.push(Routine { name, work, schedule, choice, kernel: None, native: native.map(Arc::new) });
         self.sources.push(source);
-        self.by_work.insert(key, self.all.len() - 1);
-        Ok(self.all.len() - 1)
+        self.of_work.entry(key.0.clone()).or_default().push(number);
+        self.by_work.insert(key, number);
+        Ok(number)
     }
 }
 

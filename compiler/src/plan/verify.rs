@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use crate::profile::Execution;
 
 use super::flow::{Binding, Flow};
-use super::{BufferId, Content, Launch, Loop, Plan, Step, Work};
+use super::{BufferId, Content, Launch, Loop, Plan, Routine, Step, Work};
 
 impl Plan {
     /// Checks the invariants that the [module documentation](super) states, and every nest and
@@ -18,11 +18,17 @@ impl Plan {
     /// Checks all but kernels and slots.
     pub(super) fn verify_routines(&self) -> Result<(), String> {
         let mut names = HashSet::new();
-        let mut works = HashSet::new();
+        let mut works: HashMap<Work, Vec<&Routine>> = HashMap::new();
         for routine in &self.routines {
-            if !names.insert(&routine.name) || !works.insert(routine.work.anonymous()) {
+            let same_work = works.entry(routine.work.anonymous()).or_default();
+            let is_same = |other: &&Routine| match (&other.native, &routine.native) {
+                (Some(other), Some(own)) => other.equals(own),
+                _ => true,
+            };
+            if !names.insert(&routine.name) || same_work.iter().any(is_same) {
                 return Err(format!("two routines have the name or the work of `{}`", routine.name));
             }
+            same_work.push(routine);
             if let Work::Nest(nest) = &routine.work {
                 nest.verify().map_err(|invalid| invalid.to_string())?;
             }
@@ -41,12 +47,14 @@ impl Plan {
     pub(crate) fn verify_kernels(&self) -> Result<(), String> {
         self.verify_routines()?;
         for routine in &self.routines {
-            match &routine.kernel {
-                Some(kernel) => kernel.verify().map_err(|invalid| invalid.to_string())?,
-                None if self.profile.execution == Execution::Shader => {
+            let is_nest = matches!(routine.work, Work::Nest(_));
+            match (&routine.kernel, &routine.native) {
+                (Some(kernel), _) => kernel.verify().map_err(|invalid| invalid.to_string())?,
+                (None, Some(program)) => program.verify()?,
+                (None, None) if is_nest || self.profile.execution == Execution::Shader => {
                     return Err(format!("`{}` has no kernel", routine.name));
                 }
-                None => {}
+                (None, None) => {}
             }
         }
         Ok(())

@@ -4,6 +4,7 @@
 use tile_lang::Budget;
 
 use crate::graph::Aggregation;
+use crate::native::NativeProgram;
 use crate::nest::{Nest, Roles, loads_of};
 use crate::profile::{Execution, MatrixUnit, Profile};
 
@@ -44,7 +45,7 @@ pub(super) const EQUAL: f64 = 1.1;
 /// Returns the schedule that `nest` gets without tuning.
 pub fn choose(nest: &Nest, profile: &Profile) -> Schedule {
     let mut ranked = ranked(nest, profile);
-    if ranked.is_empty() { Schedule::Native } else { ranked.swap_remove(0).1 }
+    if ranked.is_empty() { native(nest, profile) } else { ranked.swap_remove(0).1 }
 }
 
 /// Units of work for a prediction, and for each instruction of the epilogue.
@@ -55,7 +56,11 @@ const INSTRUCTION_UNITS: u64 = 2;
 /// no kernel, or if the budget is exceeded.
 pub fn predict(nest: &Nest, profile: &Profile, budget: &Budget) -> Option<f64> {
     budget.spend(PREDICTION_UNITS + INSTRUCTION_UNITS * nest.epilogue.insts.len() as u64).ok()?;
-    ranked(nest, profile).first().map(|(time, _)| *time)
+    match profile.execution {
+        // Its time is not predicted.
+        Execution::Native => (!nest.aggregates_into_rows()).then_some(0.0),
+        Execution::Shader => ranked(nest, profile).first().map(|(time, _)| *time),
+    }
 }
 
 /// Returns every schedule that suits `nest` on a device: first the one that it gets without tuning,
@@ -70,7 +75,7 @@ pub fn candidates(nest: &Nest, profile: &Profile) -> Vec<Schedule> {
 pub fn ranked(nest: &Nest, profile: &Profile) -> Vec<(f64, Schedule)> {
     if profile.execution == Execution::Native {
         let runs = !nest.aggregates_into_rows();
-        return if runs { vec![(0.0, Schedule::Native)] } else { Vec::new() };
+        return if runs { vec![(0.0, native(nest, profile))] } else { Vec::new() };
     }
     if let Some(parts) = nest.attention() {
         let blockings = blockings(nest, profile, &parts.roles).into_iter();
@@ -110,6 +115,11 @@ pub fn ranked(nest: &Nest, profile: &Profile) -> Vec<(f64, Schedule)> {
         all[..=first].rotate_right(1);
     }
     all
+}
+
+/// Returns the schedule of the nest's native program, if no operand is kept.
+fn native(nest: &Nest, profile: &Profile) -> Schedule {
+    Schedule::Native(NativeProgram::new(nest, profile, &|_| false).method())
 }
 
 /// Sorts schedules by predicted time.

@@ -3,7 +3,7 @@
 //!
 //! Seven kinds of schedule serve every nest:
 //!
-//! - [`Schedule::Native`] runs on the cpu device.
+//! - [`Schedule::Native`] is a native program for a processor; see [`crate::native`].
 //! - [`Schedule::Contraction`] computes sums of products that have rows and columns. Its epilogue
 //!   may have row statistics if a workgroup computes whole rows.
 //! - [`Schedule::Matrices`] computes such sums on devices with matrix units, without statistics.
@@ -50,14 +50,15 @@ pub use tuned::{Choice, Key, Tuned};
 pub use values::Unsupported;
 
 use crate::kernel::{Expr, Invalid, Kernel};
+use crate::native::Method;
 use crate::nest::Nest;
 use crate::profile::{MatrixUnit, Profile};
 
 /// The mapping of a nest's axes to workgroups, invocations and loops.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Schedule {
-    /// The executor of the cpu device chooses by the roles of the nest's axes.
-    Native,
+    /// A native program with this implementation.
+    Native(Method),
     /// One invocation computes `width` adjacent places along the last free axis, with a loop over
     /// the reduction.
     Pointwise { workgroup: u32, width: u8 },
@@ -176,7 +177,7 @@ impl Tiling {
 impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Schedule::Native => write!(f, "native"),
+            Schedule::Native(method) => write!(f, "native {method}"),
             Schedule::Pointwise { workgroup, width } => write!(f, "pointwise workgroup {workgroup} width {width}"),
             Schedule::Reduction(s) => {
                 let along = if s.along == Along::Places { "places" } else { "points" };
@@ -225,7 +226,7 @@ pub enum ScheduleError {
 /// Writes the kernel of a nest under a schedule. Returns `None` for [`Schedule::Native`].
 pub fn kernel(nest: &Nest, schedule: &Schedule, profile: &Profile) -> Result<Option<Kernel>, ScheduleError> {
     match schedule {
-        Schedule::Native => Ok(None),
+        Schedule::Native(_) => Ok(None),
         Schedule::Pointwise { workgroup, width } => pointwise::pointwise(nest, profile, *workgroup, *width).map(Some),
         Schedule::Reduction(slicing) => reduction::reduction(nest, profile, slicing).map(Some),
         Schedule::Rows { workgroup, lanes, width } => rows::rows(nest, profile, *workgroup, *lanes, *width).map(Some),

@@ -4,6 +4,7 @@ use std::str::{FromStr, SplitWhitespace};
 
 use super::{Along, Blocking, MatrixTiling, Schedule, Slicing, Tiling};
 use crate::dtype::DType;
+use crate::native::Method;
 use crate::profile::MatrixUnit;
 
 impl FromStr for Schedule {
@@ -19,7 +20,7 @@ impl FromStr for Schedule {
 
 fn read(words: &mut Words) -> Option<Schedule> {
     Some(match words.0.next()? {
-        "native" => Schedule::Native,
+        "native" => Schedule::Native(Method::read(&mut words.0)?),
         "pointwise" => Schedule::Pointwise {
             workgroup: words.number("workgroup")?,
             width: words.number("width")?.try_into().ok()?,
@@ -105,12 +106,21 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::native::Form;
 
     fn schedule() -> impl Strategy<Value = Schedule> {
         let numbers = prop::array::uniform8(any::<u32>());
         (0..7, numbers, any::<u8>(), any::<bool>()).prop_map(
             |(kind, [a, b, c, d, e, f, g, h], width, along)| match kind {
-                0 => Schedule::Native,
+                0 => Schedule::Native(match width % 7 {
+                    0 => Method::Pointwise { chunk: a as usize },
+                    1 => Method::Winograd { window: a as usize, tile: b as usize },
+                    2 => Method::Product { rows: a as usize, columns: b as usize, terms: c as usize },
+                    3 => Method::Direct { form: if along { Form::ByNumber } else { Form::Max } },
+                    4 => Method::Scatter { rows: a as usize },
+                    5 => Method::Reduction { across: along },
+                    _ => Method::Attention { rows: a as usize },
+                }),
                 1 => Schedule::Pointwise { workgroup: a, width },
                 2 => Schedule::Reduction(Slicing {
                     places: a,
@@ -159,8 +169,15 @@ mod tests {
 
     #[test]
     fn what_is_no_schedule() {
-        let wrong =
-            ["", "native 1", "pointwise workgroup 128", "pointwise workgroup 128 width 256", "reduction places 1"];
+        let wrong = [
+            "",
+            "native",
+            "native 1",
+            "native scatter rows 1 2",
+            "pointwise workgroup 128",
+            "pointwise workgroup 128 width 256",
+            "reduction places 1",
+        ];
         for text in wrong {
             let error = text.parse::<Schedule>().unwrap_err();
             assert_eq!(error, format!("`{text}` is not a schedule such as `pointwise workgroup 128 width 4`"));

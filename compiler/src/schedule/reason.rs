@@ -1,5 +1,6 @@
 //! Explains in a sentence why a nest has its schedule.
 
+use crate::native::Method;
 use crate::nest::Nest;
 
 use super::contraction::extents;
@@ -12,7 +13,7 @@ impl Schedule {
         let (places, points) = (nest.places(), nest.reduction_points());
         let sizes = format!("{points} point{} for {places} place{}", plural(points), plural(places));
         match self {
-            Schedule::Native => "the cpu device chooses by the axes' roles and sizes".into(),
+            Schedule::Native(method) => native_reason(method, nest, &sizes),
             Schedule::Pointwise { width, .. } => {
                 let what = match nest.aggregation {
                     None => "nothing is aggregated".into(),
@@ -68,4 +69,28 @@ fn tiled(nest: &Nest, blocks: [u32; 2]) -> String {
     let padded: usize = sizes.map(|(size, block)| size.next_multiple_of(block as usize)).product();
     let full = 100.0 * (rows * columns) as f64 / padded.max(1) as f64;
     format!("{rows} rows times {columns} columns, in tiles that are {full:.0}% full")
+}
+
+/// Returns the reason why a nest of these `sizes` has a native program of this kind.
+fn native_reason(method: &Method, nest: &Nest, sizes: &str) -> String {
+    match *method {
+        Method::Pointwise { .. } if !nest.columns().is_empty() => {
+            format!("statistics of rows of {}: a row stays in the cache from one pass to the next", nest.row_length())
+        }
+        Method::Pointwise { .. } => "nothing is aggregated".into(),
+        Method::Winograd { window, tile } => {
+            let [direct, side] = [window * tile, window + tile - 1].map(|side| (side * side) as f64);
+            format!("{window} x {window} taps at stride 1: {:.2} times fewer multiplications", direct / side)
+        }
+        Method::Product { rows, columns, .. } => {
+            format!("{rows} rows times {columns} columns: panels of both factors are packed for registers")
+        }
+        Method::Direct { .. } => format!("{sizes}, contiguous along the last axis: sums stay in registers"),
+        Method::Scatter { .. } => format!("{sizes}: each point selects its row, so that points are listed by row"),
+        Method::Reduction { across: true } => format!("{sizes}: point by point, for a chunk of places at a time"),
+        Method::Reduction { across: false } => format!("{sizes}: place by place, for a chunk of points at a time"),
+        Method::Attention { rows } => {
+            format!("{sizes}, which are made of products themselves: blocks of {rows} rows stay in the cache")
+        }
+    }
 }

@@ -28,7 +28,14 @@ fn routine(kernel: &str) -> Routine {
     let kernel = Kernel::parse(kernel).unwrap();
     // The kernel decides the result, not this work.
     let work = Work::PrngState { elements: 0 };
-    Routine { name: kernel.name.clone(), work, schedule: None, choice: Choice::Predicted, kernel: Some(kernel) }
+    Routine {
+        name: kernel.name.clone(),
+        work,
+        schedule: None,
+        choice: Choice::Predicted,
+        kernel: Some(kernel),
+        native: None,
+    }
 }
 
 fn step(operands: &[BufferId], routine: usize, outputs: &[BufferId]) -> Step {

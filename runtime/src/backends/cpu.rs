@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use tile_compiler::plan::{BufferId, Plan, Work};
+use tile_compiler::plan::{BufferId, Plan};
 use tile_compiler::profile::Profile;
 
 use super::host::{Engine, HostExecutable};
 use crate::backend::{Backend, Executable, Pending, ready};
+use crate::cpu::profile::profile;
 use crate::cpu::{Steps, needs};
 use crate::device_info::DeviceInfo;
 use crate::error::Error;
@@ -31,7 +32,7 @@ impl Backend for Cpu {
     }
 
     fn profile(&self) -> Profile {
-        Profile::cpu()
+        profile(self.exact)
     }
 
     fn tuning(&self) -> Result<(), &'static str> {
@@ -41,7 +42,7 @@ impl Backend for Cpu {
     }
 
     fn compile<'a>(&'a self, plan: Plan, store: &'a mut Store) -> Pending<'a, Box<dyn Executable>> {
-        ready(compile(plan, self.exact, store))
+        ready(compile(plan, store))
     }
 
     fn exact(&self) -> Option<Arc<dyn Backend>> {
@@ -49,25 +50,22 @@ impl Backend for Cpu {
     }
 }
 
-/// Compiles a plan, with direct convolutions if `exact`.
+/// Compiles a plan.
 ///
 /// # Errors
 /// Returns [`Error::OutOfMemory`] if the plan exceeds the store's limit or the available memory.
 /// Nothing is allocated then.
-fn compile(plan: Plan, exact: bool, store: &Store) -> Result<Box<dyn Executable>, Error> {
+fn compile(plan: Plan, store: &Store) -> Result<Box<dyn Executable>, Error> {
     // A buffer that exceeds the memory is reported before anything is allocated.
     let largest = plan.buffers.iter().max_by_key(|buffer| buffer.bytes());
     if let Some(buffer) = largest.filter(|buffer| !Block::fits(buffer.bytes())) {
         let what = format!("{}, {} bytes", buffer.ty, buffer.bytes());
         return Err(Error::OutOfMemory { device: "cpu".into(), what });
     }
-    let nests = plan.routines.iter().filter_map(|routine| match &routine.work {
-        Work::Nest(nest) => Some(needs::tables(nest)),
-        _ => None,
-    });
-    let tables = nests.fold(0, u64::saturating_add);
+    let programs = plan.routines.iter().filter_map(|routine| routine.native.as_deref());
+    let tables = programs.map(needs::tables).fold(0, u64::saturating_add);
     memory::require("cpu", memory::of_plan(&plan, &[], store).saturating_add(tables), store.limit)?;
-    let steps = Steps::new(&plan, exact);
+    let steps = Steps::new(&plan).map_err(Error::internal)?;
     let without = steps.without_memory();
     let beside = steps.bytes().saturating_add(tables);
     memory::require("cpu", memory::of_plan(&plan, &without, store).saturating_add(beside), store.limit)?;
@@ -106,7 +104,7 @@ pub fn describe() -> DeviceInfo {
         kind: "processor",
         memory: memory.map(|kilobytes| kilobytes * 1024),
         features: vector_features(),
-        profile: Profile::cpu(),
+        profile: profile(false),
         default: false,
     }
 }

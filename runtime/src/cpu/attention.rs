@@ -6,10 +6,8 @@ use super::memory::{Operand, Output, bytes, scratch};
 use super::prepared::{Packed, Prepared};
 use super::threads::pool;
 use std::ops::Range;
-use tile_compiler::nest::{Nest, Stages};
-
-/// About the scores of a block. With the weights made from them, they take half a megabyte of L2.
-const BLOCK: usize = 1 << 16;
+use std::sync::Arc;
+use tile_compiler::native::{self, NativeProgram};
 
 /// The tasks for each thread, if the turns of the outer loops do not divide evenly among threads.
 const TASKS: usize = 4;
@@ -29,7 +27,11 @@ struct Block {
     scores: Vec<Prepared>,
     weights: Prepared,
     product: Prepared,
-    stages: Stages,
+    statistics: usize,
+    rows: usize,
+    area: usize,
+    turns: Vec<usize>,
+    shares_rights: bool,
 }
 
 /// The right factors of a block's products, packed for several blocks.
@@ -39,29 +41,29 @@ struct Rights {
 }
 
 impl Attention {
-    /// Divides the nest into stages, if it is one of attention.
-    pub fn new(nest: &Nest) -> Option<Self> {
-        Self::in_blocks(nest, BLOCK)
-    }
-
-    /// Divides the nest as [`Attention::new`] does, into blocks of about this many scores.
-    pub(super) fn in_blocks(nest: &Nest, scores: usize) -> Option<Self> {
-        let blocks = nest.stages(scores)?.into_iter().map(|stages| {
-            let prepare = |nest: &Nest| Prepared::new(nest, &|_| false, false);
-            let scores = stages.scores.iter().map(prepare).collect();
-            Block { scores, weights: prepare(&stages.weights), product: prepare(&stages.product), stages }
-        });
-        let of_rows = (0..nest.outputs.len()).map(|output| nest.is_of_rows(output)).collect();
-        Some(Self { blocks: blocks.collect(), of_rows })
+    /// Prepares the stages.
+    pub fn new(attention: &native::Attention) -> Self {
+        let prepare = |stage: &NativeProgram| Prepared::new(Arc::new(stage.clone()));
+        let block = |block: &native::Block| Block {
+            scores: block.scores.iter().map(prepare).collect(),
+            weights: prepare(&block.weights),
+            product: prepare(&block.product),
+            statistics: block.statistics,
+            rows: block.rows,
+            area: block.area,
+            turns: block.turns.clone(),
+            shares_rights: block.shares_rights,
+        };
+        Self { blocks: attention.blocks.iter().map(block).collect(), of_rows: attention.of_rows.clone() }
     }
 
     /// Returns the bytes that a run keeps at most: on each thread the scores and the weights of a
     /// block, and the right factors of its products.
     pub fn working_bytes(&self) -> u64 {
         let of_block = |block: &Block| {
-            let Block { scores, weights, product, stages } = block;
-            let area = bytes(&[scores.len() + 1, stages.area], size_of::<f32>());
-            let rows = bytes(&[stages.statistics, stages.rows], size_of::<f32>());
+            let Block { scores, weights, product, .. } = block;
+            let area = bytes(&[scores.len() + 1, block.area], size_of::<f32>());
+            let rows = bytes(&[block.statistics, block.rows], size_of::<f32>());
             let stages = scores.iter().chain([weights, product]);
             let nested = stages.map(|stage| stage.packed_bytes().saturating_add(stage.working_bytes(false)));
             nested.fold(area.saturating_add(rows), u64::saturating_add)
@@ -75,7 +77,7 @@ impl Attention {
     /// The contract of [`Prepared::run`].
     pub unsafe fn run(&self, steps: &[usize], operands: &[Operand], outputs: &[Output]) {
         for block in &self.blocks {
-            let Some((&blocks, outer)) = block.stages.turns.split_last() else { continue };
+            let Some((&blocks, outer)) = block.turns.split_last() else { continue };
             let (turns, threads) = (outer.iter().product::<usize>(), pool::threads());
             // Each task packs the right factors for itself.
             let parts = if turns.is_multiple_of(threads) { 1 } else { (TASKS * threads).div_ceil(turns).min(blocks) };
@@ -108,7 +110,7 @@ impl Attention {
         operands: &[Operand],
         outputs: &[Output],
     ) {
-        let shared = block.stages.of_rows && blocks.len() > 1;
+        let shared = block.shares_rights && blocks.len() > 1;
         let pack = |stage: &Prepared| {
             // An operand that another stage writes changes from block to block.
             let is_shared = shared && stage.right().iter().all(|operand| *operand < operands.len());
@@ -133,11 +135,11 @@ impl Attention {
         operands: &[Operand],
         outputs: &[Output],
     ) {
-        let Block { scores, weights, product, stages } = block;
+        let Block { scores, weights, product, statistics, .. } = block;
         // Each buffer starts on a cache line, so that no two threads write one line.
-        let [area, rows] = [stages.area, stages.rows].map(|count| (count * size_of::<f32>()).next_multiple_of(LINE));
+        let [area, rows] = [block.area, block.rows].map(|count| (count * size_of::<f32>()).next_multiple_of(LINE));
         let (of_rows, others): (Vec<usize>, Vec<usize>) = (0..outputs.len()).partition(|&output| self.of_rows[output]);
-        scratch::with((scores.len() + 1) * area + stages.statistics * rows, |memory: &mut [u8]| {
+        scratch::with((scores.len() + 1) * area + statistics * rows, |memory: &mut [u8]| {
             let (of_scores, of_weights) = memory.split_at_mut(scores.len() * area);
             for ((stage, memory), right) in scores.iter().zip(of_scores.chunks_exact_mut(area)).zip(&rights.scores) {
                 // SAFETY: the stage writes memory of this block alone.

@@ -1,7 +1,7 @@
 //! The embedded device. It needs no driver, only this processor's vector units and threads.
 //!
-//! A nest is analysed once ([`Prepared`]) and then runs any number of times. Its roles and sizes
-//! decide which implementation runs it:
+//! It executes native programs ([`tile_compiler::native`]). A program is prepared once
+//! ([`Prepared`]) and then runs any number of times. Its implementation is one of these:
 //!
 //! - `contraction`: a sum of products of two operands, by the packed matrix product of [`gemm`].
 //! - `winograd`: most convolutions with windows of 3 × 3 and 5 × 5, with fewer multiplications.
@@ -38,6 +38,7 @@ pub mod peak;
 #[expect(unsafe_code, reason = "threads write parts of one output")]
 mod prepared;
 mod product;
+pub(crate) mod profile;
 #[expect(unsafe_code, reason = "nests run on the plan's memory")]
 mod steps;
 mod threads;

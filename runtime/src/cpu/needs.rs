@@ -4,29 +4,26 @@
 //! Each is an upper bound for what grows with the sizes of the nest; what is small whatever they
 //! are is left out.
 
-use super::product::contraction::oriented;
-use super::product::places::size;
-use tile_compiler::nest::{Leaf, Nest};
+use tile_compiler::native::{Factor, Implementation, NativeProgram, Product};
 
 /// The entries below which tables are not worth counting.
 const FEW: usize = 1 << 20;
 
 /// Returns the bytes of the tables that [`super::Prepared::new`] makes of where operands lie.
-pub fn tables(nest: &Nest) -> u64 {
-    if nest.places().saturating_add(nest.reduction_points()) < FEW {
+pub fn tables(program: &NativeProgram) -> u64 {
+    let Implementation::Product(product) = &program.implementation else { return 0 };
+    let Product { batch, rows, columns, terms, left, right, .. } = &**product;
+    let [batch, rows, columns, terms] = [batch, rows, columns, terms].map(|axes| program.points(axes));
+    if program.places().saturating_add(terms) < FEW {
         return 0;
     }
-    let Some(roles) = oriented(nest) else { return 0 };
-    let lengths = [&roles.batch, &roles.rows, &roles.columns].map(|axes| size(nest, axes));
-    let terms = nest.reduction_points().saturating_mul(2);
-    let entries = lengths.into_iter().fold(terms, usize::saturating_add);
-    let conditions = nest.body.leaves().map(|leaf| match leaf {
-        Leaf::Load(load) => load.when.len(),
-        _ => 0,
+    let entries = [batch, rows, columns].into_iter().fold(terms.saturating_mul(2), usize::saturating_add);
+    let conditions = [left, right].into_iter().map(|factor| match factor {
+        Factor::Gathered { address, .. } => address.conditions.len(),
+        Factor::Computed { .. } => 0,
     });
-    let guards = roles.left_guards.len() + roles.right_guards.len() + conditions.max().unwrap_or(0);
-    // The offset and each guard have a table; so do about as many coordinates of a window. Four
+    // The offset and each condition have a table; so do about as many coordinates of a window. Four
     // more hold the places of results, and how many neighbours are evenly spaced.
-    let tables = 2 * (1 + guards) + 2 + 4;
+    let tables = 2 * (1 + conditions.sum::<usize>()) + 2 + 4;
     (entries as u64).saturating_mul(8 * tables as u64)
 }

@@ -1,18 +1,19 @@
-//! Nests that are analysed once, to run any number of times.
+//! Native programs that are prepared once, to run any number of times.
 
 use super::attention::Attention;
-use super::loops::job::{Job, Position};
+use super::loops::job::Job;
 use super::loops::reduction::Reduction;
+use super::loops::runner::Runner;
 use super::loops::scatter::Scatter;
-use super::loops::space::Space;
-use super::loops::tape::Tape;
 use super::memory::{Launch, Operand, Output, Register};
 use super::product::contraction::{Contraction, PackedRight};
 use super::product::direct::Direct;
 use super::product::winograd::Winograd;
+use super::profile::profile;
 use std::fmt;
+use std::sync::Arc;
+use tile_compiler::native::{Implementation, NativeProgram};
 use tile_compiler::nest::Nest;
-use tile_compiler::scalar::Program;
 
 /// The reason why a nest did not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +41,7 @@ impl fmt::Display for RunError {
 
 impl std::error::Error for RunError {}
 
-/// The implementation that runs a nest.
+/// The executor of a program's implementation.
 enum Way {
     /// No aggregation: the epilogue alone.
     Pointwise,
@@ -52,12 +53,11 @@ enum Way {
     Attention(Box<Attention>),
 }
 
-/// A nest, analysed once for all its runs.
+/// A native program, ready for all its runs.
 pub struct Prepared {
-    nest: Nest,
-    epilogue: Tape,
+    program: Arc<NativeProgram>,
+    epilogue: Runner,
     way: Way,
-    positions: Vec<Position>,
 }
 
 /// Operands in the form that a nest's runs read.
@@ -71,42 +71,27 @@ enum Form {
 }
 
 impl Prepared {
-    /// Prepares a nest, which must be verified. `kept` says which operands change seldom, which may
-    /// decide the implementation. An `exact` nest computes sums of products term by term.
-    pub fn new(nest: &Nest, kept: &dyn Fn(usize) -> bool, exact: bool) -> Self {
-        let free = Space::new(nest, 0..nest.free);
-        let positions = (0..nest.outputs.len()).map(|output| Position::new(nest, output)).collect();
-        if let Some(attention) = Attention::new(nest) {
-            let epilogue = Tape::new(nest, &Program::default(), &[], free, &[]);
-            return Self { nest: nest.clone(), epilogue, way: Way::Attention(Box::new(attention)), positions };
-        }
-        let epilogue = Tape::new(nest, &nest.epilogue, &nest.epilogue.results, free, &[]);
-        let way = match (nest.aggregation, nest.accumulator()) {
-            (Some(aggregation), Some(dtype)) => {
-                let winograd = if exact { None } else { Winograd::new(nest, kept) };
-                if let Some(winograd) = winograd {
-                    Way::Winograd(Box::new(winograd))
-                } else if let Some(contraction) = Contraction::new(nest, kept) {
-                    Way::Contraction(Box::new(contraction))
-                } else if let Some(direct) = Direct::new(nest) {
-                    Way::Direct(Box::new(direct))
-                } else if let Some(scatter) = Scatter::new(nest, aggregation, dtype) {
-                    Way::Scatter(Box::new(scatter))
-                } else {
-                    Way::Reduction(Box::new(Reduction::new(nest, aggregation, dtype)))
-                }
-            }
-            _ => Way::Pointwise,
+    /// Prepares a program, which must be verified.
+    pub fn new(program: Arc<NativeProgram>) -> Self {
+        let epilogue = Runner::new(program.epilogue.clone());
+        let way = match &program.implementation {
+            Implementation::Pointwise => Way::Pointwise,
+            Implementation::Winograd(winograd) => Way::Winograd(Box::new(Winograd::new(&program, winograd))),
+            Implementation::Product(product) => Way::Contraction(Box::new(Contraction::new(&program, product))),
+            Implementation::Direct(direct) => Way::Direct(Box::new(Direct::new(&program, direct))),
+            Implementation::Scatter(scatter) => Way::Scatter(Box::new(Scatter::new(scatter))),
+            Implementation::Reduction(reduction) => Way::Reduction(Box::new(Reduction::new(reduction))),
+            Implementation::Attention(attention) => Way::Attention(Box::new(Attention::new(attention))),
         };
-        Self { nest: nest.clone(), epilogue, way, positions }
+        Self { program, epilogue, way }
     }
 
     /// Returns the operands that [`Prepared::pack`] packs: those of one factor of a product. A run
     /// that is given the packed form does not read them.
     pub fn packs(&self) -> Vec<usize> {
         match &self.way {
-            Way::Winograd(winograd) => winograd.packs(&self.nest),
-            Way::Contraction(contraction) => contraction.packs(&self.nest),
+            Way::Winograd(winograd) => winograd.packs(),
+            Way::Contraction(contraction) => contraction.packs(),
             _ => Vec::new(),
         }
     }
@@ -115,7 +100,7 @@ impl Prepared {
     /// empty. `room` is the packed form of earlier values, whose memory is used again. To free it
     /// and allocate as much would fragment the heap of an app that packs often.
     pub fn pack(&self, operands: &[Operand], room: Option<Packed>) -> Option<Packed> {
-        self.pack_at(&vec![0; self.nest.loops], operands, room)
+        self.pack_at(&vec![0; self.program.loops().len()], operands, room)
     }
 
     /// Packs as [`Prepared::pack`] does, the elements at these steps of the loops.
@@ -127,7 +112,7 @@ impl Prepared {
         });
         match &self.way {
             Way::Winograd(winograd) => Some(Packed(Form::Points(winograd.pack(launch, room)))),
-            Way::Contraction(contraction) => Some(Packed(Form::Right(contraction.pack(&self.nest, launch, room)))),
+            Way::Contraction(contraction) => Some(Packed(Form::Right(contraction.pack(launch, room)))),
             _ => None,
         }
     }
@@ -192,8 +177,8 @@ impl Prepared {
         packed: Option<&Packed>,
         outputs: &'a [Output<'a>],
     ) {
-        let Self { nest, epilogue, way, positions } = self;
-        let over = |operand: usize| nest.outputs.iter().position(|output| output.over == Some(operand));
+        let Self { program, epilogue, way } = self;
+        let over = |operand: usize| program.outputs.iter().position(|output| output.over == Some(operand));
         let operand = |(number, operand): (usize, &Operand<'a>)| match over(number) {
             // SAFETY: a verified nest reads such an operand only at the places that it writes. Each
             // implementation computes a place by one thread, and nobody else accesses the output.
@@ -203,9 +188,9 @@ impl Prepared {
         let operands: Vec<Operand> = operands.iter().enumerate().map(operand).collect();
         let operands = &operands[..];
         // SAFETY: the contract is the same.
-        let job = unsafe { Job::new(nest, epilogue, Launch { operands, steps }, outputs, positions) };
+        let job = unsafe { Job::new(program, epilogue, Launch { operands, steps }, outputs) };
         match way {
-            Way::Pointwise => job.pointwise(0..nest.places()),
+            Way::Pointwise => job.pointwise(0..program.places()),
             Way::Winograd(winograd) => {
                 let kernel =
                     packed.and_then(|Packed(form)| if let Form::Points(points) = form { Some(points) } else { None });
@@ -218,7 +203,7 @@ impl Prepared {
             }
             Way::Direct(direct) => direct.run(&job),
             Way::Scatter(scatter) => scatter.run(&job),
-            Way::Reduction(reduction) => reduction.run(&job, 0..nest.places()),
+            Way::Reduction(reduction) => reduction.run(&job, 0..program.places()),
             // SAFETY: the contract is the same.
             Way::Attention(attention) => unsafe { attention.run(steps, operands, outputs) },
         }
@@ -236,10 +221,11 @@ impl Prepared {
 /// - Nest: it is verified, and no two places share a position of an output.
 pub unsafe fn run(nest: &Nest, steps: &[usize], operands: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), RunError> {
     check(nest, steps, operands, outputs)?;
+    let program = NativeProgram::new(nest, &profile(false), &|_| false);
     let operands: Vec<Operand> = operands.iter().map(|bytes| Operand::from(*bytes)).collect();
     let outputs: Vec<Output> = outputs.iter_mut().map(|bytes| Output::new(bytes, 0)).collect();
     // SAFETY: the contract is the same. The outputs are borrowed by this function alone.
-    unsafe { Prepared::new(nest, &|_| false, false).run(steps, &operands, None, &outputs) };
+    unsafe { Prepared::new(Arc::new(program)).run(steps, &operands, None, &outputs) };
     Ok(())
 }
 

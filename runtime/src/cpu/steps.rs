@@ -49,24 +49,22 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// Prepares the plan's steps. If they are to be `exact`, sums of products are computed term by
-    /// term.
-    pub fn new(plan: &Plan, exact: bool) -> Steps {
+    /// Prepares the plan's steps, each of which must have a native program.
+    pub fn new(plan: &Plan) -> Result<Steps, &'static str> {
         let is_kept = |content: &Content| matches!(content, Content::Weight | Content::Constant(_) | Content::Kept);
         let mut kept: Vec<bool> = plan.buffers.iter().map(|buffer| is_kept(&buffer.content)).collect();
         plan.updates.iter().for_each(|(weight, _)| kept[plan.weights[*weight].buffer] = false);
-        let mut prepared: HashMap<(usize, Vec<bool>), Arc<Prepared>> = HashMap::new();
+        let mut prepared: HashMap<usize, Arc<Prepared>> = HashMap::new();
         let mut steps = Steps { ahead: vec![], steps: vec![], packs: vec![], only_packed: HashMap::new(), stale: true };
         for (number, step) in plan.all_steps().enumerate() {
             let ahead = number < plan.prelude.len();
             let routine = &plan.routines[step.routine];
-            let flags: Vec<bool> = step.operands.iter().map(|&id| kept[id]).collect();
             let work = match &routine.work {
-                Work::Nest(nest) => {
-                    let prepare = || Arc::new(Prepared::new(nest, &|operand| flags[operand], exact));
-                    let nest = prepared.entry((step.routine, flags.clone())).or_insert_with(prepare).clone();
+                Work::Nest(_) => {
+                    let program = routine.native.clone().ok_or("a step has no native program")?;
+                    let nest = prepared.entry(step.routine).or_insert_with(|| Arc::new(Prepared::new(program))).clone();
                     let packs = nest.packs();
-                    let pays = !ahead && !packs.is_empty() && packs.iter().all(|&operand| flags[operand]);
+                    let pays = !ahead && !packs.is_empty() && packs.iter().all(|&operand| kept[step.operands[operand]]);
                     let pack = pays.then(|| steps.pack(&nest, &step.operands));
                     StepWork::Nest { nest, pack }
                 }
@@ -75,7 +73,7 @@ impl Steps {
             if ahead { &mut steps.ahead } else { &mut steps.steps }.push(work);
         }
         steps.only_packed = steps.find_only_packed(plan);
-        steps
+        Ok(steps)
     }
 
     /// Returns the number of the pack of these operands of the nest, which is added if it is new.

@@ -9,6 +9,7 @@ mod rooms;
 mod updates;
 
 use super::memory::Register;
+use super::profile::profile;
 use super::vector::emulated::Emulated;
 use super::*;
 use proptest::test_runner::TestRunner;
@@ -16,6 +17,7 @@ use random::{Draw, in_loops, nest, operands, output, product, scatter};
 use tile_compiler::affine::Affine;
 use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::graph::Aggregation;
+use tile_compiler::native::NativeProgram;
 use tile_compiler::nest::{Axis, Leaf, Load, Nest, Output};
 use tile_compiler::scalar::{BinaryOp, Inst, Program, UnaryOp, Value};
 use tile_compiler::tensor::{Tensor, TensorType};
@@ -171,6 +173,14 @@ fn alike(a: Scalar, b: Scalar) -> bool {
     a == b || x == y || (x.is_nan() && y.is_nan()) || is_near
 }
 
+/// Checks that a nest's native program is valid, and that its text form parses back.
+fn check_program(nest: &Nest, kept: bool) {
+    let program = NativeProgram::new(nest, &profile(false), &|_| kept);
+    program.verify().unwrap_or_else(|fault| panic!("{fault}\n{program}"));
+    let read = program.to_string().parse();
+    assert!(read.as_ref() == Ok(&program), "{program}\n{read:#?}");
+}
+
 fn check(cases: usize, special: usize, draw_nest: fn(&mut Draw) -> Nest) {
     let mut runner = TestRunner::deterministic();
     for case in 0..cases {
@@ -178,6 +188,7 @@ fn check(cases: usize, special: usize, draw_nest: fn(&mut Draw) -> Nest) {
         let nest = draw_nest(&mut draw);
         let (nest, steps) = in_loops(&mut draw, nest);
         nest.verify().unwrap();
+        check_program(&nest, case % 2 == 0);
         if nest.places() * nest.reduction_points() > 40_000 {
             continue;
         }

@@ -246,6 +246,7 @@ fn plan(nest: &Nest, schedule: &Schedule, profile: &Profile) -> Option<Plan> {
         schedule: Some(schedule.clone()),
         choice: Choice::Predicted,
         kernel: Some(kernel),
+        native: None,
     };
     Some(Plan {
         name: nest.name.clone(),

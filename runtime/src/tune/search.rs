@@ -48,7 +48,7 @@ fn family(schedule: &Schedule) -> Schedule {
         }
         Schedule::Matrices(t) => Schedule::Matrices(MatrixTiling { block_reduction: 0, buffers: 0, band: 0, ..*t }),
         Schedule::Attention(t) => Schedule::Attention(Blocking { depth: 0, ..*t }),
-        Schedule::Native => Schedule::Native,
+        Schedule::Native(method) => Schedule::Native(*method),
     }
 }
 

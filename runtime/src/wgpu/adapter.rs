@@ -1,7 +1,7 @@
 //! Adapters: listing, their capabilities, and opening.
 
 use tile_compiler::dtype::DType;
-use tile_compiler::profile::{Execution, MatrixUnit, Profile, Rates};
+use tile_compiler::profile::{Execution, MatrixUnit, Processor, Profile, Rates};
 use wgpu::{
     Adapter, AdapterInfo, Backend, Backends, CooperativeMatrixProperties, CooperativeScalarType, DeviceDescriptor,
     DeviceType, ExperimentalFeatures, Features, Instance, InstanceDescriptor, InstanceFlags, Limits,
@@ -164,6 +164,7 @@ pub fn profile(info: &AdapterInfo, limits: &Limits, features: Features) -> Profi
         subgroups: features.contains(Features::SUBGROUP),
         matrices: Vec::new(),
         rates: rates(info.device_type),
+        processor: Processor::USUAL,
     }
 }
 

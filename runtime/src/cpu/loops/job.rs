@@ -1,16 +1,14 @@
 //! A run of a nest: its buffers, and the epilogue with which every implementation ends.
 
 use super::machine::{Machine, Sink};
-use super::space::{Lines, Space};
-use super::tape::{CHUNK, Tape};
-use crate::cpu::memory::{CACHES, Launch, Output, Shared, bytes_of, elements, elements_mut};
+use super::runner::Runner;
+use crate::cpu::memory::{Launch, Output, Shared, bytes_of, elements, elements_mut};
 use crate::cpu::threads::idle::Idle;
 use crate::cpu::threads::pool;
 use crate::cpu::vector::number::Number;
 use crate::cpu::vector::strip::{self, Place};
 use std::ops::Range;
-use tile_compiler::affine::Affine;
-use tile_compiler::nest::Nest;
+use tile_compiler::native::{CHUNK, Lines, NativeProgram, Position, Space};
 use tile_compiler::scalar::Value;
 
 /// The most operations counted for one element. However long the program is, a piece has at least
@@ -20,41 +18,16 @@ const LONGEST: usize = GRAIN / 512;
 /// The least work of a piece, in operations: some microseconds of one thread.
 const GRAIN: usize = 1 << 15;
 
-/// The positions of the places' elements in an output.
-pub enum Position {
-    /// In the order of the places, shifted by the expression, which only the loops around the nest
-    /// decide.
-    InOrder(Affine),
-    Lines(Lines),
-    /// One element for each row. The space numbers the rows.
-    Rows(Lines, Space),
-}
-
-impl Position {
-    /// Finds the positions of the nest's output of this number.
-    pub fn new(nest: &Nest, output: usize) -> Self {
-        let position = &nest.outputs[output].position;
-        if nest.is_of_rows(output) {
-            let rows = Space::new(nest, 0..nest.rows);
-            return Position::Rows(Lines::new(nest, &rows, [position]), rows);
-        }
-        let shift = position.sub(&nest.place()).filter(|shift| shift.variables().all(|v| nest.loops().contains(&v)));
-        let lines = || Lines::new(nest, &Space::new(nest, 0..nest.free), [position]);
-        shift.map_or_else(|| Position::Lines(lines()), Position::InOrder)
-    }
-}
-
 /// One run of a nest.
 pub struct Job<'a> {
-    pub nest: &'a Nest,
-    pub epilogue: &'a Tape,
+    pub program: &'a NativeProgram,
+    pub epilogue: &'a Runner,
     pub launch: Launch<'a>,
     outputs: &'a [Output<'a>],
-    positions: &'a [Position],
 }
 
 impl<'a> Job<'a> {
-    /// Creates a run that writes `outputs` at `positions`.
+    /// Creates a run that writes `outputs`. `epilogue` is that of the program.
     ///
     /// # Safety
     /// - No two places may share a position of an output.
@@ -62,13 +35,12 @@ impl<'a> Job<'a> {
     ///   memory.
     /// - The job runs once.
     pub unsafe fn new(
-        nest: &'a Nest,
-        epilogue: &'a Tape,
+        program: &'a NativeProgram,
+        epilogue: &'a Runner,
         launch: Launch<'a>,
         outputs: &'a [Output<'a>],
-        positions: &'a [Position],
     ) -> Self {
-        Self { nest, epilogue, launch, outputs, positions }
+        Self { program, epilogue, launch, outputs }
     }
 
     /// Creates a thread's machine for the epilogue.
@@ -79,9 +51,9 @@ impl<'a> Job<'a> {
     /// Returns the part of an output, as a range of bytes, that holds the elements of consecutive
     /// places. `None` if they are not contiguous there.
     fn part(&self, output: usize, places: Range<usize>, size: usize) -> Option<(&'a Shared<'a, u8>, Range<usize>)> {
-        let Position::InOrder(shift) = &self.positions[output] else { return None };
+        let Position::InOrder(shift) = &self.program.outputs[output].position else { return None };
         let Output { bytes, first } = &self.outputs[output];
-        let loops = self.nest.loops().start;
+        let loops = self.program.variables.loops;
         let steps = self.launch.steps;
         let shift = shift.terms().iter().fold(shift.offset(), |sum, (v, c)| sum + c * steps[v - loops] as i64);
         let at = |place: usize| place.wrapping_add_signed(shift as isize).wrapping_sub(*first).wrapping_mul(size);
@@ -102,7 +74,7 @@ impl<'a> Job<'a> {
                     bytes.prefetch(range.clone());
                 }
                 if self.epilogue.direct[output] {
-                    let is_read = self.nest.outputs[output].over.is_some();
+                    let is_read = self.program.outputs[output].over.is_some();
                     let place = Place::elements(bytes.part(&range));
                     let sink = Sink { output, value: result, place, bytes: range.len(), is_read };
                     // SAFETY: `part` checks that the range lies in the output. Each place is
@@ -132,7 +104,7 @@ impl<'a> Job<'a> {
     /// # Safety
     /// - Each place must be finished by one thread only.
     unsafe fn scatter(&self, epilogue: &mut Machine, output: usize, places: Range<usize>) {
-        let lines = match &self.positions[output] {
+        let lines = match &self.program.outputs[output].position {
             Position::InOrder(_) => return,
             Position::Lines(lines) => lines,
             Position::Rows(lines, rows) => {
@@ -145,7 +117,7 @@ impl<'a> Job<'a> {
         let size = self.epilogue.dtype(result).size();
         let mut walker = epilogue.walker.clone();
         let values = epilogue.bytes(result);
-        lines.walk(&self.epilogue.space, &mut walker, places.start, places.len(), |piece| {
+        walker.walk(&self.epilogue.space, lines, places.start, places.len(), |piece| {
             let values = &values[piece.at * size..(piece.at + piece.length) * size];
             let step = lines.steps[0];
             let run = if step == 1 { piece.length } else { 1 };
@@ -172,10 +144,10 @@ impl<'a> Job<'a> {
     ) {
         let Output { bytes, first } = &self.outputs[output];
         let result = self.epilogue.results[output];
-        let (size, length) = (self.epilogue.dtype(result).size(), self.nest.row_length());
+        let (size, length) = (self.epilogue.dtype(result).size(), self.epilogue.row_length.unwrap_or(1));
         let mut walker = epilogue.walker.clone();
         let (values, step) = epilogue.bytes_of_rows(result, length);
-        lines.walk(rows, &mut walker, places.start / length, places.len() / length, |piece| {
+        walker.walk(rows, lines, places.start / length, places.len() / length, |piece| {
             for row in 0..piece.length {
                 let at = piece.values[0] + row as i64 * lines.steps[0] - *first as i64;
                 let Ok(at) = usize::try_from(at) else { return };
@@ -218,7 +190,8 @@ impl<'a> Job<'a> {
     /// stored unchanged: contiguous, in one output, without an epilogue. Nobody else uses that
     /// memory if each place is computed by one thread only.
     pub fn direct<T>(&self, places: Range<usize>) -> Option<*mut T> {
-        let is_plain = self.outputs.len() == 1 && self.nest.outputs[0].over.is_none() && self.epilogue.is_accumulator();
+        let is_plain =
+            self.outputs.len() == 1 && self.program.outputs[0].over.is_none() && self.epilogue.is_accumulator();
         let (bytes, range) = self.part(0, places, size_of::<T>()).filter(|_| is_plain)?;
         let fits = range.start <= range.end && range.end <= bytes.len();
         let start = bytes.start().wrapping_add(range.start).cast::<T>();
@@ -230,9 +203,8 @@ impl<'a> Job<'a> {
         // With statistics, threads get whole rows.
         let unit = self.epilogue.row_length.unwrap_or(1);
         // A long program takes long to set up, so its pieces keep a minimum number of points.
-        let work = (self.epilogue.len() + 1).min(LONGEST);
-        // Most of an output this large would leave the caches before it is read.
-        let past = matches!(self.outputs, [output] if output.bytes.len() >= CACHES.last / 2);
+        let work = (self.epilogue.operations + 1).min(LONGEST);
+        let past = self.program.bypass;
         let machine = || {
             let mut machine = self.finisher();
             machine.past = past;

@@ -1,12 +1,11 @@
 //! Vector loops: nests run over chunks of points, whatever their scalar program is.
 //!
-//! [`space`] numbers the points and follows affine addresses through them. A [`tape`] is a scalar
-//! program prepared for one space: steps with registers, some of them joined to a [`chain`], and
-//! [`fused`] where the whole program is one pass. A [`machine`] is one thread that runs it. On
-//! these stand the implementations: [`job`] is a nest without aggregation, and the epilogue of
-//! every other; [`reduction`] aggregates; [`scatter`] aggregates at places known only at run time.
+//! [`walk`] follows affine addresses through points. A [`runner`] has a tape of the compiler
+//! ([`tile_compiler::native::Tape`]), and a [`machine`] is one thread that runs it. [`fused`] runs
+//! tapes that are one pass. On these stand the implementations: [`job`] is a nest without
+//! aggregation, and the epilogue of every other; [`reduction`] aggregates; [`scatter`] aggregates
+//! at places known only at run time.
 
-pub mod chain;
 #[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "functions compiled for a vector unit"))]
 pub mod fused;
 #[expect(unsafe_code, reason = "threads write parts of one output")]
@@ -15,7 +14,7 @@ pub mod job;
 pub mod machine;
 #[expect(unsafe_code, reason = "threads write parts of one output")]
 pub mod reduction;
+pub mod runner;
 #[expect(unsafe_code, reason = "threads write parts of one output")]
 pub mod scatter;
-pub mod space;
-pub mod tape;
+pub mod walk;

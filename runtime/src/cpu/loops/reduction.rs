@@ -1,7 +1,7 @@
 //! Aggregations by vector loops.
 //!
-//! Consecutive places are computed in chunks, in parallel. An estimate of the cost chooses one of
-//! two loop orders:
+//! Consecutive places are computed in chunks, in parallel. The native program has one of two loop
+//! orders:
 //! - *across* places: for each reduction point in turn, its values at a chunk of places are added
 //!   to as many sums;
 //! - *along* the reduction: for each place, chunks of reduction points are folded to one value.
@@ -12,20 +12,20 @@
 
 use super::job::{Job, parallel};
 use super::machine::Machine;
-use super::space::{Guards, Lines, Piece, Space};
-use super::tape::{ACCUMULATOR, CHUNK, Tape, WRITTEN};
+use super::runner::Runner;
+use super::walk::{Piece, Walker, guards_hold};
 use crate::cpu::memory::{Shared, bytes};
 use crate::cpu::vector::number::{Bool, Number, from_scalar, typed};
 use crate::cpu::vector::{self, Best};
 use std::ops::Range;
 use tile_compiler::dtype::DType;
 use tile_compiler::graph::Aggregation;
-use tile_compiler::nest::Nest;
+use tile_compiler::native::{self, ACCUMULATOR, CHUNK, Lines, Space, WRITTEN};
 
 /// The most partial results of blocks of a reduction that are kept at once.
 const MOST_PARTIALS: usize = 1 << 20;
 
-/// A nest with an aggregation, ready to run.
+/// An aggregation, ready to run.
 pub struct Reduction {
     pub aggregation: Aggregation,
     /// The type of the values that are aggregated.
@@ -33,27 +33,19 @@ pub struct Reduction {
     places: Space,
     points: Space,
     /// The nest's body, over the places if `across`, else over the points.
-    pub body: Tape,
+    pub body: Runner,
     across: bool,
+    /// The guards, and for the arg forms the position of a point, through the body's space.
+    guards: Lines,
+    position: Lines,
 }
 
 impl Reduction {
-    /// Prepares a nest that aggregates values of type `dtype`.
-    pub fn new(nest: &Nest, aggregation: Aggregation, dtype: DType) -> Self {
-        let mut reduction = Self::across(nest, aggregation, dtype);
-        let over_points = Tape::new(nest, &nest.body, &nest.body.results, reduction.points.clone(), &nest.guards);
-        if cost(&over_points) < cost(&reduction.body) && aggregation != Aggregation::Assign {
-            (reduction.body, reduction.across) = (over_points, false);
-        }
-        reduction
-    }
-
-    /// Prepares the nest to run *across* places in any case.
-    pub fn across(nest: &Nest, aggregation: Aggregation, dtype: DType) -> Self {
-        let places = Space::new(nest, 0..nest.free);
-        let points = Space::new(nest, nest.reduction());
-        let body = Tape::new(nest, &nest.body, &nest.body.results, places.clone(), &nest.guards);
-        Self { aggregation, dtype, places, points, body, across: true }
+    /// Prepares an aggregation.
+    pub fn new(reduction: &native::Reduction) -> Self {
+        let native::Reduction { aggregation, dtype, places, points, body, across, guards, position } =
+            reduction.clone();
+        Self { aggregation, dtype, places, points, body: Runner::new(body), across, guards, position }
     }
 
     /// Returns the bytes of partial results that a run keeps.
@@ -73,33 +65,22 @@ impl Reduction {
     }
 }
 
-/// Estimates the cost of one point, in operations on an element.
-pub fn cost(body: &Tape) -> f64 {
-    /// The cost of starting a vector operation, in elements.
-    const START: f64 = 64.0;
-    let length = body.points().min(CHUNK) as f64;
-    let loads: f64 = body
-        .strides()
-        .map(|(step, run)| START / (run as f64).min(length) + if (0..=1).contains(&step) { 1.0 } else { 6.0 })
-        .sum();
-    loads + (body.len() + 1) as f64 * (1.0 + START / length)
-}
-
 /// The points of a chunk that count.
-struct Counting {
-    guards: Guards,
+struct Counting<'a> {
+    reduction: &'a Reduction,
     counts: Vec<Bool>,
 }
 
-impl Counting {
-    fn new(nest: &Nest, space: &Space) -> Self {
-        Self { guards: Guards::new(nest, space.clone(), &nest.guards), counts: vec![Bool(0); CHUNK] }
+impl<'a> Counting<'a> {
+    fn new(reduction: &'a Reduction) -> Self {
+        Self { reduction, counts: vec![Bool(0); CHUNK] }
     }
 
     /// Returns which points of the last chunk, which `machine` has evaluated, count. `None` if all
     /// do.
-    fn of(&mut self, machine: &mut Machine, body: &Tape, chunk: &Range<usize>) -> Option<&[Bool]> {
-        let all = self.guards.hold(&mut machine.walker, chunk, &mut self.counts);
+    fn of(&mut self, machine: &mut Machine, chunk: &Range<usize>) -> Option<&[Bool]> {
+        let Reduction { body, guards, .. } = self.reduction;
+        let all = guards_hold(&body.space, guards, &mut machine.walker, chunk, &mut self.counts);
         let counts = &mut self.counts[..chunk.len()];
         match (all, body.results.get(1)) {
             (true, None) => return None,
@@ -147,7 +128,7 @@ impl<T: Number> Run<'_, T> {
         let blocks = points.size.div_ceil(block_size);
         let assigns = self.aggregation == Aggregation::Assign;
         if blocks == 1 || places.len() > FEW || self.arg() || assigns {
-            let work = (body.len() + 1).saturating_mul(points.size);
+            let work = (body.operations + 1).saturating_mul(points.size);
             let worker = || (self.job.finisher(), Sums::new(self));
             return parallel(places, work, worker, |(epilogue, sums), places| {
                 self.across_places(epilogue, sums, places)
@@ -157,7 +138,7 @@ impl<T: Number> Run<'_, T> {
         let chunks: Vec<Range<usize>> = body.chunks(places.clone()).collect();
         let mut partials = vec![self.nothing(); blocks * places.len()];
         let shared = Shared::new(&mut partials);
-        let work = (body.len() + 1).saturating_mul(block_size.saturating_mul(chunks[0].len()));
+        let work = (body.operations + 1).saturating_mul(block_size.saturating_mul(chunks[0].len()));
         let worker = || Sums::new(self);
         parallel(0..blocks * chunks.len(), work, worker, |sums, units| {
             for unit in units {
@@ -201,7 +182,7 @@ impl<T: Number> Run<'_, T> {
         let blocks =
             if self.reduction.places.size < 64 { points.size.div_ceil(BLOCK).clamp(1, MOST_PARTIALS / 64) } else { 1 };
         let block = points.size.div_ceil(blocks);
-        let work = (body.len() + 1).saturating_mul(block);
+        let work = (body.operations + 1).saturating_mul(block);
         if blocks == 1 {
             let worker = || (self.job.finisher(), Fold::new(self));
             return parallel(places, work, worker, |(epilogue, fold), places| {
@@ -228,7 +209,7 @@ impl<T: Number> Run<'_, T> {
     /// Finishes places whose partial results are those of the blocks `0..blocks`.
     fn join(&self, places: Range<usize>, blocks: usize, part: impl Fn(usize, usize) -> Partial<T> + Sync) {
         let worker = || self.job.finisher();
-        parallel(places, self.job.epilogue.len() + blocks, worker, |epilogue, places| {
+        parallel(places, self.job.epilogue.operations + blocks, worker, |epilogue, places| {
             for chunk in self.job.epilogue.chunks(places) {
                 self.finish(epilogue, chunk, |place| {
                     (0..blocks).fold(self.nothing(), |sum, block| self.combine(sum, part(place, block)))
@@ -274,9 +255,8 @@ fn point_of<T: Number>(piece: &Piece, i: usize, step: i64, values: &[T], counts:
 pub struct Sums<'a, T> {
     run: &'a Run<'a, T>,
     machine: Machine<'a>,
-    counting: Counting,
-    positions: super::space::Walker,
-    position: Lines,
+    counting: Counting<'a>,
+    positions: Walker,
     block: Vec<T>,
     /// The results. Those of the arg forms are in `best`.
     pub total: Vec<T>,
@@ -287,15 +267,12 @@ pub struct Sums<'a, T> {
 
 impl<'a, T: Number> Sums<'a, T> {
     pub fn new(run: &'a Run<'a, T>) -> Self {
-        let Reduction { body, places, .. } = run.reduction;
-        let nest = run.job.nest;
-        let machine = body.machine(run.job.launch);
+        let machine = run.reduction.body.machine(run.job.launch);
         Self {
             run,
-            counting: Counting::new(nest, places),
+            counting: Counting::new(run.reduction),
             positions: machine.walker.clone(),
             machine,
-            position: Lines::new(nest, places, &nest.position),
             block: vec![run.identity; CHUNK],
             total: vec![run.identity; CHUNK],
             written: vec![Bool(0); CHUNK],
@@ -308,8 +285,8 @@ impl<'a, T: Number> Sums<'a, T> {
         /// The terms of a partial sum.
         const BLOCK: usize = 256;
         let run = self.run;
-        let Reduction { body, points: space, places, .. } = run.reduction;
-        let Self { machine, counting, positions, position, block, total, written, best, .. } = self;
+        let Reduction { body, points: space, places, position, .. } = run.reduction;
+        let Self { machine, counting, positions, block, total, written, best, .. } = self;
         let (length, count) = (chunk.len(), points.len());
         let blocked = T::FLOAT && run.aggregation == Aggregation::Sum && count > BLOCK;
         written[..length].fill(Bool(0));
@@ -317,17 +294,17 @@ impl<'a, T: Number> Sums<'a, T> {
         total[..length].fill(run.identity);
         best.fill(run.nothing());
         for (number, point) in points.enumerate() {
-            space.locate(point, &mut machine.walker.point);
+            machine.walker.locate(space, point);
             machine.run(chunk.start, length);
-            let counts = counting.of(machine, body, &chunk);
+            let counts = counting.of(machine, &chunk);
             let values = machine.value::<T>(body.results[0]);
             match counts {
                 None => written[..length].fill(Bool(1)),
                 Some(counts) => written.iter_mut().zip(counts).for_each(|(w, c)| w.0 |= c.0),
             }
             if run.arg() {
-                space.locate(point, &mut positions.point);
-                position.walk(places, positions, chunk.start, length, |piece| {
+                positions.locate(space, point);
+                positions.walk(places, position, chunk.start, length, |piece| {
                     for i in 0..piece.length {
                         let point = point_of(&piece, i, position.steps[0], values, counts);
                         best[piece.at + i].take(point, run.aggregation == Aggregation::ArgMax);
@@ -352,34 +329,30 @@ impl<'a, T: Number> Sums<'a, T> {
 struct Fold<'a, T> {
     run: &'a Run<'a, T>,
     machine: Machine<'a>,
-    counting: Counting,
-    positions: super::space::Walker,
-    position: Lines,
+    counting: Counting<'a>,
+    positions: Walker,
 }
 
 impl<'a, T: Number> Fold<'a, T> {
     fn new(run: &'a Run<'a, T>) -> Self {
-        let Reduction { body, points, .. } = run.reduction;
-        let nest = run.job.nest;
-        let machine = body.machine(run.job.launch);
+        let machine = run.reduction.body.machine(run.job.launch);
         let positions = machine.walker.clone();
-        let position = Lines::new(nest, points, &nest.position);
-        Self { run, counting: Counting::new(nest, points), positions, machine, position }
+        Self { run, counting: Counting::new(run.reduction), positions, machine }
     }
 
     fn fold(&mut self, place: usize, points: Range<usize>) -> Partial<T> {
         let run = self.run;
-        let Reduction { body, points: space, places, .. } = run.reduction;
-        let Self { machine, counting, positions, position, .. } = self;
-        places.locate(place, &mut machine.walker.point);
-        places.locate(place, &mut positions.point);
+        let Reduction { body, points: space, places, position, .. } = run.reduction;
+        let Self { machine, counting, positions, .. } = self;
+        machine.walker.locate(places, place);
+        positions.locate(places, place);
         let mut whole = run.nothing();
         for chunk in body.chunks(points) {
             machine.run(chunk.start, chunk.len());
-            let counts = counting.of(machine, body, &chunk);
+            let counts = counting.of(machine, &chunk);
             let values = machine.value::<T>(body.results[0]);
             if run.arg() {
-                position.walk(space, positions, chunk.start, chunk.len(), |piece| {
+                positions.walk(space, position, chunk.start, chunk.len(), |piece| {
                     for i in 0..piece.length {
                         whole = run.combine(whole, point_of(&piece, i, position.steps[0], values, counts));
                     }

@@ -1,32 +1,25 @@
 //! Nests that are a sum of products of two operands, run by the packed matrix product of
 //! [`super::gemm`].
 //!
-//! [`Roles`] says which axes are rows, columns, batch and terms of the sum. A convolution is such a
-//! product whose left operand is gathered. A factor that is a single load is packed from its
-//! operand by tables of offsets, or read in place. Any other factor is computed while packing.
+//! The native program says which axes are rows, columns, batch and terms of the sum. A convolution
+//! is such a product whose left operand is gathered. A factor that is a single load is packed from
+//! its operand by tables of offsets, or read in place. Any other factor is computed while packing.
 //! Guards become zeros in the packed operands. The epilogue runs on finished tiles.
 
 use super::gemm::{
     Float, Frame, Gather, Layout, Pack, Packed, Panel, Places, Right, Size, Store, Tile, View, Window, product,
 };
-use super::places::{gathered, is_whole, locate, size};
+use super::places::{gathered, locate};
 use crate::cpu::loops::job::Job;
 use crate::cpu::loops::machine::Machine;
-use crate::cpu::loops::space::{Guards, Space};
-use crate::cpu::loops::tape::{CHUNK, Tape};
+use crate::cpu::loops::runner::Runner;
+use crate::cpu::loops::walk::guards_hold;
 use crate::cpu::memory::{Launch, Operand, Register, bytes_of, elements};
 use crate::cpu::threads::idle::Idle;
 use crate::cpu::vector::number::{Bool, Number};
 use std::ops::Range;
-use tile_compiler::affine::Affine;
 use tile_compiler::dtype::DType;
-use tile_compiler::nest::{Leaf, Nest, Roles};
-use tile_compiler::scalar::{Inst, Value};
-
-/// Products with fewer multiply-adds, or fewer rows, run in the vector loops, which need no
-/// packing.
-const LEAST_WORK: usize = 4096;
-const LEAST_ROWS: usize = 4;
+use tile_compiler::native::{CHUNK, Factor, Lines, NativeProgram, Product};
 
 /// A product, ready to run.
 pub struct Contraction {
@@ -35,6 +28,9 @@ pub struct Contraction {
     size: Size,
     left: Side,
     right: Side,
+    /// The operands that the right factor reads, and whether it can be packed ahead.
+    operands: Vec<usize>,
+    packs: bool,
     /// For each batch, row and column, its part of the place's number.
     batch: Vec<usize>,
     rows: Vec<usize>,
@@ -73,34 +69,26 @@ enum Side {
 
 /// An operand that a program computes, along the reduction.
 struct Computed {
-    tape: Tape,
+    tape: Runner,
     /// The guards. Elements where one fails are 0.
-    guards: Vec<Affine>,
+    guards: Lines,
+    extents: Vec<usize>,
     batch: Vec<usize>,
     outer: Vec<usize>,
-    /// The nest's operands that it reads.
-    operands: Vec<usize>,
 }
 
 impl Contraction {
-    /// Describes the nest as a product, if it is one that is worth packing for. `kept` says which
-    /// operands change seldom.
-    pub fn new(nest: &Nest, kept: &dyn Fn(usize) -> bool) -> Option<Self> {
-        let dtype = nest.accumulator().filter(|dtype| matches!(dtype, DType::F32 | DType::F64))?;
-        let mut roles = oriented(nest)?;
-        let [batch, m, n] = [&roles.batch, &roles.rows, &roles.columns].map(|axes| size(nest, axes));
-        let mut size = Size::new(batch, m, n, nest.reduction_points(), dtype.size());
-        if nest.places().saturating_mul(size.k) < LEAST_WORK {
-            return None;
-        }
-        let (mut left, mut right) = sides(nest, &mut roles);
-        if size.m < LEAST_ROWS && !right.operands().iter().all(|&operand| kept(operand)) {
-            return None;
-        }
+    /// Prepares a product of the program.
+    pub fn new(program: &NativeProgram, product: &Product) -> Self {
+        let Product { dtype, batch, rows, columns, terms, packs, .. } = product;
+        let [b, m, n, k] = [batch, rows, columns, terms].map(|axes| program.points(axes));
+        let mut size = Size::new(b, m, n, k, dtype.size());
+        let mut left = Side::new(program, [batch, rows, terms], &product.left);
+        let mut right = Side::new(program, [batch, columns, terms], &product.right);
         if let (Side::Gathered { places, .. }, Side::Gathered { places: of_right, .. }) = (&mut left, &mut right)
             && let Some((window, _)) = &places.window
         {
-            let extents: Vec<usize> = roles.reduction.iter().map(|&axis| nest.axes[axis].extent).collect();
+            let extents: Vec<usize> = terms.iter().map(|&axis| program.extents[axis]).collect();
             let (order, block) = window.order(&extents);
             size.block = block;
             if let Some(order) = order {
@@ -108,20 +96,23 @@ impl Contraction {
                 **of_right = of_right.reordered(&order);
             }
         }
+        let place = program.place();
         let places = |axes: &[usize]| -> Vec<usize> {
-            let mut point = vec![0; nest.axes.len()];
-            let place = |position| {
-                locate(nest, axes, position, &mut point);
-                (0..nest.free).fold(0, |place, a| place * nest.axes[a].extent + point[a] as usize)
+            let mut point = vec![0; program.extents.len()];
+            let of_point = |position| {
+                locate(&program.extents, axes, position, &mut point);
+                place.terms().iter().fold(0, |place, (axis, stride)| place + (stride * point[*axis]) as usize)
             };
-            (0..self::size(nest, axes)).map(place).collect()
+            (0..program.points(axes)).map(of_point).collect()
         };
-        let columns = places(&roles.columns);
-        let mut runs = vec![1u32; columns.len()];
-        for i in (0..columns.len().saturating_sub(1)).rev() {
-            runs[i] = if columns[i + 1] == columns[i] + 1 { runs[i + 1] + 1 } else { 1 };
+        let column_places = places(columns);
+        let mut runs = vec![1u32; column_places.len()];
+        for i in (0..column_places.len().saturating_sub(1)).rev() {
+            runs[i] = if column_places[i + 1] == column_places[i] + 1 { runs[i + 1] + 1 } else { 1 };
         }
-        Some(Self { dtype, size, left, right, batch: places(&roles.batch), rows: places(&roles.rows), columns, runs })
+        let (batch, rows) = (places(batch), places(rows));
+        let (operands, packs) = (product.right.operands(), *packs);
+        Self { dtype: *dtype, size, left, right, operands, packs, batch, rows, columns: column_places, runs }
     }
 
     /// Returns whether the left factor is read through a window.
@@ -132,18 +123,12 @@ impl Contraction {
 
     /// Returns the operands that the right factor reads.
     pub fn right(&self) -> Vec<usize> {
-        self.right.operands()
+        self.operands.clone()
     }
 
     /// Returns the operands that the right factor reads, if nothing else reads them.
-    pub fn packs(&self, nest: &Nest) -> Vec<usize> {
-        let right = self.right.operands();
-        let in_body =
-            nest.body.leaves().filter(|leaf| matches!(leaf, Leaf::Load(load) if right.contains(&load.operand)));
-        let in_all = nest.loads().filter(|load| right.contains(&load.operand));
-        let of_right = self.right.loads();
-        let alone = in_body.count() == of_right && in_all.count() == of_right;
-        if alone && (nest.loops == 0 || self.right.is_steady()) { right } else { Vec::new() }
+    pub fn packs(&self) -> Vec<usize> {
+        if self.packs { self.operands.clone() } else { Vec::new() }
     }
 
     /// Returns the operand whose every element the right factor reads once, if there is one.
@@ -165,10 +150,10 @@ impl Contraction {
 
     /// Packs the right operand for any number of runs in which the operands of
     /// [`Contraction::packs`] do not change. The other operands may be empty.
-    pub fn pack(&self, nest: &Nest, launch: Launch, room: Option<Register>) -> PackedRight {
+    pub fn pack(&self, launch: Launch, room: Option<Register>) -> PackedRight {
         match self.dtype {
-            DType::F64 => PackedRight::F64(Packed::new(self.size, &self.right.bind(nest, launch), room)),
-            _ => PackedRight::F32(Packed::new(self.size, &self.right.bind(nest, launch), room)),
+            DType::F64 => PackedRight::F64(Packed::new(self.size, &self.right.bind(launch), room)),
+            _ => PackedRight::F32(Packed::new(self.size, &self.right.bind(launch), room)),
         }
     }
 
@@ -193,97 +178,37 @@ impl Contraction {
     }
 
     fn run_typed<T: Float + Number>(&self, job: &Job, packed: Option<&Packed<T>>) {
-        let left = self.left.bind::<T>(job.nest, job.launch);
-        let right = self.right.bind::<T>(job.nest, job.launch);
+        let left = self.left.bind::<T>(job.launch);
+        let right = self.right.bind::<T>(job.launch);
         let right = packed.map_or(Right::Now(&right), Right::Packed);
         let epilogue = Epilogue { job, contraction: self, idle: Idle::new() };
         product(self.size, &left, right, &epilogue);
     }
 }
 
-/// Returns the nest's roles with the last free axis as a column, so that places are consecutive
-/// along columns.
-pub fn oriented(nest: &Nest) -> Option<Roles> {
-    let mut roles = nest.roles()?;
-    let last = nest.free.checked_sub(1)?;
-    if roles.rows.contains(&last) {
-        std::mem::swap(&mut roles.rows, &mut roles.columns);
-        std::mem::swap(&mut roles.left, &mut roles.right);
-        std::mem::swap(&mut roles.left_guards, &mut roles.right_guards);
-    }
-    roles.columns.contains(&last).then_some(roles)
-}
-
-/// Creates the two factors. If both are gathered, the terms are ordered so that neighbours are
-/// contiguous in the left one.
-fn sides(nest: &Nest, roles: &mut Roles) -> (Side, Side) {
-    let both = |reduction: &[usize]| {
-        let left = Side::new(nest, [&roles.batch, &roles.rows, reduction], roles.left, &roles.left_guards);
-        (left, Side::new(nest, [&roles.batch, &roles.columns, reduction], roles.right, &roles.right_guards))
-    };
-    let step = |&axis: &usize| match &nest.body.insts[roles.left].0 {
-        Inst::Leaf(Leaf::Load(load)) => load.offset.coefficient(axis).abs(),
-        _ => 0,
-    };
-    if let Some(neighbours) = roles.reduction.iter().position(|axis| nest.axes[*axis].extent > 1 && step(axis) == 1) {
-        let mut reduction = roles.reduction.clone();
-        reduction[neighbours..].rotate_left(1);
-        if let sides @ (Side::Gathered { .. }, Side::Gathered { .. }) = both(&reduction) {
-            roles.reduction = reduction;
-            return sides;
-        }
-    }
-    both(&roles.reduction)
-}
-
 impl Side {
-    /// Creates the operand with the elements `value` of the body, or 0 where a guard fails. `axes`
-    /// are its batch, outer and reduction axes.
-    fn new(nest: &Nest, axes: [&[usize]; 3], value: Value, guards: &[Affine]) -> Self {
-        if let Inst::Leaf(Leaf::Load(load)) = &nest.body.insts[value].0
-            && let Some(places) = gathered(nest, axes, load, guards)
-        {
-            let whole = guards.is_empty() && is_whole(nest, load, axes);
-            return Side::Gathered { operand: load.operand, places: Box::new(places), whole };
-        }
-        let space = Space::new(nest, nest.reduction());
-        let tape = Tape::new(nest, &nest.body, &[value], space, guards);
-        let [batch, outer, _] = axes.map(<[usize]>::to_vec);
-        let operands = tape.operands().collect();
-        Side::Computed(Box::new(Computed { tape, guards: guards.to_vec(), batch, outer, operands }))
-    }
-
-    fn operands(&self) -> Vec<usize> {
-        match self {
-            Side::Gathered { operand, .. } => vec![*operand],
-            Side::Computed(computed) => computed.operands.clone(),
+    /// Creates the operand of a factor. `axes` are its batch, outer and reduction axes.
+    fn new(program: &NativeProgram, axes: [&[usize]; 3], factor: &Factor) -> Self {
+        match factor {
+            Factor::Gathered { address, whole } => {
+                let places = Box::new(gathered(program, axes, address));
+                Side::Gathered { operand: address.operand, places, whole: *whole }
+            }
+            Factor::Computed { tape, guards } => {
+                let (tape, guards, extents) = (Runner::new((**tape).clone()), guards.clone(), program.extents.clone());
+                let [batch, outer, _] = axes.map(<[usize]>::to_vec);
+                Side::Computed(Box::new(Computed { tape, guards, extents, batch, outer }))
+            }
         }
     }
 
-    /// Returns the number of loads in its program.
-    fn loads(&self) -> usize {
-        match self {
-            Side::Gathered { .. } => 1,
-            Side::Computed(computed) => computed.operands.len(),
-        }
-    }
-
-    fn bind<'a, T: Number>(&'a self, nest: &'a Nest, launch: Launch<'a>) -> Bound<'a, T> {
+    fn bind<'a, T: Number>(&'a self, launch: Launch<'a>) -> Bound<'a, T> {
         match self {
             Side::Gathered { operand, places, .. } => {
                 let Operand { bytes, first, .. } = launch.operands[*operand];
                 Bound::Gathered(Gather::new(elements(bytes), first, places, launch.steps))
             }
-            Side::Computed(computed) => Bound::Computed { nest, computed, launch },
-        }
-    }
-
-    /// Returns whether its addresses and guards are the same at every step of the loops around the
-    /// nest.
-    fn is_steady(&self) -> bool {
-        match self {
-            Side::Gathered { places, .. } => places.is_steady(),
-            Side::Computed(_) => false,
+            Side::Computed(computed) => Bound::Computed { computed, launch },
         }
     }
 }
@@ -291,7 +216,7 @@ impl Side {
 /// A side, bound to the memory of its operands.
 enum Bound<'a, T> {
     Gathered(Gather<'a, T>),
-    Computed { nest: &'a Nest, computed: &'a Computed, launch: Launch<'a> },
+    Computed { computed: &'a Computed, launch: Launch<'a> },
 }
 
 impl<T: Float + Number> Pack<T> for Bound<'_, T> {
@@ -312,7 +237,7 @@ impl<T: Float + Number> Pack<T> for Bound<'_, T> {
     fn pack(&self, batch: usize, outer: Range<usize>, ks: Range<usize>, panel: Panel<T>) {
         match self {
             Bound::Gathered(gather) => gather.pack(batch, outer, ks, panel),
-            Bound::Computed { nest, computed, launch } => computed.pack(nest, *launch, batch, outer, ks, panel),
+            Bound::Computed { computed, launch } => computed.pack(*launch, batch, outer, ks, panel),
         }
     }
 
@@ -338,24 +263,15 @@ impl<T: Float + Number> Pack<T> for Bound<'_, T> {
 }
 
 impl Computed {
-    fn pack<T: Number>(
-        &self,
-        nest: &Nest,
-        launch: Launch,
-        batch: usize,
-        outer: Range<usize>,
-        ks: Range<usize>,
-        panel: Panel<T>,
-    ) {
+    fn pack<T: Number>(&self, launch: Launch, batch: usize, outer: Range<usize>, ks: Range<usize>, panel: Panel<T>) {
         let mut machine = self.tape.machine(launch);
-        let guards = Guards::new(nest, self.tape.space.clone(), &self.guards);
         let mut counts = [Bool(0); CHUNK];
-        locate(nest, &self.batch, batch, &mut machine.walker.point);
+        locate(&self.extents, &self.batch, batch, &mut machine.walker.point);
         for (row, o) in outer.enumerate() {
-            locate(nest, &self.outer, o, &mut machine.walker.point);
+            locate(&self.extents, &self.outer, o, &mut machine.walker.point);
             for chunk in self.tape.chunks(ks.clone()) {
                 machine.run(chunk.start, chunk.len());
-                let all = guards.hold(&mut machine.walker, &chunk, &mut counts);
+                let all = guards_hold(&self.tape.space, &self.guards, &mut machine.walker, &chunk, &mut counts);
                 let values = machine.value::<T>(self.tape.results[0]);
                 let to = &mut panel.data[row * panel.outer_stride + (chunk.start - ks.start) * panel.k_stride..];
                 if all && panel.k_stride == 1 {

@@ -1,60 +1,38 @@
 //! Addresses of a contraction's factors: tables for [`super::gemm`], made from the affine
-//! expressions of a load.
+//! expressions of an address.
 
 use super::gemm::{Axis, Coordinate, Places, Window};
 use std::ops::Range;
 use tile_compiler::affine::Affine;
-use tile_compiler::nest::{Load, Nest};
-
-/// Returns the number of points of some axes.
-pub fn size(nest: &Nest, axes: &[usize]) -> usize {
-    nest.points(axes)
-}
+use tile_compiler::native::{Address, NativeProgram, Variables};
 
 /// Returns whether the variable is one of `axes`, or derived from these alone.
-fn depends_only_on(nest: &Nest, variable: usize, axes: &[usize]) -> bool {
-    match variable.checked_sub(nest.axes.len()) {
+fn depends_only_on(variables: &Variables, variable: usize, axes: &[usize]) -> bool {
+    match variable.checked_sub(variables.axes) {
         None => axes.contains(&variable),
-        Some(number) => nest.derived[number].numerator.variables().all(|v| depends_only_on(nest, v, axes)),
+        Some(number) => {
+            let numerator = &variables.derived[number].numerator;
+            numerator.variables().all(|v| depends_only_on(variables, v, axes))
+        }
     }
 }
 
 /// Sets the variables of `axes` to those of a point, in row-major order.
-pub fn locate(nest: &Nest, axes: &[usize], mut position: usize, point: &mut [i64]) {
+pub fn locate(extents: &[usize], axes: &[usize], mut position: usize, point: &mut [i64]) {
     for &axis in axes.iter().rev() {
-        let extent = nest.axes[axis].extent;
+        let extent = extents[axis];
         point[axis] = (position % extent) as i64;
         position /= extent;
     }
 }
 
-/// Returns whether the load, over all points of `axes`, reads every element of its operand once.
-pub fn is_whole(nest: &Nest, load: &Load, axes: [&[usize]; 3]) -> bool {
-    let mut strides: Vec<(i64, usize)> = Vec::new();
-    for &axis in axes.into_iter().flatten() {
-        strides.push((load.offset.coefficient(axis), nest.axes[axis].extent));
-    }
-    strides.sort_unstable();
-    let dense = strides
-        .iter()
-        .try_fold(1, |expected, (stride, extent)| (*stride == expected).then_some(expected * *extent as i64));
-    let elements = nest.operands[load.operand].elements() as i64;
-    let simple = load.when.is_empty() && load.dynamic.is_empty() && load.offset.terms().len() == strides.len();
-    simple && load.offset.offset() == 0 && dense == Some(elements)
-}
-
-/// Returns a load as tables of offsets. `None` unless each of its expressions is a sum of a term of
-/// the batch axes, one of the outer axes and one of the reduction axes.
-pub fn gathered(nest: &Nest, groups: [&[usize]; 3], load: &Load, guards: &[Affine]) -> Option<Places> {
-    let expressions: Vec<&Affine> =
-        [&load.offset].into_iter().chain(&load.when).chain(guards.iter().filter(|g| !load.when.contains(g))).collect();
-    let within = |variable: usize, axes: &[usize]| depends_only_on(nest, variable, axes);
-    let is_loop = |v: usize| nest.loops().contains(&v);
-    let separable =
-        |affine: &Affine| affine.variables().all(|v| is_loop(v) || groups.iter().any(|group| within(v, group)));
-    if !load.dynamic.is_empty() || !expressions.iter().all(|e| separable(e)) {
-        return None;
-    }
+/// Returns tables of the offsets of an address, for batch, outer and reduction axes. Each of its
+/// expressions is a sum of one term for each of these groups.
+pub fn gathered(program: &NativeProgram, groups: [&[usize]; 3], address: &Address) -> Places {
+    let NativeProgram { variables, extents, .. } = program;
+    let expressions: Vec<&Affine> = address.expressions().collect();
+    let within = |variable: usize, axes: &[usize]| depends_only_on(variables, variable, axes);
+    let is_loop = |v: usize| program.loops().contains(&v);
     let axis = |number: usize| -> Axis {
         let group = groups[number];
         // A derived variable with a constant numerator belongs to every group. Only the first group
@@ -62,15 +40,15 @@ pub fn gathered(nest: &Nest, groups: [&[usize]; 3], load: &Load, guards: &[Affin
         let mine = |v: usize| !is_loop(v) && groups.iter().position(|g| within(v, g)) == Some(number);
         let terms: Vec<Vec<(usize, i64)>> =
             expressions.iter().map(|e| e.terms().iter().copied().filter(|(v, _)| mine(*v)).collect()).collect();
-        let mut tables = vec![Vec::with_capacity(size(nest, group)); expressions.len()];
-        let mut point = vec![0; nest.axes.len() + nest.derived.len()];
-        for position in 0..size(nest, group) {
-            locate(nest, group, position, &mut point);
-            for (derived, d) in nest.derived.iter().enumerate() {
+        let mut tables = vec![Vec::with_capacity(program.points(group)); expressions.len()];
+        let mut point = vec![0; variables.count()];
+        for position in 0..program.points(group) {
+            locate(extents, group, position, &mut point);
+            for (derived, d) in variables.derived.iter().enumerate() {
                 let terms = d.numerator.terms().iter();
                 let numerator =
                     terms.fold(d.numerator.offset(), |sum, (v, c)| sum.wrapping_add(c.wrapping_mul(point[*v])));
-                point[nest.axes.len() + derived] = numerator.div_euclid(d.denominator);
+                point[variables.axes + derived] = numerator.div_euclid(d.denominator);
             }
             for ((table, terms), expression) in tables.iter_mut().zip(&terms).zip(&expressions) {
                 let constant = if number == 0 { expression.offset() } else { 0 };
@@ -80,19 +58,21 @@ pub fn gathered(nest: &Nest, groups: [&[usize]; 3], load: &Load, guards: &[Affin
         let mut tables = tables.into_iter();
         Axis::new(tables.next().unwrap_or_default(), tables.collect())
     };
-    let of_loops = |affine: &&Affine| nest.loops().map(|v| affine.coefficient(v) as isize).collect();
+    let of_loops = |affine: &&Affine| program.loops().map(|v| affine.coefficient(v) as isize).collect();
     let loops = expressions.iter().map(of_loops).collect();
-    let window = window(nest, groups, &load.offset, &expressions[1..]);
-    Some(Places { batch: axis(0), outer: axis(1), k: axis(2), loops, window })
+    let window = window(program, groups, address);
+    Places { batch: axis(0), outer: axis(1), k: axis(2), loops, window }
 }
 
-/// Returns the load as a window, and the number of the element at which all coordinates are 0.
+/// Returns the address as a window, and the number of the element at which all coordinates are 0.
 ///
 /// A condition bounds a sum of variables, as in `0 <= y + i - 1`. That sum becomes a coordinate,
 /// whose stride is the sum's factor in the offset. Each remaining variable becomes a coordinate of
 /// its own, or is merged with the one before, if their strides overlap: `y + i` without padding.
-fn window(nest: &Nest, groups: [&[usize]; 3], offset: &Affine, conditions: &[&Affine]) -> Option<(Window, isize)> {
-    let is_loop = |v: usize| nest.loops().contains(&v);
+fn window(program: &NativeProgram, groups: [&[usize]; 3], address: &Address) -> Option<(Window, isize)> {
+    let Address { offset, conditions, .. } = address;
+    let (extents, axes) = (&program.extents, program.variables.axes);
+    let is_loop = |v: usize| program.loops().contains(&v);
     let mut sums: Vec<Sum> = Vec::new();
     for condition in conditions {
         let terms = condition.sub(&Affine::constant(condition.offset()))?;
@@ -120,13 +100,13 @@ fn window(nest: &Nest, groups: [&[usize]; 3], offset: &Affine, conditions: &[&Af
             _ => return None,
         }
     }
-    if sums.iter().flat_map(|sum| sum.terms.variables()).any(|v| v >= nest.axes.len() || is_loop(v)) {
+    if sums.iter().flat_map(|sum| sum.terms.variables()).any(|v| v >= axes || is_loop(v)) {
         return None;
     }
     rest.sort_by_key(|(_, coefficient)| std::cmp::Reverse(coefficient.abs()));
     let guarded = sums.len();
     for (variable, coefficient) in rest {
-        let (extent, step) = (nest.axes.get(variable)?.extent as i64, coefficient.abs());
+        let (extent, step) = (*extents.get(variable)? as i64, coefficient.abs());
         let term = Affine::new([(variable, coefficient.signum())], 0)?;
         match sums[guarded..].last_mut() {
             Some(sum) if (extent - 1) * step >= sum.stride && sum.stride % step == 0 => {
@@ -137,19 +117,19 @@ fn window(nest: &Nest, groups: [&[usize]; 3], offset: &Affine, conditions: &[&Af
             _ => sums.push(Sum { terms: term, stride: step, within: isize::MIN..isize::MAX }),
         }
     }
-    let table = |terms: &Affine, axes: &[usize]| -> Vec<isize> {
-        let mut point = vec![0; nest.axes.len()];
+    let table = |terms: &Affine, group: &[usize]| -> Vec<isize> {
+        let mut point = vec![0; axes];
         let of_point = |position| {
-            locate(nest, axes, position, &mut point);
-            axes.iter().map(|&axis| terms.coefficient(axis) * point[axis]).sum::<i64>() as isize
+            locate(extents, group, position, &mut point);
+            group.iter().map(|&axis| terms.coefficient(axis) * point[axis]).sum::<i64>() as isize
         };
-        (0..size(nest, axes)).map(of_point).collect()
+        (0..program.points(group)).map(of_point).collect()
     };
     let coordinates = sums.into_iter().map(|Sum { terms, stride, within }| {
         let [batch, outer, k] = groups.map(|axes| table(&terms, axes));
         Coordinate { stride: stride as usize, within, batch, outer, k }
     });
-    let rows = groups[1].iter().rev().map(|&axis| nest.axes[axis].extent).collect();
+    let rows = groups[1].iter().rev().map(|&axis| extents[axis]).collect();
     Some((Window::new(coordinates.collect(), rows)?, offset.offset() as isize))
 }
 

@@ -2,6 +2,7 @@
 
 use proptest::test_runner::TestRng;
 use tile_compiler::interpret::nest;
+use tile_compiler::native;
 use tile_compiler::pipeline;
 use tile_compiler::plan::Work;
 use tile_compiler::profile::Profile;
@@ -65,6 +66,7 @@ fn in_blocks() {
         let forward = [nests("Y", "", rows, points), nests("U", turned, rows, points)].concat();
         for nest in [forward, nests("DQ, DK, DV", GRADIENTS, rows, points)].concat() {
             seen += 1;
+            check_program(&nest, false);
             let operands = operands(&mut draw, &nest, 0);
             let aligned: Vec<Register> = operands.iter().map(|tensor| register(tensor.bytes())).collect();
             let read: Vec<memory::Operand> = aligned.iter().map(|r| memory::Operand::from(r.elements())).collect();
@@ -72,7 +74,8 @@ fn in_blocks() {
             let expected: Vec<_> =
                 rows_of_nest.flat_map(|row| nest::row(&nest, &operands, row, &[]).unwrap()).collect();
             for scores in [1, 3 * points, 5 * points + 1, 12 * points, rows * points, 4 * rows * points, 1 << 20] {
-                let attention = Attention::in_blocks(&nest, scores).unwrap();
+                let attention = native::Attention::in_blocks(&nest, &profile(false), scores).unwrap();
+                let attention = Attention::new(&attention);
                 let mut written: Vec<Register> =
                     nest.outputs.iter().map(|o| Register::zeroed(o.ty.elements() * size_of::<f32>())).collect();
                 let into: Vec<memory::Output> =

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::cpu::product::contraction::Contraction;
+use tile_compiler::native::Implementation;
 
 /// The axes of a convolution: images, lines, pixels, channels, taps in both directions, filters.
 const NAMES: [&str; 7] = ["n", "y", "x", "c", "i", "j", "f"];
@@ -106,7 +107,11 @@ fn convolutions_have_windows() {
     let mut runner = TestRunner::deterministic();
     let has_window = |_: &usize| {
         let nest = convolution(&mut Draw(runner.rng()));
-        Contraction::new(&nest, &|_| false).is_some_and(|contraction| contraction.has_window())
+        let program = NativeProgram::new(&nest, &profile(false), &|_| false);
+        match &program.implementation {
+            Implementation::Product(product) => Contraction::new(&program, product).has_window(),
+            _ => false,
+        }
     };
     let count = (0..400).filter(has_window).count();
     assert!((60..400).contains(&count), "{count}");

@@ -4,8 +4,8 @@ use std::fs::{read_dir, read_to_string};
 use std::path::{Path, PathBuf};
 
 /// The rooms, from the ground up, and the files above them.
-const FLOORS: [&str; 9] =
-    ["memory", "vector", "threads", "loops", "product", "needs", "attention", "prepared", "steps"];
+const FLOORS: [&str; 10] =
+    ["memory", "vector", "threads", "loops", "product", "needs", "profile", "attention", "prepared", "steps"];
 const ROOMS: usize = 5;
 
 /// Returns the files of a folder and of those in it.

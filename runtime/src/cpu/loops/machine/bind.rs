@@ -1,12 +1,12 @@
 //! Binding of a tape's chains to the places of the current chunk's values.
 
 use super::{At, Machine, Sink, Spread};
-use crate::cpu::loops::chain::{Chain, Move};
 use crate::cpu::vector;
 use crate::cpu::vector::lanes::MOST_LANES;
 use crate::cpu::vector::number::{Bool, Number};
 use crate::cpu::vector::strip::{self, Code, Op, Place};
 use tile_compiler::graph::Aggregation;
+use tile_compiler::native::{Chain, Move};
 use tile_compiler::scalar::Value;
 
 /// The numbers of a register.
@@ -96,7 +96,7 @@ impl Machine<'_> {
         match step {
             Move::Apply(code, values) => {
                 let [a, b] = values.map(|value| value.map_or(Place::NONE, |v| self.place::<f32>(v, bench)));
-                bench.push(code, a, b);
+                bench.push(code.into(), a, b);
             }
             Move::Divide(by) => match self.reciprocals(by, bench) {
                 Some([high, low]) => bench.push(Code::DivEvenly, high, low),
@@ -118,10 +118,10 @@ impl Machine<'_> {
                 let condition = self.place::<Bool>(condition, bench);
                 bench.push(if when { Code::ReplaceWhere } else { Code::ReplaceElse }, condition, by);
             }
-            Move::Compare(code, with, value) => {
+            Move::Compare(relation, with, value) => {
                 let with = self.place::<f32>(with, bench);
                 let to = self.target(chain, value);
-                bench.push(code, with, to);
+                bench.push(relation.into(), with, to);
             }
             Move::Keep(value) => {
                 let past = past && self.sink(value).is_some();

@@ -1,14 +1,14 @@
 //! Loads of a chunk: in place if the elements are contiguous, else into a register.
 
 use super::{At, Machine};
-use crate::cpu::loops::space::{Lines, Piece};
-use crate::cpu::loops::tape::Reader;
+use crate::cpu::loops::walk::Piece;
 use crate::cpu::memory::{Output, elements, prefetch};
 use crate::cpu::vector;
 use crate::cpu::vector::number::{Number, typed};
 use crate::cpu::vector::strip::{Code, Place};
 use std::ops::Range;
 use tile_compiler::dtype::DType;
+use tile_compiler::native::{Lines, Reader};
 use tile_compiler::scalar::Value;
 
 /// The elements that a load reads for a chunk.
@@ -37,9 +37,7 @@ impl Machine<'_> {
     fn one_piece(&mut self, lines: &Lines, start: usize, length: usize) -> Option<usize> {
         let mut place = None;
         if lines.run - start % lines.run >= length {
-            lines.walk(&self.tape.space, &mut self.walker, start, length, |piece| {
-                place = Some(piece.values[0] as usize)
-            });
+            self.walker.walk(&self.tape.space, lines, start, length, |piece| place = Some(piece.values[0] as usize));
         }
         place
     }
@@ -69,7 +67,7 @@ impl Machine<'_> {
             return out.len();
         }
         let step = if lines.steps[0] == 1 { usize::MAX } else { 1 };
-        lines.walk(&self.tape.space, &mut self.walker, start, out.len(), |piece| {
+        self.walker.walk(&self.tape.space, lines, start, out.len(), |piece| {
             for (number, out) in out[piece.at..][..piece.length].chunks_mut(step).enumerate() {
                 let at = (piece.values[0] + number as i64 * lines.steps[0]) as usize - output.first;
                 // SAFETY: only this thread computes these places, by the contract of
@@ -88,7 +86,7 @@ impl Machine<'_> {
         if let Some(output) = operand.over() {
             return self.load_own(reader, output, start, value, out);
         }
-        let whole = reader.conditions.all_hold(&self.tape.space, &mut self.walker, start, out.len());
+        let whole = self.walker.all_hold(&self.tape.space, &reader.conditions, start, out.len());
         let lines = if whole { &reader.offset } else { &reader.guarded };
         let source = Source { reader, data: elements(operand.bytes), first: operand.first as i64, whole, lines };
         if reader.dynamic.is_empty() {
@@ -111,19 +109,19 @@ impl Machine<'_> {
         }
         let row = length / self.rows;
         if self.rows > 1 && step == 0 && lines.run.is_multiple_of(row) && whole {
-            lines.walk(space, &mut self.walker, start, length, |piece| {
+            self.walker.walk(space, lines, start, length, |piece| {
                 out[piece.at / row..][..piece.length / row].fill(data[(piece.values[0] - first) as usize]);
             });
             return self.rows;
         }
         if whole {
-            lines.walk_tables(space, &mut self.walker, start, length, usize::MAX, |piece, pieces| {
+            self.walker.walk_tables(space, lines, start, length, usize::MAX, |piece, pieces| {
                 let out = &mut out[piece.at..][..pieces * piece.length];
                 vector::gather_table(data, piece.values[0] - first, [lines.beside[0], step], piece.length, out);
             });
             return length;
         }
-        lines.walk(space, &mut self.walker, start, length, |piece| {
+        self.walker.walk(space, lines, start, length, |piece| {
             let part = source.part(&piece);
             let out = &mut out[piece.at..][..piece.length];
             if part.len() < out.len() {
@@ -191,7 +189,7 @@ impl Machine<'_> {
                 });
             });
         }
-        lines.walk(&self.tape.space, &mut self.walker, start, length, |piece| {
+        self.walker.walk(&self.tape.space, lines, start, length, |piece| {
             let part = source.part(&piece);
             let (out, moves) = (&mut out[piece.at..][..piece.length], &moves[piece.at..][part.clone()]);
             if part.len() < out.len() {

@@ -1,11 +1,11 @@
-//! Execution of a [`Tape`] by one thread.
+//! Execution of a tape by one thread.
 
 mod bind;
 mod load;
 
-use super::fused::{Fused, Term};
-use super::space::Walker;
-use super::tape::{ACCUMULATOR, Action, CHUNK, Step, Tape};
+use super::fused;
+use super::runner::Runner;
+use super::walk::Walker;
 use crate::cpu::memory::{Launch, Operand, Plain, Register, bytes_of, elements_mut};
 use crate::cpu::vector;
 use crate::cpu::vector::lanes::MOST_LANES;
@@ -14,6 +14,7 @@ use crate::cpu::vector::strip::{self, Code, Place};
 use bind::Bench;
 use tile_compiler::dtype::DType;
 use tile_compiler::graph::Aggregation;
+use tile_compiler::native::{ACCUMULATOR, Action, CHUNK, Fused, Step, Tape, Term};
 use tile_compiler::scalar::{BinaryOp, Value};
 
 /// The place of a value's elements for the current chunk.
@@ -65,7 +66,7 @@ pub struct State {
 
 /// A thread's state while it runs a tape. The tape keeps it for the next machine.
 pub struct Machine<'t> {
-    tape: &'t Tape,
+    tape: &'t Runner,
     operands: &'t [Operand<'t>],
     registers: Vec<Register>,
     at: Vec<At>,
@@ -103,9 +104,12 @@ impl Drop for Machine<'_> {
 
 impl<'t> Machine<'t> {
     /// Creates a machine for this launch.
-    pub fn new(tape: &'t Tape, Launch { operands, steps }: Launch<'t>) -> Self {
+    pub fn new(tape: &'t Runner, Launch { operands, steps }: Launch<'t>) -> Self {
         let State { registers, at, moves, bench, mut walker } = tape.idle.take(|| State::new(tape));
-        walker.point[tape.loops..].iter_mut().zip(steps).for_each(|(variable, &step)| *variable = step as i64);
+        walker.point[tape.variables.loops..]
+            .iter_mut()
+            .zip(steps)
+            .for_each(|(variable, &step)| *variable = step as i64);
         let mut machine = Self {
             tape,
             operands,
@@ -321,7 +325,7 @@ impl<'t> Machine<'t> {
             Action::Load(_) | Action::Statistic(..) | Action::Chain(_) => {}
             Action::Index(lines) => {
                 let out = &mut elements_mut::<i32>(out)[..length];
-                lines.walk(&tape.space, &mut self.walker, start, length, |piece| {
+                self.walker.walk(&tape.space, lines, start, length, |piece| {
                     vector::count(piece.values[0], lines.steps[0], &mut out[piece.at..][..piece.length]);
                 });
             }
@@ -460,7 +464,7 @@ impl<'t> Machine<'t> {
                 Term::AtPlace(operand) => &self.operands[operand].after(place)[..n],
             })
         });
-        fused.apply(given, terms, out);
+        fused::apply(fused, given, terms, out);
     }
 }
 
@@ -475,7 +479,7 @@ impl State {
         for &(value, register) in &tape.given {
             at[value] = At::Register(register);
         }
-        Self { registers, at, moves: Vec::new(), bench: Bench::default(), walker: Walker::new(tape.variables) }
+        Self { registers, at, moves: Vec::new(), bench: Bench::default(), walker: Walker::new(tape.variables.count()) }
     }
 }
 

@@ -8,21 +8,7 @@
 use crate::cpu::vector::emulated::Emulated;
 use crate::cpu::vector::level::{self, Level, level};
 use crate::cpu::vector::register::{Portable, Vector};
-
-/// The operation of a kernel, and the form of its operands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// The sum of products of two vectors.
-    Products,
-    /// The sum of products of the vector x and the number w.
-    ByNumber,
-    /// The sum of products of the number x and the vector w.
-    OfNumber,
-    /// The sum of the vector x alone, or its maximum or minimum.
-    Sum,
-    Max,
-    Min,
-}
+use tile_compiler::native::Form;
 
 /// The offsets of one tap into x and w.
 pub type Tap = [isize; 2];

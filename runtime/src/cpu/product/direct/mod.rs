@@ -1,6 +1,5 @@
 //! Reductions of few points at each place, over elements that are contiguous along the last free
-//! axis: depthwise convolution, pooling, sums over rows. They are recognised from the nest alone:
-//! each load of the body must move by 1 or 0 along that axis.
+//! axis: depthwise convolution, pooling, sums over rows.
 //!
 //! The points of the reduction are *taps*, offsets from a place's own address. Places are computed
 //! in tiles of some rows (of the axis before the last) × some vectors, in registers, over all taps.
@@ -11,25 +10,17 @@ mod kernel;
 mod tile;
 
 use crate::cpu::loops::job::{Job, parallel};
-use crate::cpu::loops::tape::{ACCUMULATOR, CHUNK, WRITTEN};
 use crate::cpu::vector::number::Bool;
-use kernel::{Form, Tap};
+use kernel::Tap;
 use tile::Tile;
 use tile_compiler::affine::Affine;
 use tile_compiler::dtype::DType;
-use tile_compiler::graph::Aggregation;
-use tile_compiler::nest::{Leaf, Load, Nest};
-use tile_compiler::scalar::{BinaryOp, Inst};
+use tile_compiler::native::{self, ACCUMULATOR, CHUNK, Form, NativeProgram, Space, WRITTEN};
 
 /// The most places computed before the epilogue finishes them. They stay in L1.
 const SUMS: usize = 4 * CHUNK;
 /// The shortest piece of a row that is worth finishing by itself.
 const LEAST_PIECE: usize = 256;
-/// The most points of a reduction.
-const MOST_TAPS: usize = 1 << 16;
-/// The most points of a reduction with short rows. With more, going along the reduction is faster.
-const MOST_TAPS_OF_SHORT_ROWS: usize = 64;
-
 /// A nest of this kind, ready to run.
 pub struct Direct {
     form: Form,
@@ -76,106 +67,54 @@ struct Condition {
     least: i64,
 }
 
-/// Splits an affine expression into its parts.
-fn line(nest: &Nest, affine: &Affine, operand: usize, tile: Option<usize>) -> Line {
-    let last = nest.free - 1;
+/// Splits an expression into its parts. `rows` is the axis of rows.
+fn line(program: &NativeProgram, affine: &Affine, operand: usize, rows: Option<usize>) -> Line {
+    let last = program.epilogue.space.axes().end - 1;
     Line {
         operand,
-        loops: nest.loops().map(|variable| affine.coefficient(variable)).collect(),
-        outer: (0..tile.unwrap_or(last)).map(|axis| affine.coefficient(axis)).collect(),
+        loops: program.loops().map(|variable| affine.coefficient(variable)).collect(),
+        outer: (0..rows.unwrap_or(last)).map(|axis| affine.coefficient(axis)).collect(),
         constant: affine.offset(),
-        row: tile.map_or(0, |axis| affine.coefficient(axis)),
+        row: rows.map_or(0, |axis| affine.coefficient(axis)),
         along: affine.coefficient(last),
     }
 }
 
-/// Returns the terms that the points of the reduction add to an expression.
-fn tap_terms(nest: &Nest, affine: &Affine) -> Vec<i64> {
+/// Returns the terms that the taps add to an expression.
+fn tap_terms(taps: &Space, affine: &Affine) -> Vec<i64> {
     let mut terms = vec![0];
-    for axis in nest.reduction() {
+    for (axis, &extent) in taps.axes().zip(&taps.extents) {
         let coefficient = affine.coefficient(axis);
-        let extent = nest.axes[axis].extent as i64;
-        terms = terms.iter().flat_map(|term| (0..extent).map(move |i| term + i * coefficient)).collect();
+        terms = terms.iter().flat_map(|term| (0..extent as i64).map(move |i| term + i * coefficient)).collect();
     }
     terms
 }
 
 impl Direct {
-    /// Prepares the nest, if it is of this kind.
-    pub fn new(nest: &Nest) -> Option<Self> {
-        let aggregation = nest.aggregation?;
-        let points = nest.reduction_points();
-        let last = nest.free.checked_sub(1)?;
-        let length = nest.axes[last].extent;
-        let short = length < 64 && points > MOST_TAPS_OF_SHORT_ROWS;
-        if nest.accumulator() != Some(DType::F32) || points > MOST_TAPS || short || !nest.derived.is_empty() {
-            return None;
-        }
-        let [result] = nest.body.results[..] else { return None };
-        let load = |value: usize| -> Option<&Load> {
-            match &nest.body.insts[value].0 {
-                Inst::Leaf(Leaf::Load(load)) => Some(load),
-                _ => None,
-            }
+    /// Prepares a nest of this kind.
+    pub fn new(program: &NativeProgram, direct: &native::Direct) -> Self {
+        let native::Direct { form, rows, taps, x, w, conditions } = direct;
+        let line = |affine: &Affine, operand: usize| line(program, affine, operand, *rows);
+        let condition = |condition: &Affine| {
+            let taps = tap_terms(taps, condition);
+            Condition { line: line(condition, 0), least: taps.iter().copied().min().unwrap_or(0), taps }
         };
-        let (x, w) = match nest.body.insts[result].0 {
-            Inst::Binary(BinaryOp::Mul, a, b) => (load(a)?, Some(load(b)?)),
-            _ => (load(result)?, None),
-        };
-        // The load that moves from row to row is x. If both do, there are no rows.
-        let tile = last.checked_sub(1);
-        let moves = |load: &Load| tile.is_some_and(|axis| load.offset.coefficient(axis) != 0);
-        let (x, w) = match w {
-            Some(w) if moves(w) => (w, Some(x)),
-            _ => (x, w),
-        };
-        let tile = tile.filter(|_| !w.is_some_and(moves));
-        let loads = || std::iter::once(x).chain(w);
-        let along = |load: &Load| load.offset.coefficient(last);
-        let form = match (aggregation, along(x), w.map(along)) {
-            (Aggregation::Sum, 1, None) => Form::Sum,
-            (Aggregation::Sum, 1, Some(1)) => Form::Products,
-            (Aggregation::Sum, 1, Some(0)) => Form::ByNumber,
-            (Aggregation::Sum, 0, Some(1)) => Form::OfNumber,
-            (Aggregation::Max, 1, None) => Form::Max,
-            (Aggregation::Min, 1, None) => Form::Min,
-            _ => return None,
-        };
-        // A load that is not executed gives 0. In a sum, and only there, that is as good as a point
-        // that does not count.
-        let conditional = loads().any(|load| load.when.iter().any(|when| !nest.guards.contains(when)));
-        let as_good = aggregation == Aggregation::Sum && !nest.tracks_written();
-        if loads().any(|load| !load.dynamic.is_empty()) || (conditional && !as_good) {
-            return None;
-        }
-        let mut guards: Vec<&Affine> = nest.guards.iter().collect();
-        for when in loads().flat_map(|load| &load.when) {
-            if !guards.contains(&when) {
-                guards.push(when);
-            }
-        }
-        let conditions = guards
-            .into_iter()
-            .map(|guard| {
-                let taps = tap_terms(nest, guard);
-                Condition { line: line(nest, guard, 0, tile), least: taps.iter().copied().min().unwrap_or(0), taps }
-            })
-            .collect();
-        let (to_x, to_w) = (tap_terms(nest, &x.offset), w.map(|w| tap_terms(nest, &w.offset)));
+        let (to_x, to_w) = (tap_terms(taps, &x.offset), w.as_ref().map(|w| tap_terms(taps, &w.offset)));
         let tap = |(i, to_x): (usize, &i64)| [*to_x as isize, to_w.as_ref().map_or(0, |to_w| to_w[i]) as isize];
-        let outer: Vec<usize> = nest.axes[..tile.unwrap_or(last)].iter().map(|axis| axis.extent).collect();
-        Some(Self {
-            form,
-            identity: aggregation.identity(DType::F32).to_f64() as f32,
+        let last = program.epilogue.space.axes().end - 1;
+        let outer = program.extents[..rows.unwrap_or(last)].to_vec();
+        Self {
+            form: *form,
+            identity: form.aggregation().identity(DType::F32).to_f64() as f32,
             planes: outer.iter().product(),
             outer,
-            rows: tile.map_or(1, |axis| nest.axes[axis].extent),
-            length,
-            x: line(nest, &x.offset, x.operand, tile),
-            w: w.map(|w| line(nest, &w.offset, w.operand, tile)),
+            rows: rows.map_or(1, |axis| program.extents[axis]),
+            length: program.extents[last],
+            x: line(&x.offset, x.operand),
+            w: w.as_ref().map(|w| line(&w.offset, w.operand)),
             taps: to_x.iter().enumerate().map(tap).collect(),
-            conditions,
-        })
+            conditions: conditions.iter().map(condition).collect(),
+        }
     }
 
     /// Computes all places.
@@ -183,7 +122,7 @@ impl Direct {
         let (rows, piece) = self.unit();
         let bands = self.rows.div_ceil(rows);
         let pieces = self.length.div_ceil(piece);
-        let work = (self.taps.len() / 2 + 1 + job.epilogue.len()) * rows * piece;
+        let work = (self.taps.len() / 2 + 1 + job.epilogue.operations) * rows * piece;
         let worker = || (job.finisher(), Tile::new(self, job), vec![0.0; rows * piece]);
         parallel(0..self.planes * bands * pieces, work, worker, |(finisher, tile, sums), units| {
             for unit in units {

@@ -1,11 +1,12 @@
 //! The computation of one plane's places by one thread.
 
-use super::kernel::{Form, Place, Tap, kernels};
+use super::kernel::{Place, Tap, kernels};
 use super::{Condition, Direct, Line, SUMS};
 use crate::cpu::loops::job::Job;
 use crate::cpu::memory::elements;
 use crate::cpu::vector::number::Bool;
 use std::ops::Range;
+use tile_compiler::native::{Form, WRITTEN};
 
 /// The taps of a partial sum.
 const BLOCK: usize = 256;
@@ -48,6 +49,7 @@ impl<'a> Tile<'a> {
     pub fn new(direct: &'a Direct, job: &Job<'a>) -> Self {
         let data = |line: &Line| elements::<f32>(job.launch.operands[line.operand].bytes);
         let first = |line: &Line| job.launch.operands[line.operand].first as i64;
+        let tracks_written = job.epilogue.given.iter().any(|(_, register)| *register == WRITTEN);
         Self {
             direct,
             steps: job.launch.steps,
@@ -62,7 +64,7 @@ impl<'a> Tile<'a> {
             in_rows: Vec::new(),
             in_piece: Vec::new(),
             counting: Vec::new(),
-            written: vec![Bool(0); if job.nest.tracks_written() { SUMS } else { 0 }],
+            written: vec![Bool(0); if tracks_written { SUMS } else { 0 }],
         }
     }
 

@@ -15,7 +15,7 @@
 //!
 //! For each channel, a result of a 4 × 4 tile takes 36 / 16 = 2.25 multiplications and one of a 2 ×
 //! 2 tile takes 4, instead of 9. With a window of 5 × 5 it takes 36 / 4 = 9, instead of 25.
-//! [`Cost`] estimates which of these, if any, is fastest. A few tiles at a time pass through all
+//! The native program has the one that is estimated to be fastest, if any is. A few tiles at a time pass through all
 //! three steps, so that V and M stay in the L2 cache. If U is larger, many tiles pass at once, and
 //! threads share their V.
 //!
@@ -38,7 +38,7 @@ use crate::cpu::loops::job::Job;
 use crate::cpu::memory::{Launch, Operand, Register, Shared, bytes, elements, scratch};
 use crate::cpu::threads::pool;
 use shape::Shape;
-use tile_compiler::nest::Nest;
+use tile_compiler::native::{self, NativeProgram};
 use transform::{Transforms, transforms};
 
 /// The channels of the kernel that are transformed at a time.
@@ -54,46 +54,13 @@ pub struct Winograd {
     across: usize,
 }
 
-/// The cost of an implementation, in multiply-adds of one number at full speed.
-struct Cost;
-
-impl Cost {
-    /// Reading an element of a kernel from beyond the caches.
-    const READ: usize = 13;
-    /// Transforming a point of the image or of the results, in one channel or filter.
-    const POINT: usize = 11;
-    /// Transforming a point of the kernel.
-    const KERNEL_POINT: usize = 20;
-
-    /// Returns the cost of computing term by term.
-    fn direct(shape: &Shape) -> usize {
-        let places = shape.images.len() * shape.lines.extent * shape.pixels.extent;
-        shape.taps * shape.taps * shape.channels * shape.filters * (places + Self::READ)
-    }
-
-    /// Returns the cost of computing with these transforms.
-    fn with(shape: &Shape, transforms: &Transforms, kept: bool) -> usize {
-        let tiles = shape.images.len()
-            * shape.lines.extent.div_ceil(transforms.outputs)
-            * shape.pixels.extent.div_ceil(transforms.outputs);
-        let once = if kept { Self::READ } else { Self::READ + Self::KERNEL_POINT };
-        let points = transforms.side * transforms.side;
-        let products = shape.channels * shape.filters * (tiles + once);
-        points * (products + Self::POINT * tiles * (shape.channels + shape.filters))
-    }
-}
-
 impl Winograd {
-    /// Prepares the nest, if it is such a convolution and fastest this way. `kept` says which
-    /// operands change seldom.
-    pub fn new(nest: &Nest, kept: &dyn Fn(usize) -> bool) -> Option<Self> {
-        let shape = Shape::of(nest)?;
-        let kept = kept(shape.kernel);
-        let suiting = transforms().into_iter().filter(|transforms| transforms.taps == shape.taps);
-        let costs = suiting.map(|transforms| (Cost::with(&shape, &transforms, kept), transforms));
-        let (cost, transforms) = costs.min_by_key(|(cost, _)| *cost)?;
-        // A small gain is not worth the rounding.
-        (10 * cost < 9 * Cost::direct(&shape)).then(|| Self::of(shape, transforms))
+    /// Prepares a convolution of the program.
+    pub fn new(program: &NativeProgram, winograd: &native::Winograd) -> Self {
+        let shape = Shape::new(program, winograd);
+        let found =
+            transforms().into_iter().find(|known| (known.taps, known.outputs) == (winograd.taps, winograd.tile));
+        Self::of(shape, found.expect("transforms for every form of a verified program"))
     }
 
     fn of(shape: Shape, transforms: Transforms) -> Self {
@@ -104,10 +71,8 @@ impl Winograd {
 
     /// Returns the operand that is the kernel, if nothing else in the nest reads it and its
     /// addresses are the same at every step of the loops around it.
-    pub fn packs(&self, nest: &Nest) -> Vec<usize> {
-        let operand = self.shape.kernel;
-        let alone = nest.loads().filter(|load| load.operand == operand).count() == 1;
-        if alone && self.shape.places.is_steady() { vec![operand] } else { Vec::new() }
+    pub fn packs(&self) -> Vec<usize> {
+        if self.shape.packs { vec![self.shape.kernel] } else { Vec::new() }
     }
 
     /// Transforms the kernel for any number of runs in which it does not change.

@@ -1,14 +1,14 @@
 use super::*;
-use crate::cpu::loops::job::Position;
-use crate::cpu::loops::space::Space;
-use crate::cpu::loops::tape::Tape;
+use crate::cpu::loops::runner::Runner;
 use crate::cpu::memory::{Output as Written, elements_mut};
 use crate::cpu::vector::emulated::Emulated;
 use proptest::prelude::*;
 use tile_compiler::affine::Affine;
 use tile_compiler::dtype::DType;
 use tile_compiler::graph::Aggregation;
-use tile_compiler::nest::{Axis, Leaf, Load, Output};
+use tile_compiler::native::{self, Implementation};
+use tile_compiler::nest::{Axis, Leaf, Load, Nest, Output};
+use tile_compiler::profile::Profile;
 use tile_compiler::scalar::{BinaryOp, Inst, Program, Value};
 use tile_compiler::tensor::TensorType;
 
@@ -206,18 +206,20 @@ fn numbers(count: usize, seed: u32) -> Vec<f32> {
 
 /// Computes the results of an algorithm, with the kernel transformed ahead or not.
 fn run(nest: &Nest, transforms: Transforms, operands: &[&[f32]], ahead: bool) -> Option<Vec<f32>> {
-    let winograd = Winograd::of(Shape::of(nest)?, transforms);
-    assert_eq!(winograd.packs(nest), [1]);
+    let shape = native::Winograd { tile: transforms.outputs, ..native::Winograd::recognise(nest)? };
+    let program = NativeProgram::with(nest, &Profile::cpu(), Implementation::Winograd(Box::new(shape.clone())));
+    program.verify().unwrap();
+    let winograd = Winograd::of(Shape::new(&program, &shape), transforms);
+    assert_eq!(winograd.packs(), [1]);
     let operands: Vec<Operand> =
         operands.iter().map(|operand| Operand::from(crate::cpu::memory::bytes_of(operand))).collect();
     let launch = Launch { operands: &operands, steps: &[] };
     let kernel = ahead.then(|| winograd.pack(launch, None));
     let mut result = Register::zeroed(nest.places() * size_of::<f32>());
     let outputs = [Written::new(result.elements_mut(), 0)];
-    let epilogue = Tape::new(nest, &nest.epilogue, &nest.epilogue.results, Space::new(nest, 0..nest.free), &[]);
-    let positions = [Position::new(nest, 0)];
+    let epilogue = Runner::new(program.epilogue.clone());
     // SAFETY: the output is borrowed here alone, and each place has a position of its own.
-    let job = unsafe { Job::new(nest, &epilogue, launch, &outputs, &positions) };
+    let job = unsafe { Job::new(&program, &epilogue, launch, &outputs) };
     winograd.run(&job, kernel.as_ref());
     Some(elements_mut::<f32>(result.elements_mut())[..nest.places()].to_vec())
 }
@@ -319,23 +321,29 @@ fn unguarded() {
 #[test]
 fn others_are_none() {
     let mut nest = plain(1, 8, 8, 16, 16).nest();
-    assert!(Shape::of(&nest).is_some());
+    assert!(native::Winograd::recognise(&nest).is_some());
     let taps = nest.axes.iter().position(|axis| axis.name == "i").unwrap();
     nest.axes[taps].extent = 2;
-    assert!(Shape::of(&nest).is_none());
+    assert!(native::Winograd::recognise(&nest).is_none());
     nest.axes[taps].extent = 3;
     let Inst::Leaf(Leaf::Load(load)) = &mut nest.body.insts[0].0 else { panic!("the image is loaded first") };
     let lines = nest.axes.iter().position(|axis| axis.name == "y").unwrap();
     load.offset = load.offset.add(&Affine::var(lines).scale(load.offset.coefficient(lines)).unwrap()).unwrap();
-    assert!(Shape::of(&nest).is_none());
+    assert!(native::Winograd::recognise(&nest).is_none());
 }
 
 /// The algorithm pays for some of a network's convolutions, and not for small ones.
 #[test]
 fn choice() {
-    let chosen = |convolution: &Convolution, kept: bool| {
-        Winograd::new(&convolution.nest(), &|_| kept).map(|winograd| winograd.transforms.outputs)
-    };
+    let chosen =
+        |convolution: &Convolution, kept: bool| match NativeProgram::new(&convolution.nest(), &Profile::cpu(), &|_| {
+            kept
+        })
+        .implementation
+        {
+            Implementation::Winograd(winograd) => Some(winograd.tile),
+            _ => None,
+        };
     assert_eq!(chosen(&plain(1, 56, 56, 64, 64), true), Some(4));
     assert_eq!(chosen(&plain(1, 56, 56, 64, 64), false), Some(4));
     assert_eq!(chosen(&plain(32, 14, 14, 256, 256), false), Some(4));

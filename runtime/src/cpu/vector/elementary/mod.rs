@@ -6,9 +6,10 @@
 //! Always true: NaN gives NaN, except where a function says otherwise. Errors are at most 2 units
 //! in the last place; the tests measure them against f64.
 
-use super::lanes::{Lanes, WordOp};
+use super::lanes::Lanes;
 #[cfg(target_arch = "x86_64")]
 use super::register::{F32x16, Vector};
+use tile_compiler::native::WordOp;
 
 /// Returns `a * b + c`, rounded once if `FUSED`.
 #[inline(always)]

@@ -1,9 +1,10 @@
 //! Lanes of AVX2.
 
-use super::{LESS, Lanes, POWERS_OF_EIGHTHS, WordOp, by_groups, instructions};
+use super::{LESS, Lanes, POWERS_OF_EIGHTHS, by_groups, instructions};
 use crate::cpu::vector::elementary;
 use crate::cpu::vector::register::{F32x8, Vector};
 use std::arch::x86_64::*;
+use tile_compiler::native::WordOp;
 
 #[allow(unused_unsafe, reason = "where the target has the instructions by default, most intrinsics are safe")]
 impl Lanes for F32x8 {

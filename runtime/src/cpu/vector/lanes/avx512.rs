@@ -1,9 +1,10 @@
 //! Lanes of AVX-512.
 
-use super::{LESS, Lanes, WordOp, instructions};
+use super::{LESS, Lanes, instructions};
 use crate::cpu::vector::register::{F32x16, Vector};
 use crate::cpu::vector::{Avx512, elementary};
 use std::arch::x86_64::*;
+use tile_compiler::native::WordOp;
 
 /// The number of lesser magnitude, with its own sign.
 const LESSER_MAGNITUDE: i32 = 0b0110;

@@ -8,12 +8,10 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
-mod word;
-
-pub use word::WordOp;
 
 use super::elementary;
 use super::register::{Portable, Vector};
+use tile_compiler::native::WordOp;
 
 /// The number of lanes of the widest register.
 pub const MOST_LANES: usize = 16;

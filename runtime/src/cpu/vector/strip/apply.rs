@@ -1,7 +1,8 @@
 //! One strip: a few registers that go through a chain's operations.
 
 use super::code::{Code, Op, Place};
-use crate::cpu::vector::lanes::{EQUAL, LESS, LESS_OR_EQUAL, Lanes, MOST_LANES, NOT_EQUAL, WordOp};
+use crate::cpu::vector::lanes::{EQUAL, LESS, LESS_OR_EQUAL, Lanes, MOST_LANES, NOT_EQUAL};
+use tile_compiler::native::WordOp;
 
 /// The f32s of a cache line.
 const LINE: usize = 16;

@@ -1,8 +1,9 @@
 //! The operations of a chain, and the places of their operands.
 
-use crate::cpu::vector::lanes::WordOp;
+use tile_compiler::native::{Code as ChainCode, Relation, WordOp};
 
-/// An operation on a strip's value `x` and the values at the places `a` and `b`.
+/// An operation on a strip's value `x` and the values at the places `a` and `b`: one of
+/// [`ChainCode`], a relation, or one that a chain has only when its values have places.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Code {
     Nothing,
@@ -88,6 +89,25 @@ impl Code {
         }
     }
 }
+
+/// Converts from an enumeration whose variants are some of these.
+macro_rules! from_same {
+    ($from:ident: $($name:ident)* $(($outer:ident))?) => {
+        impl From<$from> for Code {
+            fn from(code: $from) -> Self {
+                match code {
+                    $($from::$name => Code::$name,)*
+                    $($from::$outer(inner) => Code::$outer(inner),)?
+                }
+            }
+        }
+    };
+}
+from_same!(Relation: Equal NotEqual Less LessOrEqual Greater GreaterOrEqual);
+from_same!(
+    ChainCode: Nothing Take Add Sub SubFrom Mul Div DivInto Max MaxOf Min MinOf MulAdd MulSub MulSubFrom AddMul Square
+    Neg Abs Sqrt Recip Rsqrt Exp ExpSub Tanh Erf FromSigned FromUnsigned (Word)
+);
 
 /// The place of a chunk's numbers (or conditions): one for each element, or one register for each
 /// row. It is two words, so that it is passed in registers.

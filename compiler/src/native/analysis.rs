@@ -1,13 +1,14 @@
 //! Analysis of a program's values before they get registers: the order in which they are computed,
 //! which of them repeat, and how long each is needed.
 
-use super::{CHUNK, rows_at_once};
-use crate::cpu::loops::chain;
-use crate::cpu::loops::space::{Lines, Space};
-use tile_compiler::affine::Affine;
-use tile_compiler::dtype::DType;
-use tile_compiler::nest::{Leaf, Load, Nest};
-use tile_compiler::scalar::{BinaryOp, Inst, Program, Value};
+use crate::affine::Affine;
+use crate::dtype::DType;
+use crate::nest::{Leaf, Load, Nest};
+use crate::scalar::{BinaryOp, Inst, Program, Value};
+
+use super::chain;
+use super::space::{Lines, Space};
+use super::tape::{CHUNK, rows_at_once};
 
 /// The most points evaluated at once where a nest without aggregation is one chain on contiguous
 /// tensors. Such a chunk keeps nothing in memory but steady values, and more points hide the cost

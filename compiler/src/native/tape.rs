@@ -12,23 +12,18 @@
 //!
 //! If the program has statistics of rows, a chunk consists of whole rows.
 
-mod analysis;
-mod step;
+use std::ops::Range;
 
-pub use step::{Action, Reader, Step};
+use crate::affine::Affine;
+use crate::dtype::{DType, Scalar};
+use crate::nest::{Leaf, Load, Nest};
+use crate::scalar::{Inst, Program, UnaryOp, Value};
 
+use super::analysis::{Analysis, SHORTEST_ROW, in_place, reads};
 use super::chain;
 use super::fused::Fused;
-use super::machine::{Machine, State};
-use super::space::{Lines, Space};
-use crate::cpu::memory::Launch;
-use crate::cpu::threads::idle::Idle;
-use analysis::{Analysis, SHORTEST_ROW, in_place, reads};
-use std::ops::Range;
-use tile_compiler::affine::Affine;
-use tile_compiler::dtype::{DType, Scalar};
-use tile_compiler::nest::{Leaf, Load, Nest};
-use tile_compiler::scalar::{Inst, Program, UnaryOp, Value};
+use super::space::{Lines, Space, Variables};
+use super::step::{Action, Reader, Step};
 
 /// The most points evaluated at once. Chunks of whole rows, of single chains, and of rows that are
 /// exchanged with columns may be longer.
@@ -45,12 +40,13 @@ pub const ACCUMULATOR: usize = 0;
 pub const WRITTEN: usize = 1;
 
 /// A program over one space of a nest.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tape {
     pub space: Space,
     /// The steps that run for each chunk.
     pub steps: Vec<Step>,
-    /// The number of instructions in `steps`.
-    operations: usize,
+    /// The number of instructions in `steps`, for estimates of work.
+    pub operations: usize,
     /// The step of the chain with the most work, which hides the latency of prefetches.
     pub longest_chain: Option<usize>,
     /// Values that are stored in the memory of a result before the result itself, each with that
@@ -70,18 +66,16 @@ pub struct Tape {
     /// For each result, whether its elements may be stored as soon as they are computed: all loads
     /// of the operand that it overwrites come before it.
     pub direct: Vec<bool>,
-    /// The number of the nest's variables, and the first of its loops.
-    pub variables: usize,
-    pub loops: usize,
+    /// The variables that addresses name.
+    pub variables: Variables,
     /// If set, chunks end at multiples of it.
-    row: Option<usize>,
+    pub row: Option<usize>,
     /// The points of a row, if the tape has statistics of rows: then every chunk is whole rows.
     pub row_length: Option<usize>,
     /// The most points evaluated at once.
     pub longest: usize,
     /// The whole program in one pass, if it has that form.
     pub fused: Option<Fused>,
-    pub idle: Idle<State>,
 }
 
 impl Tape {
@@ -103,13 +97,11 @@ impl Tape {
             given: Vec::new(),
             results: results.to_vec(),
             direct,
-            variables: nest.axes.len() + nest.derived.len(),
-            loops: nest.loops().start,
+            variables: Variables::new(nest),
             row: None,
             row_length,
             longest,
             fused: None,
-            idle: Idle::new(),
             space,
         };
         tape.assign(nest, &analysis, guards, &in_place);
@@ -220,7 +212,7 @@ impl Tape {
     }
 
     /// Returns the register and the period of a constant or steady value.
-    pub fn kept(&self, value: Value) -> Option<(usize, usize)> {
+    pub(super) fn kept(&self, value: Value) -> Option<(usize, usize)> {
         let constant = self.constants.iter().find(|(constant, ..)| *constant == value);
         let steady = self.steady.iter().find(|(step, _)| step.value == value);
         constant.map(|(_, register, _)| (*register, 1)).or(steady.map(|(step, period)| (step.register, *period)))
@@ -228,7 +220,7 @@ impl Tape {
 
     /// Adds a value that is `value` negated. `value` must be constant or steady, and so is the
     /// result.
-    pub fn negative(&mut self, value: Value) -> Value {
+    pub(super) fn negative(&mut self, value: Value) -> Value {
         let (negative, register) = (self.dtypes.len(), self.registers.len());
         let dtype = self.dtypes[value];
         self.dtypes.push(dtype);
@@ -256,38 +248,15 @@ impl Tape {
         runs.filter(|&run| run < self.space.size)
     }
 
-    /// Creates a thread's machine to run the tape in this launch.
-    pub fn machine<'t>(&'t self, launch: Launch<'t>) -> Machine<'t> {
-        Machine::new(self, launch)
-    }
-
     /// Returns the type of a value.
     pub fn dtype(&self, value: Value) -> DType {
         self.dtypes[value]
-    }
-
-    /// Returns the number of instructions run for each chunk, for estimates of work.
-    pub fn len(&self) -> usize {
-        self.operations
-    }
-
-    /// Returns the number of points of its space.
-    pub fn points(&self) -> usize {
-        self.space.size
     }
 
     /// Returns the nest's operands that it reads.
     pub fn operands(&self) -> impl Iterator<Item = usize> + '_ {
         self.steps.iter().chain(self.steady.iter().map(|(step, _)| step)).filter_map(|step| match &step.action {
             Action::Load(reader) => Some(reader.operand),
-            _ => None,
-        })
-    }
-
-    /// For each load, the elements between neighbours and the length of a piece.
-    pub fn strides(&self) -> impl Iterator<Item = (i64, usize)> + '_ {
-        self.steps.iter().filter_map(|step| match &step.action {
-            Action::Load(reader) => Some((reader.offset.steps[0], reader.offset.run)),
             _ => None,
         })
     }
@@ -313,6 +282,6 @@ impl Tape {
 }
 
 /// Returns how many rows of this length are evaluated at once.
-fn rows_at_once(length: usize) -> usize {
+pub(super) fn rows_at_once(length: usize) -> usize {
     (POINTS_OF_ROWS / length.max(1)).clamp(1, ROWS)
 }

@@ -1,13 +1,14 @@
 //! The moves of a chain, made from the steps that it replaces.
 
-use super::codes::{binary, cast, unary};
-use super::{Chain, Known, Move};
-use crate::cpu::loops::tape::{Action, Step};
-use crate::cpu::vector::lanes::WordOp;
-use crate::cpu::vector::strip::Code;
 use std::collections::{HashMap, HashSet};
-use tile_compiler::dtype::DType;
-use tile_compiler::scalar::{BinaryOp, Value};
+
+use crate::dtype::DType;
+use crate::scalar::{BinaryOp, Value};
+
+use super::super::code::{Code, Relation, WordOp};
+use super::super::step::{Action, Step};
+use super::codes::{binary, cast, relation, unary};
+use super::{Chain, Known, Move};
 
 /// Makes these steps one chain. The values `later` are read after it.
 pub fn link(steps: &[Step], known: Known, later: &HashSet<Value>) -> Step {
@@ -24,8 +25,10 @@ pub fn link(steps: &[Step], known: Known, later: &HashSet<Value>) -> Step {
         number += linker.multiply_add(number).or_else(|| linker.rotate(number)).unwrap_or_else(|| linker.one(step));
     }
     let moves = linker.with_stores();
-    let mut registers: Vec<(Value, usize)> = steps.iter().map(|step| (step.value, step.register)).collect();
-    let (value, register) = registers[registers.len() - 1];
+    let Step { value, register, .. } = steps[steps.len() - 1];
+    let stored: HashSet<Value> = moves.iter().filter_map(Move::stored).collect();
+    let registers = steps.iter().map(|step| (step.value, step.register));
+    let mut registers: Vec<(Value, usize)> = registers.filter(|(value, _)| stored.contains(value)).collect();
     registers.sort_unstable();
     Step { value, register, action: Action::Chain(Box::new(Chain { from, moves, registers })) }
 }
@@ -142,8 +145,8 @@ impl Linker<'_> {
             }
             Action::Compare(op, a, b) => {
                 let (other, swapped) = self.meet(a, b);
-                let code = binary(op, dtypes[b], swapped).unwrap_or(Code::Nothing);
-                self.push(Move::Compare(code, other, value), if swapped { b } else { a });
+                let relation = relation(op, swapped).unwrap_or(Relation::Equal);
+                self.push(Move::Compare(relation, other, value), if swapped { b } else { a });
             }
             Action::Select(condition, a, b) => {
                 let (by, swapped) = self.meet(a, b);

@@ -9,18 +9,20 @@
 mod codes;
 mod linker;
 
-use super::tape::{Action, Step};
-use crate::cpu::vector::strip::Code;
+use std::collections::HashSet;
+
+use crate::dtype::{DType, Scalar};
+use crate::graph::Aggregation;
+use crate::nest::Leaf;
+use crate::scalar::{Inst, Value};
+
+use super::code::{Code, Relation};
+use super::step::{Action, Step};
 use codes::chainable;
 use linker::link;
-use std::collections::HashSet;
-use tile_compiler::dtype::{DType, Scalar};
-use tile_compiler::graph::Aggregation;
-use tile_compiler::nest::Leaf;
-use tile_compiler::scalar::{Inst, Value};
 
 /// One step of a chain, applied to its current value `x`.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Move {
     /// Applies an operation to `x` and these values.
     Apply(Code, [Option<Value>; 2]),
@@ -29,7 +31,7 @@ pub enum Move {
     /// Replaces `x` by the value `by` where the condition equals `when`.
     Replace { condition: Value, when: bool, by: Value },
     /// Compares `x` with the first value, and stores the bool as the second.
-    Compare(Code, Value, Value),
+    Compare(Relation, Value, Value),
     /// Stores `x` as this value.
     Keep(Value),
     /// Aggregates `x` over the chunk, or each of its rows, as this value.
@@ -37,17 +39,18 @@ pub enum Move {
 }
 
 /// Several consecutive steps of a tape.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chain {
     /// The initial value of `x`.
     pub from: Value,
     pub moves: Vec<Move>,
-    /// The registers of the chain's values, ordered by value.
-    registers: Vec<(Value, usize)>,
+    /// The registers of the values that the chain stores, ordered by value.
+    pub registers: Vec<(Value, usize)>,
 }
 
 impl Chain {
     /// Estimates the operations on an element.
-    pub fn work(&self) -> usize {
+    pub(super) fn work(&self) -> usize {
         let of = |step: &Move| match step {
             Move::Apply(Code::Exp | Code::ExpSub | Code::Tanh | Code::Erf, _) => 16,
             _ => 1,
@@ -69,7 +72,7 @@ impl Chain {
 /// Orders the instructions `used` so that those that chains may contain follow each other where
 /// possible, and says for each value whether it is in a chain. `uniform` values, the same all over
 /// a chunk, are computed outside of chains.
-pub fn arranged(
+pub(super) fn arranged(
     insts: &[Inst<Leaf>],
     dtypes: &[DType],
     used: impl Iterator<Item = Value>,
@@ -106,7 +109,7 @@ pub fn arranged(
 
 /// The known properties of a tape's values.
 #[derive(Clone, Copy)]
-pub struct Known<'a> {
+pub(super) struct Known<'a> {
     pub dtypes: &'a [DType],
     /// The constants: value, register and scalar.
     pub constants: &'a [(Value, usize, Scalar)],
@@ -126,7 +129,7 @@ impl Known<'_> {
 }
 
 /// Joins consecutive steps of `linked` values to chains. `results` are read after the last step.
-pub fn joined(steps: Vec<Step>, linked: &[bool], known: Known, results: &[Value]) -> Vec<Step> {
+pub(super) fn joined(steps: Vec<Step>, linked: &[bool], known: Known, results: &[Value]) -> Vec<Step> {
     let mut parts: Vec<Vec<Step>> = Vec::new();
     let mut statistics: HashSet<Value> = HashSet::new();
     let mut in_chain = false;
@@ -164,7 +167,7 @@ pub fn joined(steps: Vec<Step>, linked: &[bool], known: Known, results: &[Value]
 /// Finds values that chains may store in the memory of a result before the result itself, each with
 /// that result. Both have elements of the same size, and only chains read the value, element by
 /// element, for the last time before the result is stored. No two values share a result.
-pub fn lodgers(steps: &[Step], results: &[Value], dtypes: &[DType]) -> Vec<(Value, Value)> {
+pub(super) fn lodgers(steps: &[Step], results: &[Value], dtypes: &[DType]) -> Vec<(Value, Value)> {
     let chains = || {
         steps.iter().enumerate().filter_map(|(number, step)| match &step.action {
             Action::Chain(chain) => Some((number, chain)),
@@ -199,6 +202,14 @@ pub fn lodgers(steps: &[Step], results: &[Value], dtypes: &[DType]) -> Vec<(Valu
 }
 
 impl Move {
+    /// Returns the value that it stores.
+    pub fn stored(&self) -> Option<Value> {
+        match *self {
+            Move::Compare(.., value) | Move::Keep(value) | Move::Aggregate(_, value) => Some(value),
+            Move::Apply(..) | Move::Divide(_) | Move::Replace { .. } => None,
+        }
+    }
+
     /// Returns the values that it reads from memory.
     pub fn reads(&self) -> impl Iterator<Item = Value> + use<> {
         let values = match *self {

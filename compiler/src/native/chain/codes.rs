@@ -1,11 +1,11 @@
 //! The operations of chains for a program's instructions.
 
-use crate::cpu::vector::lanes::WordOp;
-use crate::cpu::vector::strip::Code;
-use tile_compiler::dtype::DType;
-use tile_compiler::graph::Aggregation;
-use tile_compiler::nest::Leaf;
-use tile_compiler::scalar::{BinaryOp, Inst, UnaryOp, Value};
+use crate::dtype::DType;
+use crate::graph::Aggregation;
+use crate::nest::Leaf;
+use crate::scalar::{BinaryOp, Inst, UnaryOp, Value};
+
+use super::super::code::{Code, Relation, WordOp};
 
 /// Returns the operation of a unary instruction, if a chain may have it.
 pub fn unary(op: UnaryOp) -> Option<Code> {
@@ -22,8 +22,8 @@ pub fn unary(op: UnaryOp) -> Option<Code> {
     })
 }
 
-/// Returns the operation of a binary instruction on `x` and a value of type `dtype`, or, if
-/// `swapped`, on the value and `x`.
+/// Returns the operation of a binary instruction that is not a comparison on `x` and a value of
+/// type `dtype`, or, if `swapped`, on the value and `x`.
 pub fn binary(op: BinaryOp, dtype: DType, swapped: bool) -> Option<Code> {
     if dtype != DType::F32 {
         return word(op, dtype, swapped).map(Code::Word);
@@ -39,12 +39,20 @@ pub fn binary(op: BinaryOp, dtype: DType, swapped: bool) -> Option<Code> {
         (BinaryOp::Max, true) => Code::MaxOf,
         (BinaryOp::Min, false) => Code::Min,
         (BinaryOp::Min, true) => Code::MinOf,
-        (BinaryOp::Eq, _) => Code::Equal,
-        (BinaryOp::Ne, _) => Code::NotEqual,
-        (BinaryOp::Lt, false) | (BinaryOp::Gt, true) => Code::Less,
-        (BinaryOp::Le, false) | (BinaryOp::Ge, true) => Code::LessOrEqual,
-        (BinaryOp::Lt, true) | (BinaryOp::Gt, false) => Code::Greater,
-        (BinaryOp::Le, true) | (BinaryOp::Ge, false) => Code::GreaterOrEqual,
+        _ => return None,
+    })
+}
+
+/// Returns the relation that a comparison of `x` with a value tests, or, if `swapped`, one of the
+/// value with `x`.
+pub fn relation(op: BinaryOp, swapped: bool) -> Option<Relation> {
+    Some(match (op, swapped) {
+        (BinaryOp::Eq, _) => Relation::Equal,
+        (BinaryOp::Ne, _) => Relation::NotEqual,
+        (BinaryOp::Lt, false) | (BinaryOp::Gt, true) => Relation::Less,
+        (BinaryOp::Le, false) | (BinaryOp::Ge, true) => Relation::LessOrEqual,
+        (BinaryOp::Lt, true) | (BinaryOp::Gt, false) => Relation::Greater,
+        (BinaryOp::Le, true) | (BinaryOp::Ge, false) => Relation::GreaterOrEqual,
         _ => return None,
     })
 }
@@ -84,6 +92,7 @@ pub fn chainable(inst: &Inst<Leaf>, dtypes: &[DType], value: Value) -> bool {
     let f32 = |value: Value| dtypes[value] == DType::F32;
     match inst {
         Inst::Unary(op, a) => f32(*a) && unary(*op).is_some(),
+        Inst::Binary(op, a, b) if op.is_comparison() => f32(*a) && f32(*b) && relation(*op, false).is_some(),
         Inst::Binary(op, a, b) => dtypes[*a] == dtypes[*b] && binary(*op, dtypes[*a], false).is_some(),
         Inst::Cast(a) => cast(dtypes[*a], dtypes[value]).is_some(),
         Inst::Select(c, a, b) => dtypes[*c] == DType::Bool && f32(*a) && f32(*b),

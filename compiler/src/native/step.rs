@@ -1,12 +1,14 @@
 //! The steps of a tape.
 
-use crate::cpu::loops::chain::Chain;
-use crate::cpu::loops::space::{Lines, Space};
-use tile_compiler::dtype::DType;
-use tile_compiler::graph::Aggregation;
-use tile_compiler::scalar::{BinaryOp, UnaryOp, Value};
+use crate::dtype::DType;
+use crate::graph::Aggregation;
+use crate::scalar::{BinaryOp, UnaryOp, Value};
+
+use super::chain::Chain;
+use super::space::{Lines, Space};
 
 /// A load, as lines through the space.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reader {
     pub operand: usize,
     pub offset: Lines,
@@ -22,13 +24,14 @@ pub struct Reader {
 
 impl Reader {
     /// Returns the operand, if the element read at each place has the number of that place.
-    pub fn at_place(&self, space: &Space) -> Option<usize> {
+    pub(super) fn at_place(&self, space: &Space) -> Option<usize> {
         let unconditional = self.dynamic.is_empty() && self.conditions.is_empty();
         (unconditional && self.offset.is_number(space)).then_some(self.operand)
     }
 }
 
 /// The action of a step, on values of the program.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     Load(Box<Reader>),
     Index(Box<Lines>),
@@ -57,6 +60,7 @@ impl Action {
 }
 
 /// A step of a tape: one instruction, or a chain of several.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     pub value: Value,
     pub register: usize,

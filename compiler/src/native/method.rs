@@ -1,0 +1,94 @@
+//! [`Method`]: the implementation of a native program in a few words.
+
+use std::fmt;
+use std::str::{FromStr, SplitWhitespace};
+
+use super::direct::Form;
+use super::program::{Implementation, NativeProgram};
+
+/// The implementation of a native program, with its sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Method {
+    /// Nothing is aggregated. At most `chunk` points are evaluated at a time.
+    Pointwise { chunk: usize },
+    /// A convolution in tiles of `tile` × `tile` results, for windows of side `window`.
+    Winograd { window: usize, tile: usize },
+    /// A packed matrix product. For each batch, `rows` × `columns` sums of `terms` terms.
+    Product { rows: usize, columns: usize, terms: usize },
+    /// Tiles of vector registers over contiguous elements, with this form of operands.
+    Direct { form: Form },
+    /// Lists of points for each of `rows` rows.
+    Scatter { rows: usize },
+    /// Sums of a chunk of places, point by point, if `across`; else of chunks of points, place by
+    /// place.
+    Reduction { across: bool },
+    /// Attention in blocks of `rows` rows.
+    Attention { rows: usize },
+}
+
+impl NativeProgram {
+    /// Returns the implementation in a few words.
+    pub fn method(&self) -> Method {
+        match &self.implementation {
+            Implementation::Pointwise => Method::Pointwise { chunk: self.epilogue.longest.min(self.places()) },
+            Implementation::Winograd(winograd) => Method::Winograd { window: winograd.taps, tile: winograd.tile },
+            Implementation::Product(product) => Method::Product {
+                rows: self.points(&product.rows),
+                columns: self.points(&product.columns),
+                terms: self.points(&product.terms),
+            },
+            Implementation::Direct(direct) => Method::Direct { form: direct.form },
+            Implementation::Scatter(scatter) => Method::Scatter { rows: scatter.rows },
+            Implementation::Reduction(reduction) => Method::Reduction { across: reduction.across },
+            Implementation::Attention(attention) => {
+                Method::Attention { rows: attention.blocks.first().map_or(0, |block| block.rows) }
+            }
+        }
+    }
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Method::Pointwise { chunk } => write!(f, "pointwise chunk {chunk}"),
+            Method::Winograd { window, tile } => write!(f, "winograd window {window} tile {tile}"),
+            Method::Product { rows, columns, terms } => write!(f, "product {rows} by {columns} of {terms}"),
+            Method::Direct { form } => write!(f, "direct {}", form.name()),
+            Method::Scatter { rows } => write!(f, "scatter rows {rows}"),
+            Method::Reduction { across } => write!(f, "reduction {}", if *across { "across" } else { "along" }),
+            Method::Attention { rows } => write!(f, "attention rows {rows}"),
+        }
+    }
+}
+
+impl Method {
+    /// Reads the displayed form, up to its end.
+    pub fn read(words: &mut SplitWhitespace) -> Option<Method> {
+        let method = match words.next()? {
+            "pointwise" => Method::Pointwise { chunk: after(words, "chunk")? },
+            "winograd" => Method::Winograd { window: after(words, "window")?, tile: after(words, "tile")? },
+            "product" => {
+                let rows = words.next()?.parse().ok()?;
+                Method::Product { rows, columns: after(words, "by")?, terms: after(words, "of")? }
+            }
+            "direct" => {
+                let name = words.next()?;
+                Method::Direct { form: Form::ALL.into_iter().find(|form| form.name() == name)? }
+            }
+            "scatter" => Method::Scatter { rows: after(words, "rows")? },
+            "reduction" => match words.next()? {
+                "across" => Method::Reduction { across: true },
+                "along" => Method::Reduction { across: false },
+                _ => return None,
+            },
+            "attention" => Method::Attention { rows: after(words, "rows")? },
+            _ => return None,
+        };
+        Some(method)
+    }
+}
+
+/// Returns the number after `word`, which must be next.
+fn after<T: FromStr>(words: &mut SplitWhitespace, word: &str) -> Option<T> {
+    (words.next()? == word).then(|| words.next()?.parse().ok())?
+}

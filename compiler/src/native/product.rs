@@ -1,0 +1,155 @@
+//! Sums of products of two operands, by a packed matrix product.
+//!
+//! [`Roles`] says which axes are rows, columns, batch and terms of the sum. A convolution is such a
+//! product whose left operand is gathered. A factor that is a single load is packed from its
+//! operand, or read in place. Any other factor is computed while packing. Guards become zeros in
+//! the packed operands.
+
+use crate::affine::Affine;
+use crate::dtype::DType;
+use crate::nest::{Leaf, Load, Nest, Roles};
+use crate::scalar::{Inst, Value};
+
+use super::address::Address;
+use super::space::{Lines, Space};
+use super::tape::Tape;
+
+/// Products with fewer multiply-adds, or fewer rows, run in the vector loops, which need no
+/// packing.
+const LEAST_WORK: usize = 4096;
+const LEAST_ROWS: usize = 4;
+
+/// A product. Places are consecutive along columns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Product {
+    /// The type of the sums: f32 or f64.
+    pub dtype: DType,
+    pub batch: Vec<usize>,
+    pub rows: Vec<usize>,
+    pub columns: Vec<usize>,
+    /// The axes of the terms, in the order in which they are added up.
+    pub terms: Vec<usize>,
+    pub left: Factor,
+    pub right: Factor,
+    /// Whether the right factor can be packed ahead: nothing else reads its operands, and its
+    /// addresses are the same at every step of the loops around the nest.
+    pub packs: bool,
+}
+
+/// The source of a factor's elements.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Factor {
+    /// A load. Each of its expressions is a sum of one term for each group of axes. `whole` if it
+    /// reads every element of the operand once.
+    Gathered { address: Address, whole: bool },
+    /// A program over the terms.
+    Computed {
+        tape: Box<Tape>,
+        /// Elements where one of these is negative are 0.
+        guards: Lines,
+    },
+}
+
+impl Product {
+    /// Describes the nest as a product, if it is one that is worth packing for. `kept` says which
+    /// operands change seldom.
+    pub(super) fn new(nest: &Nest, kept: &dyn Fn(usize) -> bool) -> Option<Self> {
+        let dtype = nest.accumulator().filter(|dtype| matches!(dtype, DType::F32 | DType::F64))?;
+        let mut roles = oriented(nest)?;
+        if nest.places().saturating_mul(nest.reduction_points()) < LEAST_WORK {
+            return None;
+        }
+        let (left, right) = factors(nest, &mut roles);
+        if nest.points(&roles.rows) < LEAST_ROWS && !right.operands().iter().all(|&operand| kept(operand)) {
+            return None;
+        }
+        let packs = right.is_alone(nest) && (nest.loops == 0 || right.is_steady(nest));
+        let Roles { batch, rows, columns, reduction: terms, .. } = roles;
+        Some(Self { dtype, batch, rows, columns, terms, left, right, packs })
+    }
+}
+
+/// Returns the nest's roles with the last free axis as a column, so that places are consecutive
+/// along columns.
+pub(super) fn oriented(nest: &Nest) -> Option<Roles> {
+    let mut roles = nest.roles()?;
+    let last = nest.free.checked_sub(1)?;
+    if roles.rows.contains(&last) {
+        std::mem::swap(&mut roles.rows, &mut roles.columns);
+        std::mem::swap(&mut roles.left, &mut roles.right);
+        std::mem::swap(&mut roles.left_guards, &mut roles.right_guards);
+    }
+    roles.columns.contains(&last).then_some(roles)
+}
+
+/// Creates the two factors. If both are gathered, the terms are ordered so that neighbours are
+/// contiguous in the left one.
+fn factors(nest: &Nest, roles: &mut Roles) -> (Factor, Factor) {
+    let of = |outer: &[usize], value, guards| Factor::new(nest, [&roles.batch, outer, &roles.reduction], value, guards);
+    let left = of(&roles.rows, roles.left, &roles.left_guards);
+    let right = of(&roles.columns, roles.right, &roles.right_guards);
+    if let (Factor::Gathered { address, .. }, Factor::Gathered { .. }) = (&left, &right) {
+        let is_neighbour = |axis: &usize| nest.axes[*axis].extent > 1 && address.offset.coefficient(*axis).abs() == 1;
+        if let Some(neighbours) = roles.reduction.iter().position(is_neighbour) {
+            roles.reduction[neighbours..].rotate_left(1);
+        }
+    }
+    (left, right)
+}
+
+impl Factor {
+    /// Creates the factor with the elements `value` of the body, or 0 where a guard fails. `axes`
+    /// are its batch, outer and reduction axes.
+    fn new(nest: &Nest, axes: [&[usize]; 3], value: Value, guards: &[Affine]) -> Self {
+        if let Inst::Leaf(Leaf::Load(load)) = &nest.body.insts[value].0
+            && load.dynamic.is_empty()
+        {
+            let address = Address::new(load, guards);
+            if address.is_separable(nest, axes) {
+                return Factor::Gathered { address, whole: guards.is_empty() && is_whole(nest, load, axes) };
+            }
+        }
+        let space = Space::new(nest, nest.reduction());
+        let tape = Tape::new(nest, &nest.body, &[value], space, guards);
+        let guards = Lines::new(nest, &tape.space, guards);
+        Factor::Computed { tape: Box::new(tape), guards }
+    }
+
+    /// Returns the operands that it reads, once for each load.
+    pub fn operands(&self) -> Vec<usize> {
+        match self {
+            Factor::Gathered { address, .. } => vec![address.operand],
+            Factor::Computed { tape, .. } => tape.operands().collect(),
+        }
+    }
+
+    /// Returns whether nothing else in the nest reads its operands.
+    fn is_alone(&self, nest: &Nest) -> bool {
+        let operands = self.operands();
+        let reads = |load: &&Load| operands.contains(&load.operand);
+        let in_body = nest.body.leaves().filter_map(Leaf::load).filter(reads).count();
+        in_body == operands.len() && nest.loads().filter(reads).count() == operands.len()
+    }
+
+    fn is_steady(&self, nest: &Nest) -> bool {
+        match self {
+            Factor::Gathered { address, .. } => address.is_steady(nest),
+            Factor::Computed { .. } => false,
+        }
+    }
+}
+
+/// Returns whether the load, over all points of `axes`, reads every element of its operand once.
+fn is_whole(nest: &Nest, load: &Load, axes: [&[usize]; 3]) -> bool {
+    let mut strides: Vec<(i64, usize)> = Vec::new();
+    for &axis in axes.into_iter().flatten() {
+        strides.push((load.offset.coefficient(axis), nest.axes[axis].extent));
+    }
+    strides.sort_unstable();
+    let dense = strides
+        .iter()
+        .try_fold(1, |expected, (stride, extent)| (*stride == expected).then_some(expected * *extent as i64));
+    let elements = nest.operands[load.operand].elements() as i64;
+    let simple = load.when.is_empty() && load.dynamic.is_empty() && load.offset.terms().len() == strides.len();
+    simple && load.offset.offset() == 0 && dense == Some(elements)
+}

@@ -1,0 +1,186 @@
+//! Checks the invariants of native programs.
+
+use crate::affine::Affine;
+use crate::dtype::DType;
+use crate::graph::Aggregation;
+
+use super::super::address::Address;
+use super::super::attention::{Attention, Block};
+use super::super::direct::Direct;
+use super::super::product::{Factor, Product};
+use super::super::program::{Implementation, NativeProgram, Position};
+use super::super::reduction::Reduction;
+use super::super::space::{Lines, Space};
+use super::super::tape::Tape;
+use super::super::winograd::Winograd;
+use super::{Checked, ensure};
+
+impl NativeProgram {
+    /// Checks the invariants that the [module documentation](super::super) states.
+    pub fn verify(&self) -> Checked {
+        let fault = |message: String| format!("the native program `{}`: {message}", self.name);
+        self.verified().map_err(fault)
+    }
+
+    fn verified(&self) -> Checked {
+        ensure(self.extents.len() == self.variables.axes, || "an axis has no extent".into())?;
+        ensure(self.variables.loops <= self.variables.axes, || "more loops than axes".into())?;
+        self.tape(&self.epilogue)?;
+        match &self.implementation {
+            Implementation::Pointwise => {}
+            Implementation::Winograd(winograd) => self.winograd(winograd)?,
+            Implementation::Product(product) => self.product(product)?,
+            Implementation::Direct(direct) => self.direct(direct)?,
+            Implementation::Scatter(scatter) => {
+                self.tape(&scatter.key)?;
+                ensure(scatter.key.results.len() == 1, || "a key of several values".into())?;
+                ensure(scatter.reduction.across, || "a scatter along points".into())?;
+                self.reduction(&scatter.reduction)?;
+            }
+            Implementation::Reduction(reduction) => self.reduction(reduction)?,
+            Implementation::Attention(attention) => return self.attention(attention),
+        }
+        ensure(self.epilogue.results.len() == self.outputs.len(), || "not one result for each output".into())?;
+        for (number, (output, &result)) in self.outputs.iter().zip(&self.epilogue.results).enumerate() {
+            let dtype = self.epilogue.dtypes.get(result);
+            ensure(dtype == Some(&output.ty.dtype), || format!("out{number} has another type than its result"))?;
+        }
+        self.positions()
+    }
+
+    fn positions(&self) -> Checked {
+        for (number, output) in self.outputs.iter().enumerate() {
+            match &output.position {
+                Position::InOrder(shift) => {
+                    let steady = shift.variables().all(|variable| self.loops().contains(&variable));
+                    ensure(steady, || format!("out{number} is shifted from place to place"))?;
+                }
+                Position::Lines(lines) => self.lines(lines, &self.epilogue.space)?,
+                Position::Rows(lines, rows) => {
+                    self.space(rows)?;
+                    self.lines(lines, rows)?;
+                }
+            }
+            let same = |operand: usize| self.operands.get(operand) == Some(&output.ty);
+            ensure(output.over.is_none_or(same), || format!("out{number} is written over another type"))?;
+        }
+        Ok(())
+    }
+
+    fn tape(&self, tape: &Tape) -> Checked {
+        ensure(tape.variables == self.variables, || "a tape names other variables".into())?;
+        self.space(&tape.space)?;
+        tape.verify(&self.operands)
+    }
+
+    /// Checks that the extents are those of the axes.
+    fn space(&self, space: &Space) -> Checked {
+        let own = self.extents.get(space.axes());
+        ensure(own == Some(&space.extents), || "a space has other extents than its axes".into())
+    }
+
+    fn lines(&self, lines: &Lines, space: &Space) -> Checked {
+        lines.expressions.iter().try_for_each(|expression| self.expression(expression))?;
+        let through = |expressions| Lines::through(space, self.variables.axes, &self.variables.derived, expressions);
+        let same = *lines == through(lines.expressions.clone());
+        ensure(same, || "an address has another pace than its expressions".into())
+    }
+
+    fn expression(&self, expression: &Affine) -> Checked {
+        let known = expression.variables().all(|variable| variable < self.variables.count());
+        ensure(known, || "an address names a variable that there is not".into())
+    }
+
+    fn address(&self, address: &Address, dtype: DType) -> Checked {
+        let operand = self.operands.get(address.operand);
+        let fits = operand.is_some_and(|ty| ty.dtype == dtype);
+        ensure(fits, || format!("in{} is not a factor of type {dtype}", address.operand))?;
+        address.expressions().try_for_each(|expression| self.expression(expression))
+    }
+
+    fn axes<'a>(&self, axes: impl IntoIterator<Item = &'a usize>) -> Checked {
+        let known = axes.into_iter().all(|&axis| axis < self.variables.loops);
+        ensure(known, || "an implementation names an axis that there is not".into())
+    }
+
+    fn winograd(&self, winograd: &Winograd) -> Checked {
+        let Winograd { taps, tile, image, kernel, .. } = winograd;
+        ensure(Winograd::FORMS.contains(&(*taps, *tile)), || format!("no tiles of {tile} for windows of {taps}"))?;
+        self.axes(winograd.images.iter().chain(&winograd.terms).chain([&winograd.filter]))?;
+        let terms = self.points(&winograd.terms) == taps * taps * winograd.channels;
+        ensure(terms, || "a kernel of other terms than the window has".into())?;
+        self.address(image, DType::F32)?;
+        self.address(kernel, DType::F32)
+    }
+
+    fn product(&self, product: &Product) -> Checked {
+        let Product { batch, rows, columns, terms, dtype, .. } = product;
+        ensure(matches!(dtype, DType::F32 | DType::F64), || format!("a product of {dtype}"))?;
+        let mut axes: Vec<usize> = [batch, rows, columns, terms].into_iter().flatten().copied().collect();
+        self.axes(&axes)?;
+        let free = self.points(batch) * self.points(rows) * self.points(columns);
+        ensure(free == self.places(), || "a product of other places".into())?;
+        axes.sort_unstable();
+        ensure(axes.windows(2).all(|pair| pair[0] != pair[1]), || "an axis has two roles".into())?;
+        for factor in [&product.left, &product.right] {
+            match factor {
+                Factor::Gathered { address, .. } => self.address(address, *dtype)?,
+                Factor::Computed { tape, guards } => {
+                    self.tape(tape)?;
+                    self.lines(guards, &tape.space)?;
+                    let typed = matches!(tape.results[..], [result] if tape.dtypes[result] == *dtype);
+                    ensure(typed, || "a factor of another type".into())?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn direct(&self, direct: &Direct) -> Checked {
+        let Some(last) = self.epilogue.space.axes().next_back() else { return Err("no axis of columns".into()) };
+        ensure(direct.rows.is_none_or(|rows| rows + 1 == last), || "rows along another axis".into())?;
+        self.space(&direct.taps)?;
+        let factors = || [&direct.x].into_iter().chain(&direct.w);
+        factors().try_for_each(|address| self.address(address, DType::F32))?;
+        let contiguous = factors().all(|address| (0..=1).contains(&address.offset.coefficient(last)));
+        ensure(contiguous, || "elements that are apart".into())?;
+        direct.conditions.iter().try_for_each(|condition| self.expression(condition))
+    }
+
+    fn reduction(&self, reduction: &Reduction) -> Checked {
+        let Reduction { places, points, body, across, .. } = reduction;
+        let own = if *across { places } else { points };
+        ensure(body.space == *own, || "a body over other points".into())?;
+        ensure(*places == self.epilogue.space, || "a reduction to other places".into())?;
+        self.space(points)?;
+        self.tape(body)?;
+        self.lines(&reduction.guards, own)?;
+        self.lines(&reduction.position, own)?;
+        let is_arg = matches!(reduction.aggregation, Aggregation::ArgMax | Aggregation::ArgMin);
+        ensure(reduction.position.is_empty() != is_arg, || "a position without need".into())?;
+        let typed = match body.results[..] {
+            [value] => body.dtypes[value] == reduction.dtype,
+            [value, counts] => body.dtypes[value] == reduction.dtype && body.dtypes[counts] == DType::Bool,
+            _ => false,
+        };
+        ensure(typed, || "a body of other types".into())
+    }
+
+    fn attention(&self, attention: &Attention) -> Checked {
+        ensure(attention.of_rows.len() == self.outputs.len(), || "an output without a kind".into())?;
+        let of_rows = attention.of_rows.iter().filter(|of_rows| **of_rows).count();
+        for block in &attention.blocks {
+            let Block { scores, weights, product, statistics, .. } = block;
+            ensure(!block.turns.is_empty(), || "a block without a loop".into())?;
+            scores.iter().chain([weights, product]).try_for_each(NativeProgram::verify)?;
+            let count = self.operands.len();
+            let reads = scores.iter().all(|stage| stage.operands.len() == count && stage.outputs.len() == 1)
+                && weights.operands.len() == count + scores.len()
+                && weights.outputs.len() == 1 + statistics + of_rows
+                && product.operands.len() == count + 1 + statistics
+                && product.outputs.len() == self.outputs.len() - of_rows;
+            ensure(reads, || "stages with other tensors than a block has".into())?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,10 @@
+//! The profile of this processor.
+
+use super::memory::CACHES;
+use tile_compiler::profile::{Processor, Profile};
+
+/// Returns the profile of this processor. An `exact` one computes sums of products term by term.
+pub fn profile(exact: bool) -> Profile {
+    let processor = Processor { second_cache: CACHES.second, last_cache: CACHES.last, exact };
+    Profile { processor, ..Profile::cpu() }
+}
