@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use common::golden::{path, render};
 use insta::assert_snapshot;
 use tile_runtime::train::{Arrays, Fit};
-use tile_runtime::weights::{LoadOptions, NameMap, WeightsFile, WeightsSource};
+use tile_runtime::weights::{self, LoadOptions, NameMap, WeightsFile, WeightsSource};
 use tile_runtime::{Device, Error, Model, Session, Tensor};
 
 const NUMBERED: &str = "
@@ -195,6 +195,17 @@ fn state_dicts_in_safetensors() {
     check("recurrent", &named_recurrent(), &whole("recurrent.safetensors"));
 }
 
+/// An .npz file keeps the order of its entries.
+#[test]
+fn a_state_dict_in_npz() {
+    let mut weights = WeightsFile::open(file("numbered.pt")).unwrap();
+    let names: Vec<String> = weights.tensors().iter().map(|(name, _)| name.replace("0.", "begin.")).collect();
+    let entries = names.into_iter().enumerate().map(|(number, name)| (name, weights.read(number).unwrap()));
+    let written = Path::new(env!("CARGO_TARGET_TMPDIR")).join("torch.npz");
+    weights::write(&written, &entries.collect::<Vec<_>>()).unwrap();
+    check("numbered", NUMBERED, &LoadOptions::file(&written));
+}
+
 /// Returns the recurrent network with PyTorch's names.
 fn named_recurrent() -> String {
     RECURRENT
@@ -230,6 +241,10 @@ fn parts_of_files_and_programs() {
     check("names", &outer, &sources("base=names.pt"));
     check("names", &outer, &sources("base.first=names.pt#first base.last=names.safetensors#last"));
     check("names", &outer, &whole("names.pt"));
+    // An attention's layers are in the file as one, so a part has none of them.
+    let refused =
+        refused("encoder", ENCODER, &sources("encoder[0].attention.output=encoder.pt#layers.0.self_attn.out_proj"));
+    assert!(refused.contains("is missing"), "{refused}");
     // One file has what another fills, too.
     check("names", NAMES, &sources("names.pt last=names.pt#last"));
 }

@@ -230,11 +230,13 @@ fn matched(request: &Request, layers: &[Layer], all: &[Module]) -> Matched {
             roots.push((our, their));
         }
     }
-    let part = theirs.find(&module_labels(request.part.unwrap_or_default()));
-    let target = ours.find(&lists.labels(request.target.unwrap_or_default()));
-    roots.push((target.unwrap_or(ROOT), part.unwrap_or(ROOT)));
+    // A path that is divided into several modules has none of its own.
+    let part = request.part.map_or(Some(ROOT), |part| theirs.find(&module_labels(part)));
+    let target = request.target.map_or(Some(ROOT), |target| ours.find(&lists.labels(target)));
+    let mut collapsed: Vec<_> =
+        roots.iter().map(|(our, their)| (ours.collapse(*our), theirs.collapse(*their))).collect();
+    collapsed.push((target.and_then(|node| ours.collapse(node)), part.and_then(|node| theirs.collapse(node))));
     let mut matched = Matched::default();
-    let collapsed: Vec<_> = roots.iter().map(|(our, their)| (ours.collapse(*our), theirs.collapse(*their))).collect();
     let matcher = Matcher { layers, modules: all, ours: &ours, theirs: &theirs, is_ordered: request.is_ordered };
     for (our, their) in collapsed {
         match (our, their) {
