@@ -81,19 +81,28 @@ pub fn predict(arguments: &Predict, terminal: &Terminal) -> Result<(), Failure> 
     let samples = read_samples(arguments, &declared)?;
     let scores = Scores::of_model(&source.model, sizes.entry.as_deref());
     let batch_size = batch_size(&declared, (arguments.batch_size as usize).min(samples.len()));
-    let mut predictor =
-        Predictor { arguments, sizes: &sizes, source: &source, device, input, declared, batch_size, compiled: None };
+    let mut predictor = Predictor {
+        arguments,
+        sizes: &sizes,
+        source: &source,
+        device,
+        input,
+        declared,
+        batch_size,
+        compiled: None,
+        is_map: false,
+    };
     for part in samples.chunks(batch_size) {
         let rows = predictor.run(part, terminal)?;
         let mut text = String::new();
         for (sample, row) in part.iter().zip(rows) {
-            if labels.is_empty() && row.len() == IMAGENET_CLASSES {
+            if labels.is_empty() && row.len() == IMAGENET_CLASSES && !predictor.is_map {
                 terminal.note("the 1,000 classes are taken for those of ImageNet: `--labels FILE` names others");
                 labels = imagenet_classes();
             }
             let form = scores.or_else(|| sums_to_one(&row).then_some(Scores::Probabilities));
             let is_classifier = !labels.is_empty() || arguments.top.is_some();
-            let form = form.or(is_classifier.then_some(Scores::Logits));
+            let form = form.or(is_classifier.then_some(Scores::Logits)).filter(|_| !predictor.is_map);
             let line = match form {
                 Some(form) => classes(arguments, &labels, sample, &form.probabilities(&row)),
                 None => values(arguments, sample, &row),
@@ -237,6 +246,9 @@ struct Predictor<'a> {
     batch_size: usize,
     /// The session, and the type of the input's elements.
     compiled: Option<(Session, DType)>,
+    /// Whether the output of a sample has several axes, and so is no list of classes, as in a
+    /// segmentation.
+    is_map: bool,
 }
 
 impl Predictor<'_> {
@@ -255,12 +267,19 @@ impl Predictor<'_> {
         let (session, dtype) = self.compiled.as_mut().unwrap_or_else(|| unreachable!("it was compiled"));
         let batch = converted(batch, *dtype)?;
         let outputs = session.run([(&self.input, batch)]).map_err(failed)?;
-        let (name, output) = outputs.iter().next().ok_or_else(|| Failure::input("the model has no outputs"))?;
+        let mut outputs = outputs.iter();
+        let (name, output) = outputs.next().ok_or_else(|| Failure::input("the model has no outputs"))?;
+        let others: Vec<&str> = outputs.map(|(name, _)| name).collect();
+        if !others.is_empty() {
+            let others = listed(&others);
+            terminal.note_once(&format!("only `{name}` is shown: `tilec run` also gives {others}"));
+        }
         let length = self.batch_size;
         if output.shape().first() != Some(&length) {
             let ty = output.ty();
             return Err(Failure::input(format!("the output `{name}` is {ty}, and has no axis of {length} samples")));
         }
+        self.is_map = output.shape()[1..].iter().filter(|size| **size > 1).count() > 1;
         let elements = output.ty().elements() / length;
         let values = output.to_f64s();
         Ok((0..part.len()).map(|number| values[number * elements..][..elements].to_vec()).collect())

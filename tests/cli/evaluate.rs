@@ -140,3 +140,20 @@ fn a_thousand_classes_are_those_of_imagenet() {
     fs::write(case.folder.join("labels.txt"), "name\n".repeat(1000)).unwrap();
     assert!(case.run("predict", "@bare.csv --labels @labels.txt").ok().text().contains("  name 0."));
 }
+
+/// An output with several axes, as of a segmentation, is no list of classes. Only the first output
+/// is shown, with a note.
+#[test]
+fn other_outputs_than_classes() {
+    let case = Points::new("maps");
+    let map = "model Map(X[N, 2]) -> (Y) { Y[n, i, c: N, 2, 2] = +(X[n, i] * X[n, c]); }
+        train Map { loss = SparseCategoricalCrossentropy(from_logits = true); optimizer = SGD(); }";
+    fs::write(case.folder.join("points.tile"), map).unwrap();
+    fs::write(case.folder.join("bare.csv"), "a,b\n1,2\n").unwrap();
+    let found = case.run("predict", "@bare.csv").ok();
+    assert!(found.text().ends_with("  1.000000 2.000000 2.000000 4.000000\n"), "{}", found.text());
+    fs::write(case.folder.join("points.tile"), "model Two(X[N, 2]) -> (Y, Z) { Y = X + 1; Z = 2 * X; }").unwrap();
+    let found = case.run("predict", "@bare.csv").ok();
+    assert!(found.text().ends_with("  2.000000 3.000000\n"), "{}", found.text());
+    assert!(found.err.contains("only `Y` is shown: `tilec run` also gives Z"), "{}", found.err);
+}
