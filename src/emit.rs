@@ -17,6 +17,7 @@ use tile_compiler::profile::Profile;
 use tile_compiler::tensor::TensorType;
 use tile_lang::ast::Function;
 use tile_lang::diagnostic::Diagnostic;
+use tile_runtime::Device;
 
 use crate::arguments::{assume_sizes, narrow_float};
 use crate::devices::open;
@@ -65,7 +66,7 @@ enum Kind {
     Explain,
     /// The loop nests of the steps, with their schedules
     Nests,
-    /// The kernels that the nests become
+    /// The kernels that the nests become, or the native programs for the cpu
     Kernels,
     Wgsl,
     Msl,
@@ -142,7 +143,7 @@ fn compile(arguments: &Emit, inputs: &Inputs, source: &Source, terminal: &Termin
     let (profile, tuned) = match &arguments.target {
         Scheduled::Generic => (Profile::generic(), Arc::default()),
         Scheduled::Apple => (Profile::apple(), Arc::default()),
-        Scheduled::Cpu => (Profile::cpu(), Arc::default()),
+        Scheduled::Cpu => (Device::cpu().profile(), Arc::default()),
         Scheduled::Device(name) => {
             let device = open(Some(name), false, terminal).map_err(|error| source.failed(&error))?;
             (device.profile(), device.tuned())

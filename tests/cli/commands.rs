@@ -1,6 +1,7 @@
 //! Every command, with its output.
 
 use insta::assert_snapshot;
+use tile_compiler::native::NativeProgram;
 
 use crate::tilec::{devices, empty_folder, program, tilec};
 
@@ -44,6 +45,17 @@ fn emit_is_the_same_to_the_byte() {
         let first = tilec([&file, "--emit", KINDS]).ok();
         assert!(first.out == tilec([&file, "--emit", KINDS]).ok().out, "{example}");
     }
+}
+
+/// The cpu device runs native programs, whose text form parses back.
+#[test]
+fn emit_native_programs() {
+    let run = tilec(["examples/softmax.tile", "--emit", "kernels", "--target", "cpu"]).ok();
+    let program: NativeProgram = run.text().parse().unwrap();
+    assert_eq!(program.verify(), Ok(()));
+    assert_eq!(program.to_string().trim_end(), run.text());
+    let run = tilec(["examples/matmul.tile", "--emit", "explain", "--target", "cpu"]).ok();
+    assert!(run.text().contains("schedule  native product 64 by 64 of 64\n"), "{}", run.text());
 }
 
 #[test]

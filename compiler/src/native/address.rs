@@ -3,6 +3,8 @@
 use crate::affine::Affine;
 use crate::nest::{Load, Nest};
 
+use super::space::Variables;
+
 /// The elements of an operand at an affine address, with 0 where a condition is negative.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
@@ -35,16 +37,8 @@ impl Address {
     /// Returns whether each expression is a sum of one term for each of the `groups` of axes, and
     /// one for the loops around the nest.
     pub(super) fn is_separable(&self, nest: &Nest, groups: [&[usize]; 3]) -> bool {
-        let is_loop = |v: usize| nest.loops().contains(&v);
-        let within = |v: usize| groups.iter().any(|group| depends_only_on(nest, v, group));
+        let (variables, is_loop) = (Variables::new(nest), |v: usize| nest.loops().contains(&v));
+        let within = |v: usize| groups.iter().any(|group| variables.depends_only_on(v, group));
         self.expressions().flat_map(|affine| affine.variables()).all(|v| is_loop(v) || within(v))
-    }
-}
-
-/// Returns whether the variable is one of `axes`, or derived from these alone.
-fn depends_only_on(nest: &Nest, variable: usize, axes: &[usize]) -> bool {
-    match variable.checked_sub(nest.axes.len()) {
-        None => axes.contains(&variable),
-        Some(number) => nest.derived[number].numerator.variables().all(|v| depends_only_on(nest, v, axes)),
     }
 }

@@ -8,6 +8,7 @@
 use crate::affine::Affine;
 use crate::dtype::DType;
 use crate::nest::{Leaf, Load, Nest, Roles};
+use crate::profile::Processor;
 use crate::scalar::{Inst, Value};
 
 use super::address::Address;
@@ -34,6 +35,10 @@ pub struct Product {
     /// Whether the right factor can be packed ahead: nothing else reads its operands, and its
     /// addresses are the same at every step of the loops around the nest.
     pub packs: bool,
+    /// The most bytes of the box of elements that a task copies of a left factor whose rows and
+    /// terms access the same elements, with the sums that wait for the next block of terms. They
+    /// stay in the second-level cache.
+    pub window_bytes: usize,
 }
 
 /// The source of a factor's elements.
@@ -53,7 +58,7 @@ pub enum Factor {
 impl Product {
     /// Describes the nest as a product, if it is one that is worth packing for. `kept` says which
     /// operands change seldom.
-    pub(super) fn new(nest: &Nest, kept: &dyn Fn(usize) -> bool) -> Option<Self> {
+    pub(super) fn new(nest: &Nest, processor: &Processor, kept: &dyn Fn(usize) -> bool) -> Option<Self> {
         let dtype = nest.accumulator().filter(|dtype| matches!(dtype, DType::F32 | DType::F64))?;
         let mut roles = oriented(nest)?;
         if nest.places().saturating_mul(nest.reduction_points()) < LEAST_WORK {
@@ -65,7 +70,8 @@ impl Product {
         }
         let packs = right.is_alone(nest) && (nest.loops == 0 || right.is_steady(nest));
         let Roles { batch, rows, columns, reduction: terms, .. } = roles;
-        Some(Self { dtype, batch, rows, columns, terms, left, right, packs })
+        let window_bytes = processor.second_cache / 2;
+        Some(Self { dtype, batch, rows, columns, terms, left, right, packs, window_bytes })
     }
 }
 

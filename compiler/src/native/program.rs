@@ -150,7 +150,7 @@ impl Implementation {
         let winograd = if profile.processor.exact { None } else { Winograd::new(nest, kept) };
         if let Some(winograd) = winograd {
             Implementation::Winograd(Box::new(winograd))
-        } else if let Some(product) = Product::new(nest, kept) {
+        } else if let Some(product) = Product::new(nest, &profile.processor, kept) {
             Implementation::Product(Box::new(product))
         } else if let Some(direct) = Direct::new(nest) {
             Implementation::Direct(Box::new(direct))

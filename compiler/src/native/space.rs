@@ -68,6 +68,14 @@ impl Variables {
         Self { axes: nest.axes.len(), loops: nest.loops().start, derived: nest.derived.clone() }
     }
 
+    /// Returns whether a variable is one of `axes`, or derived from these alone.
+    pub fn depends_only_on(&self, variable: usize, axes: &[usize]) -> bool {
+        match variable.checked_sub(self.axes) {
+            None => axes.contains(&variable),
+            Some(number) => self.derived[number].numerator.variables().all(|v| self.depends_only_on(v, axes)),
+        }
+    }
+
     /// Returns the number of variables.
     pub fn count(&self) -> usize {
         self.axes + self.derived.len()
@@ -137,6 +145,7 @@ impl Lines {
     }
 
     /// Returns whether there are no expressions.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.expressions.is_empty()
     }

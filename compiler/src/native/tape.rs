@@ -195,6 +195,7 @@ impl Tape {
     }
 
     /// Returns whether the only result is the accumulated value, unchanged.
+    #[inline]
     pub fn is_accumulator(&self) -> bool {
         matches!(self.results[..], [result] if self.given.contains(&(result, ACCUMULATOR)))
     }
@@ -249,6 +250,7 @@ impl Tape {
     }
 
     /// Returns the type of a value.
+    #[inline]
     pub fn dtype(&self, value: Value) -> DType {
         self.dtypes[value]
     }
@@ -263,6 +265,7 @@ impl Tape {
 
     /// Divides a range of points into chunks. Each lies within one row, if that makes values the
     /// same all over it. With statistics, the range and the chunks consist of whole rows.
+    #[inline]
     pub fn chunks(&self, range: Range<usize>) -> impl Iterator<Item = Range<usize>> + use<> {
         let rows = self.row_length.map(|length| rows_at_once(length) * length);
         let row = rows.or(self.row).unwrap_or(usize::MAX);

@@ -59,11 +59,13 @@ impl Chain {
     }
 
     /// Returns whether it has at most two moves other than stores.
+    #[inline]
     pub fn is_short(&self) -> bool {
         self.moves.iter().filter(|step| !matches!(step, Move::Keep(_))).count() <= 2
     }
 
     /// Returns the register of a value that it stores.
+    #[inline]
     pub fn register(&self, value: Value) -> usize {
         self.registers.binary_search_by_key(&value, |(kept, _)| *kept).map_or(0, |at| self.registers[at].1)
     }
@@ -211,6 +213,7 @@ impl Move {
     }
 
     /// Returns the values that it reads from memory.
+    #[inline]
     pub fn reads(&self) -> impl Iterator<Item = Value> + use<> {
         let values = match *self {
             Move::Apply(_, values) => values,

@@ -183,6 +183,7 @@ impl Cursor<'_> {
     fn product(&mut self, variables: &Variables) -> Parsed<Product> {
         let dtype = self.dtype()?;
         let packs = self.eat("packs");
+        let window_bytes = self.after("window")?;
         self.expect("{")?;
         let (batch, rows) = (self.axes_after("batch")?, self.axes_after("rows")?);
         let (columns, terms) = (self.axes_after("columns")?, self.axes_after("terms")?);
@@ -191,7 +192,7 @@ impl Cursor<'_> {
         self.expect("right")?;
         let right = self.factor(variables)?;
         self.expect("}")?;
-        Ok(Product { dtype, batch, rows, columns, terms, left, right, packs })
+        Ok(Product { dtype, batch, rows, columns, terms, left, right, packs, window_bytes })
     }
 
     fn direct(&mut self, variables: &Variables) -> Parsed<Direct> {

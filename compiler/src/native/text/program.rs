@@ -110,7 +110,7 @@ impl Product {
     fn text(&self, axes: usize) -> String {
         let Product { batch, rows, columns, terms, .. } = self;
         let lines = [
-            format!("product {}{} {{", self.dtype, flag(self.packs, "packs")),
+            format!("product {}{} window {} {{", self.dtype, flag(self.packs, "packs"), self.window_bytes),
             format!("batch {batch:?} rows {rows:?} columns {columns:?} terms {terms:?}"),
             format!("left {}", self.left.text(axes)),
             format!("right {}", self.right.text(axes)),

@@ -80,9 +80,9 @@ struct Computed {
 impl Contraction {
     /// Prepares a product of the program.
     pub fn new(program: &NativeProgram, product: &Product) -> Self {
-        let Product { dtype, batch, rows, columns, terms, packs, .. } = product;
+        let Product { dtype, batch, rows, columns, terms, packs, window_bytes, .. } = product;
         let [b, m, n, k] = [batch, rows, columns, terms].map(|axes| program.points(axes));
-        let mut size = Size::new(b, m, n, k, dtype.size());
+        let mut size = Size { window_bytes: *window_bytes, ..Size::new(b, m, n, k, dtype.size()) };
         let mut left = Side::new(program, [batch, rows, terms], &product.left);
         let mut right = Side::new(program, [batch, columns, terms], &product.right);
         if let (Side::Gathered { places, .. }, Side::Gathered { places: of_right, .. }) = (&mut left, &mut right)

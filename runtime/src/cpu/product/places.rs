@@ -4,18 +4,7 @@
 use super::gemm::{Axis, Coordinate, Places, Window};
 use std::ops::Range;
 use tile_compiler::affine::Affine;
-use tile_compiler::native::{Address, NativeProgram, Variables};
-
-/// Returns whether the variable is one of `axes`, or derived from these alone.
-fn depends_only_on(variables: &Variables, variable: usize, axes: &[usize]) -> bool {
-    match variable.checked_sub(variables.axes) {
-        None => axes.contains(&variable),
-        Some(number) => {
-            let numerator = &variables.derived[number].numerator;
-            numerator.variables().all(|v| depends_only_on(variables, v, axes))
-        }
-    }
-}
+use tile_compiler::native::{Address, NativeProgram};
 
 /// Sets the variables of `axes` to those of a point, in row-major order.
 pub fn locate(extents: &[usize], axes: &[usize], mut position: usize, point: &mut [i64]) {
@@ -31,13 +20,13 @@ pub fn locate(extents: &[usize], axes: &[usize], mut position: usize, point: &mu
 pub fn gathered(program: &NativeProgram, groups: [&[usize]; 3], address: &Address) -> Places {
     let NativeProgram { variables, extents, .. } = program;
     let expressions: Vec<&Affine> = address.expressions().collect();
-    let within = |variable: usize, axes: &[usize]| depends_only_on(variables, variable, axes);
     let is_loop = |v: usize| program.loops().contains(&v);
     let axis = |number: usize| -> Axis {
         let group = groups[number];
         // A derived variable with a constant numerator belongs to every group. Only the first group
         // counts it, and likewise constants.
-        let mine = |v: usize| !is_loop(v) && groups.iter().position(|g| within(v, g)) == Some(number);
+        let mine =
+            |v: usize| !is_loop(v) && groups.iter().position(|g| variables.depends_only_on(v, g)) == Some(number);
         let terms: Vec<Vec<(usize, i64)>> =
             expressions.iter().map(|e| e.terms().iter().copied().filter(|(v, _)| mine(*v)).collect()).collect();
         let mut tables = vec![Vec::with_capacity(program.points(group)); expressions.len()];

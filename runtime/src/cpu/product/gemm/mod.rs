@@ -78,6 +78,8 @@ pub struct Size {
     pub k: usize,
     /// The terms that are packed and added up at a time.
     pub block: usize,
+    /// About the most bytes of a window, with the sums that wait for the next block of k.
+    pub window_bytes: usize,
 }
 
 impl Size {
@@ -85,7 +87,8 @@ impl Size {
     /// blocks of k are about equal.
     pub fn new(batch: usize, m: usize, n: usize, k: usize, bytes: usize) -> Self {
         let blocks = (k * bytes).div_ceil(BLOCK_BYTES).max(1);
-        Self { batch, m, n, k, block: k.div_ceil(blocks).max(1).next_multiple_of(8) }
+        let block = k.div_ceil(blocks).max(1).next_multiple_of(8);
+        Self { batch, m, n, k, block, window_bytes: CACHES.second / 2 }
     }
 }
 
@@ -331,16 +334,16 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Product<'_, T, A, B, S> {
     /// Returns about the most rows of a task with a window: whole runs, at least one. More rows are
     /// better, since neighbouring rows access the same elements and each task copies them again.
     /// With more than one run, the window and the sums that wait for the next block of k take at
-    /// most half of L2.
+    /// most `window_bytes`.
     fn rows_of_window(&self, window: &Window, columns: usize) -> usize {
-        let Size { m, k, block, .. } = self.size;
+        let Size { m, k, block, window_bytes, .. } = self.size;
         let waiting = if k > block { columns.min(TASK_COLUMNS) } else { 0 };
         let bytes = |rows: usize| {
             (window.frame(self.batch, 0..rows, 0..block.min(k)).elements() + rows * waiting) * size_of::<T>()
         };
         let one = window.run();
         let (first, second) = (bytes(one), bytes(m.min(2 * one)));
-        let more = (CACHES.second / 2).saturating_sub(first) / second.saturating_sub(first).max(1);
+        let more = window_bytes.saturating_sub(first) / second.saturating_sub(first).max(1);
         one.saturating_mul(1 + more).min(MOST_ROWS_IN_WINDOW.max(one))
     }
 
