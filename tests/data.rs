@@ -129,7 +129,7 @@ fn damaged_files() {
     empty.csv: it is empty
     not.npz: invalid Zip archive: Could not find EOCD
     cut.npz: invalid Zip archive: Could not find EOCD
-    other.txt: there are no samples in it: neither idx files, .npy files called x and y or by the model's inputs and outputs, an .npz, a .csv, nor pictures, in a folder for each class or for each input and output
+    other.txt: there are no samples in it: expected idx files, arrays called x and y or by the model's inputs and outputs (.npy, .npz), a .csv, or pictures
     semicolons.csv: the separator of columns is a comma, and the first line has ';'
     header.csv: it has a header, and no samples
     nan.csv: line 3, `a`: it is NaN
@@ -202,7 +202,7 @@ fn ambiguous_folders() {
     no_x/y.npy is a target, and there is no input for it
     no_labels/train-images-idx3-ubyte.gz: the labels for it are missing
     other_class/test: there is no class `b` to train on: the classes are a
-    hidden: there are no samples in it: neither idx files, .npy files called x and y or by the model's inputs and outputs, an .npz, a .csv, nor pictures, in a folder for each class or for each input and output
+    hidden: there are no samples in it: expected idx files, arrays called x and y or by the model's inputs and outputs (.npy, .npz), a .csv, or pictures
     ");
 }
 
@@ -271,14 +271,14 @@ fn pictures_by_name() {
     // Inputs are resized to their declared sizes, and with them targets of the same size.
     let data = open_for(&folder, &wanted(&[None, Some(4), Some(5), Some(3)])).unwrap().train;
     let shapes: Vec<Vec<usize>> = data.batch(&[0, 1]).unwrap().iter().map(|tensor| tensor.shape().to_vec()).collect();
-    assert_eq!(shapes, [vec![2, 4, 5, 3], vec![2, 2, 3]]);
+    assert_eq!(shapes, [vec![2, 4, 5, 3], vec![2, 4, 5]]);
     fs::rename(folder.join("Mask/11.png"), folder.join("Mask/12.png")).unwrap();
     let error = open_for(&folder, &wanted(&[None; 4])).err().unwrap().to_string();
     assert!(error.ends_with("`Image` has 11.png where `Mask` has 12.png"), "{error}");
 }
 
-/// Masks have the numbers that are stored, of 1 to 16 bits or of a palette, and are resized to those
-/// of the nearest pixels.
+/// Masks have the numbers that are stored, of 1 to 16 bits or of a palette, and are resized to
+/// those of the nearest pixels.
 #[test]
 fn masks() {
     let open_mask = |name: &str, sizes: [Option<usize>; 4]| {

@@ -1,5 +1,5 @@
-//! Weights of samples and of classes in losses and metrics. Logits are 0, so each class of C has the
-//! loss ln C, and expected values follow from the weights alone.
+//! Weights of samples and of classes in losses and metrics. Logits are 0, so each class of C has
+//! the loss ln C, and expected values follow from the weights alone.
 
 use tile_runtime::train::{Arrays, ColumnRole, Dataset, Fit, Reading, Trainer};
 use tile_runtime::{DType, Device, Model, Scalar, Tensor, TensorType};

@@ -294,6 +294,14 @@ fn faults_name_the_layer_the_entry_and_both_shapes() {
       `last.Bias` must be f32[5], and `last.bias`, f32[4], gives [4]
       help: change the layer here, or give it another module with `--weights-map`
     ");
+    assert_snapshot!(refused("names", NAMES, &map("names.pt", "lats = last")), @"line 1: the file has no `lats`; did you mean `last`?");
+    assert_snapshot!(refused("names", NAMES, &map("names.pt", "last = lats")), @"line 1: the program has no `lats`; did you mean `last`?");
+    assert_snapshot!(refused("names", NAMES, &sources("names.pt#lats")), @"the file has no weights at `lats`; did you mean `last`?");
+}
+
+/// Modules that match by neither names nor order are listed beside the layers.
+#[test]
+fn modules_without_a_layer_are_listed() {
     let fewer = NUMBERED.replace("range(3)", "range(2)");
     assert_snapshot!(refused("numbered", &fewer, &whole("numbered.pt")), @"
     neither names nor order and shapes tell which modules are the program's layers:
@@ -334,6 +342,11 @@ fn faults_name_the_layer_the_entry_and_both_shapes() {
         `optimizer_state_dict.state.3`: step [], exp_avg [4], exp_avg_sq [4]
       help: take a part of the file, with `FILE#model_state_dict`
     ");
+}
+
+/// A GRU of PyTorch has two biases, as Keras' with `reset_after`.
+#[test]
+fn layers_of_another_kind_are_listed() {
     let before = RECURRENT.replace("Bidirectional(GRU(3,", "Bidirectional(GRU(3, reset_after = false,");
     assert_snapshot!(refused("recurrent", &before, &whole("recurrent.pt")), @"
     neither names nor order and shapes tell which modules are the program's layers:
@@ -369,9 +382,6 @@ fn faults_name_the_layer_the_entry_and_both_shapes() {
       `bidirectional.backward.Bias` must be f32[9], and `both.bias_ih_l0_reverse`, f32[9], is for a layer with `reset_after = true`
       help: change the layer here, or give it another module with `--weights-map`
     ");
-    assert_snapshot!(refused("names", NAMES, &map("names.pt", "lats = last")), @"line 1: the file has no `lats`; did you mean `last`?");
-    assert_snapshot!(refused("names", NAMES, &map("names.pt", "last = lats")), @"line 1: the program has no `lats`; did you mean `last`?");
-    assert_snapshot!(refused("names", NAMES, &sources("names.pt#lats")), @"the file has no weights at `lats`; did you mean `last`?");
 }
 
 /// Missing and extra parameters are reported as for other files, and permitted in the same way.

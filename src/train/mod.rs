@@ -35,7 +35,8 @@ pub struct Train {
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
     /// The data to evaluate after each epoch: a folder or file as for `--data`, or a fraction of
-    /// the samples, with the same share of each class; 0 for none [default: the test set of the data, if any]
+    /// the samples, with the same share of each class; 0 for none [default: the test set of the
+    /// data, if any]
     #[arg(long, value_name = "DIR|FRACTION")]
     validation: Option<OsString>,
     /// The scale of a picture's pixel values, as for `run`
@@ -348,8 +349,8 @@ fn class_weight(text: &str) -> Result<(i64, f32), String> {
     Ok((class, weight.ok_or("the weight is not a number")?))
 }
 
-/// Notes the entries of `--weights` that no weight takes, and the weights that are initialised, which
-/// are known when the first step is compiled.
+/// Notes the entries of `--weights` that no weight takes, and the weights that are initialised,
+/// which are known when the first step is compiled.
 struct LoadNote<'a> {
     terminal: &'a Terminal,
     told: bool,

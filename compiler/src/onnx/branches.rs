@@ -1,6 +1,6 @@
-//! Branches and loops. Loops are unrolled, so the loop condition must be known before each iteration.
-//! A branch with an unknown condition is imported both ways. Its results are selected elementwise,
-//! which requires equal types.
+//! Branches and loops. Loops are unrolled, so the loop condition must be known before each
+//! iteration. A branch with an unknown condition is imported both ways. Its results are selected
+//! elementwise, which requires equal types.
 
 use super::control::Site;
 use super::import::{Importer, sentence};

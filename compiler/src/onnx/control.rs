@@ -1,6 +1,6 @@
 //! Operators that are not functions of tensors: constants, optional values and gradients, the
-//! operators of `host.rs`, whose results have value-dependent shapes, and those of `branches.rs` and
-//! `sequences.rs`.
+//! operators of `host.rs`, whose results have value-dependent shapes, and those of `branches.rs`
+//! and `sequences.rs`.
 
 use super::attributes::Attributes;
 use super::ensemble::Ensemble;

@@ -18,8 +18,8 @@
 //! - `order`: removal of unused nodes, and their order.
 //! - `model`: [`Model`], a file that was read and checked.
 //! - `inputs`: the types of a model's inputs.
-//! - `import`: the import of nodes; `attributes`: their attributes; `control`: operators that are not
-//!   functions of tensors; `branches`: branches and loops; `sequences`: sequences.
+//! - `import`: the import of nodes; `attributes`: their attributes; `control`: operators that are
+//!   not functions of tensors; `branches`: branches and loops; `sequences`: sequences.
 //! - `values`: values that determine shapes; `host`: operators whose results have a value-dependent
 //!   length.
 //! - `trees`: the attributes of tree ensembles as tables; `ensemble`: the calls on these.

@@ -136,9 +136,9 @@ pub fn open_for(path: &Path, wanted: &Wanted) -> Result<Samples, Error> {
         let classes = train.classes.clone();
         return Ok(Samples { train: Box::new(train), test: None, classes, unused: Vec::new() });
     }
-    let kinds = "idx files, .npy files called x and y or by the model's inputs and outputs, an .npz, a .csv, nor \
-                 pictures, in a folder for each class or for each input and output";
-    Err(failed(format!("there are no samples in it: neither {kinds}")))
+    const KINDS: &str =
+        "idx files, arrays called x and y or by the model's inputs and outputs (.npy, .npz), a .csv, or pictures";
+    Err(failed(format!("there are no samples in it: expected {KINDS}")))
 }
 
 /// The folders `train` and `test` of a folder of pictures.

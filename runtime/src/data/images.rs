@@ -36,9 +36,9 @@ impl Images {
     /// an input, and classes otherwise. Images in the folder itself are inputs without targets.
     ///
     /// # Errors
-    /// Returns [`Error::Data`] if a folder or the start of an image file cannot be read, images that
-    /// are not resized differ in size, there are images of another class, or a sample lacks an
-    /// image.
+    /// Returns [`Error::Data`] if a folder or the start of an image file cannot be read, images
+    /// that are not resized differ in size, there are images of another class, or a sample lacks
+    /// an image.
     pub fn open(folder: &Path, wanted: &Wanted) -> Result<Images, Error> {
         if let Some(named) = Images::named(folder, wanted)? {
             return Ok(named);
@@ -82,8 +82,8 @@ impl Images {
         Ok(Images { columns, labels: Some(labels), classes })
     }
 
-    /// Opens a folder with folders that have the names of inputs and outputs. Returns `None` if none
-    /// has the name of an input. The images of a sample have the same name in each.
+    /// Opens a folder with folders that have the names of inputs and outputs. Returns `None` if
+    /// none has the name of an input. The images of a sample have the same name in each.
     fn named(folder: &Path, wanted: &Wanted) -> Result<Option<Images>, Error> {
         let pictures = |name: &str| -> Result<Vec<PathBuf>, Error> {
             let path = folder.join(name);
@@ -137,7 +137,8 @@ impl Pictures {
         declared: Option<&Declared>,
         pixels: Pixels,
     ) -> Result<Pictures, Error> {
-        // An input of rank 2 takes no image: it is read as it is, and the program refuses its shape.
+        // An input of rank 2 takes no image: it is read as it is, and the program refuses its
+        // shape.
         let declared = declared.filter(|declared| declared.sizes.len() > 2);
         let sizes = declared.map_or(vec![None; 4], |declared| declared.sizes.clone());
         let channels_last = declared.is_none_or(|declared| declared.channels_last);

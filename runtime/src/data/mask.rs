@@ -26,7 +26,8 @@ impl Mask {
     /// Reads a picture. Returns `None` if it has colours without a palette.
     ///
     /// # Errors
-    /// Returns [`Error::Read`] if the file cannot be read, or takes more memory than its size allows.
+    /// Returns [`Error::Read`] if the file cannot be read, or takes more memory than its size
+    /// allows.
     pub fn read(path: &Path) -> Result<Option<Mask>, Error> {
         let (bytes, mut allowance) =
             open_file(path).and_then(|file| read_file(file, None)).map_err(|error| Error::read(path, error))?;

@@ -19,7 +19,8 @@ pub trait Callback {
         Ok(())
     }
 
-    /// Returns the result that it reads after each epoch, which training checks after the first step.
+    /// Returns the result that it reads after each epoch, which training checks after the first
+    /// step.
     fn watches(&self) -> Option<&Monitor> {
         None
     }

@@ -294,8 +294,8 @@ impl Run<'_, '_> {
     }
 }
 
-/// Checks after the first step, not after the first epoch, that there are the results that callbacks
-/// watch.
+/// Checks after the first step, not after the first epoch, that there are the results that
+/// callbacks watch.
 fn check_watched(callbacks: &[Box<dyn Callback + '_>], progress: &mut Progress) -> Result<(), Error> {
     if callbacks.iter().all(|callback| callback.watches().is_none()) {
         return Ok(());

@@ -165,7 +165,7 @@ mod tests {
                 kept.warnings
             );
             // The file is replaced.
-            kept.put(key("0123456789abcdef"), found("native", true));
+            kept.put(key("0123456789abcdef"), found("pointwise workgroup 32 width 1", true));
             assert_eq!(Kept::of(Some(CacheFile::within(&folder, "tuned", "this device"))).warnings, [""; 0]);
         }
         std::fs::remove_dir_all(&folder).unwrap();
