@@ -53,7 +53,7 @@ fn emit_native_programs() {
     let run = tilec(["examples/softmax.tile", "--emit", "kernels", "--target", "cpu"]).ok();
     let program: NativeProgram = run.text().parse().unwrap();
     assert_eq!(program.verify(), Ok(()));
-    assert_eq!(program.to_string().trim_end(), run.text());
+    assert_eq!(program.to_string(), run.text());
     let run = tilec(["examples/matmul.tile", "--emit", "explain", "--target", "cpu"]).ok();
     assert!(run.text().contains("schedule  native product 64 by 64 of 64\n"), "{}", run.text());
 }

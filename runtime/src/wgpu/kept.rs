@@ -153,9 +153,12 @@ mod tests {
     #[test]
     fn lines_that_are_none() {
         let folder = folder("lines");
-        for wrong in
-            ["", "xyz", "0123456789abcdef 1e-4 1e-4 finished tiles 4", "0123456789abcdef 1e-4 inf finished native"]
-        {
+        for wrong in [
+            "",
+            "xyz",
+            "0123456789abcdef 1e-4 1e-4 finished tiles 4",
+            "0123456789abcdef 1e-4 inf finished pointwise workgroup 64 width 1",
+        ] {
             CacheFile::within(&folder, "tuned", "this device").write(format!("{wrong}\n").as_bytes()).unwrap();
             let mut kept = Kept::of(Some(CacheFile::within(&folder, "tuned", "this device")));
             assert!(kept.table().is_empty());
@@ -165,7 +168,7 @@ mod tests {
                 kept.warnings
             );
             // The file is replaced.
-            kept.put(key("0123456789abcdef"), found("native", true));
+            kept.put(key("0123456789abcdef"), found("pointwise workgroup 64 width 1", true));
             assert_eq!(Kept::of(Some(CacheFile::within(&folder, "tuned", "this device"))).warnings, [""; 0]);
         }
         std::fs::remove_dir_all(&folder).unwrap();
