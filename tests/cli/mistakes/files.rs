@@ -153,7 +153,7 @@ pub const MISTAKES: &[Mistake] = &[
         Net,
         "train net.tile --data empty",
         &[
-            "empty: there are no samples in it: neither idx files, x.npy and y.npy, an .npz, a .csv, nor a folder of pictures for each class",
+            "empty: there are no samples in it: expected idx files, arrays called x and y or by the model's inputs and outputs (.npy, .npz), a .csv, or pictures",
         ],
     ),
     (
@@ -161,7 +161,7 @@ pub const MISTAKES: &[Mistake] = &[
         Net,
         "train net.tile --data net.tile",
         &[
-            "net.tile: there are no samples in it: neither idx files, x.npy and y.npy, an .npz, a .csv, nor a folder of pictures for each class",
+            "net.tile: there are no samples in it: expected idx files, arrays called x and y or by the model's inputs and outputs (.npy, .npz), a .csv, or pictures",
         ],
     ),
     (
@@ -189,7 +189,12 @@ pub const MISTAKES: &[Mistake] = &[
         "train net.tile --data lengths",
         &["lengths/y.npy has 5 samples, and lengths/x.npy has 4"],
     ),
-    ("inputs without targets", Net, "train net.tile --data inputs", &["inputs: y.npy is missing"]),
+    (
+        "inputs without targets",
+        Net,
+        "train net.tile --data inputs",
+        &["no output has a target for the `loss`", "the data call it `y` or `Y`"],
+    ),
     ("NaN in the data", Net, "train net.tile --data nan.csv", &["nan.csv: line 3, `x`: it is NaN"]),
     ("labels that start at one", Net, "train net.tile --data one.csv", &[]),
     (
