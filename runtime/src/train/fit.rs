@@ -202,7 +202,10 @@ impl<'a> Fit<'a> {
         let epochs = epochs.unwrap_or(settings.epochs);
         let mut run = Run { trained, validated, epochs, batch_size, shuffle, callbacks, checked: false };
         let first = trainer.epoch;
-        while trainer.epoch < epochs && !run.callbacks.iter().any(|callback| callback.stops()) && run.epoch(trainer)? {}
+        // A resumed run that a callback had ended stays ended. A new one makes a step, so that it
+        // can be resumed.
+        let is_ended = first > 0 && run.callbacks.iter().any(|callback| callback.stops());
+        while !is_ended && trainer.epoch < epochs && run.epoch(trainer)? {}
         Ok(trainer.history().get(first..).unwrap_or_default().to_vec())
     }
 }
