@@ -6,7 +6,7 @@ use crate::cpu::vector::lanes::MOST_LANES;
 use crate::cpu::vector::number::{Bool, Number};
 use crate::cpu::vector::strip::{self, Code, Op, Place};
 use tile_compiler::graph::Aggregation;
-use tile_compiler::native::{Chain, Move};
+use tile_compiler::native::{Chain, Code as ChainCode, Move};
 use tile_compiler::scalar::Value;
 
 /// The numbers of a register.
@@ -47,7 +47,7 @@ impl Bench {
     fn keep(&mut self, to: Place) {
         match self.ops.last_mut() {
             Some(last) if last.keep.is_none() => last.keep = to,
-            _ => self.ops.push(Op { keep: to, ..Op::new(Code::Nothing, Place::NONE, Place::NONE) }),
+            _ => self.ops.push(Op { keep: to, ..Op::new(Code::Chain(ChainCode::Nothing), Place::NONE, Place::NONE) }),
         }
     }
 }
@@ -96,20 +96,20 @@ impl Machine<'_> {
         match step {
             Move::Apply(code, values) => {
                 let [a, b] = values.map(|value| value.map_or(Place::NONE, |v| self.place::<f32>(v, bench)));
-                bench.push(code.into(), a, b);
+                bench.push(Code::Chain(code), a, b);
             }
             Move::Divide(by) => match self.reciprocals(by, bench) {
                 Some([high, low]) => bench.push(Code::DivEvenly, high, low),
                 None => {
                     let a = self.place::<f32>(by, bench);
-                    bench.push(Code::Div, a, Place::NONE);
+                    bench.push(Code::Chain(ChainCode::Div), a, Place::NONE);
                 }
             },
             Move::Replace { condition, when, by } => {
                 if self.is_uniform(condition) {
                     if (self.value::<Bool>(condition)[0].0 != 0) == when {
                         let by = self.place::<f32>(by, bench);
-                        bench.push(Code::Take, by, Place::NONE);
+                        bench.push(Code::Chain(ChainCode::Take), by, Place::NONE);
                     }
                     return;
                 }
@@ -121,7 +121,7 @@ impl Machine<'_> {
             Move::Compare(relation, with, value) => {
                 let with = self.place::<f32>(with, bench);
                 let to = self.target(chain, value);
-                bench.push(relation.into(), with, to);
+                bench.push(Code::Relation(relation), with, to);
             }
             Move::Keep(value) => {
                 let past = past && self.sink(value).is_some();

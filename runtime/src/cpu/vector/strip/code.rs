@@ -1,67 +1,20 @@
 //! The operations of a chain, and the places of their operands.
 
-use tile_compiler::native::{Code as ChainCode, Relation, WordOp};
+use tile_compiler::native::{Code as ChainCode, Relation};
 
-/// An operation on a strip's value `x` and the values at the places `a` and `b`: one of
-/// [`ChainCode`], a relation, or one that a chain has only when its values have places.
+/// An operation on a strip's value `x` and the values at the places `a` and `b`: one that chains
+/// have, or one that exists only when values have places.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Code {
-    Nothing,
-    /// `a`
-    Take,
-    Add,
-    Sub,
-    /// `a - x`
-    SubFrom,
-    Mul,
-    Div,
-    /// `a / x`
-    DivInto,
+    Chain(ChainCode),
+    /// Stores at `b` whether `x` and `a` are in the relation.
+    Relation(Relation),
     /// Divides `x` by the two parts of a divisor's [`reciprocal`](crate::cpu::vector::reciprocal).
     DivEvenly,
-    /// `x < a ? a : x`
-    Max,
-    /// `a < x ? x : a`
-    MaxOf,
-    /// `a < x ? a : x`
-    Min,
-    /// `x < a ? x : a`
-    MinOf,
-    /// `x * a + b`
-    MulAdd,
-    /// `x * a - b`
-    MulSub,
-    /// `b - x * a`
-    MulSubFrom,
-    /// `a * b + x`
-    AddMul,
-    Square,
-    Neg,
-    Abs,
-    Sqrt,
-    Recip,
-    Rsqrt,
-    Exp,
-    /// `exp(x - a)`
-    ExpSub,
-    Tanh,
-    Erf,
-    /// `x op a`, on 32-bit integers.
-    Word(WordOp),
-    /// The floats nearest to signed or unsigned 32-bit integers.
-    FromSigned,
-    FromUnsigned,
     /// `b` where the condition at `a` holds, else `x`.
     ReplaceWhere,
     /// `x` where the condition at `a` holds, else `b`.
     ReplaceElse,
-    /// These store at `b` whether `x` and `a` are in the relation.
-    Equal,
-    NotEqual,
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
     /// Stores `x` at `a` with non-temporal stores, past the caches, where the processor has them.
     /// The address of every register must be [`ALIGNED`]. Other threads see the values after a
     /// [`fence`](super::fence).
@@ -89,25 +42,6 @@ impl Code {
         }
     }
 }
-
-/// Converts from an enumeration whose variants are some of these.
-macro_rules! from_same {
-    ($from:ident: $($name:ident)* $(($outer:ident))?) => {
-        impl From<$from> for Code {
-            fn from(code: $from) -> Self {
-                match code {
-                    $($from::$name => Code::$name,)*
-                    $($from::$outer(inner) => Code::$outer(inner),)?
-                }
-            }
-        }
-    };
-}
-from_same!(Relation: Equal NotEqual Less LessOrEqual Greater GreaterOrEqual);
-from_same!(
-    ChainCode: Nothing Take Add Sub SubFrom Mul Div DivInto Max MaxOf Min MinOf MulAdd MulSub MulSubFrom AddMul Square
-    Neg Abs Sqrt Recip Rsqrt Exp ExpSub Tanh Erf FromSigned FromUnsigned (Word)
-);
 
 /// The place of a chunk's numbers (or conditions): one for each element, or one register for each
 /// row. It is two words, so that it is passed in registers.

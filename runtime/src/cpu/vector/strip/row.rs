@@ -4,6 +4,7 @@ use super::apply::{Strip, fetch, one, paired};
 use super::code::{Code, Op, Place};
 use crate::cpu::vector::lanes::Lanes;
 use std::ops::Range;
+use tile_compiler::native::Code as ChainCode;
 
 /// The registers of a strip.
 const REGISTERS: usize = 8;
@@ -93,7 +94,7 @@ unsafe fn finish_row<L: Lanes>(op: &mut Op) {
 
 /// The operations with a loop of their own. Chains that do only one of them between loads and
 /// stores are common, and short compared with dispatching on the operation for each strip.
-const LONE: [Code; 3] = [Code::Nothing, Code::ExpSub, Code::DivEvenly];
+const LONE: [Code; 3] = [Code::Chain(ChainCode::Nothing), Code::Chain(ChainCode::ExpSub), Code::DivEvenly];
 
 /// Recognises a chain that has a loop of its own. Returns the number of prefetches at its start,
 /// the operation after them, and the aggregate of its results. The operands of the operation are
@@ -103,7 +104,7 @@ pub fn lone(ops: &[Op]) -> Option<(usize, Op, Option<Op>)> {
     let first = ops.iter().position(|op| !matches!(op.code, Code::Fetch | Code::FetchToWrite))?;
     let (op, aggregate) = match ops[first..] {
         [aggregate] if aggregate.code.identity().is_some() => {
-            (Op::new(Code::Nothing, Place::NONE, Place::NONE), Some(aggregate))
+            (Op::new(Code::Chain(ChainCode::Nothing), Place::NONE, Place::NONE), Some(aggregate))
         }
         [op] => (op, None),
         [op, aggregate] if aggregate.code.identity().is_some() => (op, Some(aggregate)),
@@ -135,7 +136,7 @@ unsafe fn all_strips<L: Lanes>(
     // The operands of `op` and of the aggregate are row places, so a register is readable there.
     unsafe {
         let mut sum = aggregate.map_or(L::splat(proof, 0.0), |op| L::load(proof, op.a.start.cast()));
-        let combine = aggregate.map_or(Code::Nothing, |op| op.code);
+        let combine = aggregate.map_or(Code::Chain(ChainCode::Nothing), |op| op.code);
         macro_rules! rows {
             ($x:ident => $e:expr) => {
                 while end - at >= K * L::LANES {
@@ -166,7 +167,7 @@ unsafe fn all_strips<L: Lanes>(
             };
         }
         match op.code {
-            Code::ExpSub => {
+            Code::Chain(ChainCode::ExpSub) => {
                 let by = L::load(proof, op.a.start.cast());
                 rows!(all => {
                     for x in &mut all {
@@ -183,7 +184,7 @@ unsafe fn all_strips<L: Lanes>(
                     }
                 });
             }
-            Code::Nothing => rows!(all => {}),
+            Code::Chain(ChainCode::Nothing) => rows!(all => {}),
             code => unreachable!("{code:?} has no loop of its own"),
         }
         if let Some(aggregate) = aggregate {

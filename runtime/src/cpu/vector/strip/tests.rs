@@ -20,17 +20,20 @@ fn rows_equal_their_definition<P: Copy>(proof: P, strips: Strips<P>) {
         let mut past = Register::zeroed(length * rows * size_of::<f32>());
         let past_or_not = match length.is_multiple_of(MOST_LANES) {
             true => op(Code::KeepPast, Place::elements(past.start()), Place::NONE),
-            false => Op { keep: Place::elements(past.start()), ..op(Code::Nothing, Place::NONE, Place::NONE) },
+            false => Op {
+                keep: Place::elements(past.start()),
+                ..op(Code::Chain(ChainCode::Nothing), Place::NONE, Place::NONE)
+            },
         };
         let mut aggregate = |code, number: usize| {
             let to = Place::rows(place(&mut wholes[number]), size_of::<f32>());
             op(code, Place::rows(place(&mut registers[number]), 0), to)
         };
         let mut ops = [
-            op(Code::Mul, Place::rows(place(&mut factors), row), Place::NONE),
+            op(Code::Chain(ChainCode::Mul), Place::rows(place(&mut factors), row), Place::NONE),
             Op {
                 keep: Place::elements(place(&mut out)),
-                ..op(Code::Sub, Place::rows(place(&mut numbers), 0), Place::NONE)
+                ..op(Code::Chain(ChainCode::Sub), Place::rows(place(&mut numbers), 0), Place::NONE)
             },
             past_or_not,
             aggregate(Code::Sum, 0),
@@ -60,7 +63,7 @@ fn loops_equal_their_definition<P: Copy>(proof: P, strips: Strips<P>) {
             (parts[0], parts[1]) = ([high; MOST_LANES], [low; MOST_LANES]);
         }
         let part = |at: usize| Place::rows(parts[at].as_ptr().cast_mut().cast(), 2 * size_of::<[f32; MOST_LANES]>());
-        for code in [Code::DivEvenly, Code::Nothing] {
+        for code in [Code::DivEvenly, Code::Chain(ChainCode::Nothing)] {
             for aggregate in [None, Some(Code::Sum), Some(Code::Greatest), Some(Code::Least)] {
                 let (mut out, mut wholes) = (vec![0f32; length * rows], vec![0f32; rows]);
                 let keep = Place::elements(out.as_mut_ptr().cast());
@@ -72,7 +75,7 @@ fn loops_equal_their_definition<P: Copy>(proof: P, strips: Strips<P>) {
                 // SAFETY: every place has room for this many rows, and nothing overlaps.
                 unsafe { strips(proof, Place::elements(x.as_mut_ptr().cast()), &mut ops, length, rows) };
                 for (row, (out, x)) in out.chunks(length).zip(x.chunks(length)).enumerate() {
-                    let by = if code == Code::Nothing { 1.0 } else { (row + 1) as f32 };
+                    let by = if code == Code::Chain(ChainCode::Nothing) { 1.0 } else { (row + 1) as f32 };
                     let expected: Vec<f32> = x.iter().map(|x| x / by).collect();
                     let far = |a: f32, b: f32| (a - b).abs() > 1e-5 * (1.0 + b.abs());
                     let differ = out.iter().zip(&expected).any(|(a, b)| far(*a, *b));
