@@ -112,7 +112,8 @@ pub fn train(arguments: &Train, terminal: &Terminal) -> Result<(), Failure> {
     tuned.apply(&device, terminal, |tune| trainer.tune(&*data.samples.train, batch_size, tune).map_err(failed))?;
     interrupt::watch()?;
     let monitor = arguments.watch.monitor(validation.is_some());
-    let fit = fit(arguments, &trainer, &monitor, validation, &device, terminal).map_err(failed)?;
+    let epochs = arguments.epochs.unwrap_or(trainer.settings().epochs);
+    let fit = fit(arguments, epochs, &trainer, &monitor, validation, &device, terminal).map_err(failed)?;
     let result = trainer.fit(&*data.samples.train, fit);
     // The epochs before an error are drawn, too.
     let plot = arguments.plot.as_ref().filter(|_| !trainer.history().is_empty());
@@ -123,7 +124,6 @@ pub fn train(arguments: &Train, terminal: &Terminal) -> Result<(), Failure> {
         (Err(error), Ok(())) => return Err(failed(error)),
         (Err(error), Err(failure)) => return Err(failed(error).and(failure)),
     };
-    let epochs = arguments.epochs.unwrap_or(trainer.settings().epochs);
     if let Some(note) = growth(trainer.history()) {
         terminal.note(&note);
     }
@@ -185,13 +185,13 @@ impl Data {
 /// Returns the options of training, with its callbacks in the order in which they run.
 fn fit<'a>(
     arguments: &'a Train,
+    epochs: usize,
     trainer: &Trainer,
     monitor: &Monitor,
     validation: Option<Validation<'a>>,
     device: &'a Device,
     terminal: &'a Terminal,
 ) -> Result<Fit<'a>, Error> {
-    let epochs = arguments.epochs.unwrap_or(trainer.settings().epochs);
     let mut fit = Fit::epochs(epochs).callback(LoadNote { terminal, told: false });
     fit = fit.callback(Line::new(terminal, device)).callback(Interrupt);
     // The best checkpoint comes before the last: a run killed between them repeats the epoch. A

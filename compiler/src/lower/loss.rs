@@ -41,7 +41,7 @@ impl<'p> Step<'p, '_> {
             let weight = self.evaluator.target.add(Op::Input(Network::SAMPLE_WEIGHT.into()), ty, &[], span)?;
             self.evaluator.target.sample_weight = Some(weight);
         }
-        let is_none = |loss: &Value<'p, NodeId>| *loss == Value::Symbol("none".into());
+        let is_none = |loss: &Value<'p, NodeId>| loss.is_symbol("none");
         let is_list = matches!(self.scope.names.get("loss"), Some(Value::List(_)));
         let paths = self.paths_of_losses(&losses);
         let mut total: Option<NodeId> = None;

@@ -80,7 +80,7 @@ impl<'p> Step<'p, '_> {
         for (number, output) in outputs.iter().enumerate() {
             let of_output = match (several, metrics.get(number)) {
                 (true, Some(Value::List(items))) => items.to_vec(),
-                (true, Some(Value::Symbol(symbol))) if **symbol == *"none" => Vec::new(),
+                (true, Some(value)) if value.is_symbol("none") => Vec::new(),
                 (true, Some(value)) if metrics.len() == outputs.len() => vec![value.clone()],
                 (true, _) => {
                     let message =

@@ -19,7 +19,7 @@ pub(super) fn with_range<'p>(
 ) -> Lowered<Value<'p, NodeId>> {
     let number = |argument: usize| match &arguments[argument] {
         Value::Constant(constant) => Ok(Some(*constant)),
-        Value::Symbol(symbol) if **symbol == *"none" => Ok(None),
+        value if value.is_symbol("none") => Ok(None),
         other => {
             let message = format!("expected a number or `none`, found {}", other.kind());
             Err(Diagnostic::error("E0208", spans.argument(argument), message))

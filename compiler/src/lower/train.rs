@@ -293,10 +293,9 @@ impl<'p> Step<'p, '_> {
     /// target, if any.
     fn inputs_as_targets(&self) -> Lowered<Vec<Option<usize>>> {
         let (inputs, outputs) = (&self.function.inputs, &self.function.outputs);
-        let is_symbol = |value: &Value<'p, NodeId>, name: &str| *value == Value::Symbol(name.into());
         let named: &[Value<NodeId>] = match self.scope.names.get("targets") {
             None => return Ok(Vec::new()),
-            Some(value) if is_symbol(value, "inputs") => {
+            Some(value) if value.is_symbol("inputs") => {
                 return Ok((0..outputs.len()).map(|number| (number < inputs.len()).then_some(number)).collect());
             }
             Some(Value::List(items)) => items,
@@ -308,8 +307,8 @@ impl<'p> Step<'p, '_> {
             return Err(self.wrong("targets", message));
         }
         let number = |value: &Value<'p, NodeId>| {
-            let found = inputs.iter().position(|input| is_symbol(value, &input.name.name));
-            if found.is_some() || is_symbol(value, "none") {
+            let found = inputs.iter().position(|input| value.is_symbol(&input.name.name));
+            if found.is_some() || value.is_symbol("none") {
                 return Ok(found);
             }
             let names: Vec<&str> = inputs.iter().map(|input| input.name.name.as_str()).collect();

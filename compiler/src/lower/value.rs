@@ -131,6 +131,11 @@ impl<'p, E> Instance<'p, E> {
 }
 
 impl<'p, E> Value<'p, E> {
+    /// Returns whether this is a symbol, such as `none`.
+    pub fn is_symbol(&self, name: &str) -> bool {
+        matches!(self, Value::Symbol(symbol) if **symbol == *name)
+    }
+
     pub fn instance(instance: Rc<Instance<'p, E>>) -> Self {
         Value::Callable(Callable::Instance(instance))
     }

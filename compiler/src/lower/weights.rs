@@ -214,7 +214,7 @@ fn clause<'p>(
     clause: &'p ast::Expr,
 ) -> Lowered<Option<Callable<'p, NodeId>>> {
     let value = evaluator.expression(scope, clause)?;
-    if value == Value::Symbol("none".into()) {
+    if value.is_symbol("none") {
         return Ok(None);
     }
     evaluator.callable(&value, scope.function, clause.span).map(Some)

@@ -176,14 +176,13 @@ impl Pictures {
     fn new(column: Column, files: Vec<PathBuf>, form: Form, is_resized: bool) -> Result<Pictures, Error> {
         let sides = if is_resized { None } else { Some(dimensions(&files[0])?) };
         let pictures = Pictures { column, files, form, sides };
-        pictures.files.iter().try_for_each(|path| pictures.check_sides(path))?;
+        pictures.files.iter().try_for_each(|path| pictures.check_sides(path, dimensions(path)?))?;
         Ok(pictures)
     }
 
     /// Checks that an image has the sides of the first one, unless it is resized.
-    fn check_sides(&self, path: &Path) -> Result<(), Error> {
-        let (found, first) = (dimensions(path)?, self.sides);
-        let Some(first) = first.filter(|first| *first != found) else { return Ok(()) };
+    fn check_sides(&self, path: &Path, found: (u32, u32)) -> Result<(), Error> {
+        let Some(first) = self.sides.filter(|first| *first != found) else { return Ok(()) };
         let help = match self.column.role {
             ColumnRole::Input => ": an input with declared sizes, as in `Image[N, 224, 224, 3]`, resizes them",
             _ => ": a target is resized if its first picture has the size of the input's, which has declared sizes",
@@ -195,7 +194,9 @@ impl Pictures {
 
     /// Reads an image.
     fn read(&self, path: &Path) -> Result<Tensor, Error> {
-        self.check_sides(path)?;
+        if self.sides.is_some() {
+            self.check_sides(path, dimensions(path)?)?;
+        }
         let shape = &self.column.ty.shape;
         match &self.form {
             Form::Values(declared, pixels) => picture::read(path, declared, *pixels),

@@ -99,7 +99,10 @@ impl Dataset for ClassWeighted<'_> {
         };
         // One of the two has the shape of the result, and the other its first axes.
         let count = samples.len() * self.shape.iter().product::<usize>();
-        let each = |weights: &[f32], number: usize| weights[number / (count / weights.len().max(1)).max(1)];
+        let each = |weights: &[f32], number: usize| {
+            // A dataset may give fewer values than its columns say.
+            weights.get(number / (count / weights.len().max(1)).max(1)).copied().unwrap_or(1.0)
+        };
         let weights: Vec<f32> = (0..count).map(|number| each(&of_classes, number) * each(&own, number)).collect();
         let shape: Vec<usize> = [samples.len()].into_iter().chain(self.shape.iter().copied()).collect();
         let weights =

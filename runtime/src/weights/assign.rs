@@ -293,9 +293,11 @@ fn torch_named(
         };
         state_dict::answer(&request)
     };
-    // A file for the whole program may have what other files fill.
-    let all = || others.map(answer).filter(Answer::is_complete);
-    let found = Some(answer(wanted)).filter(Answer::is_complete).or_else(all).unwrap_or_else(|| answer(wanted));
+    let mut found = answer(wanted);
+    if !found.is_complete() {
+        // A file for the whole program may have what other files fill.
+        found = others.map(answer).filter(Answer::is_complete).unwrap_or(found);
+    }
     if !found.faults.is_empty() || (!found.is_complete() && !options.partial && !options.allow_extra) {
         return Err(error(&file.source.file, found.explained(&file.tensors, file.part())));
     }
